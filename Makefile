@@ -1,0 +1,26 @@
+# Every target makes what it needs: the virtual environment from requirements.lock (hashes), the jars from Maven Central.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint format lock jars prove-steering clean
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@PYTHON="$(PYTHON)" sh bin/require-tools
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+lock: ## resolve requirements.lock anew
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.6'
+	$(VENV)-lock/bin/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --no-emit-find-links --all-extras \
+		--group pyproject.toml:dev --group pyproject.toml:demo -o requirements.lock pyproject.toml
+	rm -rf $(VENV)-lock

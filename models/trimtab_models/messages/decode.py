@@ -1,0 +1,218 @@
+"""Strict decoding of JSON messages: each field is asked for once, with its limits, and nothing may be left over.
+
+A decoder asks a `Fields` for what it needs and then calls `done()`.  Every fault is a `BadMessage` that names its
+reason (counted as a metric), the JSON path, what was found and what was expected.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Any, TypeVar
+
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+
+E = TypeVar("E", bound=StrEnum)
+T = TypeVar("T")
+
+
+class Fault(StrEnum):
+    """Why a message is refused."""
+
+    MALFORMED = "malformed"
+    OVERSIZED = "oversized"
+    VERSION = "wrong_version"
+    MISSING = "missing_field"
+    UNKNOWN = "unknown_field"
+    TYPE = "wrong_type"
+    RANGE = "out_of_range"
+    CLUSTER = "other_cluster"
+    FUTURE = "future_dated"
+
+
+class BadMessage(ValueError):
+    """The other side sent something that cannot be read; nothing of it is used."""
+
+    def __init__(self, fault: Fault, path: str, found: object, expected: str) -> None:
+        self.fault = fault
+        self.path = path
+        self.found = shorten(found)
+        self.expected = expected
+        super().__init__(f"{path or '$'}: found {self.found}, expected {expected}")
+
+
+def shorten(value: object, limit: int = 80) -> str:
+    """A value for an error text: its repr, cut."""
+    text = repr(value[:limit] if isinstance(value, (str, bytes)) else value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _refuse_constant(word: str) -> float:
+    raise BadMessage(Fault.RANGE, "", word, "a finite number")
+
+
+def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadMessage(Fault.MALFORMED, twice, "the key twice", "each key once")
+    return members
+
+
+def encode(document: object) -> bytes:
+    """Compact JSON.  NaN and infinity are a fault of ours and raise ValueError."""
+    return json.dumps(document, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode()
+
+
+def parse(payload: bytes | None, *, version: int, limit: int = MAX_MESSAGE_BYTES) -> "Fields":
+    """The fields of a JSON object whose `v` is `version`; raises BadMessage."""
+    if payload is None:
+        raise BadMessage(Fault.MALFORMED, "", None, "a JSON object")
+    if len(payload) > limit:
+        raise BadMessage(Fault.OVERSIZED, "", f"{len(payload)} bytes", f"at most {limit} bytes")
+    try:
+        document = json.loads(payload, parse_constant=_refuse_constant, object_pairs_hook=_unique_object)
+    except BadMessage:
+        raise
+    except (ValueError, RecursionError) as exc:
+        raise BadMessage(Fault.MALFORMED, "", payload[:40], f"JSON ({exc.__class__.__name__})") from exc
+    fields = Fields(document, "")
+    found = fields.take("v")
+    if found is not None and (type(found) is not int or found != version):
+        raise BadMessage(Fault.VERSION, "v", found, f"{version}")
+    if found is None:
+        raise BadMessage(Fault.MISSING, "v", "nothing", f"{version}")
+    return fields
+
+
+class Fields:
+    """Members of one JSON object, each to be asked for exactly once."""
+
+    __slots__ = ("_members", "path")
+
+    def __init__(self, document: object, path: str) -> None:
+        if not isinstance(document, dict):
+            raise BadMessage(Fault.TYPE, path, document, "an object")
+        self._members: dict[str, Any] = dict(document)
+        self.path = path
+
+    def at(self, name: str) -> str:
+        """The JSON path of a member."""
+        return f"{self.path}.{name}" if self.path else name
+
+    def take(self, name: str) -> Any:
+        """The raw member, or None when it is absent or null."""
+        return self._members.pop(name, None)
+
+    def _need(self, name: str, expected: str) -> Any:
+        value = self.take(name)
+        if value is None:
+            raise BadMessage(Fault.MISSING, self.at(name), "nothing", expected)
+        return value
+
+    def text(self, name: str, *, limit: int = 1000) -> str:
+        """A string of 1 to `limit` characters."""
+        value = self._need(name, "a string")
+        if not isinstance(value, str):
+            raise BadMessage(Fault.TYPE, self.at(name), value, "a string")
+        if not 1 <= len(value) <= limit:
+            raise BadMessage(Fault.RANGE, self.at(name), value, f"1 to {limit} characters")
+        return value
+
+    def name(self, name: str) -> str:
+        """A name: letters, digits, dot, underscore, hyphen; at most 200 characters."""
+        value = self.text(name, limit=200)
+        if not NAME_PATTERN.fullmatch(value):
+            raise BadMessage(Fault.RANGE, self.at(name), value, "a name of letters, digits, '.', '_', '-'")
+        return value
+
+    def choice(self, name: str, family: type[E]) -> E:
+        """A member of an enumeration."""
+        value = self.text(name, limit=100)
+        try:
+            return family(value)
+        except ValueError:
+            expected = "one of " + ", ".join(family)
+            raise BadMessage(Fault.RANGE, self.at(name), value, expected) from None
+
+    def flag(self, name: str) -> bool:
+        """true or false."""
+        value = self._need(name, "true or false")
+        if not isinstance(value, bool):
+            raise BadMessage(Fault.TYPE, self.at(name), value, "true or false")
+        return value
+
+    def integer(self, name: str, *, low: int = 0, high: int = 2**63 - 1) -> int:
+        """A whole number within [low, high]."""
+        return check_integer(self._need(name, "a whole number"), self.at(name), low, high)
+
+    def number(self, name: str, *, low: float = 0.0, high: float = 1e18) -> float:
+        """A finite number within [low, high]."""
+        return check_number(self._need(name, "a number"), self.at(name), low, high)
+
+    def has(self, name: str) -> bool:
+        """Whether the member is there and not null."""
+        return self._members.get(name) is not None
+
+    def optional(self, name: str, read: Callable[[str], T]) -> T | None:
+        """`read(name)`, or None when the member is absent or null: a missing value is unknown, never zero."""
+        if self.has(name):
+            return read(name)
+        self.take(name)
+        return None
+
+    def fields(self, name: str) -> "Fields":
+        """A nested object."""
+        return Fields(self._need(name, "an object"), self.at(name))
+
+    def items(self, name: str, *, limit: int) -> Iterator[tuple[str, Any]]:
+        """(path, raw value) of each element of an array of at most `limit` elements."""
+        value = self._need(name, "an array")
+        if not isinstance(value, list):
+            raise BadMessage(Fault.TYPE, self.at(name), value, "an array")
+        if len(value) > limit:
+            raise BadMessage(Fault.OVERSIZED, self.at(name), f"{len(value)} elements", f"at most {limit}")
+        for index, element in enumerate(value):
+            yield f"{self.at(name)}[{index}]", element
+
+    def objects(self, name: str, *, limit: int) -> Iterator["Fields"]:
+        """Each element of an array of objects."""
+        for path, element in self.items(name, limit=limit):
+            yield Fields(element, path)
+
+    def members(self, name: str, *, limit: int) -> Iterator[tuple[str, str, Any]]:
+        """(key, path, raw value) of each member of an object used as a map with names as keys."""
+        inner = self.fields(name)
+        if len(inner._members) > limit:
+            raise BadMessage(Fault.OVERSIZED, inner.path, f"{len(inner._members)} members", f"at most {limit}")
+        for key, value in inner._members.items():
+            if not NAME_PATTERN.fullmatch(key):
+                raise BadMessage(Fault.RANGE, inner.path, key, "a name as key")
+            yield key, inner.at(key), value
+
+    def done(self) -> None:
+        """Nothing may be left over."""
+        for name in self._members:
+            raise BadMessage(Fault.UNKNOWN, self.at(name), self._members[name], "no such field")
+
+
+def check_integer(value: object, path: str, low: int, high: int) -> int:
+    """A whole number within [low, high]; true and 1.0 are not one."""
+    if type(value) is not int:
+        raise BadMessage(Fault.TYPE, path, value, "a whole number")
+    if not low <= value <= high:
+        raise BadMessage(Fault.RANGE, path, value, f"{low} to {high}")
+    return value
+
+
+def check_number(value: object, path: str, low: float, high: float) -> float:
+    """A finite number within [low, high]; true is not one."""
+    if type(value) not in (int, float):
+        raise BadMessage(Fault.TYPE, path, value, "a number")
+    assert isinstance(value, (int, float))
+    if not (math.isfinite(value) and low <= value <= high):
+        raise BadMessage(Fault.RANGE, path, value, f"a finite number, {low:g} to {high:g}")
+    return float(value)

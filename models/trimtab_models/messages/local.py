@@ -1,0 +1,177 @@
+"""Frames between an engine plug-in and the agent of its host: one JSON object per line over a Unix socket.
+
+The plug-in connects and says `hello`; the agent answers `welcome`; then statistics and acks go up, commands go down.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from trimtab_models.messages.commands import Ack, Command, read_ack, read_command
+from trimtab_models.messages.decode import BadMessage, Fault, Fields, encode, parse
+from trimtab_models.messages.names import (
+    MAX_PARTITIONS,
+    AppId,
+    Epoch,
+    HostId,
+    OperatorId,
+    WorkerId,
+    decode_epoch,
+)
+from trimtab_models.messages.report import (
+    MAX_KEY_GROUPS,
+    MAX_PAIRS,
+    KeyGroupSample,
+    PairSample,
+    WorkerState,
+    read_key_group_sample,
+    read_pair_sample,
+)
+
+VERSION = 1
+MAX_FRAME_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """A worker process presents itself.  `steering` False: it only reports, `reason` says why."""
+
+    app: AppId
+    worker: WorkerId
+    pid: int
+    steering: bool
+    reason: str | None
+    operators: Mapping[OperatorId, int]  # number of key groups of each
+    versions: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
+        object.__setattr__(self, "versions", MappingProxyType(dict(self.versions)))
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "app": self.app,
+            "worker": self.worker,
+            "pid": self.pid,
+            "steering": self.steering,
+            "reason": self.reason,
+            "operators": dict(self.operators),
+            "versions": dict(self.versions),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """The agent's answer: who it is and how often it wants statistics."""
+
+    cluster: str
+    host: HostId
+    interval_s: float
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {"cluster": self.cluster, "host": self.host, "interval_s": self.interval_s}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """What a worker measured in the interval of `interval_s` seconds that ended at `at_ms` (epoch milliseconds)."""
+
+    at_ms: int
+    interval_s: float
+    state: WorkerState
+    cpu_s: float | None
+    epoch: Epoch | None
+    generation: int | None
+    complete: bool
+    key_groups: tuple[KeyGroupSample, ...]
+    pairs: tuple[PairSample, ...]
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "at_ms": self.at_ms,
+            "interval_s": self.interval_s,
+            "state": self.state,
+            "cpu_s": self.cpu_s,
+            "epoch": list(self.epoch) if self.epoch else None,
+            "generation": self.generation,
+            "complete": self.complete,
+            "key_groups": [sample.document() for sample in self.key_groups],
+            "pairs": [sample.document() for sample in self.pairs],
+        }
+
+
+Frame = Hello | Welcome | Statistics | Command | Ack
+
+_NAMES: dict[type, str] = {Hello: "hello", Welcome: "welcome", Statistics: "statistics", Command: "command", Ack: "ack"}
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """One line, with its end."""
+    return encode({**frame.document(), "v": VERSION, "frame": _NAMES[type(frame)]}) + b"\n"
+
+
+def decode_frame(line: bytes) -> Frame:
+    """The frame of one line; raises BadMessage."""
+    fields = parse(line, version=VERSION, limit=MAX_FRAME_BYTES)
+    match fields.text("frame"):
+        case "hello":
+            return _read_hello(fields)
+        case "welcome":
+            return _read_welcome(fields)
+        case "statistics":
+            return _read_statistics(fields)
+        case "command":
+            return read_command(fields)
+        case "ack":
+            return read_ack(fields)
+        case other:
+            raise BadMessage(Fault.RANGE, "frame", other, "one of " + ", ".join(_NAMES.values()))
+
+
+def _read_hello(fields: Fields) -> Hello:
+    operators: dict[OperatorId, int] = {}
+    for operator, path, count in fields.members("operators", limit=1000):
+        if type(count) is not int or not 0 < count <= MAX_PARTITIONS:
+            raise BadMessage(Fault.RANGE, path, count, f"1 to {MAX_PARTITIONS} key groups")
+        operators[OperatorId(operator)] = count
+    hello = Hello(
+        app=AppId(fields.name("app")),
+        worker=WorkerId(fields.name("worker")),
+        pid=fields.integer("pid", low=1),
+        steering=fields.flag("steering"),
+        reason=fields.optional("reason", lambda name: fields.text(name, limit=4000)),
+        operators=operators,
+        versions={name: str(value)[:100] for name, _, value in fields.members("versions", limit=20)},
+    )
+    fields.done()
+    return hello
+
+
+def _read_welcome(fields: Fields) -> Welcome:
+    welcome = Welcome(
+        cluster=fields.name("cluster"),
+        host=HostId(fields.name("host")),
+        interval_s=fields.number("interval_s", low=0.01, high=3600.0),
+    )
+    fields.done()
+    return welcome
+
+
+def _read_statistics(fields: Fields) -> Statistics:
+    statistics = Statistics(
+        at_ms=fields.integer("at_ms"),
+        interval_s=fields.number("interval_s", low=0.001, high=3600.0),
+        state=fields.choice("state", WorkerState),
+        cpu_s=fields.optional("cpu_s", fields.number),
+        epoch=fields.optional("epoch", lambda name: decode_epoch(fields.take(name), name)),
+        generation=fields.optional("generation", fields.integer),
+        complete=fields.flag("complete"),
+        key_groups=tuple(read_key_group_sample(row) for row in fields.objects("key_groups", limit=MAX_KEY_GROUPS)),
+        pairs=tuple(read_pair_sample(row) for row in fields.objects("pairs", limit=MAX_PAIRS)),
+    )
+    fields.done()
+    return statistics

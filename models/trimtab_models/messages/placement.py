@@ -1,0 +1,86 @@
+"""Placement: who owns which key group of an app, versioned.  Compacted topic, key = app; every worker tails it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from trimtab_models.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields, encode, parse
+from trimtab_models.messages.names import MAX_PARTITIONS, AppId, Epoch, OperatorId, WorkerId, decode_epoch
+
+VERSION = 1
+MAX_OPERATORS = 1000
+MAX_STANDBYS = 8
+
+Owners = tuple[WorkerId, ...]
+"""(owner, first standby, ...) of one key group; empty = the engine's fallback decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """`owners[operator][partition]` = (owner, standbys ...), as published under `epoch`."""
+
+    cluster: str
+    app: AppId
+    epoch: Epoch
+    owners: Mapping[OperatorId, tuple[Owners, ...]]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "owners", MappingProxyType(dict(self.owners)))
+
+    def of(self, operator: OperatorId, partition: int) -> Owners:
+        """Owner and standbys of a key group; empty when the placement does not speak of it."""
+        rows = self.owners.get(operator, ())
+        return rows[partition] if partition < len(rows) else ()
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "v": VERSION,
+            "cluster": self.cluster,
+            "app": self.app,
+            "epoch": list(self.epoch),
+            "owners": {operator: [list(row) for row in rows] for operator, rows in self.owners.items()},
+        }
+
+
+def encode_placement(placement: Placement) -> bytes:
+    """The wire form."""
+    return encode(placement.document())
+
+
+def decode_placement(payload: bytes | None) -> Placement:
+    """A placement from the wire; raises BadMessage."""
+    return read_placement(parse(payload, version=VERSION))
+
+
+def read_placement(fields: Fields) -> Placement:
+    """A placement from fields whose version has been read."""
+    placement = Placement(
+        cluster=fields.name("cluster"),
+        app=AppId(fields.name("app")),
+        epoch=decode_epoch(fields.take("epoch"), fields.at("epoch")),
+        owners={
+            OperatorId(operator): tuple(_read_rows(rows, path))
+            for operator, path, rows in fields.members("owners", limit=MAX_OPERATORS)
+        },
+    )
+    fields.done()
+    return placement
+
+
+def _read_rows(rows: object, path: str) -> list[Owners]:
+    if not isinstance(rows, list) or len(rows) > MAX_PARTITIONS:
+        raise BadMessage(Fault.TYPE, path, rows, f"an array of at most {MAX_PARTITIONS} owner lists")
+    return [_read_owners(row, f"{path}[{index}]") for index, row in enumerate(rows)]
+
+
+def _read_owners(row: object, path: str) -> Owners:
+    if not isinstance(row, list) or len(row) > 1 + MAX_STANDBYS:
+        raise BadMessage(Fault.TYPE, path, row, f"an array of at most {1 + MAX_STANDBYS} workers")
+    for worker in row:
+        if not isinstance(worker, str) or not NAME_PATTERN.fullmatch(worker):
+            raise BadMessage(Fault.RANGE, path, worker, "a worker's name")
+    if len(set(row)) != len(row):
+        raise BadMessage(Fault.RANGE, path, row, "each worker once")
+    return tuple(WorkerId(worker) for worker in row)

@@ -1,0 +1,293 @@
+"""The report of one host for one interval, and the samples in it (short keys: there are thousands of them).
+
+Sums are over the interval (`cpu_s`, tuples, bytes); levels are at its end (`state_bytes`, lags).  None is unknown.
+Agents write reports; the stream reads the same keys with Spark SQL.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from trimtab_models.messages.decode import BadMessage, Fault, Fields, encode, parse
+from trimtab_models.messages.names import (
+    MAX_PARTITIONS,
+    AppId,
+    Epoch,
+    HostId,
+    KeyGroup,
+    OperatorId,
+    WorkerId,
+    decode_epoch,
+)
+
+VERSION = 1
+MAX_WORKERS = 1_000
+MAX_KEY_GROUPS = 200_000
+MAX_PAIRS = 1_000_000
+MAX_REPORT_BYTES = 8 * 1024 * 1024
+
+
+class Basis(StrEnum):
+    """What a host's CPU figures are relative to."""
+
+    CONFIG = "config"
+    CGROUP = "cgroup"
+    HOST = "host"
+
+
+class WorkerState(StrEnum):
+    """What a worker process is doing."""
+
+    RUNNING = "running"  # recovery done, events flow
+    REBALANCING = "rebalancing"
+    RECOVERING = "recovering"
+    AWAY = "away"  # configured here, but not connected to the agent
+
+
+class Mark(StrEnum):
+    """Why a worker's samples are less than they seem; none = complete."""
+
+    PARTIAL = "partial"  # some key groups or pairs are missing
+    STALE = "stale"  # measured in an earlier interval
+    CLAMPED = "clamped"  # a reading above its physical limit was cut to it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSample:
+    """`cpu_s` used by the whole host (or container) in the interval; `cores` = what it may use; bytes per interval."""
+
+    cpu_s: float | None
+    cores: float | None
+    basis: Basis
+    received_bytes: int | None = None
+    sent_bytes: int | None = None
+    memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Wire keys: cpu, cor, b, rx, tx, mem, lim."""
+        return {
+            "cpu": self.cpu_s,
+            "cor": self.cores,
+            "b": self.basis,
+            "rx": self.received_bytes,
+            "tx": self.sent_bytes,
+            "mem": self.memory_bytes,
+            "lim": self.memory_limit_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSample:
+    """One worker process: `cpu_s` in the interval, `capacity` in cores, resident bytes, what it does."""
+
+    worker: WorkerId
+    app: AppId | None
+    state: WorkerState
+    capacity: float
+    cpu_s: float | None
+    memory_bytes: int | None = None
+    steering: bool = False
+    epoch: Epoch | None = None
+    generation: int | None = None
+    marks: tuple[Mark, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m."""
+        return {
+            "w": self.worker,
+            "a": self.app,
+            "s": self.state,
+            "cap": self.capacity,
+            "cpu": self.cpu_s,
+            "mem": self.memory_bytes,
+            "st": self.steering,
+            "ep": list(self.epoch) if self.epoch else None,
+            "g": self.generation,
+            "m": list(self.marks),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyGroupSample:
+    """One key group at its present owner.
+
+    `cpu_s` = CPU seconds spent on it (its agents' steps, exactly, plus its share of the worker's transport).
+    `lag_records` = changelog records a new owner would have to replay; `backlog` = input tuples waiting.
+    """
+
+    key_group: KeyGroup
+    worker: WorkerId
+    cpu_s: float | None
+    tuples_in: int | None
+    tuples_out: int | None = None
+    bytes_in: int | None = None
+    bytes_out: int | None = None
+    state_bytes: int | None = None
+    lag_records: int | None = None
+    backlog: int | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Wire keys: w, a, o, p, cpu, ni, no, bi, bo, sb, lg, bl."""
+        return {
+            "w": self.worker,
+            "a": self.key_group.app,
+            "o": self.key_group.operator,
+            "p": self.key_group.partition,
+            "cpu": self.cpu_s,
+            "ni": self.tuples_in,
+            "no": self.tuples_out,
+            "bi": self.bytes_in,
+            "bo": self.bytes_out,
+            "sb": self.state_bytes,
+            "lg": self.lag_records,
+            "bl": self.backlog,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairSample:
+    """Tuples and bytes that one key group sent to another of the same app."""
+
+    source: KeyGroup
+    target: KeyGroup
+    tuples: int
+    bytes: int
+
+    def document(self) -> dict[str, Any]:
+        """Wire keys: a, fo, fp, to, tp, n, b."""
+        return {
+            "a": self.source.app,
+            "fo": self.source.operator,
+            "fp": self.source.partition,
+            "to": self.target.operator,
+            "tp": self.target.partition,
+            "n": self.tuples,
+            "b": self.bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One host, one interval of `interval_s` seconds that ended at `at_ms` (epoch milliseconds)."""
+
+    cluster: str
+    host: HostId
+    at_ms: int
+    interval_s: float
+    sequence: int
+    sample: HostSample
+    workers: tuple[WorkerSample, ...]
+    key_groups: tuple[KeyGroupSample, ...]
+    pairs: tuple[PairSample, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Wire keys: v, c, h, t, i, q, n (host), w (workers), k (key groups), e (pairs)."""
+        return {
+            "v": VERSION,
+            "c": self.cluster,
+            "h": self.host,
+            "t": self.at_ms,
+            "i": self.interval_s,
+            "q": self.sequence,
+            "n": self.sample.document(),
+            "w": [worker.document() for worker in self.workers],
+            "k": [key_group.document() for key_group in self.key_groups],
+            "e": [pair.document() for pair in self.pairs],
+        }
+
+
+def encode_report(report: Report) -> bytes:
+    """The wire form."""
+    return encode(report.document())
+
+
+def decode_report(payload: bytes | None) -> Report:
+    """A report from the wire; raises BadMessage."""
+    fields = parse(payload, version=VERSION, limit=MAX_REPORT_BYTES)
+    report = Report(
+        cluster=fields.name("c"),
+        host=HostId(fields.name("h")),
+        at_ms=fields.integer("t"),
+        interval_s=fields.number("i", low=0.001, high=3600.0),
+        sequence=fields.integer("q"),
+        sample=_read_host(fields.fields("n")),
+        workers=tuple(_read_worker(row) for row in fields.objects("w", limit=MAX_WORKERS)),
+        key_groups=tuple(read_key_group_sample(row) for row in fields.objects("k", limit=MAX_KEY_GROUPS)),
+        pairs=tuple(read_pair_sample(row) for row in fields.objects("e", limit=MAX_PAIRS)),
+    )
+    fields.done()
+    return report
+
+
+def _read_host(fields: Fields) -> HostSample:
+    sample = HostSample(
+        cpu_s=fields.optional("cpu", fields.number),
+        cores=fields.optional("cor", fields.number),
+        basis=fields.choice("b", Basis),
+        received_bytes=fields.optional("rx", fields.integer),
+        sent_bytes=fields.optional("tx", fields.integer),
+        memory_bytes=fields.optional("mem", fields.integer),
+        memory_limit_bytes=fields.optional("lim", fields.integer),
+    )
+    fields.done()
+    return sample
+
+
+def _read_worker(fields: Fields) -> WorkerSample:
+    app = fields.optional("a", fields.name)
+    sample = WorkerSample(
+        worker=WorkerId(fields.name("w")),
+        app=AppId(app) if app else None,
+        state=fields.choice("s", WorkerState),
+        capacity=fields.number("cap", low=0.001, high=10_000.0),
+        cpu_s=fields.optional("cpu", fields.number),
+        memory_bytes=fields.optional("mem", fields.integer),
+        steering=fields.flag("st"),
+        epoch=fields.optional("ep", lambda name: decode_epoch(fields.take(name), fields.at(name))),
+        generation=fields.optional("g", fields.integer),
+        marks=tuple(_read_mark(path, value) for path, value in fields.items("m", limit=len(Mark))),
+    )
+    fields.done()
+    return sample
+
+
+def _read_mark(path: str, value: object) -> Mark:
+    if not isinstance(value, str) or value not in set(Mark):
+        raise BadMessage(Fault.RANGE, path, value, "one of " + ", ".join(Mark))
+    return Mark(value)
+
+
+def read_key_group_sample(fields: Fields) -> KeyGroupSample:
+    """One element of `k`."""
+    sample = KeyGroupSample(
+        worker=WorkerId(fields.name("w")),
+        key_group=_read_key_group(fields, fields.name("a"), "o", "p"),
+        cpu_s=fields.optional("cpu", fields.number),
+        tuples_in=fields.optional("ni", fields.integer),
+        tuples_out=fields.optional("no", fields.integer),
+        bytes_in=fields.optional("bi", fields.integer),
+        bytes_out=fields.optional("bo", fields.integer),
+        state_bytes=fields.optional("sb", fields.integer),
+        lag_records=fields.optional("lg", fields.integer),
+        backlog=fields.optional("bl", fields.integer),
+    )
+    fields.done()
+    return sample
+
+
+def read_pair_sample(fields: Fields) -> PairSample:
+    """One element of `e`."""
+    app = fields.name("a")
+    sample = PairSample(
+        source=_read_key_group(fields, app, "fo", "fp"),
+        target=_read_key_group(fields, app, "to", "tp"),
+        tuples=fields.integer("n"),
+        bytes=fields.integer("b"),
+    )
+    fields.done()
+    return sample
+
+
+def _read_key_group(fields: Fields, app: str, operator: str, partition: str) -> KeyGroup:
+    return KeyGroup(AppId(app), OperatorId(fields.name(operator)), fields.integer(partition, high=MAX_PARTITIONS))
