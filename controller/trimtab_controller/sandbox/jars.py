@@ -1,8 +1,8 @@
 """The jars of the sandbox's broker and of Spark's Kafka connector: fetched once, checked always.
 
-What belongs to a set stands in `<set>.ivy.xml`, its exact content in `<set>.sha256`, both in the folder `jars/` at the top of the
-repository (in a wheel: beside this module). They are fetched with the Ivy that PySpark ships, so Java is the only tool needed, and kept
-in a folder of their own. The two sets stay apart: they contain different versions of the Kafka client.
+What belongs to a set stands in `<set>.ivy.xml`, its exact content in `<set>.sha256`, both in the folder `jars/` at the
+top of the repository (in a wheel: beside this module). They are fetched with the Ivy that PySpark ships, so Java is the
+only tool needed, and kept in a folder of their own. The two sets stay apart: their Kafka clients differ in version.
 """
 
 import fcntl
@@ -45,7 +45,9 @@ def fetch() -> None:
         jars_of(name)
 
 
-def jars_of(name: str, *, lists: Path | None = None, cache: Path | None = None, retrieve: Retrieve | None = None) -> list[Path]:
+def jars_of(
+    name: str, *, lists: Path | None = None, cache: Path | None = None, retrieve: Retrieve | None = None
+) -> list[Path]:
     """The jars of one set, present and with the listed checksums.
 
     Safe to call from several processes at once: one fetches, the others wait for it.
@@ -107,7 +109,7 @@ def verify(path: Path, wanted: str) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock file; the kernel lets go of it when its holder dies, and a fetch is limited, so no wait is endless."""
+    """Hold the lock file. No wait is endless: a fetch is limited, and the kernel releases a dead holder's lock."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -136,7 +138,7 @@ def _fetch_into(folder: Path, ivy_file: Path, wanted: Mapping[str, str], retriev
                 raise JarError(f"{name} is listed, but {ivy_file} did not bring it")
             verify(Path(fetched, name), digest)
         for name in wanted:
-            os.replace(Path(fetched, name), folder / name)
+            Path(fetched, name).replace(folder / name)
 
 
 def _ivy_jar() -> Path:

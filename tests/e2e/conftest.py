@@ -1,0 +1,62 @@
+"""A real broker for the end-to-end tests, and the check that they leave nothing running."""
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from trimtab_controller.sandbox.broker import Broker
+from trimtab_controller.sandbox.marks import VARIABLE, end_marked, marked, with_mark
+from trimtab_controller.sandbox.processes import Processes
+
+RUN_MARK = f"tests-{uuid.uuid4().hex}"
+"""Inherited by whatever any test starts, by whatever means."""
+HERE = Path(__file__).parent
+
+
+def pytest_configure() -> None:
+    os.environ[VARIABLE] = with_mark(RUN_MARK, os.environ)[VARIABLE]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    left = [f"{process.pid} {' '.join(process.cmdline())[:150]}" for process in marked(RUN_MARK)]
+    if left:
+        end_marked(RUN_MARK)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        reporter.write_line(f"left over by the tests, now killed: {left}", red=True)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The broker all tests of a run share: name topics after `unique`, and take a `private_broker` to stop it."""
+    folder = tmp_path_factory.mktemp("broker")
+    with Processes(folder / "logs") as processes, Broker(folder / "broker", processes) as shared:
+        yield shared
+
+
+@pytest.fixture
+def private_broker(tmp_path: Path) -> Iterator[Callable[[], Broker]]:
+    """Starts brokers of the test's own, to be stopped and killed at will."""
+    with Processes(tmp_path / "broker-logs") as processes:
+        count = iter(range(100))
+
+        def start() -> Broker:
+            broker = Broker(tmp_path / f"broker-{next(count)}", processes)
+            broker.start()
+            return broker
+
+        yield start
+
+
+@pytest.fixture
+def unique() -> str:
+    """A name that no other test uses, for topics, groups and clusters."""
+    return f"t{uuid.uuid4().hex[:10]}"

@@ -1,0 +1,81 @@
+"""The sandbox's broker: a real one that survives what it is there to suffer."""
+
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource
+from trimtab_controller.sandbox.broker import Broker, BrokerError, Topic, free_ports
+from trimtab_controller.sandbox.marks import bound
+
+
+def produce(broker: Broker, topic: str, values: list[str]) -> None:
+    producer = Producer({"bootstrap.servers": broker.address, "acks": "all"})
+    for value in values:
+        producer.produce(topic, value.encode(), partition=0)
+    assert producer.flush(20) == 0
+
+
+def read(broker: Broker, topic: str, count: int) -> list[str]:
+    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "reader", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        return [message.value().decode() for message in consumer.consume(count, timeout=20)]
+    finally:
+        consumer.close()
+
+
+def test_data_survive_kill_and_stop_on_the_same_port(private_broker: Callable[[], Broker], unique: str) -> None:
+    broker = private_broker()
+    address, before = broker.address, broker.process.pid
+    broker.create_topics([Topic(name=unique, partitions=2)])
+    produce(broker, unique, ["a", "b"])
+
+    broker.kill()
+    assert bound(broker.ports) == []
+    broker.start()
+    produce(broker, unique, ["c"])
+    broker.restart()
+
+    assert (broker.address, broker.process.alive) == (address, True)
+    assert broker.process.pid != before
+    assert read(broker, unique, 3) == ["a", "b", "c"]
+    broker.stop()
+    assert bound(broker.ports) == []
+    assert broker.process.exit_code == 143  # a Java process ended in order by SIGTERM
+
+
+def test_topics_are_there_with_their_settings(broker: Broker, unique: str) -> None:
+    broker.create_topics([Topic(name=unique, partitions=8, settings={"cleanup.policy": "compact"})])
+
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    resource = ConfigResource("topic", unique)
+    assert len(admin.list_topics(unique, timeout=5).topics[unique].partitions) == 8
+    assert admin.describe_configs([resource])[resource].result(5)["cleanup.policy"].value == "compact"
+
+
+def test_a_topic_that_exists_is_refused(broker: Broker, unique: str) -> None:
+    broker.create_topics([Topic(name=unique, partitions=1)])
+
+    with pytest.raises(BrokerError, match=f"{unique} was not created.*already exists"):
+        broker.create_topics([Topic(name=unique, partitions=1)])
+
+
+def test_a_misspelt_topic_is_not_created(broker: Broker, unique: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.address})
+
+    assert admin.list_topics(unique, timeout=5).topics[unique].error is not None
+    assert unique not in admin.list_topics(timeout=5).topics
+
+
+def test_a_start_goes_to_other_ports_when_its_own_are_taken_meanwhile(
+    private_broker: Callable[[], Broker], broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = free_ports(2)
+    free = iter([broker.ports, others])
+    monkeypatch.setattr("trimtab_controller.sandbox.broker.free_ports", lambda count: next(free))
+
+    second = private_broker()
+
+    assert second.ports == others
+    second.stop()
