@@ -24,3 +24,29 @@ lock: ## resolve requirements.lock anew
 		--no-emit-index-url --no-emit-find-links --all-extras \
 		--group pyproject.toml:dev --group pyproject.toml:demo -o requirements.lock pyproject.toml
 	rm -rf $(VENV)-lock
+
+demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, drained
+	$(BIN)/trimtab demo
+
+test: $(INSTALLED) jars ## pass all tests (under 20 minutes)
+	$(BIN)/python -m pytest
+
+check: $(INSTALLED) ## format, lint, types, import contracts, fast tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -m "not e2e"
+
+format: $(INSTALLED) ## bring the code into its format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+prove-steering: $(INSTALLED) jars ## the long oracle of the Faust plug-in, with a table of pauses
+	$(BIN)/python tests/e2e/steering/prove.py
+
+jars: $(INSTALLED) ## fetch the broker's and Spark's jars (nothing is fetched twice)
+	@$(BIN)/python -m trimtab_controller.sandbox.jars
+
+clean: ## remove the environment and what runs have written
+	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -120,6 +120,8 @@ class Fields:
             raise BadMessage(Fault.TYPE, self.at(name), value, "a string")
         if not 1 <= len(value) <= limit:
             raise BadMessage(Fault.RANGE, self.at(name), value, f"1 to {limit} characters")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise BadMessage(Fault.RANGE, self.at(name), value, "text without lone surrogates")
         return value
 
     def name(self, name: str) -> str:

@@ -1,0 +1,261 @@
+"""Every message survives its own wire form, and no mutation of one gets past a decoder as anything but a value."""
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from trimtab_models.messages import commands, handover, intents, local, placement, report, snapshot
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_models.messages.decode import BadMessage, Fault
+from trimtab_models.messages.names import Epoch, KeyGroup, Topics, parse_key_group, topic_settings
+
+SUMS = KeyGroup("flights", "sums", 17)
+EXTRACT = KeyGroup("flights", "extract", 3)
+EPOCH = Epoch(2, 9)
+
+PREPARE = Command(
+    cluster="demo",
+    kind=CommandKind.PREPARE,
+    epoch=EPOCH,
+    host="h1",
+    worker="w1",
+    app="flights",
+    issued_at=100.0,
+    deadline=160.0,
+    handover="2.9-0",
+    key_groups=(SUMS,),
+    source="w0",
+    target="w1",
+)
+ACK = Ack(
+    cluster="demo",
+    command_id=PREPARE.id,
+    epoch=EPOCH,
+    kind=CommandKind.PREPARE,
+    host="h1",
+    worker="w1",
+    phase=Phase.TOOK,
+    at=101.0,
+    handover="2.9-0",
+    generation=4,
+    lag_records=0,
+    state_bytes=1024,
+    pause_s=0.12,
+)
+PLACEMENT = placement.Placement(
+    cluster="demo", app="flights", epoch=EPOCH, owners={"sums": (("w0",), ("w1", "w0"), ()), "extract": ()}
+)
+RECORD = handover.HandoverRecord(
+    kind=handover.HandoverKind.RELEASED,
+    cluster="demo",
+    app="flights",
+    handover="2.9-0",
+    epoch=EPOCH,
+    generation=4,
+    source="w0",
+    target="w1",
+    key_groups=(SUMS,),
+    offsets=(("delays", 17, 120),),
+    ends=(("flights-sums-changelog", 17, 300),),
+)
+KEY_GROUP_SAMPLE = report.KeyGroupSample(key_group=SUMS, worker="w0", cpu_s=0.02, tuples_in=10, state_bytes=None)
+PAIR_SAMPLE = report.PairSample(source=EXTRACT, target=SUMS, tuples=10, bytes=900)
+REPORT = report.Report(
+    cluster="demo",
+    host="h0",
+    at_ms=1_000,
+    interval_s=1.0,
+    sequence=5,
+    sample=report.HostSample(cpu_s=0.5, cores=2.0, basis=report.Basis.CGROUP, received_bytes=5),
+    workers=(
+        report.WorkerSample(
+            worker="w0",
+            app="flights",
+            state=report.WorkerState.RUNNING,
+            capacity=0.25,
+            cpu_s=0.1,
+            steering=True,
+            epoch=EPOCH,
+            generation=4,
+            marks=(report.Mark.CLAMPED,),
+        ),
+    ),
+    key_groups=(KEY_GROUP_SAMPLE,),
+    pairs=(PAIR_SAMPLE,),
+)
+SNAPSHOT = snapshot.Snapshot(
+    cluster="demo",
+    start_ms=0,
+    end_ms=10_000,
+    published_ms=10_900,
+    hosts_seen=1,
+    hosts_expected=2,
+    watermark_ms=9_000,
+    late_rows=3,
+    rejected={"malformed": 2},
+    hosts=(snapshot.HostWindow(host="h0", covered_s=10.0, cpu=0.5, cores=2.0, basis=report.Basis.HOST),),
+    nodes=(
+        snapshot.NodeWindow(
+            worker="w0",
+            host="h0",
+            app="flights",
+            state=report.WorkerState.RUNNING,
+            capacity=0.25,
+            covered_s=10.0,
+            cpu=0.1,
+            complete=True,
+            steering=True,
+            epoch=EPOCH,
+            generation=4,
+        ),
+    ),
+    key_groups=(snapshot.KeyGroupWindow(key_group=SUMS, worker="w0", covered_s=10.0, cpu=None, tuples_in_s=1.5),),
+    pairs=(snapshot.PairWindow(source=EXTRACT, target=SUMS, tuples_s=1.0, bytes_s=90.0),),
+)
+DRAIN = intents.Drain(worker="w3", by="ann", at=5.0, reason="kernel update")
+HELLO = local.Hello(
+    app="flights", worker="w0", pid=77, steering=False, reason="old Faust", operators={"sums": 64}, versions={"f": "1"}
+)
+STATISTICS = local.Statistics(
+    at_ms=1_000,
+    interval_s=1.0,
+    state=report.WorkerState.RUNNING,
+    cpu_s=None,
+    epoch=EPOCH,
+    generation=None,
+    complete=True,
+    key_groups=(KEY_GROUP_SAMPLE,),
+    pairs=(PAIR_SAMPLE,),
+)
+
+Codec = tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]
+CODECS: dict[str, Codec] = {
+    "command": (PREPARE, commands.encode_command, commands.decode_command),
+    "ack": (ACK, commands.encode_ack, commands.decode_ack),
+    "placement": (PLACEMENT, placement.encode_placement, placement.decode_placement),
+    "handover": (RECORD, handover.encode_handover, handover.decode_handover),
+    "report": (REPORT, report.encode_report, report.decode_report),
+    "snapshot": (SNAPSHOT, snapshot.encode_snapshot, snapshot.decode_snapshot),
+    "drain": (DRAIN, intents.encode_intent, lambda payload: intents.decode_intent(b"drain/w3", payload)),
+    "hello": (HELLO, local.encode_frame, local.decode_frame),
+    "welcome": (local.Welcome(cluster="demo", host="h0", interval_s=1.0), local.encode_frame, local.decode_frame),
+    "statistics": (STATISTICS, local.encode_frame, local.decode_frame),
+    "command frame": (PREPARE, local.encode_frame, local.decode_frame),
+    "ack frame": (ACK, local.encode_frame, local.decode_frame),
+}
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_a_message_comes_back_as_it_was(name):
+    value, encode, decode = CODECS[name]
+    assert decode(encode(value)) == value
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_an_extra_field_is_refused(name):
+    value, encode, decode = CODECS[name]
+    document = json.loads(encode(value))
+    with pytest.raises(BadMessage) as caught:
+        decode(json.dumps({**document, "surprise": 1}).encode())
+    assert (caught.value.fault, caught.value.path) == (Fault.UNKNOWN, "surprise")
+
+
+@pytest.mark.parametrize("name", CODECS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_mutated_bytes_are_refused_or_read_but_never_crash(name, seed):
+    value, encode, decode = CODECS[name]
+    good, source = encode(value), random.Random(seed)
+    refused = 0
+    for _ in range(1500):
+        mutant = bytearray(good)
+        for _ in range(source.randint(1, 4)):
+            at = source.randrange(len(mutant))
+            mutant[at : at + source.randint(0, 3)] = source.choice(
+                (b"", b"-", b"9", b"null", b"[]", b'"', b"\x00", b"{")
+            )
+        try:
+            decode(bytes(mutant))
+        except BadMessage:
+            refused += 1
+    assert refused > 500
+
+
+def test_a_command_that_was_tampered_with_does_not_match_its_id():
+    document = PREPARE.document() | {"target": "w9"}
+    with pytest.raises(BadMessage, match="hash of the content"):
+        commands.decode_command(json.dumps(document).encode())
+
+
+def test_the_same_step_has_the_same_id_and_another_epoch_another():
+    later = Command(**{name: getattr(PREPARE, name) for name in PREPARE.__slots__} | {"issued_at": 101.0})
+    assert later.id == PREPARE.id
+    newer = Command(**{name: getattr(PREPARE, name) for name in PREPARE.__slots__} | {"epoch": Epoch(2, 10)})
+    assert newer.id != PREPARE.id
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key_groups": ()},
+        {"source": None},
+        {"generation": 4},
+        {"deadline": 100.0},
+        {"key_groups": (KeyGroup("other", "sums", 1),)},
+        {"kind": CommandKind.STOP},
+    ],
+)
+def test_a_command_that_makes_no_sense_cannot_exist(change):
+    with pytest.raises(BadMessage):
+        Command(**{name: getattr(PREPARE, name) for name in PREPARE.__slots__} | change)
+
+
+def test_a_refusal_has_a_reason_and_nothing_else_has_one():
+    values = {name: getattr(ACK, name) for name in ACK.__slots__}
+    with pytest.raises(BadMessage):
+        Ack(**values | {"phase": Phase.REFUSED})
+    with pytest.raises(BadMessage):
+        Ack(**values | {"refusal": Refusal.GUARD})
+
+
+def test_an_intent_stands_under_its_own_key():
+    with pytest.raises(BadMessage, match="drain/w3"):
+        intents.decode_intent(b"drain/w2", intents.encode_intent(DRAIN))
+    pause = intents.Pause(by="ann", at=1.0, reason="release day")
+    assert intents.decode_intent(b"pause", intents.encode_intent(pause)) == pause
+
+
+def test_a_placement_names_each_worker_once_per_key_group():
+    document = PLACEMENT.document() | {"owners": {"sums": [["w0", "w0"]]}}
+    with pytest.raises(BadMessage, match=r"owners.sums\[0\]"):
+        placement.decode_placement(json.dumps(document).encode())
+
+
+def test_a_placement_is_silent_about_what_it_does_not_know():
+    assert [PLACEMENT.of("sums", 1), PLACEMENT.of("sums", 2), PLACEMENT.of("sums", 3), PLACEMENT.of("else", 0)] == [
+        ("w1", "w0"),
+        (),
+        (),
+        (),
+    ]
+
+
+def test_key_groups_are_named_app_operator_partition():
+    assert parse_key_group(str(SUMS)) == SUMS
+    for text in ("flights/sums", "flights/sums/x", "flights/sums/-1", "flights/su ms/1", "a/b/999999999"):
+        with pytest.raises(BadMessage):
+            parse_key_group(text)
+
+
+def test_coverage_is_hosts_seen_of_expected():
+    assert SNAPSHOT.coverage == 0.5
+
+
+def test_every_topic_of_a_cluster_is_created_with_its_settings():
+    topics = Topics("demo")
+    names = {settings.name for settings in topic_settings(topics)}
+    assert names == {getattr(topics, name) for name in dir(Topics) if isinstance(getattr(Topics, name), property)}
+    with pytest.raises(ValueError, match="cluster name"):
+        Topics("a b")
