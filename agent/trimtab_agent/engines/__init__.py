@@ -1,0 +1,1 @@
+"""Plug-ins that live inside the engines' own processes."""
