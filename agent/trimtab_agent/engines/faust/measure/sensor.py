@@ -1,0 +1,106 @@
+"""Counts per partition what a Faust worker receives, sends and computes.
+
+Everything here runs on the worker's event-loop thread, so that `take` loses nothing.  No message and no event is kept:
+a reference would hold back Faust's acknowledgement and the memory of whole batches.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import faust
+from faust.streams import current_event
+from faust.types import TP, AppT, EventT, Message, StreamT
+
+from trimtab_agent.engines.faust.measure.meter import CpuMeter, meter_agents
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Messages and their bytes (key and value, serialised)."""
+
+    messages: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "Flow") -> "Flow":
+        return Flow(self.messages + other.messages, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """One interval's counts.  `sent` is by (partition whose event caused it, partition it went to); the cause is None
+    for what Faust's producer buffer sends: changelogs and `send_soon`.
+    """
+
+    received: Mapping[TP, Flow] = field(default_factory=dict)
+    sent: Mapping[tuple[TP | None, TP], Flow] = field(default_factory=dict)
+    failed_sends: int = 0
+    agents_ns: Mapping[TP | None, int] = field(default_factory=dict)
+    process_ns: int = 0
+    """CPU of the whole process."""
+
+
+class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
+    """Add it to `app.sensors`; when the app starts it meters the app's agents."""
+
+    def __init__(self, app: AppT, *, process_clock: Callable[[], int] = time.process_time_ns, **options: Any) -> None:
+        super().__init__(**options)
+        self.cpu = CpuMeter()
+        self._app = app
+        self._process_clock = process_clock
+        self._process_ns = process_clock()
+        self._received: dict[TP, list[int]] = {}
+        self._sent: dict[tuple[TP | None, TP], list[int]] = {}
+        self._failed_sends = 0
+
+    async def on_start(self) -> None:
+        """Faust starts sensors before agents."""
+        meter_agents(self._app)
+
+    def on_message_in(self, tp: TP, offset: int, message: Message) -> None:
+        """A message comes to the first of its streams."""
+        _count(self._received, tp, len(message.key or b"") + len(message.value or b""))
+
+    def on_stream_event_in(self, tp: TP, offset: int, stream: StreamT, event: EventT) -> None:
+        """A stream begins an event: from here on the running step is this partition's."""
+        self.cpu.current = tp
+
+    def on_send_initiated(
+        self, producer: Any, topic: str, message: Any, keysize: int, valsize: int
+    ) -> tuple[TP | None, int]:
+        """A message goes to the producer; the state says whose event caused it and how large it is."""
+        event = current_event()
+        return (event.message.tp if event is not None else None, keysize + valsize)
+
+    def on_send_completed(self, producer: Any, state: tuple[TP | None, int], metadata: Any) -> None:
+        """The broker has it; only now its partition is known."""
+        source, size = state
+        _count(self._sent, (source, metadata.topic_partition), size)
+
+    def on_send_error(self, producer: Any, exc: BaseException, state: Any) -> None:
+        """It went nowhere."""
+        self._failed_sends += 1
+
+    def take(self) -> Taken:
+        """The counts since the last call; the next interval begins."""
+        received, self._received = self._received, {}
+        sent, self._sent = self._sent, {}
+        failed_sends, self._failed_sends = self._failed_sends, 0
+        before, self._process_ns = self._process_ns, self._process_clock()
+        return Taken(
+            received={tp: Flow(*count) for tp, count in received.items()},
+            sent={pair: Flow(*count) for pair, count in sent.items()},
+            failed_sends=failed_sends,
+            agents_ns=self.cpu.take(),
+            process_ns=self._process_ns - before,
+        )
+
+
+def _count(counts: dict[Any, list[int]], key: Any, size: int) -> None:
+    count = counts.get(key)
+    if count is None:
+        counts[key] = [1, size]
+    else:
+        count[0] += 1
+        count[1] += size

@@ -1,0 +1,81 @@
+"""The job as a Faust app.  One worker: `python -m flights.app worker`, set up by `flights.settings`."""
+
+import hashlib
+import os
+from typing import Any
+
+import faust
+
+from flights.dataset import parse_row
+from flights.settings import from_environment
+from flights.wire import (
+    APP,
+    DELAYS,
+    EXTRACT,
+    SOURCE,
+    SUMS,
+    TOTALS,
+    TOTALS_PARTITIONS,
+    decode_source,
+    table_key,
+)
+from trimtab_agent.engines.faust import install
+
+settings = from_environment(os.environ)
+
+app = faust.App(
+    APP,
+    broker=f"kafka://{settings.broker}",
+    datadir=settings.data_dir,
+    store="rocksdb://",
+    topic_partitions=settings.key_groups,
+    topic_replication_factor=1,
+    topic_disable_leader=True,
+    consumer_auto_offset_reset="earliest",
+    broker_commit_interval=settings.commit_s,
+    stream_wait_empty=True,
+    web_enabled=False,
+    web_port=settings.web_port,
+)
+flights = app.topic(SOURCE, key_serializer="raw", value_serializer="raw", partitions=settings.key_groups)
+delays = app.topic(DELAYS, key_serializer="raw", value_serializer="json", partitions=settings.key_groups)
+totals = app.topic(TOTALS, key_serializer="raw", value_serializer="json", partitions=TOTALS_PARTITIONS)
+sums = app.Table(
+    "sums",
+    partitions=settings.key_groups,
+    # Per partition, and there are many: Faust's defaults are for one large database.
+    options={"block_cache_size": 1 << 20, "write_buffer_size": 1 << 20, "max_open_files": 64},
+)
+
+
+def work(value: bytes) -> None:
+    """Burn CPU as heavier business logic would."""
+    for _ in range(settings.work):
+        hashlib.blake2b(value, digest_size=16)
+
+
+@app.agent(flights)  # type: ignore[untyped-decorator]
+async def extract(stream: Any) -> None:
+    """The delay of each flight, keyed by its airplane."""
+    async for value in stream:
+        sequence, row = decode_source(value)
+        work(value)
+        delay = parse_row(row)
+        await delays.send(key=delay.airplane.encode(), value=[sequence, delay.year, delay.minutes])
+
+
+@app.agent(delays)  # type: ignore[untyped-decorator]
+async def sum_delays(stream: Any) -> None:
+    """Flights and minutes late per airplane and year."""
+    async for airplane, (sequence, year, minutes) in stream.items():
+        work(airplane)
+        key = table_key(airplane.decode(), year)
+        count, late = sums.get(key) or (0, 0)
+        sums[key] = [count + 1, late + minutes]
+        await totals.send(key=airplane, value=[sequence, year, count + 1, late + minutes])
+
+
+install(app, operators={EXTRACT: [flights], SUMS: [delays, sums]})
+
+if __name__ == "__main__":
+    app.main()

@@ -1,0 +1,153 @@
+"""Sends the flights to Kafka at an adjustable rate: `python -m flights.producer --bootstrap HOST:PORT --seconds 60`."""
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from flights.dataset import Flight, partition_of, read_flights
+from flights.replay import Replay, Sent
+from flights.wire import SOURCE, encode_source
+
+TICK_S = 0.02
+FLUSH_LIMIT_S = 60.0
+
+
+class NotDelivered(Exception):
+    """Kafka did not take a flight: from here on nobody can say what was sent."""
+
+
+class FlightProducer:
+    """Replays the flights from a thread of its own, from the start of the block to its end.
+
+    Idempotent and in order, so that every flight is in the topic once, also over broker failures.  The partition is
+    given with each record, the one that Faust would choose.
+    """
+
+    def __init__(
+        self, bootstrap: str, flights: Sequence[Flight], *, key_groups: int, rate: float, topic: str = SOURCE
+    ) -> None:
+        self._flights = flights
+        self._partitions = [partition_of(flight.airplane, key_groups) for flight in flights]
+        self._topic = topic
+        self._replay = Replay(self._partitions, key_groups=key_groups, rate=rate)
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._fault: KafkaError | None = None
+        self._thread = threading.Thread(target=self._run, name="flight-producer", daemon=True)
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "compression.type": "none"}
+        )
+
+    @property
+    def sent(self) -> Sent:
+        """How far it has come."""
+        with self._lock:
+            return self._replay.sent
+
+    @property
+    def finished(self) -> bool:
+        """Whether the whole file was given to Kafka."""
+        with self._lock:
+            return self._replay.finished
+
+    def set_rate(self, rate: float) -> None:
+        """Flights per second, as long as no key group has another speed than 1."""
+        with self._lock:
+            self._replay.set_rate(rate)
+
+    def set_speed(self, key_groups: Iterable[int], factor: float) -> None:
+        """The switch for skew: these key groups' flights come `factor` times as fast from now on (see `replay`)."""
+        with self._lock:
+            self._replay.set_speed(key_groups, factor)
+
+    def stop(self) -> Sent:
+        """Stop sending, wait until Kafka has all, and say what was sent.  Raises NotDelivered."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        left = self._producer.flush(FLUSH_LIMIT_S)
+        if left or self._fault:
+            raise NotDelivered(f"{left} flights unanswered after {FLUSH_LIMIT_S:g} s; first fault: {self._fault}")
+        return self._replay.sent
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set() and not self.finished and self._fault is None:
+            with self._lock:
+                due = self._replay.due(time.monotonic())
+            for sequence in due:
+                self._send(sequence)
+            self._producer.poll(0)
+            self._stopping.wait(TICK_S)
+
+    def _send(self, sequence: int) -> None:
+        flight = self._flights[sequence]
+        value = encode_source(sequence, flight.row)
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, value, flight.airplane, self._partitions[sequence], on_delivery=self._delivered
+                )
+                return
+            except BufferError:  # the broker is slow or away: wait, and drop nothing
+                self._producer.poll(0.1)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and self._fault is None:
+            self._fault = error
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Send flights for some seconds; the last line on standard output is the JSON of what was sent."""
+    parser = argparse.ArgumentParser(prog="python -m flights.producer", description=__doc__)
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--rate", type=float, default=500.0, help="flights per second")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--key-groups", type=int, default=64)
+    parser.add_argument(
+        "--surge", help="FROM_SECOND:FACTOR:PARTITION,PARTITION,...: these key groups grow by the factor"
+    )
+    parser.add_argument("--sent", type=Path, help="where to write what was sent, for flights.verify")
+    given = parser.parse_args(arguments)
+    surge = _parse_surge(given.surge) if given.surge else None
+    start = time.monotonic()
+    with FlightProducer(
+        given.bootstrap, list(read_flights()), key_groups=given.key_groups, rate=given.rate
+    ) as producer:
+        while (passed := time.monotonic() - start) < given.seconds and not producer.finished:
+            if surge and passed >= surge[0]:
+                producer.set_speed(surge[2], surge[1])
+                surge = None
+            time.sleep(TICK_S)
+        sent = producer.stop()
+    document = json.dumps({"clocks": sent.clocks})
+    if given.sent:
+        given.sent.write_text(document, encoding="utf-8")
+    print(document)
+    return 0
+
+
+def _parse_surge(text: str) -> tuple[float, float, list[int]]:
+    start, factor, partitions = text.split(":")
+    return float(start), float(factor), [int(partition) for partition in partitions.split(",")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

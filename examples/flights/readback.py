@@ -1,0 +1,77 @@
+"""Reads topics of the job back from Kafka, from their beginning to their present end."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from flights.wire import CHANGELOG, TOTALS, Sums, Total, decode_changelog, decode_total
+
+STALL_LIMIT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One record of a topic; `at` = when it was produced, epoch seconds."""
+
+    partition: int
+    offset: int
+    at: float
+    key: bytes | None
+    value: bytes | None
+
+
+def read_topic(bootstrap: str, topic: str) -> Iterator[Record]:
+    """All records of a topic, each partition in its order.  Raises KafkaException, TimeoutError."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "flights-readback", "enable.auto.commit": False})
+    try:
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        ends = {
+            partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[1]
+            for partition in partitions
+        }
+        open_ends = {partition: end for partition, end in ends.items() if end > 0}
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in open_ends])
+        yield from _read(consumer, topic, open_ends)
+    finally:
+        consumer.close()
+
+
+def _read(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[Record]:
+    heard = time.monotonic()
+    while ends:
+        for message in consumer.consume(10_000, timeout=0.5):
+            if message.error():
+                raise KafkaException(message.error())
+            heard = time.monotonic()
+            yield Record(
+                partition=message.partition(),
+                offset=message.offset(),
+                at=message.timestamp()[1] / 1000,
+                key=message.key(),
+                value=message.value(),
+            )
+        # The last offsets may hold no record (compacted away): the position tells, not the records.
+        places = consumer.position([TopicPartition(topic, partition) for partition in ends])
+        for place in places:
+            if place.offset >= ends[place.partition]:
+                del ends[place.partition]
+        if time.monotonic() - heard > STALL_LIMIT_S:
+            raise TimeoutError(f"{topic}: nothing for {STALL_LIMIT_S:g} s, partitions {sorted(ends)} not at their end")
+
+
+def read_totals(bootstrap: str) -> list[Total]:
+    """The outputs of the job."""
+    rows = ((record.key, record.value) for record in read_topic(bootstrap, TOTALS))
+    return [decode_total(key, value) for key, value in rows if key is not None and value is not None]
+
+
+def read_table(bootstrap: str) -> dict[str, Sums]:
+    """The table `sums` as its changelog says it is: the last record of each key."""
+    table: dict[str, Sums] = {}
+    for record in read_topic(bootstrap, CHANGELOG):
+        if record.key is not None and record.value is not None:
+            key, sums = decode_changelog(record.key, record.value)
+            table[key] = sums
+    return table

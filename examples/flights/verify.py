@@ -1,0 +1,76 @@
+"""Were all flights counted, once, and are the sums right?  Recomputed from the data set's own file; pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from flights.dataset import Flight, parse_row, partition_of
+from flights.replay import Sent
+from flights.wire import Sums, Total, table_key
+
+EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """The flights sent, and how often their numbers stand in the outputs.  `foreign`: outputs of flights not sent."""
+
+    sent: int
+    processed: int
+    lost: int
+    duplicated: int
+    foreign: int
+    lost_examples: tuple[int, ...]
+    duplicated_examples: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Sums compared, one per airplane and year; `wrong` are missing, superfluous or different ones."""
+
+    checked: int
+    wrong: int
+    examples: tuple[str, ...]
+
+
+def flights_sent(flights: Iterable[Flight], sent: Sent) -> list[Flight]:
+    """The flights that the replay had given out."""
+    key_groups = len(sent.clocks)
+    return [f for f in flights if (partition_of(f.airplane, key_groups), f.sequence) in sent]
+
+
+def expected_sums(flights: Iterable[Flight]) -> dict[str, Sums]:
+    """What the table `sums` must hold after these flights."""
+    table: dict[str, Sums] = {}
+    for flight in flights:
+        delay = parse_row(flight.row)
+        key = table_key(delay.airplane, delay.year)
+        table[key] = table.get(key, Sums()).plus(delay.minutes)
+    return table
+
+
+def count_events(sent: Iterable[Flight], totals: Iterable[Total]) -> Events:
+    """Lost: sent without an output.  Duplicated: outputs beyond the first of a flight that was sent."""
+    numbers = {flight.sequence for flight in sent}
+    seen = Counter(total.sequence for total in totals)
+    lost = sorted(numbers - seen.keys())
+    twice = sorted(sequence for sequence, times in seen.items() if times > 1 and sequence in numbers)
+    return Events(
+        sent=len(numbers),
+        processed=len(numbers & seen.keys()),
+        lost=len(lost),
+        duplicated=sum(seen[sequence] - 1 for sequence in twice),
+        foreign=sum(times for sequence, times in seen.items() if sequence not in numbers),
+        lost_examples=tuple(lost[:EXAMPLES]),
+        duplicated_examples=tuple(twice[:EXAMPLES]),
+    )
+
+
+def compare(expected: Mapping[str, Sums], found: Mapping[str, Sums]) -> Answers:
+    """The table as it should be against the table as its changelog says it is."""
+    wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
+    return Answers(
+        checked=len(expected),
+        wrong=len(wrong),
+        examples=tuple(f"{key}: found {found.get(key)}, expected {expected.get(key)}" for key in wrong[:EXAMPLES]),
+    )
