@@ -10,12 +10,13 @@ import hashlib
 import importlib.util
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from trimtab_controller.sandbox.java import java_command
+from trimtab_controller.sandbox.java import JavaMissingError, java_command
 
 SETS = ("broker", "spark")
 FETCH_LIMIT_S = 540.0
@@ -129,6 +130,16 @@ def ivy_retrieve(ivy_file: Path, folder: Path) -> None:
         raise JarError(f"Ivy could not fetch the jars of {ivy_file}:\n{story}")
 
 
+def main() -> int:
+    """`python -m trimtab_controller.sandbox.jars`: fetch what is missing; the exit code."""
+    try:
+        fetch()
+    except (JarError, JavaMissingError) as error:
+        print(f"jars: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
 def _fetch_into(folder: Path, ivy_file: Path, wanted: Mapping[str, str], retrieve: Retrieve) -> None:
     """Fetch beside the folder, check, then move file by file: nobody ever sees half a jar under its name."""
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as fetched:
@@ -149,3 +160,7 @@ def _ivy_jar() -> Path:
         for jar in Path(folder, "jars").glob("ivy-*.jar"):
             return jar
     raise JarError("the Ivy that PySpark ships was not found: install trimtab[controller]")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

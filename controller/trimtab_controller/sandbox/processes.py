@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from trimtab_controller.sandbox.guard import RELEASE
 from trimtab_controller.sandbox.marks import bound, end_marked, marked, signal_process, with_mark
 
 STOP_LIMIT_S = 15.0
@@ -36,6 +37,8 @@ class Child:
     def __init__(self, name: str, process: "subprocess.Popen[bytes]", *, log: Path, mark: str) -> None:
         self.name = name
         self.log = log
+        self.ended_here = False
+        """Whether it was stopped or killed by this object, so that its exit code tells nothing."""
         self._process = process
         self._mark = mark
 
@@ -60,6 +63,7 @@ class Child:
 
     def kill(self) -> None:
         """`kill -9` of the child alone, and wait for its end: what it started lives on, as after a crash."""
+        self.ended_here = True
         self._process.kill()
         self._process.wait()
 
@@ -87,6 +91,7 @@ class Child:
 
     def terminate(self) -> None:
         """Ask the child to end, without waiting."""
+        self.ended_here = True
         self.send(signal.SIGTERM)
         self.send(signal.SIGCONT)  # a stopped process would not hear it
 
@@ -95,16 +100,15 @@ class Processes:
     """The processes of one sandbox.
 
     As a context it ends them all, in the reverse order of their start, when the block is left in whatever way; a guard
-    process does so when the owner itself is killed. With `guarded=False` they outlive their owner, until
-    `end_marked(mark)`.
+    process does so when the owner itself is killed.
     """
 
-    def __init__(self, logs: Path, *, guarded: bool = True) -> None:
+    def __init__(self, logs: Path) -> None:
         self.mark = f"sandbox-{uuid.uuid4().hex}"
         self.logs = logs
         self._children: list[Child] = []
         logs.mkdir(parents=True, exist_ok=True)
-        self._guard = _start_guard(self.mark) if guarded else None
+        self._guard: subprocess.Popen[bytes] | None = _start_guard(self.mark)
 
     def start(
         self,
@@ -135,16 +139,24 @@ class Processes:
         return LeftOver(processes=len(marked(self.mark)), ports=len(bound(ports)))
 
     def close(self) -> None:
-        """End everything; may be called again."""
+        """End everything that was not released; may be called again."""
+        if self._guard is None:
+            return
         try:
             for child in reversed(self._children):
                 child.stop()
         finally:
-            self._children.clear()
             end_marked(self.mark)
-            if self._guard is not None and self._guard.stdin is not None:
-                self._guard.stdin.close()
-                self._guard.wait()
+            self._dismiss_guard(b"")
+
+    def release(self) -> None:
+        """Let everything that lives outlive its owner, until somebody calls `end_marked(mark)`."""
+        self._dismiss_guard(RELEASE)
+
+    def _dismiss_guard(self, word: bytes) -> None:
+        if self._guard is not None:
+            self._guard.communicate(word)
+            self._guard = None
 
     def __enter__(self) -> Self:
         return self

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trimtab_controller.sandbox.marks import marked, with_mark
+from trimtab_controller.sandbox.marks import end_marked, marked, with_mark
 from trimtab_controller.sandbox.processes import Child, LeftOver, Processes
 
 SLEEP = "import time; time.sleep(60)"
@@ -176,19 +176,13 @@ def test_all_end_with_their_owner(tmp_path: Path, number: signal.Signals) -> Non
     wait_for(lambda: not marked(mark))
 
 
-def test_unguarded_processes_outlive_their_owner(tmp_path: Path) -> None:
-    unguarded = OWNER.replace("sys.argv[1])", "sys.argv[1]), guarded=False").replace(
-        "time.sleep(60)\n", "os._exit(0)\n"
-    )
-    code = "import os" + unguarded
-    mark = subprocess.run(
-        [sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True, timeout=20, check=True
-    ).stdout.strip()
-    left = marked(mark)
-    assert len(left) == 2
-    for process in left:
-        process.kill()
-    wait_for(lambda: not marked(mark))
+def test_released_processes_outlive_their_owner(tmp_path: Path) -> None:
+    releasing = OWNER.replace("time.sleep(60)\n", "processes.release()\n")
+    ended = subprocess.run([sys.executable, "-c", releasing, tmp_path], stdout=subprocess.PIPE, timeout=20, check=True)
+    mark = ended.stdout.decode().strip()
+    assert len(marked(mark)) == 2
+    assert end_marked(mark) == 0
+    assert marked(mark) == []
 
 
 def test_marks_nest() -> None:

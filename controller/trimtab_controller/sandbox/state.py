@@ -1,0 +1,110 @@
+"""What is on record about a sandbox that outlives the command which started it: enough to see it and to end it."""
+
+import json
+import shutil
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trimtab_controller.sandbox.configuration import in_order_of_end
+from trimtab_controller.sandbox.marks import bound, end_marked, marked, signal_process
+from trimtab_controller.sandbox.processes import STOP_LIMIT_S, LeftOver
+
+VERSION = 1
+
+
+class StateError(Exception):
+    """The record of a sandbox cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedProcess:
+    """One process of the sandbox."""
+
+    pid: int
+    log: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxState:
+    """The record, kept as `state.json` in the sandbox's folder."""
+
+    cluster: str
+    mark: str
+    bootstrap_servers: str
+    sockets: Path
+    processes: Mapping[str, StartedProcess]
+    ports: Mapping[str, tuple[int, ...]]
+
+    def save(self, folder: Path) -> None:
+        """Write the record."""
+        record = {
+            "version": VERSION,
+            "cluster": self.cluster,
+            "mark": self.mark,
+            "bootstrap_servers": self.bootstrap_servers,
+            "sockets": str(self.sockets),
+            "processes": {
+                name: {"pid": started.pid, "log": str(started.log)} for name, started in self.processes.items()
+            },
+            "ports": {name: list(ports) for name, ports in self.ports.items()},
+        }
+        _path(folder).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+    def alive(self) -> dict[str, bool]:
+        """For each process whether it lives."""
+        living = {process.pid for process in marked(self.mark)}
+        return {name: started.pid in living for name, started in self.processes.items()}
+
+    def end(self) -> LeftOver:
+        """End everything in order, by id: SIGTERM, a bounded wait, SIGKILL; returns what is left."""
+        for phase in in_order_of_end(self.processes):
+            self._end_phase({self.processes[name].pid for name in phase})
+        alive = end_marked(self.mark)
+        shutil.rmtree(self.sockets, ignore_errors=True)
+        return LeftOver(processes=alive, ports=len(bound(port for ports in self.ports.values() for port in ports)))
+
+    def _end_phase(self, pids: set[int]) -> None:
+        for process in marked(self.mark):
+            if process.pid in pids:
+                signal_process(process, signal.SIGTERM)
+                signal_process(process, signal.SIGCONT)  # a stopped process would not hear it
+        deadline = time.monotonic() + STOP_LIMIT_S
+        while pids & {process.pid for process in marked(self.mark)} and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def load_state(folder: Path) -> SandboxState | None:
+    """The record in the folder; None when there is none. Raises StateError for one that cannot be read."""
+    path = _path(folder)
+    if not path.exists():
+        return None
+    try:
+        record: Any = json.loads(path.read_text(encoding="utf-8"))
+        if record["version"] != VERSION:
+            raise StateError(f"{path}: version: found {record['version']!r}, expected {VERSION}")
+        return SandboxState(
+            cluster=record["cluster"],
+            mark=record["mark"],
+            bootstrap_servers=record["bootstrap_servers"],
+            sockets=Path(record["sockets"]),
+            processes={
+                name: StartedProcess(pid=started["pid"], log=Path(started["log"]))
+                for name, started in record["processes"].items()
+            },
+            ports={name: tuple(ports) for name, ports in record["ports"].items()},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StateError(f"{path} is no record of a sandbox: {error!r}") from error
+
+
+def forget_state(folder: Path) -> None:
+    """Remove the record."""
+    _path(folder).unlink(missing_ok=True)
+
+
+def _path(folder: Path) -> Path:
+    return folder / "state.json"
