@@ -1,0 +1,77 @@
+"""`trimtab solve METHOD INSTANCE`: one instance file in, one plan out (the file contract)."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from trimtab_models.balance import (
+    Deadline,
+    Infeasible,
+    Never,
+    describe_alert,
+    encode_result,
+    problem_of,
+    solve,
+    solve_flux,
+)
+from trimtab_models.instances import BadInstance, parse_snapshot
+
+PLAN, BAD_INPUT, INFEASIBLE = 0, 2, 3
+METHODS = {"milp": solve, "flux": solve_flux}
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Registers the command `solve`."""
+    parser = commands.add_parser("solve", help="solve one instance file and print the plan as JSON")
+    parser.add_argument("method", choices=sorted(METHODS), metavar="METHOD", help=" | ".join(sorted(METHODS)))
+    parser.add_argument("instance", type=Path, metavar="INSTANCE", help="an instance file (a cluster's snapshot)")
+    parser.add_argument("--time-limit", type=_seconds, metavar="S", help="answer with the best plan after S seconds")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same plan (0)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the plan to FILE, not to standard output")
+    parser.set_defaults(run=run)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError("seconds >= 0 expected")
+    return seconds
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code of the contract: 0 a plan, 2 bad input, 3 proven infeasible; the reason on standard error."""
+    started = time.monotonic()
+    try:
+        instance = parse_snapshot(args.instance.read_bytes())
+    except OSError as error:
+        return _refuse(f"{args.instance}: {error.strerror or error}", BAD_INPUT)
+    except BadInstance as error:
+        return _refuse(str(error), BAD_INPUT)
+    stop = Never() if args.time_limit is None else Deadline(time.monotonic, started + args.time_limit)
+    result = METHODS[args.method](problem_of(instance), stop=stop, seed=args.seed)
+    if isinstance(result, Infeasible):
+        return _refuse(result.reason, INFEASIBLE)
+    for alert in result.alerts:
+        print(f"warning: {describe_alert(instance, alert)}", file=sys.stderr)
+    plan = encode_result(instance, result, method=args.method, solve_seconds=time.monotonic() - started)
+    return _write(plan, args.out)
+
+
+def _write(plan: dict[str, Any], out: Path | None) -> int:
+    text = json.dumps(plan, allow_nan=False) + "\n"
+    if out is None:
+        sys.stdout.write(text)
+        return PLAN
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        return _refuse(f"{out}: {error.strerror or error}", BAD_INPUT)
+    return PLAN
+
+
+def _refuse(reason: str, code: int) -> int:
+    print(f"trimtab solve: {reason}", file=sys.stderr)
+    return code

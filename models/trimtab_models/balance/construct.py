@@ -1,0 +1,153 @@
+"""First plans: where unplaced key groups go, and the pieces behind the bound, heaviest into the largest deficits."""
+
+import heapq
+from collections.abc import Iterable
+
+import numpy as np
+
+from trimtab_models.balance.bound import CostConditions, CountConditions
+from trimtab_models.balance.evaluate import slack
+from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
+from trimtab_models.balance.stop import Stop
+
+WHOLE = 0.999  # a piece that the deficits can take only in part is left out
+
+
+def place_unplaced(problem: Problem) -> Ints:
+    """(K,) staying put, with every unplaced key group on some kept node.
+
+    Limits are kept where that is found possible; else they are exceeded as little as possible, never by more than one
+    key group at a time (a lost host must not make the cluster's problem infeasible).
+    """
+    unplaced = np.flatnonzero(problem.home == UNPLACED)
+    heaviest_first = unplaced[np.argsort(-problem.load[unplaced], kind="stable")]
+    if not len(problem.limit) or not len(unplaced):
+        return _placed(problem, heaviest_first)
+    largest = (problem.usage / np.maximum(problem.usage.sum(axis=1, keepdims=True), 1e-300)).max(axis=0)
+    largest_first = unplaced[np.argsort(-largest[unplaced], kind="stable")]
+    plans = [_placed(problem, heaviest_first), _placed(problem, largest_first)]
+    plans.append(_placed(problem, largest_first, fullest=True))
+    return min(plans, key=lambda plan: _overshoot(problem, plan))  # the first of equals
+
+
+def _placed(problem: Problem, key_groups: Ints, *, fullest: bool = False) -> Ints:
+    allocation = problem.home.copy()
+    for key_group in settle(problem, allocation, key_groups, fullest=fullest):
+        used = problem.usages(allocation) + problem.usage[:, [key_group]]
+        over = np.maximum(0.0, used - problem.limit) / np.maximum(problem.limit, 1e-300)
+        over = np.where(problem.removing, np.inf, over.sum(axis=0))
+        allocation[key_group] = int(np.lexsort((problem.deviations(allocation), over))[0])
+    return allocation
+
+
+def _overshoot(problem: Problem, allocation: Ints) -> float:
+    over = np.maximum(0.0, problem.usages(allocation) - problem.limit - slack(problem))
+    return float((over / np.maximum(problem.limit, 1e-300)).sum())
+
+
+def settle(problem: Problem, allocation: Ints, key_groups: Iterable[int], *, fullest: bool = False) -> list[int]:
+    """Writes each of `key_groups` (in `allocation` nowhere yet) to the kept node that then is least loaded.
+
+    With `fullest` to the one with least room that still takes it. Returns those that no limit lets in anywhere.
+    """
+    if not len(problem.limit) and len(set(problem.capacity[problem.kept].tolist())) <= 1:
+        return _settle_alike(problem, allocation, key_groups)
+    deviations, used, limit = problem.deviations(allocation), problem.usages(allocation), problem.limit + slack(problem)
+    refused = []
+    for key_group in key_groups:
+        after = used + problem.usage[:, [key_group]]
+        barred: Bools = problem.removing | (after > limit).any(axis=0)
+        if barred.all():
+            refused.append(int(key_group))
+            continue
+        wish: Floats = deviations + problem.load[key_group] / problem.capacity
+        if fullest:
+            wish = (np.where(np.isfinite(limit), limit, 1e300) - after).min(axis=0)
+        node = int(np.where(barred, np.inf, wish).argmin())
+        allocation[key_group] = node
+        deviations[node] += problem.load[key_group] / problem.capacity[node]
+        used[:, node] = after[:, node]
+    return refused
+
+
+def _settle_alike(problem: Problem, allocation: Ints, key_groups: Iterable[int]) -> list[int]:
+    """Equal capacities and no limits: a heap finds the least loaded node."""
+    deviations = problem.deviations(allocation).tolist()
+    heap = [(deviations[node], node) for node in np.flatnonzero(problem.kept).tolist()]
+    heapq.heapify(heap)
+    capacity = float(problem.capacity[heap[0][1]])
+    for key_group in key_groups:
+        deviation, node = heap[0]
+        allocation[key_group] = node
+        heapq.heapreplace(heap, (deviation + float(problem.load[key_group]) / capacity, node))
+    return []
+
+
+def construct(problem: Problem, start: Ints, d: float, stop: Stop) -> Ints:
+    """(K,) a plan built from the pieces that the bound needs at load distance `d`; within the budget.
+
+    Often optimal as it stands when the budget is tight.
+    """
+    pieces = _by_cost(problem, d) if problem.max_cost_bytes is not None else _by_count(problem, d)
+    chosen = affordable(problem, pieces, problem.allowances, stop)
+    unplaced = np.flatnonzero(problem.home == UNPLACED)
+    chosen = np.concatenate((chosen, unplaced))
+    chosen = chosen[np.argsort(-problem.load[chosen], kind="stable")]
+    allocation = start.copy()
+    allocation[chosen] = UNPLACED
+    for key_group in settle(problem, allocation, chosen.tolist()):
+        allocation[key_group] = start[key_group]
+    return allocation
+
+
+def affordable(problem: Problem, key_groups: Ints, allowances: Floats, stop: Stop) -> Ints:
+    """Those of `key_groups`, in their order, that `allowances` pay for; one that is too dear is skipped."""
+    if not len(problem.prices):
+        return key_groups
+    if len(problem.prices) == 1 and problem.max_cost_bytes is None:
+        return key_groups[: int(allowances[0])]
+    left = allowances.copy()
+    chosen = []
+    for key_group in key_groups.tolist():
+        price = problem.prices[:, key_group]
+        if (price <= left).all():
+            left -= price
+            chosen.append(key_group)
+        if stop():
+            break
+    return np.array(chosen, np.int64)
+
+
+def _by_count(problem: Problem, d: float) -> Ints:
+    """Mandatory pieces first, then the best whole offers until the deficits are paid."""
+    conditions = CountConditions(problem)
+    pieces = conditions.pieces
+    fewest = conditions.mandatory(d)
+    if fewest is None:  # pinned key groups alone exceed the band: what can leave, leaves
+        fewest = np.diff(pieces.first)
+    rank = np.arange(len(pieces.load)) - pieces.first[pieces.node]
+    mandatory = rank < fewest[pieces.node]
+    offers = conditions.offers(d)
+    missing = conditions.deficit(d) - float(offers[mandatory].sum())
+    further = np.flatnonzero(~mandatory & (offers > 0) & (offers >= WHOLE * pieces.load))
+    further = further[np.argsort(-offers[further], kind="stable")]
+    return pieces.key_groups[np.concatenate((np.flatnonzero(mandatory), _until(further, offers, missing)))]
+
+
+def _by_cost(problem: Problem, d: float) -> Ints:
+    """The same with the cheapest bytes per load first."""
+    assert problem.max_cost_bytes is not None
+    conditions = CostConditions(problem, problem.max_cost_bytes)
+    pieces = conditions.pieces
+    mandatory, offers = conditions.mandatory(d), conditions.offers(d)
+    missing = conditions.deficit(d) - float(offers[mandatory].sum())
+    further = conditions.cheapest
+    further = further[~mandatory[further] & (offers[further] > 0) & (offers[further] >= WHOLE * pieces.load[further])]
+    return pieces.key_groups[np.concatenate((np.flatnonzero(mandatory), _until(further, offers, missing)))]
+
+
+def _until(ordered: Ints, offers: Floats, missing: float) -> Ints:
+    """The first of `ordered` whose offers add up to `missing`."""
+    if missing <= 0:
+        return ordered[:0]
+    return ordered[: int(np.searchsorted(np.cumsum(offers[ordered]), missing)) + 1]

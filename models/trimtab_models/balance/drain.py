@@ -1,0 +1,147 @@
+"""Emptying the nodes that are marked for removal.
+
+The paper's lemmas, that minimising the load distance empties marked nodes by itself, are false for indivisible key
+groups: with 40 equal key groups on 4 nodes, one marked, the optimum leaves one of them there for ever. So once the
+load distance is no longer urgent, what is left of the budget empties them by rule: heaviest key groups first, each to
+the least loaded kept node, while no kept node rises above `ceiling`.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from trimtab_models.balance.evaluate import slack
+from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
+from trimtab_models.balance.stop import Stop
+from trimtab_models.balance.tabu import Band
+
+TRIES = 8  # substitutes looked at per move: prices and limits may rule out the first ones
+
+
+class Obstacle(Enum):
+    """Why a key group cannot leave a marked node, now or in any round like this one."""
+
+    PINNED = "it is pinned"
+    BUDGET = "its move alone is above the budget of a round"
+    LIMITS = "no kept node has room for it within its limits"
+    LOAD = "it would lift any kept node above the allowed load distance"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """A key group (index) that cannot leave its marked node (index)."""
+
+    key_group: int
+    node: int
+    obstacle: Obstacle
+
+
+class Drain:
+    """Changes one allocation, `allocation`, move by move within the budget."""
+
+    def __init__(self, problem: Problem, start: Ints, stop: Stop) -> None:
+        self._problem, self._stop = problem, stop
+        self.allocation = start.copy()
+        self._deviations = problem.deviations(start)
+        self._used, self._limit = problem.usages(start), problem.limit + slack(problem)
+        self._left = problem.allowances - problem.prices[:, start != problem.home].sum(axis=1)
+        self._waiting = _on_marked(problem, start) & problem.movable
+
+    def substitute(self, band: Band) -> None:
+        """Sends moved key groups home where one from a marked node can take their place inside `band`.
+
+        A move that only filled a deficit then empties a marked node as well.
+        """
+        problem = self._problem
+        waiting = np.flatnonzero(self._waiting)
+        waiting = waiting[np.argsort(problem.load[waiting], kind="stable")]
+        candidates, loads = waiting.tolist(), problem.load[waiting].tolist()
+        away = np.flatnonzero((self.allocation != problem.home) & (problem.home != UNPLACED))
+        for key_group in away[~problem.removing[problem.home[away]]].tolist():
+            if not candidates or self._stop():
+                break
+            node, load = self.allocation[key_group], problem.load[key_group]
+            if not self._may_return(key_group, band):
+                continue
+            room = (band.over - self._deviations[node]) * problem.capacity[node] + load
+            last = bisect_right(loads, room) - 1
+            for position in range(last, max(-1, last - TRIES), -1):
+                short = self._deviations[node] + (loads[position] - load) / problem.capacity[node] < -band.under
+                if short or not self._may_take(candidates[position], node, instead_of=key_group):
+                    continue
+                self._move(key_group, int(problem.home[key_group]))
+                self._move(candidates[position], int(node))
+                del candidates[position], loads[position]
+                break
+
+    def empty(self, ceiling: float) -> None:
+        """Moves what waits on marked nodes, heaviest first, while every kept node stays at or under `ceiling` (pp)."""
+        problem = self._problem
+        waiting = np.flatnonzero(self._waiting)
+        for key_group in waiting[np.argsort(-problem.load[waiting], kind="stable")].tolist():
+            if self._stop():
+                break
+            if (problem.prices[:, key_group] > self._left).any():
+                if (problem.prices[:, waiting].min(axis=1) > self._left).any():
+                    break
+                continue
+            after = self._deviations + problem.load[key_group] / problem.capacity
+            after[problem.removing | self._too_full(key_group) | (after > ceiling)] = np.inf
+            node = int(after.argmin())
+            if np.isfinite(after[node]):
+                self._move(key_group, node)
+
+    def _too_full(self, key_group: int) -> Bools:
+        after = self._used + self._problem.usage[:, [key_group]]
+        full: Bools = np.logical_or.reduce(after > self._limit, axis=0)
+        return full
+
+    def _may_return(self, key_group: int, band: Band) -> bool:
+        problem, home = self._problem, self._problem.home[key_group]
+        after = self._deviations[home] + problem.load[key_group] / problem.capacity[home]
+        return bool(after <= band.over) and not self._too_full(key_group)[home]
+
+    def _may_take(self, key_group: int, node: int, *, instead_of: int) -> bool:
+        problem = self._problem
+        added: Floats = problem.prices[:, key_group] - problem.prices[:, instead_of]
+        used = self._used[:, node] + problem.usage[:, key_group] - problem.usage[:, instead_of]
+        return bool((added <= self._left).all() and (used <= self._limit[:, node]).all())
+
+    def _move(self, key_group: int, target: int) -> None:
+        problem, source = self._problem, self.allocation[key_group]
+        load, usage = problem.load[key_group], problem.usage[:, key_group]
+        self._deviations[source] -= load / problem.capacity[source]
+        self._deviations[target] += load / problem.capacity[target]
+        self._used[:, source] -= usage
+        self._used[:, target] += usage
+        factor = int(source == problem.home[key_group]) - int(target == problem.home[key_group])
+        self._left -= factor * problem.prices[:, key_group]
+        self.allocation[key_group] = target
+
+
+def alerts(problem: Problem, allocation: Ints, ceiling: float) -> tuple[Alert, ...]:
+    """One alert for every key group on a marked node that cannot leave; none for those that merely wait their turn."""
+    found = []
+    deviations, used, limit = problem.deviations(allocation), problem.usages(allocation), problem.limit + slack(problem)
+    for key_group in np.flatnonzero(_on_marked(problem, allocation)).tolist():
+        fits = problem.kept & (used + problem.usage[:, [key_group]] <= limit).all(axis=0)
+        light = deviations + problem.load[key_group] / problem.capacity <= ceiling
+        obstacle = None
+        if not problem.movable[key_group]:
+            obstacle = Obstacle.PINNED
+        elif (problem.prices[:, key_group] > problem.allowances).any():
+            obstacle = Obstacle.BUDGET
+        elif not fits.any():
+            obstacle = Obstacle.LIMITS
+        elif not (fits & light).any():
+            obstacle = Obstacle.LOAD
+        if obstacle is not None:
+            found.append(Alert(key_group=key_group, node=int(allocation[key_group]), obstacle=obstacle))
+    return tuple(found)
+
+
+def _on_marked(problem: Problem, allocation: Ints) -> Bools:
+    on_marked: Bools = problem.removing[allocation]
+    return on_marked

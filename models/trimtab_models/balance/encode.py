@@ -1,0 +1,68 @@
+"""The result document of the file contract."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from trimtab_models.balance.drain import Alert
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.problem import UNPLACED, Bools, Ints, problem_of
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.instances import BalanceInstance
+
+
+def encode_result(
+    instance: BalanceInstance, result: BalanceResult, *, method: str, solve_seconds: float
+) -> dict[str, Any]:
+    """The plan as the contract has it: loads in percent of each node's own capacity, costs in bytes."""
+    problem = problem_of(instance)
+    node_ids = [node.id for node in instance.nodes]
+    changed = np.flatnonzero(result.allocation != problem.home).tolist()
+    moves = [
+        {
+            "key_group": instance.key_groups[key_group].id,
+            "from": instance.key_groups[key_group].node,
+            "to": node_ids[result.allocation[key_group]],
+        }
+        for key_group in changed
+    ]
+    loads = problem.node_loads(result.allocation) / problem.capacity
+    return {
+        "method": method,
+        "status": result.status.value,
+        "moves": moves,
+        "load_distance_before": evaluate(problem, problem.home).load_distance,
+        "load_distance": result.score.load_distance,
+        "lower_bound": result.lower_bound,
+        "mean_load": problem.mean,
+        "node_loads": dict(zip(node_ids, loads.tolist(), strict=True)),
+        "migrations": result.score.migrations,
+        "cost_bytes": _total(instance.key_groups[k].cost_bytes for k in changed if problem.home[k] != UNPLACED),
+        "collocation_before": collocation(instance, problem.home),
+        "collocation": collocation(instance, result.allocation),
+        "solve_seconds": solve_seconds,
+    }
+
+
+def _total(costs: Iterable[float]) -> float:
+    return sum(costs)
+
+
+def collocation(instance: BalanceInstance, allocation: Ints) -> float:
+    """Rate on flows whose ends share a node / total rate; 0 without flows. Unplaced ends share no node."""
+    if not instance.flows:
+        return 0.0
+    position = {key_group.id: at for at, key_group in enumerate(instance.key_groups)}
+    source = allocation[[position[flow.source] for flow in instance.flows]]
+    target = allocation[[position[flow.target] for flow in instance.flows]]
+    rate = np.array([flow.rate for flow in instance.flows], np.float64)
+    together: Bools = (source == target) & (source != UNPLACED)
+    total = float(rate.sum())
+    return float(rate[together].sum()) / total if total else 0.0
+
+
+def describe_alert(instance: BalanceInstance, alert: Alert) -> str:
+    """One line that names the key group, its node and what keeps it there."""
+    key_group, node = instance.key_groups[alert.key_group].id, instance.nodes[alert.node].id
+    return f"key group {key_group!r} cannot leave node {node!r}, which is marked for removal: {alert.obstacle.value}"

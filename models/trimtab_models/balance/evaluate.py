@@ -1,0 +1,53 @@
+"""What an allocation is worth, computed from nothing but the problem: no plan is believed on a search's word."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """`over` and `under` are the two sides in pp; `load_distance` is the larger. `allowed`: no rule is broken."""
+
+    load_distance: float
+    over: float
+    under: float
+    migrations: int
+    cost_bytes: float
+    allowed: bool
+
+
+def evaluate(problem: Problem, allocation: Ints) -> Score:
+    """The score of `allocation`; O(K)."""
+    deviations = problem.deviations(allocation)
+    over = max(0.0, float(deviations.max(initial=0.0)))
+    under = max(0.0, float((-deviations[problem.kept]).max(initial=0.0)))
+    moved = (allocation != problem.home) & (problem.home != UNPLACED)
+    return Score(
+        load_distance=max(over, under),
+        over=over,
+        under=under,
+        migrations=int(moved.sum()),
+        cost_bytes=float(problem.cost_bytes[moved].sum()),
+        allowed=is_allowed(problem, allocation),
+    )
+
+
+def is_allowed(problem: Problem, allocation: Ints) -> bool:
+    """Whether `allocation` keeps every budget, pin and limit, and moves nothing onto a marked node."""
+    changed = allocation != problem.home
+    if (allocation == UNPLACED).any() or changed[~problem.movable].any() or problem.removing[allocation[changed]].any():
+        return False
+    spent = np.array([row[changed].sum() for row in problem.prices])
+    if (spent > problem.allowances).any():
+        return False
+    usages = problem.usages(allocation)
+    return bool((usages <= problem.limit + slack(problem)).all())
+
+
+def slack(problem: Problem) -> Floats:
+    """(R, 1) what sums of floats in another order may differ by; relative to all usage."""
+    total: Floats = problem.usage.sum(axis=1, keepdims=True)
+    return 1e-12 * total

@@ -1,0 +1,197 @@
+"""Improving a plan: bisect a target band between what is proven and what is reached, and search for each target.
+
+Up to `WHOLE_NODES` nodes one search sees them all. Above, the nodes are dealt by deviation into groups of about
+`GROUP_NODES` with like totals, and every group with violations is repaired on its own; the groups of one deal are
+independent of each other.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from trimtab_models.balance.evaluate import Score, evaluate
+from trimtab_models.balance.problem import Floats, Ints, Problem
+from trimtab_models.balance.stop import Stop
+from trimtab_models.balance.tabu import EPSILON_PP, Band, Board, Search
+
+WHOLE_NODES = 120
+GROUP_NODES = 40
+GROUP_PATIENCE = 120
+MIN_GAIN_PP = 1e-9
+CLOSE_PP = 0.005  # targets nearer to the plan than this are not worth a search: start again from the bound
+
+
+class Side(Enum):
+    """What is lowered: the load distance, or one side while the other is held."""
+
+    BOTH = "both"
+    OVER = "over"
+    UNDER = "under"
+
+    def of(self, score: Score) -> float:
+        """The figure that is lowered, in pp."""
+        match self:
+            case Side.BOTH:
+                return score.load_distance
+            case Side.OVER:
+                return score.over
+            case Side.UNDER:
+                return score.under
+
+    def band(self, target: float, held: float) -> Band:
+        """The band of a trial `target`, with the other side at most `held`."""
+        match self:
+            case Side.BOTH:
+                return Band(under=target, over=target)
+            case Side.OVER:
+                return Band(under=held, over=target)
+            case Side.UNDER:
+                return Band(under=target, over=held)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How long a search goes on without progress; `steps` is all that it may take."""
+
+    steps: int
+    patience: int = 400
+    longest_patience: int = 6400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Improved:
+    """A plan and what was spent on it."""
+
+    allocation: Ints
+    score: Score
+    steps: int
+
+
+class Improver:
+    """Searches from one plan after another, always from the best; every gain is evaluated from scratch."""
+
+    def __init__(self, problem: Problem, random: np.random.Generator, stop: Stop, *, returning: bool) -> None:
+        self._problem, self._random, self._stop = problem, random, stop
+        self._returning = returning
+        self.steps = 0
+
+    def lower(self, start: Ints, side: Side, proven: float, goal: float, effort: Effort) -> Improved:
+        """The best plan found from `start` whose `side` is lower; stops at `goal` (>= `proven`, the lower bound)."""
+        best, score = start, evaluate(self._problem, start)
+        held, low, patience, before = score.load_distance, proven, effort.patience, self.steps
+        while side.of(score) > goal + MIN_GAIN_PP and not self._stop() and self.steps - before < effort.steps:
+            value = side.of(score)
+            if value - low <= CLOSE_PP:
+                if patience >= effort.longest_patience:
+                    break
+                low, patience = proven + 0.5 * (low - proven), min(2 * patience, effort.longest_patience)
+            target = low + 0.5 * (value - low) if value - low > 4 * CLOSE_PP else low
+            target = max(target, goal)
+            offers = self._attempt(best, side.band(target, held), patience)
+            for allocation in offers:
+                found = evaluate(self._problem, allocation)
+                if found.allowed and side.of(found) < side.of(score) - MIN_GAIN_PP and _holds(found, side, held):
+                    best, score = allocation, found
+            if side.of(score) > target + 2 * EPSILON_PP:
+                low = max(low, target)
+        return Improved(allocation=best, score=score, steps=self.steps - before)
+
+    def _attempt(self, start: Ints, band: Band, patience: int) -> list[Ints]:
+        board = Board(self._problem, start, returning=self._returning)
+        if len(board.capacity) > WHOLE_NODES:
+            return Deals(board, band, self._random, self._stop, self._count).run()
+        search = Search(board, band, self._random)
+        search.run(patience, self._stop)
+        self._count(search.steps)
+        return [search.best_at]
+
+    def _count(self, steps: int) -> None:
+        self.steps += steps
+
+
+def _holds(score: Score, side: Side, held: float) -> bool:
+    return side is Side.BOTH or score.load_distance <= held + MIN_GAIN_PP
+
+
+class Deals:
+    """Repairs a large board in groups of nodes, dealt anew several times."""
+
+    DEALS = 8
+
+    def __init__(
+        self, board: Board, band: Band, random: np.random.Generator, stop: Stop, count: Callable[[int], None]
+    ) -> None:
+        self._board, self._band, self._random, self._stop, self._count = board, band, random, stop, count
+
+    def run(self) -> list[Ints]:
+        """The allocation after each deal that repaired something, the last one last."""
+        states: list[Ints] = []
+        for _ in range(self.DEALS):
+            violations = self._band.violations(self._board.deviations, self._board.removing)
+            if violations.max(initial=0.0) <= EPSILON_PP or self._stop():
+                break
+            if self._repair_groups(violations):
+                states.append(self._board.at.copy())
+        return states
+
+    def _deal(self) -> Ints:
+        """(N,) group of each node: neighbours in the order of deviations go to different groups."""
+        board, nodes = self._board, len(self._board.capacity)
+        groups = max(1, nodes // GROUP_NODES)
+        noise = self._random.normal(0.0, 0.05 * max(0.5 * (self._band.over + self._band.under), 0.01), nodes)
+        order = np.argsort(board.deviations + noise, kind="stable")
+        dealt = np.empty(nodes, np.int64)
+        for first in range(0, nodes, groups):
+            row = order[first : first + groups]
+            dealt[row] = self._random.permutation(groups)[: len(row)]
+        return dealt
+
+    def _repair_groups(self, violations: Floats) -> bool:
+        board = self._board
+        group_of = self._deal()
+        outside = np.bincount(group_of, violations > EPSILON_PP)
+        nodes_by_group = np.argsort(group_of, kind="stable")
+        node_ends = np.cumsum(np.bincount(group_of))
+        at_group = group_of[board.at]
+        key_groups_by_group = np.argsort(at_group, kind="stable")
+        ends = np.cumsum(np.bincount(at_group, minlength=len(node_ends)))
+        free = np.maximum(0.0, board.allowances - board.spent)
+        pool, repaired = free.copy(), False
+        for group in np.argsort(-outside, kind="stable"):
+            if not outside[group] or self._stop():
+                break
+            share = np.minimum(pool, np.maximum(free * outside[group] / outside.sum(), 2.0))
+            nodes = nodes_by_group[node_ends[group - 1] if group else 0 : node_ends[group]]
+            key_groups = key_groups_by_group[ends[group - 1] if group else 0 : ends[group]]
+            part = board.part(nodes, key_groups, share)
+            spent = part.spent.copy()
+            if self._repair(part, float(violations[nodes].sum()), spent + pool):
+                self._adopt(part, nodes, key_groups)
+                pool = np.maximum(0.0, pool - (part.spent - spent))
+                repaired = True
+        board.spent = board.prices[:, board.at != board.home].sum(axis=1)
+        return repaired
+
+    def _repair(self, part: Board, before: float, allowance: Floats) -> bool:
+        """Searches `part` and says whether its violations fell within `allowance`."""
+        search = Search(part, self._band, self._random)
+        search.run(GROUP_PATIENCE, self._stop)
+        self._count(search.steps)
+        after = float(self._band.violations(part.deviations, part.removing).sum())
+        return after < before - 1e-12 and bool((part.spent <= allowance + EPSILON_PP).all())
+
+    def _adopt(self, part: Board, nodes: Ints, key_groups: Ints) -> None:
+        board = self._board
+        board.at[key_groups] = nodes[part.at]
+        board.deviations[nodes] = part.deviations
+        board.used[:, nodes] = part.used
+
+
+def improve_second_side(improver: Improver, plan: Improved, effort: Effort, tolerance: float) -> Improved:
+    """At the load distance of `plan`: the looser of its two sides lowered too."""
+    side = Side.UNDER if plan.score.over >= plan.score.under else Side.OVER
+    if side.of(plan.score) <= tolerance:
+        return plan
+    return improver.lower(plan.allocation, side, 0.0, tolerance, effort)

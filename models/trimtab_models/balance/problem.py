@@ -1,0 +1,134 @@
+"""The balance problem as arrays: what every algorithm of this package reads.
+
+Loads are percent of a node of capacity 1 (absolute), deviations and load distances percentage points (pp) of the
+capacity of the node in question: `load_i / c_i - mean`. An *allocation* is an int array: key group -> node.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimtab_models.instances import BalanceInstance
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+UNPLACED = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Problem:
+    """K key groups on N nodes with R limited resources; arrays are not to be written to.
+
+    `home` is where a key group is, or where it is moving to already (`in_flight`), or UNPLACED. Moving it costs one
+    migration and `cost_bytes`; what ends at home or was unplaced costs nothing.
+    """
+
+    load: Floats  # (K,)
+    cost_bytes: Floats  # (K,)
+    home: Ints  # (K,)
+    pinned: Bools  # (K,)
+    in_flight: Bools  # (K,)
+    capacity: Floats  # (N,)
+    removing: Bools  # (N,)
+    usage: Floats  # (R, K)
+    limit: Floats  # (R, N), infinite where there is none
+    max_migrations: int | None = None
+    max_cost_bytes: float | None = None
+    max_load_distance: float = 10.0
+    mean: float = field(init=False)
+    movable: Bools = field(init=False)  # (K,); an unplaced key group has no place that it could be pinned to
+    prices: Floats = field(init=False)  # (B, K): what leaving home takes from each budget that can bind
+    allowances: Floats = field(init=False)  # (B,)
+
+    def __post_init__(self) -> None:
+        key_groups, nodes, resources = len(self.load), len(self.capacity), len(self.limit)
+        for name, length in (("cost_bytes", key_groups), ("home", key_groups), ("pinned", key_groups)):
+            if getattr(self, name).shape != (length,):
+                raise ValueError(f"{name} must have one entry per key group")
+        if self.removing.shape != (nodes,) or not (self.capacity > 0).all():
+            raise ValueError("every node needs a capacity above 0 and a removing mark")
+        if self.usage.shape != (resources, key_groups) or self.limit.shape != (resources, nodes):
+            raise ValueError("usage and limit must have one row per resource")
+        if key_groups and not (self.home.min() >= UNPLACED and self.home.max() < nodes):
+            raise ValueError("home must name nodes")
+        kept_capacity = float(self.capacity[~self.removing].sum())
+        object.__setattr__(self, "mean", float(self.load.sum()) / kept_capacity if kept_capacity else np.inf)
+        object.__setattr__(self, "movable", ~self.pinned | (self.home == UNPLACED))
+        self._set_budgets()
+
+    def _set_budgets(self) -> None:
+        placed = self.home != UNPLACED
+        rows, allowances = [], []
+        for price, allowance in (
+            (np.ones(len(self.load)), self.max_migrations),
+            (self.cost_bytes, self.max_cost_bytes),
+        ):
+            row = np.where(placed, price, 0.0)
+            if allowance is not None and row[self.movable].sum() > allowance:
+                rows.append(row)
+                allowances.append(float(allowance))
+        object.__setattr__(self, "prices", np.array(rows).reshape(len(rows), len(self.load)))
+        object.__setattr__(self, "allowances", np.array(allowances))
+
+    @property
+    def kept(self) -> Bools:
+        """(N,) the nodes that are not marked for removal."""
+        return ~self.removing
+
+    def node_loads(self, allocation: Ints) -> Floats:
+        """(N,) absolute load per node; unplaced key groups count nowhere."""
+        placed = allocation != UNPLACED
+        return np.bincount(allocation[placed], self.load[placed], len(self.capacity)).astype(np.float64)
+
+    def deviations(self, allocation: Ints) -> Floats:
+        """(N,) pp of each node's capacity above the mean."""
+        return self.node_loads(allocation) / self.capacity - self.mean
+
+    def usages(self, allocation: Ints) -> Floats:
+        """(R, N) sums of the usage of the key groups on each node."""
+        placed = allocation != UNPLACED
+        rows = [np.bincount(allocation[placed], row[placed], len(self.capacity)) for row in self.usage]
+        return np.array(rows, np.float64).reshape(self.limit.shape)
+
+    def tolerating(self, allocation: Ints) -> "Problem":
+        """The problem with limits that `allocation` breaks raised to what it uses: kept from getting worse."""
+        if not len(self.limit):
+            return self
+        return replace(self, limit=np.maximum(self.limit, self.usages(allocation)))
+
+
+def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = None) -> Problem:
+    """The arrays of `instance`, in its order of nodes and key groups.
+
+    `in_flight` names the destination of every key group whose move has not ended: it counts there, and stays there
+    at no cost. Raises KeyError on an unknown id.
+    """
+    node_at = {node.id: position for position, node in enumerate(instance.nodes)}
+    home = np.array([UNPLACED if k.node is None else node_at[k.node] for k in instance.key_groups], np.int64)
+    moving = np.zeros(len(home), np.bool_)
+    if in_flight:
+        key_group_at = {key_group.id: position for position, key_group in enumerate(instance.key_groups)}
+        for key_group, destination in in_flight.items():
+            home[key_group_at[key_group]] = node_at[destination]
+            moving[key_group_at[key_group]] = True
+    resources = sorted({resource for node in instance.nodes for resource in node.limits})
+    limit = [[node.limits.get(resource, np.inf) for node in instance.nodes] for resource in resources]
+    usage = [[key_group.usage.get(resource, 0.0) for key_group in instance.key_groups] for resource in resources]
+    return Problem(
+        load=np.array([key_group.load for key_group in instance.key_groups], np.float64),
+        cost_bytes=np.array([key_group.cost_bytes for key_group in instance.key_groups], np.float64),
+        home=home,
+        pinned=np.array([key_group.pinned for key_group in instance.key_groups], np.bool_),
+        in_flight=moving,
+        capacity=np.array([node.capacity for node in instance.nodes], np.float64),
+        removing=np.array([node.removing for node in instance.nodes], np.bool_),
+        usage=np.array(usage, np.float64).reshape(len(resources), len(home)),
+        limit=np.array(limit, np.float64).reshape(len(resources), len(instance.nodes)),
+        max_migrations=instance.budget.max_migrations,
+        max_cost_bytes=instance.budget.max_cost_bytes,
+        max_load_distance=instance.options.max_load_distance,
+    )

@@ -1,0 +1,191 @@
+"""The balance solver: bound, construct, improve, drain, second side, trim.
+
+Source: Madsen, Zhou, Cao, "Integrative Dynamic Reconfiguration in a Parallel Stream Processing Engine", ICDE 2017,
+section 4.3. Where we differ: no general solver, but a combinatorial bound and a search that mostly meets it; the
+paper's constraint (5) is dropped, since it makes real instances infeasible; marked nodes are emptied by rule, since
+the paper's lemmas do not hold for indivisible key groups (`drain.py`).
+
+Staying put is the first incumbent; every stage replaces it only by a plan that was evaluated from scratch.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_models.balance.bound import lower_bound
+from trimtab_models.balance.construct import construct, place_unplaced
+from trimtab_models.balance.drain import Drain, alerts
+from trimtab_models.balance.evaluate import Score, evaluate
+from trimtab_models.balance.flux import flux
+from trimtab_models.balance.improve import Effort, Improved, Improver, Side, improve_second_side
+from trimtab_models.balance.problem import UNPLACED, Ints, Problem
+from trimtab_models.balance.result import BalanceResult, Infeasible, Stage, Status
+from trimtab_models.balance.stop import Stop
+from trimtab_models.balance.tabu import Band
+from trimtab_models.balance.trim import trim
+
+CONSTRUCT_ABOVE_PP = 1e-6  # the bound itself may be refuted by a hair
+FULL_EFFORT = Effort(steps=8_000)
+POLISH_EFFORT = Effort(steps=2_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """`tolerance` and `urgent` in pp. A plan within `tolerance` of the bound counts as optimal."""
+
+    tolerance: float = 0.01
+    urgent: float = 5.0  # above it moves are spent on the load distance before marked nodes are emptied
+    effort: Effort = FULL_EFFORT
+    polish: Effort = POLISH_EFFORT  # for the second side, and after draining
+
+
+DEFAULT_PARAMS = Params()
+
+
+def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS) -> BalanceResult | Infeasible:
+    """The best plan found for one round. The same seed gives the same plan unless `stop` cut the search short."""
+    if reason := infeasible(problem):
+        return Infeasible(reason=reason)
+    return _Solver(problem, stop, seed, params).run()
+
+
+def solve_flux(problem: Problem, *, stop: Stop, seed: int) -> BalanceResult | Infeasible:
+    """The plan of the baseline Flux, with the same bound beside it."""
+    if reason := infeasible(problem):
+        return Infeasible(reason=reason)
+    solver = _Solver(problem, stop, seed, DEFAULT_PARAMS)
+    solver.offer(flux(solver.problem, solver.best, stop), Stage.CONSTRUCTED)
+    return solver.result()
+
+
+def infeasible(problem: Problem) -> str | None:
+    """Why there is no plan at all, or None: only a cluster without a node to keep has none."""
+    if not len(problem.capacity):
+        return "there is no node"
+    if problem.removing.all():
+        return "all nodes are marked for removal"
+    return None
+
+
+class _Solver:
+    """The incumbent and the stages that replace it."""
+
+    def __init__(self, problem: Problem, stop: Stop, seed: int, params: Params) -> None:
+        self.best = place_unplaced(problem)
+        self.problem = problem.tolerating(self.best)
+        self._score = evaluate(self.problem, self.best)
+        self._stop, self._seed, self._params = stop, seed, params
+        self._stage = Stage.STAYED
+        self._steps = 0
+        self._bound = lower_bound(self.problem, self._score.load_distance, stop)
+        self._random = np.random.default_rng(seed)
+
+    def run(self) -> BalanceResult:
+        baseline = evaluate(self.problem, flux_plan := flux(self.problem, self.best, self._stop))
+        goal = self._bound + self._params.tolerance * (1 - 1e-6)
+        goal = min(goal, max(self._bound, baseline.load_distance))  # within the tolerance, and never worse than Flux
+        if self._draining():
+            return self._run_draining(flux_plan, goal)
+        self._lower(flux_plan, goal)
+        self._finish(goal, returning=True)
+        return self.result()
+
+    def _draining(self) -> bool:
+        return bool(self.problem.removing[self.best].any())
+
+    def _run_draining(self, flux_plan: Ints, goal: float) -> BalanceResult:
+        urgent = max(self._params.urgent, goal)
+        start = self.best
+        self._lower(flux_plan, urgent)
+        if self.best is not start:
+            band = max(urgent, self._score.load_distance)
+            self._adopt(trim(self.problem, self.best, Band(under=band, over=band), self._stop, returning=True))
+        self._drain(max(urgent, self._score.load_distance))
+        ceiling = self._ceiling()
+        self._improve(goal, self._params.polish, returning=False)
+        self._finish(goal, returning=False)
+        return self.result(ceiling)
+
+    def _ceiling(self) -> float:
+        return max(self._score.load_distance, self.problem.max_load_distance)
+
+    def _lower(self, flux_plan: Ints, goal: float) -> None:
+        """Spends the budget on the load distance until it is at most `goal`."""
+        if self._score.load_distance <= goal:
+            return
+        self.offer(flux_plan, Stage.CONSTRUCTED)
+        if not self._stop():
+            target = max(self._bound, goal - self._params.tolerance) + CONSTRUCT_ABOVE_PP
+            start = np.where(self.problem.home == UNPLACED, self.best, self.problem.home)
+            self.offer(construct(self.problem, start, target, self._stop), Stage.CONSTRUCTED)
+        self._improve(goal, self._params.effort, returning=True)
+
+    def _improve(self, goal: float, effort: Effort, *, returning: bool) -> None:
+        if self._stop() or self._score.load_distance <= goal:
+            return
+        self._stage = Stage.IMPROVED
+        improver = Improver(self.problem, self._random, self._stop, returning=returning)
+        self._take(improver.lower(self.best, Side.BOTH, self._bound, goal, effort))
+
+    def _drain(self, band: float) -> None:
+        drain = Drain(self.problem, self.best, self._stop)
+        drain.substitute(Band(under=band, over=band))
+        drain.empty(self._ceiling())
+        self._stage = Stage.DRAINED
+        self._adopt(drain.allocation)
+
+    def _finish(self, goal: float, *, returning: bool) -> None:
+        """The second objective, then the third."""
+        tolerance = self._params.tolerance
+        if not self._stop():
+            self._stage = Stage.SECOND_SIDE
+            improver = Improver(self.problem, self._random, self._stop, returning=returning)
+            plan = Improved(allocation=self.best, score=self._score, steps=0)
+            self._take(improve_second_side(improver, plan, self._params.polish, tolerance))
+        if not self._stop():
+            self._stage = Stage.TRIMMED
+            self._adopt(
+                trim(self.problem, self.best, _held(self._score, goal, tolerance), self._stop, returning=returning)
+            )
+
+    def offer(self, allocation: Ints, stage: Stage) -> None:
+        """Takes `allocation` if it is allowed and lowers the load distance."""
+        score = evaluate(self.problem, allocation)
+        if score.allowed and score.load_distance < self._score.load_distance:
+            self.best, self._score, self._stage = allocation, score, stage
+
+    def _adopt(self, allocation: Ints) -> None:
+        """Takes `allocation`, which a rule and not the load distance speaks for, if it is allowed."""
+        score = evaluate(self.problem, allocation)
+        if score.allowed:
+            self.best, self._score = allocation, score
+
+    def _take(self, improved: Improved) -> None:
+        self.best, self._score = improved.allocation, improved.score
+        self._steps += improved.steps
+
+    def result(self, ceiling: float = np.inf) -> BalanceResult:
+        problem = self.problem
+        changed = self.best != problem.home
+        status = Status.FEASIBLE
+        if not changed.any():
+            status = Status.UNCHANGED
+        elif self._score.load_distance <= self._bound + self._params.tolerance:
+            status = Status.OPTIMAL
+        return BalanceResult(
+            status=status,
+            allocation=self.best,
+            score=self._score,
+            lower_bound=min(self._bound, self._score.load_distance),
+            stage=self._stage,
+            steps=self._steps,
+            seed=self._seed,
+            alerts=alerts(problem, self.best, min(ceiling, self._ceiling())),
+            reversed_in_flight=tuple(np.flatnonzero(changed & problem.in_flight).tolist()),
+        )
+
+
+def _held(score: Score, goal: float, tolerance: float) -> Band:
+    """What the third objective must not spoil: the load distance up to `goal`, the other side up to `tolerance`."""
+    tight, loose = max(score.load_distance, goal), max(min(score.over, score.under), min(goal, tolerance))
+    return Band(under=loose, over=tight) if score.over >= score.under else Band(under=tight, over=loose)

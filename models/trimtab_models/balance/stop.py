@@ -1,0 +1,32 @@
+"""Stopping rules: tiny objects that a solver asks inside every loop. Only they see a clock."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Stop(Protocol):
+    """A stopping rule."""
+
+    def __call__(self) -> bool:
+        """True when the search must return what it has; once True it stays so."""
+        ...
+
+
+class Never:
+    """No rule: the search ends by its own limits; the same seed gives the same plan on any machine."""
+
+    def __call__(self) -> bool:
+        """Never stops."""
+        return False
+
+
+class Deadline:
+    """Stops when `clock` (seconds, such as time.monotonic) has reached `at_s`."""
+
+    def __init__(self, clock: Callable[[], float], at_s: float) -> None:
+        self._clock = clock
+        self._at_s = at_s
+
+    def __call__(self) -> bool:
+        """Whether the time has come."""
+        return self._clock() >= self._at_s

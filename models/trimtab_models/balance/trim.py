@@ -1,0 +1,36 @@
+"""Trim: the same balance with fewer and cheaper moves."""
+
+import numpy as np
+
+from trimtab_models.balance.evaluate import slack
+from trimtab_models.balance.problem import UNPLACED, Ints, Problem
+from trimtab_models.balance.stop import Stop
+from trimtab_models.balance.tabu import Band
+
+
+def trim(problem: Problem, allocation: Ints, band: Band, stop: Stop, *, returning: bool) -> Ints:
+    """(K,) `allocation` with moved key groups sent home, the dearest first, while every node stays inside `band`.
+
+    With `returning` False nothing goes back to a marked node.
+    """
+    trimmed = allocation.copy()
+    away = np.flatnonzero((allocation != problem.home) & (problem.home != UNPLACED))
+    if not returning:
+        away = away[~problem.removing[problem.home[away]]]
+    away = away[np.lexsort((problem.load[away], -problem.cost_bytes[away]))]
+    deviations, used, limit = problem.deviations(allocation), problem.usages(allocation), problem.limit + slack(problem)
+    least = np.where(problem.removing, -np.inf, -band.under)
+    for key_group in away.tolist():
+        if stop():
+            break
+        source, home, load = trimmed[key_group], problem.home[key_group], problem.load[key_group]
+        left = deviations[source] - load / problem.capacity[source]
+        filled = deviations[home] + load / problem.capacity[home]
+        usage = used[:, home] + problem.usage[:, key_group]
+        if left < least[source] or filled > band.over or (usage > limit[:, home]).any():
+            continue
+        trimmed[key_group] = home
+        deviations[source], deviations[home] = left, filled
+        used[:, home] = usage
+        used[:, source] -= problem.usage[:, key_group]
+    return trimmed

@@ -1,0 +1,226 @@
+"""The snapshot of a cluster: the instance of the balance methods (milp, albic, flux, cola, elastic).
+
+It is the same document as a live cluster's snapshot, so that yesterday's cluster can be replayed offline. Loads are in
+percent of a node of capacity 1, rates in tuples per second, sizes and budgets in bytes.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+from trimtab_models.instances.reading import (
+    BadInstance,
+    check_amounts,
+    check_count,
+    check_distinct,
+    check_flag,
+    check_number,
+    check_text,
+    located,
+    parse_document,
+    read_list,
+    read_object,
+    shown,
+)
+
+VERSION = 1
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A worker process. `capacity` is relative; `limits` bound the sums of its key groups' `usage`, by resource."""
+
+    id: str
+    capacity: float
+    removing: bool = False
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_text(".id", self.id)
+        check_number(".capacity", self.capacity, positive=True)
+        check_flag(".removing", self.removing)
+        check_amounts(".limits", self.limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyGroup:
+    """The unit of migration. `node` is None when its host was lost: it must be placed, which costs nothing."""
+
+    id: str
+    operator: str
+    node: str | None
+    load: float
+    state_bytes: float
+    usage: Mapping[str, float] = field(default_factory=dict)
+    pinned: bool = False
+
+    def __post_init__(self) -> None:
+        check_text(".id", self.id)
+        check_text(".operator", self.operator)
+        if self.node is not None and type(self.node) is not str:
+            raise BadInstance(".node", shown(self.node), "a node's id, or null")
+        check_number(".load", self.load)
+        check_number(".state_bytes", self.state_bytes)
+        if self.usage:
+            check_amounts(".usage", self.usage)
+        elif not isinstance(self.usage, dict):
+            raise BadInstance(".usage", shown(self.usage), "an object of names and numbers")
+        check_flag(".pinned", self.pinned)
+
+    @property
+    def cost_bytes(self) -> float:
+        """What moving it costs: the size of its state, at least 1."""
+        return max(1, self.state_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """Tuples per second from one key group to another."""
+
+    source: str
+    target: str
+    rate: float
+
+    def __post_init__(self) -> None:
+        check_text(".from", self.source)
+        check_text(".to", self.target)
+        check_number(".rate", self.rate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one round may spend; None is no limit."""
+
+    max_migrations: int | None = None
+    max_cost_bytes: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_migrations is not None:
+            check_count(".max_migrations", self.max_migrations)
+        if self.max_cost_bytes is not None:
+            check_number(".max_cost_bytes", self.max_cost_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Loads in percent of a node of capacity 1, costs in percent per remote tuple/s; names of the paper in brackets."""
+
+    max_load_distance: float = 10.0  # maxLD
+    max_partition_load: float = 25.0  # maxPL at the start
+    partition_step: float = 5.0  # stepPL
+    score_factor: float = 1.5  # sF
+    serialise_cost: float = 0.0
+    deserialise_cost: float = 0.0
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            check_number(f".{each.name}", getattr(self, each.name), positive=each.name == "partition_step")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BalanceInstance:
+    """A cluster, its flows, and what the next round may spend. Ids are unique and every reference is known."""
+
+    nodes: tuple[Node, ...]
+    key_groups: tuple[KeyGroup, ...]
+    flows: tuple[Flow, ...] = ()
+    budget: Budget = Budget()
+    options: Options = Options()
+
+    def __post_init__(self) -> None:
+        check_distinct(".nodes", (node.id for node in self.nodes))
+        check_distinct(".key_groups", (key_group.id for key_group in self.key_groups))
+        nodes = {node.id for node in self.nodes}
+        for position, key_group in enumerate(self.key_groups):
+            if key_group.node is not None and key_group.node not in nodes:
+                raise BadInstance(f".key_groups[{position}].node", shown(key_group.node), "the id of a node, or null")
+        if not self.flows:
+            return
+        known = {key_group.id for key_group in self.key_groups}
+        for position, flow in enumerate(self.flows):
+            for end, id_ in (("from", flow.source), ("to", flow.target)):
+                if id_ not in known:
+                    raise BadInstance(f".flows[{position}].{end}", shown(id_), "the id of a key group")
+
+
+def parse_snapshot(text: str | bytes) -> BalanceInstance:
+    """The instance in a JSON text. Raises `BadInstance`."""
+    return decode_snapshot(parse_document(text))
+
+
+def decode_snapshot(document: object) -> BalanceInstance:
+    """The instance in a decoded JSON document. Raises `BadInstance`."""
+    with located("$"):
+        entry = read_object(document, ("version", "nodes", "key_groups"), ("flows", "budget", "options"))
+        if type(entry["version"]) is not int or entry["version"] != VERSION:
+            raise BadInstance(".version", shown(entry["version"]), str(VERSION))
+        nodes = _read_each(entry["nodes"], ".nodes", _read_node)
+        key_groups = _read_each(entry["key_groups"], ".key_groups", _read_key_group)
+        flows = _read_each(entry.get("flows", []), ".flows", _read_flow)
+        with located(".budget"):
+            budget = _read_budget(entry.get("budget", {}))
+        with located(".options"):
+            options = Options(**read_object(entry.get("options", {}), (), OPTIONS))
+        return BalanceInstance(nodes=nodes, key_groups=key_groups, flows=flows, budget=budget, options=options)
+
+
+OPTIONS = tuple(each.name for each in fields(Options))
+
+
+def _read_each(value: object, path: str, read: Callable[[object], T]) -> tuple[T, ...]:
+    with located(path):
+        entries = read_list(value)
+    values: list[T] = []
+    try:
+        for entry in entries:
+            values.append(read(entry))  # noqa: PERF401  (how far it came tells which entry was refused)
+    except BadInstance as error:
+        raise BadInstance(f"{path}[{len(values)}]{error.path}", error.found, error.expected) from None
+    return tuple(values)
+
+
+def _read_node(value: object) -> Node:
+    return Node(**read_object(value, ("id", "capacity"), ("removing", "limits")))
+
+
+def _read_key_group(value: object) -> KeyGroup:
+    return KeyGroup(**read_object(value, ("id", "operator", "node", "load", "state_bytes"), ("usage", "pinned")))
+
+
+def _read_flow(value: object) -> Flow:
+    entry = read_object(value, ("from", "to", "rate"), ())
+    return Flow(source=entry["from"], target=entry["to"], rate=entry["rate"])
+
+
+def _read_budget(value: object) -> Budget:
+    entry = read_object(value, (), ("max_migrations", "max_cost_bytes"))
+    for key, limit in entry.items():
+        if limit is None:  # in a document, no limit is an absent key
+            raise BadInstance(f".{key}", "null", "a number")
+    return Budget(**entry)
+
+
+def encode_snapshot(instance: BalanceInstance) -> dict[str, Any]:
+    """The document of `instance`; `decode_snapshot` of it gives back an equal instance. Defaults are left out."""
+    document: dict[str, Any] = {
+        "version": VERSION,
+        "nodes": [_without_defaults(node) for node in instance.nodes],
+        "key_groups": [_without_defaults(key_group) for key_group in instance.key_groups],
+    }
+    if instance.flows:
+        document["flows"] = [{"from": flow.source, "to": flow.target, "rate": flow.rate} for flow in instance.flows]
+    for name, value in (("budget", instance.budget), ("options", instance.options)):
+        if entries := _without_defaults(value):
+            document[name] = entries
+    return document
+
+
+def _without_defaults(value: Node | KeyGroup | Budget | Options) -> dict[str, Any]:
+    entries = {}
+    for each in fields(value):
+        content = getattr(value, each.name)
+        default = {} if each.default_factory is dict else each.default
+        if content != default:
+            entries[each.name] = dict(content) if isinstance(content, Mapping) else content
+    return entries
