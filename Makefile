@@ -26,7 +26,7 @@ lock: ## resolve requirements.lock anew
 	rm -rf $(VENV)-lock
 
 demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, drained
-	$(BIN)/trimtab demo
+	PYTHONPATH=examples $(BIN)/python -m flights.demo
 
 test: $(INSTALLED) jars ## pass all tests (under 20 minutes)
 	$(BIN)/python -m pytest

@@ -1,0 +1,98 @@
+"""`python -m flights.demo [--out FOLDER]`: run, judge, write summary and picture; exit 0 if all promises held."""
+
+import argparse
+import json
+import platform
+import shutil
+import signal
+import sys
+import time
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+
+from rich.console import Console
+
+from flights.demo.evidence import Evidence, gather
+from flights.demo.picture import draw
+from flights.demo.scenario import DemoError, DemoSettings, Outcome, Scenario, sandbox_settings
+from flights.demo.summary import Course, Drained, broken_promises, summary
+from flights.demo.view import View, closing
+from flights.producer import NotDelivered
+from trimtab_controller.sandbox.broker import BrokerError
+from trimtab_controller.sandbox.cluster import Cluster, ClusterError
+from trimtab_controller.sandbox.configuration import worker_name
+from trimtab_controller.sandbox.jars import JarError, broker_version
+from trimtab_controller.sandbox.java import JavaMissingError
+from trimtab_models.messages.names import WorkerId
+
+OUT = Path("out", "demo")
+
+
+def main() -> int:
+    """Run the demo; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m flights.demo", description=__doc__)
+    parser.add_argument("--out", type=Path, default=OUT, help="folder for summary, picture and logs")
+    out: Path = parser.parse_args().out.absolute()
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    console = Console()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        document, broken = run(out, DemoSettings(), console)
+    except (DemoError, NotDelivered, ClusterError, BrokerError, JarError, JavaMissingError) as error:
+        console.print(f"the demo failed: {error}\nlogs: {out / 'sandbox' / 'logs'}", style="red", markup=False)
+        return 1
+    except KeyboardInterrupt:
+        console.print("interrupted; everything that was started has ended")
+        return 130
+    (out / "summary.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    console.print(closing(document, broken))
+    console.print(f"{out / 'summary.json'}\n{out / 'load.png'}\nlogs: {out / 'sandbox' / 'logs'}", markup=False)
+    return 1 if broken else 0
+
+
+def run(out: Path, settings: DemoSettings, console: Console) -> tuple[dict[str, object], list[str]]:
+    """(summary, broken promises) of one run."""
+    started_at, cluster = time.time(), Cluster(sandbox_settings(settings), out / "sandbox")
+    console.print(f"logs: {cluster.logs}", markup=False)
+    with cluster:
+        with View(console) as view:
+            outcome = Scenario(cluster, settings, view).run()
+        evidence = gather(cluster.broker.address, cluster.topics, outcome.sent)
+    left = cluster.left_over()
+    course = Course(
+        started_at=started_at,
+        seconds=time.time() - started_at,
+        versions={
+            "kafka": broker_version(),
+            "spark": version("pyspark"),
+            "faust": version("faust-streaming"),
+            "python": platform.python_version(),
+        },
+        capacities={WorkerId(worker_name(index)): share for index, share in enumerate(settings.capacities)},
+        rounds=outcome.rounds,
+        drain_started_at=outcome.drain_started_at,
+        calm=outcome.calm,
+        drained=Drained(
+            worker=outcome.drained, key_groups_left=_key_groups_left(outcome, evidence), exit_code=outcome.exit_code
+        ),
+        cpu_seconds={part.value: seconds for part, seconds in cluster.cpu_seconds().items()},
+        processes_left=left.processes,
+        ports_left=left.ports,
+    )
+    draw(evidence, outcome.phases, started_at, out / "load.png")
+    document = summary(course, evidence)
+    return document, broken_promises(document)
+
+
+def _key_groups_left(outcome: Outcome, evidence: Evidence) -> int | None:
+    """Key groups of the drained worker in the last window; None when there is none after the drain began."""
+    last = evidence.snapshots[-1] if evidence.snapshots else None
+    if last is None or last.start_ms < outcome.drain_started_at * 1000:
+        return None
+    return Counter(row.worker for row in last.key_groups)[outcome.drained]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""What really happened, read back from Kafka after the run: outputs, waits, hand-overs, windows."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from flights.dataset import read_flights
+from flights.demo.pauses import Moved, Passage, Waits
+from flights.readback import Record, read_table, read_topic
+from flights.replay import Sent
+from flights.verify import Answers, Events, compare, count_events, expected_sums, flights_sent
+from flights.wire import APP, DELAYS, EXTRACT, SOURCE, SUMS, TOTALS, decode_source, decode_total
+from trimtab_controller.stream.chunks import Reassembler
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, decode_ack, decode_command
+from trimtab_models.messages.names import AppId, KeyGroup, OperatorId, Topics
+from trimtab_models.messages.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that the summary is made of."""
+
+    events: Events
+    answers: Answers
+    waits: Mapping[KeyGroup, Waits]
+    handovers: tuple[Moved, ...]
+    snapshots: tuple[Snapshot, ...]
+
+
+def gather(bootstrap: str, topics: Topics, sent: Sent) -> Evidence:
+    """Read everything back.  Raises KafkaException, TimeoutError."""
+    flights = flights_sent(read_flights(), sent)
+    delays = list(read_topic(bootstrap, DELAYS))
+    totals = list(read_topic(bootstrap, TOTALS))
+    outputs = [decode_total(row.key, row.value) for row in totals if row.key is not None and row.value is not None]
+    return Evidence(
+        events=count_events(flights, outputs),
+        answers=compare(expected_sums(flights), read_table(bootstrap)),
+        waits=waits_of_both_operators(read_topic(bootstrap, SOURCE), delays, totals),
+        handovers=handovers_of(
+            [decode_command(row.value) for row in read_topic(bootstrap, topics.commands)],
+            [decode_ack(row.value) for row in read_topic(bootstrap, topics.acks)],
+        ),
+        snapshots=read_snapshots(bootstrap, topics),
+    )
+
+
+def read_snapshots(bootstrap: str, topics: Topics) -> tuple[Snapshot, ...]:
+    """Every snapshot that the stream has published, oldest first."""
+    reassembler = Reassembler(topics.cluster)
+    found = (reassembler.add(row.headers, row.value) for row in read_topic(bootstrap, topics.snapshots))
+    return tuple(sorted((row for row in found if row is not None), key=lambda row: row.end_ms))
+
+
+def waits_of_both_operators(
+    source: Iterable[Record], delays: Iterable[Record], totals: Iterable[Record]
+) -> dict[KeyGroup, Waits]:
+    """How long each flight waited at `extract` and at `sums`, by key group.
+
+    A flight arrives at an operator when its record was produced to the operator's topic, and has been processed when
+    the operator's output was produced.
+    """
+    arrived = {decode_source(row.value)[0]: row.at for row in source if row.value is not None}
+    extracted: dict[int, float] = {}
+    homes: dict[int, int] = {}
+    passages: dict[KeyGroup, list[Passage]] = defaultdict(list)
+    for row in delays:
+        sequence = json.loads(row.value or b"[-1]")[0]
+        extracted[sequence], homes[sequence] = row.at, row.partition
+        if sequence in arrived:
+            passage = Passage(arrived_at=arrived[sequence], processed_at=row.at)
+            passages[KeyGroup(AppId(APP), OperatorId(EXTRACT), row.partition)].append(passage)
+    for row in totals:
+        sequence = json.loads(row.value or b"[-1]")[0]
+        if sequence in extracted:
+            passage = Passage(arrived_at=extracted[sequence], processed_at=row.at)
+            passages[KeyGroup(AppId(APP), OperatorId(SUMS), homes[sequence])].append(passage)
+    return {key_group: Waits(rows) for key_group, rows in passages.items()}
+
+
+def handovers_of(commands: Iterable[Command], acks: Iterable[Ack]) -> tuple[Moved, ...]:
+    """The hand-overs that took place: from when the release was accepted until the new owner had taken over."""
+    releases = {command.handover: command for command in commands if command.kind is CommandKind.RELEASE}
+    accepted: dict[str | None, float] = {}
+    taken: dict[str | None, float] = {}
+    for ack in acks:
+        if ack.kind is CommandKind.RELEASE and ack.phase is Phase.ACCEPTED:
+            accepted.setdefault(ack.handover, ack.at)
+        elif ack.phase is Phase.TOOK:
+            taken.setdefault(ack.handover, ack.at)
+    moved = [
+        Moved(
+            key_groups=releases[name].key_groups,
+            start=accepted.get(name, releases[name].issued_at),
+            end=end,
+        )
+        for name, end in taken.items()
+        if name in releases
+    ]
+    return tuple(sorted(moved, key=lambda row: row.start))

@@ -1,0 +1,110 @@
+"""What the demo shows while it runs and at its end."""
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from trimtab_models.messages.status import Status
+
+BAR = 30
+
+
+class View:
+    """A live view on a terminal, single lines elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
+        self._said: set[tuple[float, str]] = set()
+        self._phase = ""
+
+    def phase(self, seconds: float, text: str) -> None:
+        """A new part of the run begins."""
+        self._phase = text
+        self._console.print(f"[bold]{seconds:6.1f} s  {text}[/bold]")
+
+    def show(self, status: Status | None, seconds: float, sent: int) -> None:
+        """The present state."""
+        if status is None:
+            return
+        for decision in status.decisions:
+            if decision.kind != "skip" and (decision.at, decision.text) not in self._said:
+                self._said.add((decision.at, decision.text))
+                self._console.print(f"{seconds:6.1f} s  {decision.text}", markup=False, highlight=False)
+        if self._live is not None:
+            head = Text(f"{seconds:6.1f} s  {self._phase}   {sent:,} flights sent")
+            self._live.update(Group(head, _workers(status), Text(_last(status), style="dim")))
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+
+def _last(status: Status) -> str:
+    return status.decisions[-1].text if status.decisions else "no decision yet"
+
+
+def _workers(status: Status) -> Table:
+    table = Table("worker", "load", "", "key groups", "state", box=None)
+    for node in status.nodes:
+        load = node.load_pct
+        filled = 0 if load is None else min(BAR, round(load * BAR / 100))
+        state = f"{node.state}{', draining' if node.draining else ''}"
+        shown = "unknown" if load is None else f"{load:5.1f} %"
+        table.add_row(node.worker, shown, "█" * filled + "·" * (BAR - filled), str(node.key_groups), state)
+    return table
+
+
+def closing(document: Mapping[str, Any], broken: Sequence[str]) -> RenderableType:
+    """The summary as tables, and the promises that were not kept."""
+    rounds = Table(title="Rounds", title_justify="left")
+    for name in ("at", "why", "before", "planned", "bound", "after", "moves", "bytes", "pause of moved", "of others"):
+        rounds.add_column(name, justify="left" if name == "why" else "right", no_wrap=name != "why")
+    for row in document["rounds"]:
+        pause = row["pause_seconds"]
+        rounds.add_row(
+            f"{row['at']:.0f} s",
+            row["reason"],
+            *(_number(row[f"load_distance_{name}"]) for name in ("before", "planned")),
+            _number(row["lower_bound"]),
+            _number(row["load_distance_after"]),
+            str(row["migrations"]),
+            f"{row['bytes_moved']:,}",
+            _seconds(pause["moved"]),
+            _seconds(pause["others"]),
+        )
+    events, answers, cpu = document["events"], document["answers"], document["cpu_seconds"]
+    drained = document["drained"]
+    facts = [
+        f"{events['sent']:,} flights sent, {events['processed']:,} processed, {events['lost']} lost, "
+        f"{events['duplicated']} counted twice; {answers['checked']:,} sums checked, {answers['wrong']} wrong",
+        f"pause of all key groups while nothing moved: {_seconds(document['calm_pause_seconds'])} (median / longest)",
+        f"{drained['worker']} drained: {drained['key_groups_left']} key groups left, exit code {drained['exit_code']}",
+        "CPU seconds: " + ", ".join(f"{name} {seconds:.0f}" for name, seconds in cpu.items()),
+        f"{document['left_over']['processes']} processes and {document['left_over']['ports']} ports left over",
+    ]
+    verdict = [Text(f"NOT KEPT: {text}", style="bold red") for text in broken]
+    verdict = verdict or [Text("every promise was kept", style="bold green")]
+    return Group(rounds, Text(""), *(Text(fact) for fact in facts), *verdict)
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f}"
+
+
+def _seconds(pause: Mapping[str, float | None]) -> str:
+    if pause["median"] is None or pause["max"] is None:
+        return "-"
+    return f"{pause['median']:.2f} / {pause['max']:.2f} s"

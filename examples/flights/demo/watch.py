@@ -1,0 +1,58 @@
+"""What the controller says while the demo runs, and whether the job has caught up; read from Kafka."""
+
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from trimtab_models.messages.names import Topics
+from trimtab_models.messages.status import RoundStatus, Status, decode_status, status_key
+
+
+class StatusWatch:
+    """Follows the controller's status topic; `rounds` are all that were ever reported, by plan, as last reported."""
+
+    def __init__(self, bootstrap: str, topics: Topics) -> None:
+        self.last: Status | None = None
+        self.rounds: dict[str, RoundStatus] = {}
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False})
+        self._consumer.assign([TopicPartition(topics.status, 0, OFFSET_BEGINNING)])
+
+    def poll(self) -> Status | None:
+        """The newest status, if there is any yet."""
+        for message in self._consumer.consume(100, timeout=0.05):
+            if message.error() is None and message.key() == status_key(acting=True):
+                self.last = decode_status(message.value())
+                self.rounds.update({row.plan: row for row in self.last.rounds})
+        return self.last
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+
+class Backlog:
+    """How far a consumer group is behind."""
+
+    def __init__(self, bootstrap: str, group: str, topics: dict[str, int]) -> None:
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._group = group
+        self._places = [
+            TopicPartition(topic, partition) for topic, count in topics.items() for partition in range(count)
+        ]
+
+    def records(self) -> int:
+        """Records that were produced and are not committed yet."""
+        ends = self._admin.list_offsets({place: OffsetSpec.latest() for place in self._places}, request_timeout=10)
+        [answer] = self._admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(self._group)], request_timeout=10
+        ).values()
+        committed = {(row.topic, row.partition): max(0, row.offset) for row in answer.result().topic_partitions}
+        return sum(
+            future.result().offset - committed.get((place.topic, place.partition), 0) for place, future in ends.items()
+        )
