@@ -1,6 +1,7 @@
 """`trimtab sandbox up | status | down`: a whole cluster on this machine."""
 
 import argparse
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -25,6 +26,8 @@ FLIGHTS_ENVIRONMENT = {
     "FLIGHTS_DATA_DIR": "{data}",
     "FLIGHTS_WEB_PORT": "{web_port}",
 }
+OWN_ENTRIES = re.compile(r"broker|controller|logs|state\.json|[wh]\d+")
+"""What a sandbox makes in its folder, and may remove from it."""
 
 
 class UsageError(Exception):
@@ -140,8 +143,9 @@ def _make_room(folder: Path) -> None:
     state = load_state(folder)
     if state is not None and any(state.alive().values()):
         raise UsageError(f"a sandbox is up in {folder}: end it first by `trimtab sandbox down`")
-    if any(folder.iterdir()) and not (folder / "logs").is_dir():
-        raise UsageError(f"{folder} is not empty and not a sandbox's: choose another --folder")
+    foreign = sorted(entry.name for entry in folder.iterdir() if not OWN_ENTRIES.fullmatch(entry.name))
+    if foreign:
+        raise UsageError(f"{folder} holds more than a sandbox ({foreign[0]}): choose another --folder")
     shutil.rmtree(folder)
 
 
