@@ -1,0 +1,151 @@
+"""controller.toml: strict reading into frozen values; a fault names file, key, what was found and what was expected."""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.execution.machine import Limits
+from trimtab_controller.stream.configuration import StreamSettings, read_stream_settings
+from trimtab_models.messages.decode import BadMessage, Fault, Fields
+
+T = TypeVar("T")
+
+MISSED_WINDOWS = 3
+"""A snapshot older than so many windows is stale."""
+
+
+class BadConfiguration(Exception):
+    """The file cannot be used; the message is for the operator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """Where metrics are served."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """Everything the controller is told.  Times in seconds, distances in pp."""
+
+    cluster: str
+    bootstrap_servers: str
+    kafka: Mapping[str, str]
+    stream: StreamSettings
+    balance: Settings
+    needs: Requirements
+    solver_time_limit_s: float
+    execution: Limits
+    metrics: Listen | None
+
+
+def load(path: Path) -> Configuration:
+    """The configuration in a file; raises BadConfiguration."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadConfiguration(f"{path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadConfiguration(f"{path}: not TOML: {error}") from error
+    try:
+        return decode(document)
+    except BadMessage as error:
+        raise BadConfiguration(f"{path}: {error}") from error
+
+
+def decode(document: Mapping[str, Any]) -> Configuration:
+    """The configuration in a parsed document; raises BadMessage."""
+    fields = Fields(dict(document), "")
+    controller, kafka = fields.fields("controller"), fields.fields("kafka")
+    stream = read_stream_settings(fields.take("stream") or {}, "stream")
+    balance, solver_time_limit_s, needs = _read_balance(_section(fields, "balance"), stream)
+    configuration = Configuration(
+        cluster=controller.name("cluster"),
+        bootstrap_servers=kafka.text("bootstrap_servers"),
+        kafka=_read_settings(kafka, "settings"),
+        stream=stream,
+        balance=balance,
+        needs=needs,
+        solver_time_limit_s=solver_time_limit_s,
+        execution=_read_execution(_section(fields, "execution")),
+        metrics=fields.optional("metrics", lambda name: _read_listen(fields.fields(name))),
+    )
+    controller.done()
+    kafka.done()
+    fields.done()
+    return configuration
+
+
+def _section(fields: Fields, name: str) -> Fields:
+    return fields.fields(name) if fields.has(name) else Fields({}, name)
+
+
+def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, float, Requirements]:
+    preset, needed = Settings(), Requirements()
+    settings = Settings(
+        max_migrations=_or(preset.max_migrations, fields, "max_migrations", lambda n: fields.integer(n, low=1)),
+        load_distance=_or(preset.load_distance, fields, "load_distance", lambda n: fields.number(n, high=100)),
+        min_interval_s=_or(preset.min_interval_s, fields, "min_interval_s", fields.number),
+        smoothing=_or(preset.smoothing, fields, "smoothing", lambda n: fields.number(n, low=0.01, high=1)),
+        min_gain=_or(preset.min_gain, fields, "min_gain", lambda n: fields.number(n, high=100)),
+    )
+    limit_s = _or(2.0, fields, "solver_time_limit_s", lambda n: fields.number(n, low=0.01, high=600))
+    needs = Requirements(
+        min_coverage=_or(needed.min_coverage, fields, "min_coverage", lambda n: fields.number(n, low=0.01, high=1)),
+        max_age_s=MISSED_WINDOWS * stream.window_s + stream.watermark_s,
+        lost_worker_s=_or(needed.lost_worker_s, fields, "lost_worker_s", lambda n: fields.number(n, low=1)),
+    )
+    fields.done()
+    return settings, limit_s, needs
+
+
+def _read_execution(fields: Fields) -> Limits:
+    preset = Limits()
+
+    def count(name: str) -> int:
+        return fields.integer(name, low=1, high=10_000)
+
+    def seconds(name: str) -> float:
+        return fields.number(name, low=0.1, high=86_400)
+
+    limits = Limits(
+        handovers_in_flight=_or(preset.handovers_in_flight, fields, "handovers_in_flight", count),
+        key_groups_per_handover=_or(preset.key_groups_per_handover, fields, "key_groups_per_handover", count),
+        prepare_timeout_s=_or(preset.prepare_timeout_s, fields, "prepare_timeout_s", seconds),
+        handover_timeout_s=_or(preset.handover_timeout_s, fields, "handover_timeout_s", seconds),
+        attempts=_or(preset.attempts, fields, "attempts", count),
+    )
+    fields.done()
+    return limits
+
+
+def _or(preset: T, fields: Fields, name: str, read: Callable[[str], T]) -> T:
+    """The member, or its preset value when it is not there."""
+    return read(name) if fields.has(name) else preset
+
+
+def _read_listen(fields: Fields) -> Listen:
+    text = fields.text("listen")
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 <= int(port) <= 65_535:
+        raise BadMessage(Fault.RANGE, fields.at("listen"), text, "host:port")
+    fields.done()
+    return Listen(host=host, port=int(port))
+
+
+def _read_settings(fields: Fields, name: str) -> Mapping[str, str]:
+    """Any setting of librdkafka, as text."""
+    found: dict[str, str] = {}
+    if not fields.has(name):
+        return found
+    for key, path, value in fields.members(name, limit=200):
+        if not isinstance(value, (str, int)):
+            raise BadMessage(Fault.TYPE, path, value, "a text, a whole number, true or false")
+        found[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found

@@ -1,0 +1,1 @@
+"""What to do and why: observe, evaluate, decide.  Pure, but for `driver`."""

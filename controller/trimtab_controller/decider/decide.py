@@ -1,0 +1,233 @@
+"""Decide: what to do about one app, and why; or why not.  Pure functions from view, evaluation and state to a value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+from trimtab_controller.decider.evaluate import Evaluation
+from trimtab_controller.decider.view import AppView, Lack, NotReady
+from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
+from trimtab_controller.plan import Move, Plan
+from trimtab_controller.solver.answer import Answer
+from trimtab_models.messages.commands import CommandKind
+from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
+from trimtab_models.messages.placement import Placement
+
+SCALING_PATIENCE_S = 60.0
+"""How long after a stop or start it may take until the reports show it; then it is asked for again."""
+
+
+class SkipReason(StrEnum):
+    """Why nothing is done."""
+
+    NOT_READY = "not_ready"
+    HOLD = "hold"
+    PAUSED = "paused"
+    PLAN_IN_FLIGHT = "plan_in_flight"
+    SCALING_IN_FLIGHT = "scaling_in_flight"
+    TOO_SOON = "too_soon"
+    INSIDE_BAND = "inside_band"
+    ALL_DRAINING = "all_draining"
+    NOTHING_BETTER = "nothing_better"
+    SOLVER_FAILED = "solver_failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """From the configuration's [balance]; distances in pp, times in seconds."""
+
+    max_migrations: int = 13
+    load_distance: float = 5.0
+    min_interval_s: float = 30.0
+    smoothing: float = 0.5
+    min_gain: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """Nothing is done; `lack` says what is missing when the reason is NOT_READY or HOLD."""
+
+    reason: SkipReason
+    detail: str
+    lack: Lack | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A plan to carry out."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """The placement is to say what the reports show."""
+
+    app: AppId
+    owners: Mapping[KeyGroup, WorkerId]
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaled:
+    """A worker is to be stopped or started."""
+
+    kind: CommandKind
+    worker: WorkerId
+    host: HostId
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveWanted:
+    """A plan is worth looking for; not yet a decision."""
+
+    view: AppView
+    reason: str
+    draining: bool
+
+
+Decision = Skip | Planned | Adopted | Scaled
+
+
+def not_ready(found: NotReady) -> Skip:
+    """The skip that follows from a lack."""
+    reason = SkipReason.HOLD if found.lack is Lack.HOSTS_LOST else SkipReason.NOT_READY
+    where = f"{found.app}: " if found.app else ""
+    return Skip(reason=reason, detail=f"{where}{found.lack}: {found.detail}", lack=found.lack)
+
+
+def admit_cluster(execution: Execution, *, paused: str | None) -> Skip | None:
+    """What forbids any decision, before anything is computed."""
+    if execution.busy and execution.round is not None:
+        return Skip(reason=SkipReason.PLAN_IN_FLIGHT, detail=f"plan {execution.round.plan} is in flight")
+    for scaling in execution.scalings.values():
+        if scaling.phase is ScalingPhase.SENT:
+            detail = f"waiting for the {scaling.command.kind} of {scaling.command.worker}"
+            return Skip(reason=SkipReason.SCALING_IN_FLIGHT, detail=detail)
+    if paused is not None:
+        return Skip(reason=SkipReason.PAUSED, detail=paused)
+    return None
+
+
+def to_start(execution: Execution, draining: frozenset[WorkerId]) -> Scaled | None:
+    """A worker that we stopped and that is no longer to be drained."""
+    for worker, scaling in execution.scalings.items():
+        if scaling.stopped and worker not in draining:
+            detail = "it was stopped after a drain that has been taken back"
+            return Scaled(kind=CommandKind.START, worker=worker, host=scaling.command.host, detail=detail)
+    return None
+
+
+def to_stop(view: AppView, execution: Execution) -> Scaled | None:
+    """A drained worker that is empty in the reports and in the placements, unless its stop was just refused."""
+    for worker in view.workers:
+        if not worker.draining or view.owned_by(worker.id) or owned_by(execution.placements.values(), worker.id):
+            continue
+        scaling = execution.scalings.get(worker.id)
+        stop = scaling is not None and scaling.command.kind is CommandKind.STOP
+        if scaling is None or not stop or view.start_s >= scaling.at + SCALING_PATIENCE_S:
+            detail = "it is being drained and empty"
+            return Scaled(kind=CommandKind.STOP, worker=worker.id, host=worker.host, detail=detail)
+    return None
+
+
+def drift(view: AppView, placement: Placement | None) -> Adopted | None:
+    """The reports show other owners than the placement, or there is no placement yet."""
+    if placement is None:
+        detail = f"first placement: {len(view.key_groups)} key groups as they are"
+        return Adopted(app=view.app, owners=view.owners, detail=detail)
+    other = [
+        str(key_group)
+        for key_group, owner in view.owners.items()
+        if placement.of(key_group.operator, key_group.partition)[:1] != (owner,)
+    ]
+    if not other:
+        return None
+    detail = f"{len(other)} key groups are elsewhere than placed, {other[0]} for one: the placement follows the reports"
+    return Adopted(app=view.app, owners=view.owners, detail=detail)
+
+
+def admit(
+    now: float, view: AppView, evaluation: Evaluation, execution: Execution, settings: Settings
+) -> Skip | SolveWanted:
+    """Whether a plan is worth looking for.  A worker to be drained overrides the band, not the interval."""
+    distance = evaluation.load_distance
+    if distance is None:
+        return Skip(reason=SkipReason.ALL_DRAINING, detail=f"{view.app}: every worker is to be drained, none is left")
+    to_empty = [worker for worker in view.draining if view.owned_by(worker)]
+    if not to_empty and distance <= settings.load_distance:
+        detail = f"{view.app}: load distance inside band {distance:.1f} <= {settings.load_distance:.1f}"
+        return Skip(reason=SkipReason.INSIDE_BAND, detail=detail)
+    ended_at = execution.round.ended_at if execution.round else None
+    if ended_at is not None and now - ended_at < settings.min_interval_s:
+        left_s = settings.min_interval_s - (now - ended_at)
+        detail = f"{view.app}: load distance {distance:.1f}, next round in {left_s:.0f} s at the earliest"
+        return Skip(reason=SkipReason.TOO_SOON, detail=detail)
+    if to_empty:
+        reason = "drain " + ", ".join(to_empty)
+        return SolveWanted(view=view, reason=reason, draining=True)
+    reason = f"load distance {distance:.1f} above {settings.load_distance:.1f}"
+    return SolveWanted(view=view, reason=reason, draining=False)
+
+
+def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | Skip:
+    """Whether the solver's answer is worth carrying out."""
+    gain = answer.before - answer.load_distance
+    if not answer.moves or not (wanted.draining or gain >= settings.min_gain):
+        detail = (
+            f"{wanted.view.app}: {wanted.reason}, but {settings.max_migrations} moves bring it only from "
+            f"{answer.before:.1f} to {answer.load_distance:.1f} (bound {answer.lower_bound:.1f})"
+        )
+        return Skip(reason=SkipReason.NOTHING_BETTER, detail=detail)
+    sizes = {row.key_group: row.state_bytes for row in wanted.view.key_groups}
+    return Planned(
+        plan=Plan(
+            app=wanted.view.app,
+            reason=wanted.reason,
+            moves=tuple(
+                Move(key_group=key_group, source=source, target=target, state_bytes=sizes[key_group])
+                for key_group, source, target in answer.moves
+            ),
+            hosts=wanted.view.hosts,
+            before=answer.before,
+            planned=answer.load_distance,
+            lower_bound=answer.lower_bound,
+            status=answer.status,
+            fallback=answer.fallback,
+            solve_s=answer.solve_s,
+        )
+    )
+
+
+def describe(decision: Decision) -> str:
+    """One line that an operator can read at night."""
+    match decision:
+        case Skip():
+            return f"nothing: {decision.detail}"
+        case Planned(plan=plan):
+            by = ", by the greedy method, the solver did not answer in time" if plan.fallback else ""
+            return (
+                f"{plan.app}: {len(plan.moves)} moves, load distance {plan.before:.1f} -> {plan.planned:.1f} "
+                f"(bound {plan.lower_bound:.1f}), because {plan.reason}{by}"
+            )
+        case Adopted():
+            return f"{decision.app}: {decision.detail}"
+        case Scaled():
+            return f"{decision.kind} {decision.worker} on {decision.host}: {decision.detail}"
+    assert_never(decision)
+
+
+def names_of(decision: Decision) -> tuple[str, str]:
+    """Kind and reason, as metrics and the status name them."""
+    match decision:
+        case Skip():
+            return "skip", str(decision.lack or decision.reason)
+        case Planned(plan=plan):
+            return "plan", "drain" if plan.reason.startswith("drain") else "load_distance"
+        case Adopted():
+            return "adopt", "ownership"
+        case Scaled():
+            return str(decision.kind), "drain"
+    assert_never(decision)

@@ -1,0 +1,36 @@
+"""A view as the balance instance of the file contracts: what the solver is asked and `trimtab snapshot` prints."""
+
+from trimtab_controller.decider.view import AppView
+from trimtab_models.instances import BalanceInstance, Budget, Flow, Node, Options
+from trimtab_models.instances import KeyGroup as InstanceKeyGroup
+
+
+def instance_of(view: AppView, *, max_migrations: int | None, load_distance: float) -> BalanceInstance:
+    """The app as the contract's snapshot.
+
+    A state that was not measured is taken to be as large as the largest of its operator: a cost is not guessed away.
+    """
+    largest: dict[str, int] = {}
+    for row in view.key_groups:
+        largest[row.key_group.operator] = max(largest.get(row.key_group.operator, 0), row.state_bytes or 0)
+    known = view.owners
+    return BalanceInstance(
+        nodes=tuple(Node(id=worker.id, capacity=worker.capacity, removing=worker.draining) for worker in view.workers),
+        key_groups=tuple(
+            InstanceKeyGroup(
+                id=str(row.key_group),
+                operator=row.key_group.operator,
+                node=row.owner,
+                load=row.load,
+                state_bytes=largest[row.key_group.operator] if row.state_bytes is None else row.state_bytes,
+            )
+            for row in view.key_groups
+        ),
+        flows=tuple(
+            Flow(source=str(source), target=str(target), rate=rate)
+            for (source, target), rate in sorted(view.flows.items())
+            if source in known and target in known
+        ),
+        budget=Budget(max_migrations=max_migrations),
+        options=Options(max_load_distance=load_distance),
+    )

@@ -1,0 +1,276 @@
+"""The decider as a pure machine: snapshots, intents, answers and the execution's state in; decisions out.
+
+Every snapshot ends in one decision: at once, or when the solver has answered.
+"""
+
+from dataclasses import dataclass, field
+
+from trimtab_controller.decider.decide import (
+    Adopted,
+    Decision,
+    Scaled,
+    Settings,
+    Skip,
+    SkipReason,
+    SolveWanted,
+    admit,
+    admit_cluster,
+    drift,
+    judge,
+    not_ready,
+    to_start,
+    to_stop,
+)
+from trimtab_controller.decider.evaluate import Evaluation, evaluate, smooth
+from trimtab_controller.decider.observe import (
+    Liveness,
+    Requirements,
+    apps_of,
+    check_cluster,
+    observe,
+    placed_workers,
+)
+from trimtab_controller.decider.view import AppView, Lack, NotReady
+from trimtab_controller.execution.state import Execution, ScalingPhase
+from trimtab_controller.solver.answer import Answer, NoAnswer
+from trimtab_models.messages.intents import Drain, Intent, Pause
+from trimtab_models.messages.names import AppId, KeyGroup, WorkerId
+from trimtab_models.messages.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotArrived:
+    """The stream published a window."""
+
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntentsChanged:
+    """All intents that hold now."""
+
+    intents: tuple[Intent, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionChanged:
+    """What the execution published last."""
+
+    execution: Execution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolverAnswered:
+    """The answer to the last `Solve`."""
+
+    answer: Answer | NoAnswer
+
+
+Event = SnapshotArrived | IntentsChanged | ExecutionChanged | SolverAnswered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solve:
+    """Ask the solver about this view."""
+
+    view: AppView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """Log it, count it, and when acting carry it out."""
+
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundMeasured:
+    """The load distance in the first window after the round (pp)."""
+
+    plan: str
+    planned: float
+    load_distance: float
+
+
+Action = Solve | Decided | RoundMeasured
+
+
+@dataclass(slots=True)
+class Known:
+    """What the last snapshot showed, for the status; `views` holds what is missing where a view is not ready."""
+
+    snapshot: Snapshot | None = None
+    views: dict[AppId, AppView | NotReady] = field(default_factory=dict)
+    evaluations: dict[AppId, Evaluation] = field(default_factory=dict)
+    lack: NotReady | None = None
+
+
+class Decider:
+    """`known` is what was seen last; `on_event` and `on_tick` return what to do, in order."""
+
+    def __init__(self, settings: Settings, needs: Requirements, execution: Execution, *, acting: bool) -> None:
+        self._settings = settings
+        self._needs = needs
+        self._execution = execution
+        self._acting = acting
+        self._intents: tuple[Intent, ...] = ()
+        self._liveness = Liveness()
+        self._smoothed: dict[AppId, dict[KeyGroup, float]] = {}
+        self._wanted: SolveWanted | None = None
+        self._measured: str | None = None
+        self._stale_at: float | None = None
+        self.known = Known()
+
+    @property
+    def paused(self) -> str | None:
+        """Who paused the controller and why, or None."""
+        pause = next((intent for intent in self._intents if isinstance(intent, Pause)), None)
+        return None if pause is None else f"paused by {pause.by}: {pause.reason}"
+
+    @property
+    def draining(self) -> frozenset[WorkerId]:
+        """The workers that are to be emptied and stopped."""
+        return frozenset(intent.worker for intent in self._intents if isinstance(intent, Drain))
+
+    @property
+    def wake_at(self) -> float | None:
+        """When `on_tick` has something to say at the latest (epoch seconds)."""
+        return self._stale_at
+
+    def on_event(self, now: float, event: Event) -> list[Action]:
+        """What follows from the event."""
+        match event:
+            case SnapshotArrived(snapshot=snapshot):
+                return self._on_snapshot(now, snapshot)
+            case IntentsChanged(intents=intents):
+                self._intents = intents
+            case ExecutionChanged(execution=execution):
+                self._on_execution(execution)
+            case SolverAnswered(answer=answer):
+                return self._on_answer(answer)
+        return []
+
+    def on_tick(self, now: float) -> list[Action]:
+        """Says once per interval that snapshots stay away."""
+        if self._stale_at is None:
+            self._stale_at = now + self._needs.max_age_s
+        if now < self._stale_at:
+            return []
+        self._stale_at = now + self._needs.max_age_s
+        end_ms = self.known.snapshot.end_ms if self.known.snapshot else None
+        if end_ms is None:
+            self.known.lack = NotReady(lack=Lack.NO_SNAPSHOT, detail="the stream has not published a window")
+        else:
+            detail = f"the last window ended {now - end_ms / 1000.0:.0f} s ago"
+            self.known.lack = NotReady(lack=Lack.STALE_SNAPSHOT, detail=detail)
+        return [Decided(decision=not_ready(self.known.lack))]
+
+    def _on_execution(self, execution: Execution) -> None:
+        ended = self._execution.busy and not execution.busy
+        self._execution = execution
+        if ended:  # loads of the old placement do not speak about the new one
+            self._smoothed.clear()
+
+    # --- a snapshot -----------------------------------------------------------------------------------------------
+
+    def _on_snapshot(self, now: float, snapshot: Snapshot) -> list[Action]:
+        previous = self.known.snapshot
+        if previous is not None and snapshot.end_ms <= previous.end_ms:
+            return []  # published once more, or out of order
+        self._stale_at = now + self._needs.max_age_s
+        self._liveness.see(snapshot, placed_workers(self._execution.placements.values()))
+        lack = check_cluster(snapshot, now, self._liveness, self._needs)
+        views = {} if lack else {app: self._observe(app, snapshot) for app in self._apps(snapshot)}
+        evaluations = {app: evaluate(view) for app, view in views.items() if isinstance(view, AppView)}
+        self.known = Known(snapshot=snapshot, views=views, evaluations=evaluations, lack=lack)
+        actions: list[Action] = list(self._measure())
+        if self._wanted is None:
+            actions.append(self._decide(now))
+        return actions
+
+    def _apps(self, snapshot: Snapshot) -> list[AppId]:
+        return apps_of(snapshot, self._execution.placements)
+
+    def _observe(self, app: AppId, snapshot: Snapshot) -> AppView | NotReady:
+        view = observe(
+            snapshot,
+            app,
+            placement=self._execution.placements.get(app),
+            draining=self.draining,
+            liveness=self._liveness,
+            needs=self._needs,
+        )
+        if isinstance(view, NotReady):
+            return view
+        changed_at = last_change(self._execution)
+        if changed_at is not None and view.start_s < changed_at:
+            detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
+            return NotReady(lack=Lack.WINDOW_TOO_EARLY, detail=detail, app=app)
+        smoothed = smooth(view, self._smoothed.get(app, {}), self._settings.smoothing)
+        self._smoothed[app] = {row.key_group: row.load for row in smoothed.key_groups}
+        return smoothed
+
+    def _measure(self) -> list[RoundMeasured]:
+        last = self._execution.round
+        if last is None or last.ended_at is None or last.plan == self._measured:
+            return []
+        evaluation = self.known.evaluations.get(last.app)
+        if evaluation is None or evaluation.load_distance is None:
+            return []
+        self._measured = last.plan
+        return [RoundMeasured(plan=last.plan, planned=last.planned, load_distance=evaluation.load_distance)]
+
+    def _decide(self, now: float) -> Decided | Solve:
+        """The decision about the app that needs it most."""
+        decision = admit_cluster(self._execution, paused=self.paused) or to_start(self._execution, self.draining)
+        if decision is not None:
+            return Decided(decision=decision)
+        if self.known.lack is not None:
+            return Decided(decision=not_ready(self.known.lack))
+        skips = []
+        for app in sorted(self.known.views, key=self._urgency, reverse=True):
+            found = self._decide_app(now, app)
+            if isinstance(found, SolveWanted):
+                self._wanted = found
+                return Solve(view=found.view)
+            if not isinstance(found, Skip):
+                return Decided(decision=found)
+            skips.append(found)
+        nobody = Skip(reason=SkipReason.NOT_READY, detail="no app reports", lack=Lack.NO_WORKERS)
+        return Decided(decision=next(iter(skips), nobody))
+
+    def _urgency(self, app: AppId) -> tuple[bool, float]:
+        """Workers to be drained first, then the largest load distance; what is not ready comes last."""
+        view, evaluation = self.known.views[app], self.known.evaluations.get(app)
+        if evaluation is None or not isinstance(view, AppView):
+            return False, -1.0
+        return bool(view.draining), evaluation.load_distance or 0.0
+
+    def _decide_app(self, now: float, app: AppId) -> Skip | Adopted | Scaled | SolveWanted:
+        view = self.known.views[app]
+        if isinstance(view, NotReady):
+            return not_ready(view)
+        adopted = drift(view, self._execution.placements.get(app))
+        if adopted is not None and self._acting:
+            return adopted
+        stop = to_stop(view, self._execution)
+        return stop or admit(now, view, self.known.evaluations[app], self._execution, self._settings)
+
+    # --- an answer ------------------------------------------------------------------------------------------------
+
+    def _on_answer(self, answer: Answer | NoAnswer) -> list[Action]:
+        wanted, self._wanted = self._wanted, None
+        if wanted is None:
+            return []
+        if isinstance(answer, NoAnswer):
+            return [Decided(decision=Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason))]
+        changed = admit_cluster(self._execution, paused=self.paused)
+        return [Decided(decision=changed or judge(wanted, answer, self._settings))]
+
+
+def last_change(execution: Execution) -> float | None:
+    """When the last round, stop or start ended (epoch seconds): windows that began earlier mix two clusters."""
+    times = [scaling.at for scaling in execution.scalings.values() if scaling.phase is not ScalingPhase.SENT]
+    if execution.round is not None and execution.round.ended_at is not None:
+        times.append(execution.round.ended_at)
+    return max(times, default=None)

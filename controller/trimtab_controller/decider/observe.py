@@ -1,0 +1,194 @@
+"""Observe: a snapshot, the placement and the intents become views of the apps, or a reason why they are not ready.
+
+The reports say who owns what; the placement says which key groups there are.  A host, worker, key group or load that is
+missing is unknown, never idle or zero: then there is no view.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from trimtab_controller.decider.view import AppView, Lack, NotReady, Owned, Worker
+from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_models.messages.placement import Placement
+from trimtab_models.messages.report import WorkerState
+from trimtab_models.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
+
+PERCENT_PER_CORE = 100.0
+LOST_HOSTS_SHARE = 0.4
+"""From this share of lost hosts on, hold: it is more likely the network or our own view than the hosts."""
+HOST_MEMORY_S = 600.0
+"""How long a host that no longer reports counts as lost; after that as gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirements:
+    """What a snapshot must bring; `lost_worker_s` = after that an absent worker is gone, not just away."""
+
+    min_coverage: float = 0.95
+    max_age_s: float = 45.0
+    lost_worker_s: float = 60.0
+
+
+@dataclass(slots=True)
+class Liveness:
+    """When hosts and workers were last seen, in seconds of the windows' ends.  Level-triggered memory."""
+
+    hosts: dict[HostId, float] = field(default_factory=dict)
+    absent_since: dict[WorkerId, float] = field(default_factory=dict)
+
+    def see(self, snapshot: Snapshot, owners: Iterable[WorkerId]) -> None:
+        """Take note of who is there, and of owners in the placement that are not."""
+        end_s = snapshot.end_ms / 1000.0
+        self.hosts.update({row.host: end_s for row in snapshot.hosts})
+        self.hosts = {host: seen for host, seen in self.hosts.items() if end_s - seen <= HOST_MEMORY_S}
+        here = {row.worker for row in snapshot.nodes if row.state is not WorkerState.AWAY}
+        absent = set(owners) - here
+        self.absent_since = {worker: self.absent_since.get(worker, end_s) for worker in absent}
+
+    def lost_hosts(self, snapshot: Snapshot) -> list[HostId]:
+        """Hosts that reported lately and do not any more."""
+        return sorted(self.hosts.keys() - {row.host for row in snapshot.hosts})
+
+    def gone(self, worker: WorkerId, end_s: float, limit_s: float) -> bool:
+        """Whether the worker has been absent for so long that it does not count any more."""
+        since = self.absent_since.get(worker)
+        return since is not None and end_s - since >= limit_s
+
+
+def check_cluster(snapshot: Snapshot, now: float, liveness: Liveness, needs: Requirements) -> NotReady | None:
+    """Why nothing can be said about any app, or None."""
+    age_s = now - snapshot.end_ms / 1000.0
+    if age_s > needs.max_age_s:
+        return NotReady(lack=Lack.STALE_SNAPSHOT, detail=f"the last window ended {age_s:.0f} s ago")
+    lost = liveness.lost_hosts(snapshot)
+    if len(lost) >= LOST_HOSTS_SHARE * max(1, len(liveness.hosts)):
+        detail = f"{len(lost)} of {len(liveness.hosts)} hosts no longer report: {_some(lost)}"
+        return NotReady(lack=Lack.HOSTS_LOST, detail=detail)
+    if snapshot.coverage < needs.min_coverage:
+        detail = f"{snapshot.hosts_seen} of {snapshot.hosts_expected} hosts reported, {needs.min_coverage:.0%} needed"
+        return NotReady(lack=Lack.LOW_COVERAGE, detail=detail)
+    return None
+
+
+def apps_of(snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> list[AppId]:
+    """The apps that the snapshot or the placements speak of."""
+    apps = {row.app for row in snapshot.nodes if row.app is not None} | set(placements)
+    return sorted(apps | {row.key_group.app for row in snapshot.key_groups})
+
+
+def placed_workers(placements: Iterable[Placement]) -> set[WorkerId]:
+    """The workers that the placements name as owners."""
+    return {row[0] for placement in placements for rows in placement.owners.values() for row in rows if row}
+
+
+def ownership(snapshot: Snapshot) -> dict[KeyGroup, WorkerId]:
+    """Who reported which key group as its own, of the workers that were running."""
+    running = {row.worker for row in snapshot.nodes if row.state is WorkerState.RUNNING}
+    return {row.key_group: row.worker for row in snapshot.key_groups if row.worker in running}
+
+
+def observe(
+    snapshot: Snapshot,
+    app: AppId,
+    *,
+    placement: Placement | None,
+    draining: frozenset[WorkerId],
+    liveness: Liveness,
+    needs: Requirements,
+) -> AppView | NotReady:
+    """The view of one app in a snapshot of which `check_cluster` has nothing to say."""
+    end_s = snapshot.end_ms / 1000.0
+    rows = [row for row in snapshot.key_groups if row.key_group.app == app]
+    owners = {row.worker for row in rows}
+    placed = placed_workers([placement]) if placement else set()
+    nodes = [row for row in snapshot.nodes if row.app == app or row.worker in owners or row.worker in placed]
+    nodes = [row for row in nodes if row.state is not WorkerState.AWAY or row.worker in owners]
+    present = {row.worker for row in nodes}
+    absent = sorted(worker for worker in placed - present if not liveness.gone(worker, end_s, needs.lost_worker_s))
+    lack = (
+        _lack_of_workers(app, nodes, absent)
+        or _lack_of_key_groups(app, rows, placement)
+        or _lack_of_owners(app, rows, present)
+    )
+    if lack is not None:
+        return lack
+    return AppView(
+        app=app,
+        start_s=snapshot.start_ms / 1000.0,
+        end_s=end_s,
+        workers=tuple(
+            Worker(id=row.worker, host=row.host, capacity=row.capacity, draining=row.worker in draining)
+            for row in sorted(nodes, key=lambda row: row.worker)
+        ),
+        key_groups=tuple(
+            Owned(
+                key_group=row.key_group,
+                owner=row.worker,
+                load=PERCENT_PER_CORE * row.cpu,
+                state_bytes=row.state_bytes,
+            )
+            for row in sorted(rows, key=lambda row: row.key_group)
+            if row.cpu is not None
+        ),
+        flows={
+            (row.source, row.target): row.tuples_s
+            for row in snapshot.pairs
+            if row.source.app == app and row.target.app == app
+        },
+    )
+
+
+def _lack_of_workers(app: AppId, nodes: list[NodeWindow], absent: list[WorkerId]) -> NotReady | None:
+    checks = (
+        (Lack.WORKER_MISSING, absent, "own key groups but are away"),
+        (
+            Lack.WORKER_NOT_RUNNING,
+            [f"{row.worker} ({row.state})" for row in nodes if row.state is not WorkerState.RUNNING],
+            "do not run",
+        ),
+        (Lack.WORKER_NOT_STEERING, [row.worker for row in nodes if not row.steering], "only report"),
+        (Lack.WORKER_INCOMPLETE, [row.worker for row in nodes if not row.complete], "reported only in part"),
+    )
+    if not nodes and not absent:
+        return NotReady(lack=Lack.NO_WORKERS, detail="no worker reports", app=app)
+    for lack, names, what in checks:
+        if names:
+            return NotReady(lack=lack, detail=f"workers that {what}: {_some(names)}", app=app)
+    return None
+
+
+def _lack_of_key_groups(app: AppId, rows: list[KeyGroupWindow], placement: Placement | None) -> NotReady | None:
+    """Known are the key groups of the placement, and those below the highest that was reported."""
+    seen: dict[OperatorId, set[int]] = defaultdict(set)
+    for row in rows:
+        seen[row.key_group.operator].add(row.key_group.partition)
+    known = {operator: len(present) for operator, present in placement.owners.items()} if placement else {}
+    missing = [
+        f"{operator}/{partition}"
+        for operator in sorted(known.keys() | seen.keys())
+        for partition in range(max(known.get(operator, 0), max(seen[operator], default=-1) + 1))
+        if partition not in seen[operator]
+    ]
+    if not missing and rows:
+        return None
+    detail = f"{len(missing)} key groups were not reported: {_some(missing)}" if missing else "no key group is known"
+    return NotReady(lack=Lack.KEY_GROUPS_MISSING, detail=detail, app=app)
+
+
+def _lack_of_owners(app: AppId, rows: list[KeyGroupWindow], present: set[WorkerId]) -> NotReady | None:
+    unknown = [str(row.key_group) for row in rows if row.worker not in present]
+    if unknown:
+        detail = f"key groups whose owner is not known: {_some(unknown)}"
+        return NotReady(lack=Lack.OWNER_UNKNOWN, detail=detail, app=app)
+    unmeasured = [str(row.key_group) for row in rows if row.cpu is None]
+    if unmeasured:
+        detail = f"key groups without a CPU measurement: {_some(unmeasured)}"
+        return NotReady(lack=Lack.LOAD_UNKNOWN, detail=detail, app=app)
+    return None
+
+
+def _some(names: Iterable[object], limit: int = 5) -> str:
+    """The first few, for a line to read."""
+    listed = [str(name) for name in names]
+    return ", ".join(listed[:limit]) + (f" and {len(listed) - limit} more" if len(listed) > limit else "")

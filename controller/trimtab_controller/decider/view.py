@@ -1,0 +1,93 @@
+"""What the decider knows of one app in one window, or why it does not know enough."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
+
+from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
+
+
+class Lack(StrEnum):
+    """What is missing for a decision."""
+
+    NO_SNAPSHOT = "no_snapshot"
+    STALE_SNAPSHOT = "stale_snapshot"
+    LOW_COVERAGE = "low_coverage"
+    HOSTS_LOST = "hosts_lost"
+    NO_WORKERS = "no_workers"
+    WORKER_MISSING = "worker_missing"
+    WORKER_NOT_RUNNING = "worker_not_running"
+    WORKER_NOT_STEERING = "worker_not_steering"
+    WORKER_INCOMPLETE = "worker_incomplete"
+    KEY_GROUPS_MISSING = "key_groups_missing"
+    OWNER_UNKNOWN = "owner_unknown"
+    LOAD_UNKNOWN = "load_unknown"
+    WINDOW_TOO_EARLY = "window_too_early"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotReady:
+    """Not enough is known; `app` None = of the whole cluster.  Nothing is ever planned from this."""
+
+    lack: Lack
+    detail: str
+    app: AppId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A node of the models: `capacity` in cores; `draining`: it is to be emptied."""
+
+    id: WorkerId
+    host: HostId
+    capacity: float
+    draining: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """A key group where it really is: `load` in percent of one core, `state_bytes` None = not measured."""
+
+    key_group: KeyGroup
+    owner: WorkerId
+    load: float
+    state_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppView:
+    """One app, completely known: every key group with its owner and load, every owner a running worker.
+
+    `start_s`, `end_s` bound the window (epoch seconds); `flows` are tuples per second between key groups.
+    """
+
+    app: AppId
+    start_s: float
+    end_s: float
+    workers: tuple[Worker, ...]
+    key_groups: tuple[Owned, ...]
+    flows: Mapping[tuple[KeyGroup, KeyGroup], float]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "flows", MappingProxyType(dict(self.flows)))
+
+    @cached_property
+    def owners(self) -> dict[KeyGroup, WorkerId]:
+        """Who owns which key group."""
+        return {row.key_group: row.owner for row in self.key_groups}
+
+    @cached_property
+    def hosts(self) -> dict[WorkerId, HostId]:
+        """The host of every worker."""
+        return {worker.id: worker.host for worker in self.workers}
+
+    @property
+    def draining(self) -> tuple[WorkerId, ...]:
+        """The workers that are to be emptied."""
+        return tuple(worker.id for worker in self.workers if worker.draining)
+
+    def owned_by(self, worker: WorkerId) -> int:
+        """How many key groups the worker owns."""
+        return sum(1 for row in self.key_groups if row.owner == worker)

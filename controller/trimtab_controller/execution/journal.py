@@ -1,0 +1,151 @@
+"""The journal entry: the execution state without its placements, and how far the acks were read when it was written."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, Scaling, ScalingPhase
+from trimtab_models.messages.commands import VERSION as VERSION_OF_COMMANDS
+from trimtab_models.messages.commands import Command, read_command, read_key_groups
+from trimtab_models.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields, check_integer, encode, parse
+from trimtab_models.messages.names import AppId, HostId, WorkerId
+from trimtab_models.messages.placement import Owners
+
+VERSION = 1
+KEY = b"execution"
+MAX_HANDOVERS = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """`execution` has no placements; `acks_read` = next offset of each partition of the acks topic."""
+
+    execution: Execution
+    acks_read: Mapping[int, int] = field(default_factory=dict)
+
+
+def encode_entry(entry: JournalEntry) -> bytes:
+    """The wire form."""
+    execution = entry.execution
+    return encode(
+        {
+            "v": VERSION,
+            "generation": execution.generation,
+            "number": execution.number,
+            "acks_read": [[partition, offset] for partition, offset in sorted(entry.acks_read.items())],
+            "round": _round_document(execution.round) if execution.round else None,
+            "scalings": [_scaling_document(scaling) for scaling in execution.scalings.values()],
+        }
+    )
+
+
+def _round_document(row: Round) -> dict[str, Any]:
+    names = [name for name in Round.__slots__ if name != "handovers"]
+    handovers = [_handover_document(handover) for handover in row.handovers]
+    return {**{name: getattr(row, name) for name in names}, "handovers": handovers}
+
+
+def _handover_document(row: Handover) -> dict[str, Any]:
+    return {
+        **{name: getattr(row, name) for name in Handover.__slots__},
+        "key_groups": [str(key_group) for key_group in row.key_groups],
+        "previous": [list(owners) for owners in row.previous],
+        "prepare": row.prepare.document() if row.prepare else None,
+        "release": row.release.document() if row.release else None,
+    }
+
+
+def _scaling_document(row: Scaling) -> dict[str, Any]:
+    return {"command": row.command.document(), "phase": row.phase, "at": row.at, "detail": row.detail}
+
+
+def decode_entry(payload: bytes | None) -> JournalEntry:
+    """An entry from the wire; raises BadMessage."""
+    fields = parse(payload, version=VERSION)
+    execution = Execution(
+        generation=fields.integer("generation"),
+        number=fields.integer("number"),
+        round=fields.optional("round", lambda name: _read_round(fields.fields(name))),
+        scalings={
+            scaling.command.worker: scaling
+            for scaling in (_read_scaling(row) for row in fields.objects("scalings", limit=MAX_HANDOVERS))
+        },
+    )
+    acks_read = dict(_read_offset(path, row) for path, row in fields.items("acks_read", limit=1000))
+    fields.done()
+    return JournalEntry(execution=execution, acks_read=acks_read)
+
+
+def _read_offset(path: str, row: object) -> tuple[int, int]:
+    if not isinstance(row, list) or len(row) != 2:
+        raise BadMessage(Fault.TYPE, path, row, "[partition, offset]")
+    return check_integer(row[0], path, 0, 2**31), check_integer(row[1], path, 0, 2**63 - 1)
+
+
+def _read_round(fields: Fields) -> Round:
+    found = Round(
+        plan=fields.name("plan"),
+        app=AppId(fields.name("app")),
+        reason=fields.text("reason", limit=4000),
+        status=fields.name("status"),
+        fallback=fields.flag("fallback"),
+        before=fields.number("before"),
+        planned=fields.number("planned"),
+        lower_bound=fields.number("lower_bound"),
+        started_at=fields.number("started_at"),
+        handovers=tuple(_read_handover(row) for row in fields.objects("handovers", limit=MAX_HANDOVERS)),
+        ended_at=fields.optional("ended_at", fields.number),
+    )
+    fields.done()
+    return found
+
+
+def _read_handover(fields: Fields) -> Handover:
+    path = fields.path
+    values: dict[str, Any] = {
+        "id": fields.name("id"),
+        "key_groups": read_key_groups(fields, "key_groups"),
+        "previous": tuple(_read_owners(at, row) for at, row in fields.items("previous", limit=MAX_HANDOVERS)),
+        "source": WorkerId(fields.name("source")),
+        "target": WorkerId(fields.name("target")),
+        "source_host": HostId(fields.name("source_host")),
+        "target_host": HostId(fields.name("target_host")),
+        "state_bytes": fields.integer("state_bytes"),
+        "since": fields.number("since"),
+        "phase": fields.choice("phase", HandoverPhase),
+        "attempt": fields.integer("attempt"),
+        "wake_at": fields.optional("wake_at", fields.number),
+        "prepare": fields.optional("prepare", lambda name: _read_command(fields, name)),
+        "release": fields.optional("release", lambda name: _read_command(fields, name)),
+        "detail": fields.optional("detail", lambda name: fields.text(name, limit=100_000)),
+        "pause_s": fields.optional("pause_s", fields.number),
+    }
+    fields.done()
+    try:
+        return Handover(**values)
+    except ValueError as error:
+        raise BadMessage(Fault.RANGE, path, values["id"], str(error)) from error
+
+
+def _read_scaling(fields: Fields) -> Scaling:
+    found = Scaling(
+        command=_read_command(fields, "command"),
+        phase=fields.choice("phase", ScalingPhase),
+        at=fields.number("at"),
+        detail=fields.optional("detail", lambda name: fields.text(name, limit=100_000)),
+    )
+    fields.done()
+    return found
+
+
+def _read_command(fields: Fields, name: str) -> Command:
+    inner = fields.fields(name)
+    if (version := inner.take("v")) != VERSION_OF_COMMANDS:
+        raise BadMessage(Fault.VERSION, inner.at("v"), version, f"{VERSION_OF_COMMANDS}")
+    return read_command(inner)
+
+
+def _read_owners(path: str, row: object) -> Owners:
+    if not isinstance(row, list) or not all(isinstance(each, str) and NAME_PATTERN.fullmatch(each) for each in row):
+        raise BadMessage(Fault.TYPE, path, row, "an array of workers' names")
+    return tuple(WorkerId(each) for each in row)

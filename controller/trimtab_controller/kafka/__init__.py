@@ -1,0 +1,1 @@
+"""The adapters to Kafka: everything that blocks, retries or is refused is here."""

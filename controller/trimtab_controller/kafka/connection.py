@@ -1,0 +1,100 @@
+"""Reaching the cluster: settings of the clients, waiting for the broker, the topics that must be there."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from trimtab_models.messages.decode import MAX_MESSAGE_BYTES
+from trimtab_models.messages.names import Topics, TopicSettings, topic_settings
+
+log = logging.getLogger(__name__)
+
+Stopping = Callable[[], bool]
+
+BACKOFF_S = (0.5, 1.0, 2.0, 5.0)
+REQUEST_LIMIT_S = 5.0
+
+
+class StoppedError(Exception):
+    """The operator ended the controller while it waited."""
+
+
+class MissingTopicsError(Exception):
+    """Topics are missing and may not be created; the message names them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """Where Kafka is and any further setting of librdkafka, such as those for TLS."""
+
+    bootstrap_servers: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def client(self, name: str, **further: str | int | bool) -> dict[str, str | int | bool]:
+        """The settings of one client; keys of `further` are written with `_` for `.`."""
+        own = {key.replace("_", "."): value for key, value in further.items()}
+        # Librdkafka's own log would say once per second what we say once.
+        quiet: dict[str, str | int | bool] = {"log_level": 2, "reconnect.backoff.max.ms": 2000}
+        return {**quiet, **self.settings, "bootstrap.servers": self.bootstrap_servers, "client.id": name, **own}
+
+
+def wait_for_broker(admin: AdminClient, connection: Connection, stopping: Stopping) -> None:
+    """Return when the broker answers; say once per attempt that it does not. Raises StoppedError."""
+    attempt = 0
+    while not stopping():
+        try:
+            admin.list_topics(timeout=REQUEST_LIMIT_S)
+        except KafkaException as error:
+            delay_s = backoff_s(attempt)
+            text = error.args[0].str()
+            log.warning(
+                "Kafka at %s does not answer (%s), next try in %g s", connection.bootstrap_servers, text, delay_s
+            )
+            pause(delay_s, stopping)
+            attempt += 1
+        else:
+            return
+    raise StoppedError
+
+
+def backoff_s(attempt: int) -> float:
+    """How long to wait before the next attempt (seconds)."""
+    return BACKOFF_S[min(attempt, len(BACKOFF_S) - 1)]
+
+
+def pause(seconds: float, stopping: Stopping) -> None:
+    """Sleep, but not much longer than the controller is to run."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0 and not stopping():
+        time.sleep(min(0.1, left))
+
+
+def ensure_topics(admin: AdminClient, topics: Topics) -> None:
+    """Create the topics of the cluster that are not there. Raises MissingTopicsError when that is not allowed."""
+    present = admin.list_topics(timeout=REQUEST_LIMIT_S).topics
+    missing = [wanted for wanted in topic_settings(topics) if wanted.name not in present]
+    if not missing:
+        return
+    refused = []
+    for name, created in admin.create_topics([_new_topic(wanted) for wanted in missing]).items():
+        try:
+            created.result(REQUEST_LIMIT_S)
+            log.info("created topic %s", name)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                refused.append(f"{name} ({error.args[0].str()})")
+    if refused:
+        raise MissingTopicsError(f"topics are missing and could not be created: {', '.join(refused)}")
+
+
+def _new_topic(wanted: TopicSettings) -> NewTopic:
+    config = {"max.message.bytes": str(2 * MAX_MESSAGE_BYTES)}
+    if wanted.compacted:
+        config["cleanup.policy"] = "compact"
+    if wanted.retention_hours is not None:
+        config["retention.ms"] = str(wanted.retention_hours * 3_600_000)
+    return NewTopic(wanted.name, wanted.partitions, -1, config=config)

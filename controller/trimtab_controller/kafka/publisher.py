@@ -1,0 +1,100 @@
+"""The transactional producer: one publication is one transaction, and only one controller per cluster can make it.
+
+The transactional id is fixed, so the broker fences whoever had it before: a zombie predecessor cannot publish any more.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from trimtab_controller.kafka.connection import Connection, Stopping, StoppedError, backoff_s, pause
+from trimtab_models.messages.decode import MAX_MESSAGE_BYTES
+
+log = logging.getLogger(__name__)
+
+ATTEMPT_LIMIT_S = 10.0
+FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+
+
+class FencedError(Exception):
+    """Another controller of the cluster has taken over; this one must not go on."""
+
+
+class PublicationError(Exception):
+    """The producer is beyond repair; what was not published is not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One message to publish; `value` None is a tombstone."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+
+
+class Publisher:
+    """Takes over the cluster's transactional id on construction, waiting for the broker as long as it takes."""
+
+    def __init__(self, connection: Connection, cluster: str, stopping: Stopping) -> None:
+        self._stopping = stopping
+        self._producer = Producer(
+            connection.client(
+                "trimtab-controller",
+                transactional_id=transactional_id(cluster),
+                message_max_bytes=2 * MAX_MESSAGE_BYTES,
+                compression_type="zstd",
+                linger_ms=0,
+            )
+        )
+        self._patiently("take over", lambda: self._producer.init_transactions(ATTEMPT_LIMIT_S))
+
+    def publish(self, records: Sequence[Record]) -> None:
+        """Write all records or none. Raises FencedError, PublicationError, StoppedError."""
+        self._patiently("publish", lambda: self._transaction(records))
+
+    def _transaction(self, records: Sequence[Record]) -> None:
+        self._producer.begin_transaction()
+        for record in records:
+            self._producer.produce(record.topic, key=record.key, value=record.value)
+        # A commit whose answer was lost is asked for again: only so it is known whether it happened.
+        self._patiently("commit", lambda: self._producer.commit_transaction(ATTEMPT_LIMIT_S), resumable=True)
+
+    def _patiently(self, what: str, act: Callable[[], None], *, resumable: bool = False) -> None:
+        """Until it succeeds: retriable faults are weather, fenced is final, the rest aborts the transaction."""
+        attempt = 0
+        while not self._stopping() or (resumable and attempt == 0):
+            try:
+                act()
+            except KafkaException as error:
+                self._judge(error, resumable=resumable)
+                delay_s = backoff_s(attempt)
+                log.warning("cannot %s: %s; next try in %g s", what, error.args[0].str(), delay_s)
+                pause(delay_s, self._stopping)
+                attempt += 1
+            else:
+                return
+        raise StoppedError
+
+    def _judge(self, error: KafkaException, *, resumable: bool) -> None:
+        """Return when another attempt makes sense."""
+        fault: KafkaError = error.args[0]
+        if fault.code() in FENCED_CODES:
+            raise FencedError(
+                f"another controller has taken over, or our transaction expired: {fault.str()}"
+            ) from error
+        if fault.fatal():
+            raise PublicationError(f"the producer cannot go on: {fault.str()}") from error
+        if resumable and not fault.retriable():
+            raise error
+        if fault.txn_requires_abort():
+            self._patiently("abort", lambda: self._producer.abort_transaction(ATTEMPT_LIMIT_S), resumable=True)
+        elif not fault.retriable():
+            raise PublicationError(f"not published: {fault.str()}") from error
+
+
+def transactional_id(cluster: str) -> str:
+    """The one id under which a cluster's controller publishes."""
+    return f"trimtab.{cluster}.controller"

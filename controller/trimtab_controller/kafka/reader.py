@@ -1,0 +1,123 @@
+"""Reading topics to their present end: what a controller finds when it starts, and what the commands of the CLI show."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection
+
+READ_LIMIT_S = 120.0
+OFFSET_BEGINNING = -2
+OFFSET_END = -1
+
+
+class ReadError(Exception):
+    """A topic could not be read to its end."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """Messages in the order they were read, and the next offset of every partition (topic, partition)."""
+
+    messages: list[Message] = field(default_factory=list)
+    next_offsets: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def of(self, topic: str) -> list[Message]:
+        """The messages of one topic."""
+        return [message for message in self.messages if message.topic() == topic]
+
+    def latest(self, topic: str) -> dict[bytes, bytes]:
+        """The last value of every key of a compacted topic, without those taken back."""
+        last = {message.key(): message.value() for message in self.of(topic)}
+        return {key: value for key, value in last.items() if key is not None and value is not None}
+
+
+def new_consumer(connection: Connection, name: str, *, eof: bool = False) -> Consumer:
+    """A consumer without a group of its own that sees committed messages only."""
+    return Consumer(
+        connection.client(
+            f"trimtab-{name}",
+            group_id=f"trimtab-{name}",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            enable_partition_eof=eof,
+            fetch_wait_max_ms=50,
+            fetch_error_backoff_ms=200,
+        )
+    )
+
+
+def partitions_of(consumer: Consumer, topic: str) -> list[int]:
+    """The partitions of a topic. Raises ReadError when there is no such topic."""
+    found = consumer.list_topics(topic, timeout=REQUEST_LIMIT_S).topics[topic]
+    if found.error is not None:
+        raise ReadError(f"topic {topic}: {found.error.str()}")
+    return sorted(found.partitions)
+
+
+def starts(consumer: Consumer, topics: Iterable[str]) -> list[TopicPartition]:
+    """The beginnings of all partitions of the topics."""
+    return [
+        TopicPartition(topic, partition, OFFSET_BEGINNING)
+        for topic in topics
+        for partition in partitions_of(consumer, topic)
+    ]
+
+
+def at_offsets(consumer: Consumer, topic: str, offsets: Mapping[int, int]) -> list[TopicPartition]:
+    """The partitions of a topic at the given offsets; at the beginning where none is given."""
+    return [
+        TopicPartition(topic, partition, offsets.get(partition, OFFSET_BEGINNING))
+        for partition in partitions_of(consumer, topic)
+    ]
+
+
+def since(consumer: Consumer, topic: str, at: float) -> list[TopicPartition]:
+    """The partitions of a topic at their first message from `at` (epoch seconds) on; at their end when there is none."""
+    wanted = [TopicPartition(topic, partition, round(at * 1000)) for partition in partitions_of(consumer, topic)]
+    found: list[TopicPartition] = consumer.offsets_for_times(wanted, timeout=REQUEST_LIMIT_S)
+    return found
+
+
+def read_to_end(connection: Connection, name: str, topics: Sequence[str]) -> Reading:
+    """Everything in the topics, up to their present ends. Raises ReadError, KafkaException."""
+    consumer = new_consumer(connection, name, eof=True)
+    try:
+        return drain(consumer, starts(consumer, topics))
+    finally:
+        consumer.close()
+
+
+def read_since(connection: Connection, name: str, topic: str, at: float) -> Reading:
+    """Everything in the topic from `at` (epoch seconds) on, up to its present end. Raises ReadError, KafkaException."""
+    consumer = new_consumer(connection, name, eof=True)
+    try:
+        return drain(consumer, since(consumer, topic, at))
+    finally:
+        consumer.close()
+
+
+def drain(consumer: Consumer, positions: list[TopicPartition]) -> Reading:
+    """Read from the positions to the ends that the partitions have now."""
+    reading = Reading()
+    left = {(each.topic, each.partition) for each in positions}
+    consumer.assign(positions)
+    deadline = time.monotonic() + READ_LIMIT_S
+    while left:
+        if time.monotonic() > deadline:
+            raise ReadError(f"not read to the end within {READ_LIMIT_S:g} s: {sorted(left)}")
+        for message in consumer.consume(1000, timeout=0.2):
+            error = message.error()
+            where = (message.topic(), message.partition())
+            if error is None:
+                reading.messages.append(message)
+                reading.next_offsets[where] = message.offset() + 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                reading.next_offsets[where] = message.offset()
+                left.discard(where)
+            elif not error.retriable():
+                raise KafkaException(error)
+    return reading

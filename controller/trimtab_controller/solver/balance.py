@@ -1,0 +1,60 @@
+"""Asks the balance model; only here does the controller meet numpy."""
+
+import time
+from collections.abc import Callable
+
+from trimtab_controller.solver.answer import Answer, NoAnswer, Question
+from trimtab_models.balance import (
+    BalanceResult,
+    Deadline,
+    Infeasible,
+    Problem,
+    describe_alert,
+    evaluate,
+    problem_of,
+    solve,
+    solve_flux,
+)
+from trimtab_models.messages.names import WorkerId, parse_key_group
+
+
+def answer(question: Question, clock: Callable[[], float] = time.monotonic) -> Answer | NoAnswer:
+    """The best plan that the balance model finds within the time limit."""
+    started = clock()
+    problem = problem_of(question.instance)
+    result = solve(problem, stop=Deadline(clock, started + question.time_limit_s), seed=question.seed)
+    return _answer_of(question, problem, result, clock() - started, fallback=False)
+
+
+def answer_greedily(question: Question, clock: Callable[[], float] = time.monotonic) -> Answer | NoAnswer:
+    """The plan of the Flux baseline, within the same time limit."""
+    started = clock()
+    problem = problem_of(question.instance)
+    result = solve_flux(problem, stop=Deadline(clock, started + question.time_limit_s), seed=question.seed)
+    return _answer_of(question, problem, result, clock() - started, fallback=True)
+
+
+def _answer_of(
+    question: Question, problem: Problem, result: BalanceResult | Infeasible, solve_s: float, *, fallback: bool
+) -> Answer | NoAnswer:
+    if isinstance(result, Infeasible):
+        return NoAnswer(reason=result.reason)
+    nodes = [WorkerId(node.id) for node in question.instance.nodes]
+    moved = (result.allocation != problem.home).nonzero()[0].tolist()
+    return Answer(
+        moves=tuple(
+            (
+                parse_key_group(question.instance.key_groups[index].id),
+                nodes[int(problem.home[index])],
+                nodes[int(result.allocation[index])],
+            )
+            for index in moved
+        ),
+        status=result.status.value,
+        before=evaluate(problem, problem.home).load_distance,
+        load_distance=result.score.load_distance,
+        lower_bound=result.lower_bound,
+        solve_s=solve_s,
+        fallback=fallback,
+        alerts=tuple(describe_alert(question.instance, alert) for alert in result.alerts),
+    )
