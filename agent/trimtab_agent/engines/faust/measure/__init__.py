@@ -1,10 +1,12 @@
 """What the key groups of a Faust worker cost, receive, send and hold.
 
 `app.sensors.add(KeyGroupSensor(app))` before the app starts; then, on the app's event loop and once per interval,
-`Collector(sensor).collect(steering, ...)`.
+`Collector(sensor, steering, worker=...).collect(at_ms=..., interval_s=...)`.
 """
 
+from trimtab_agent.engines.faust.measure.collect import Collector
 from trimtab_agent.engines.faust.measure.meter import MeteredAgent, meter_agents
 from trimtab_agent.engines.faust.measure.sensor import KeyGroupSensor
+from trimtab_agent.engines.faust.measure.state import live_bytes
 
-__all__ = ["KeyGroupSensor", "MeteredAgent", "meter_agents"]
+__all__ = ["Collector", "KeyGroupSensor", "MeteredAgent", "live_bytes", "meter_agents"]

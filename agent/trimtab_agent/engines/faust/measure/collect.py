@@ -1,0 +1,134 @@
+"""One interval's statistics of a worker: the sensor's counts, by key group."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from faust.types import TP
+
+from trimtab_agent.engines.faust.measure.apportion import IdleBase, Work, apportion
+from trimtab_agent.engines.faust.measure.sensor import Flow, KeyGroupSensor, Taken
+from trimtab_agent.engines.faust.outcomes import Steering
+from trimtab_models.messages.local import Statistics
+from trimtab_models.messages.names import KeyGroup, WorkerId
+from trimtab_models.messages.report import KeyGroupSample, PairSample, WorkerState
+
+KeyGroupOf = Callable[[str, int], KeyGroup | None]
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Sums of one key group over its partitions."""
+
+    agents_ns: int = 0
+    received: Flow = field(default_factory=Flow)
+    sent: Flow = field(default_factory=Flow)
+    logged: Flow = field(default_factory=Flow)
+
+    @property
+    def work(self) -> Work:
+        flow = self.received + self.sent + self.logged
+        return Work(agents_s=self.agents_ns / 1e9, messages=flow.messages, bytes=flow.bytes)
+
+
+class Collector:
+    """Turns what a sensor counted into statistics, and learns the worker's idle base."""
+
+    def __init__(self, sensor: KeyGroupSensor, steering: Steering, *, worker: WorkerId) -> None:
+        self._sensor = sensor
+        self._steering = steering
+        self._worker = worker
+        self._idle = IdleBase()
+
+    def skip(self) -> None:
+        """Throw away what was counted so far: nobody asked for it, or it is of an unknown interval."""
+        self._sensor.take()
+
+    def collect(self, *, at_ms: int, interval_s: float) -> Statistics:
+        """The statistics since the last `collect` or `skip`, `interval_s` seconds ago.
+
+        Samples are of the key groups owned now: what another one did here before it moved away in this interval is
+        left out (its new owner reports it).  Pairs are of all that was sent.
+        """
+        taken, steering = self._sensor.take(), self._steering
+        tallies = _by_key_group(taken, steering.key_group_of)
+        work = {key_group: tally.work for key_group, tally in tallies.items()}
+        process_s = taken.process_ns / 1e9
+        if steering.state is WorkerState.RUNNING:
+            messages = sum(one.messages for one in work.values())
+            self._idle.observe(process_s=process_s, interval_s=interval_s, messages=messages)
+        shares = apportion(work, process_s=process_s, idle_s=self._idle.cores * interval_s)
+        return Statistics(
+            at_ms=at_ms,
+            interval_s=interval_s,
+            state=steering.state,
+            cpu_s=process_s,
+            epoch=steering.epoch,
+            generation=steering.generation,
+            complete=bool(steering.operators()),
+            key_groups=tuple(
+                self._sample(key_group, tallies.get(key_group, _Tally()), shares.get(key_group, 0.0))
+                for key_group in sorted(steering.owned())
+            ),
+            pairs=_pairs(taken, steering.key_group_of),
+        )
+
+    def _sample(self, key_group: KeyGroup, tally: _Tally, cpu_s: float) -> KeyGroupSample:
+        return KeyGroupSample(
+            key_group=key_group,
+            worker=self._worker,
+            cpu_s=cpu_s,
+            tuples_in=tally.received.messages,
+            tuples_out=tally.sent.messages,
+            bytes_in=tally.received.bytes,
+            bytes_out=tally.sent.bytes,
+            state_bytes=self._steering.state_bytes(key_group),
+            lag_records=self._steering.lag_records(key_group),
+            backlog=self._steering.backlog(key_group),
+        )
+
+
+def _by_key_group(taken: Taken, key_group_of: KeyGroupOf) -> Mapping[KeyGroup | None, _Tally]:
+    """Everything the worker did, by key group; under None what belongs to none.
+
+    What the producer's buffer sends (cause None) is a changelog's: it belongs to the key group it is written for.
+    """
+    tallies: dict[KeyGroup | None, _Tally] = {}
+
+    def of(partition: TP | None) -> _Tally:
+        key_group = None if partition is None else key_group_of(*partition)
+        return tallies.setdefault(key_group, _Tally())
+
+    for partition, flow in taken.received.items():
+        tally = of(partition)
+        tally.received = tally.received + flow
+    for (cause, target), flow in taken.sent.items():
+        if cause is not None:
+            tally = of(cause)
+            tally.sent = tally.sent + flow
+        else:
+            tally = of(target)
+            tally.logged = tally.logged + flow
+    for partition_or_none, spent_ns in taken.agents_ns.items():
+        of(partition_or_none).agents_ns += spent_ns
+    return tallies
+
+
+def _pairs(taken: Taken, key_group_of: KeyGroupOf) -> tuple[PairSample, ...]:
+    """What key groups sent to key groups; topics that belong to none are outside the job."""
+    flows: dict[tuple[KeyGroup, KeyGroup], Flow] = {}
+    for (cause, target), flow in taken.sent.items():
+        ends = _ends(cause, target, key_group_of)
+        if ends is not None:
+            flows[ends] = flows.get(ends, Flow()) + flow
+    return tuple(_sorted_samples(flows.items()))
+
+
+def _ends(cause: TP | None, target: TP, key_group_of: KeyGroupOf) -> tuple[KeyGroup, KeyGroup] | None:
+    source = None if cause is None else key_group_of(*cause)
+    sink = key_group_of(*target)
+    return None if source is None or sink is None else (source, sink)
+
+
+def _sorted_samples(flows: Iterable[tuple[tuple[KeyGroup, KeyGroup], Flow]]) -> Iterable[PairSample]:
+    for (source, target), flow in sorted(flows):
+        yield PairSample(source=source, target=target, tuples=flow.messages, bytes=flow.bytes)
