@@ -1,7 +1,10 @@
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import trimtab_agent.configuration
+import trimtab_controller.configuration
 from trimtab_controller.sandbox.configuration import (
     SandboxSettings,
     agent_configuration,
@@ -9,6 +12,8 @@ from trimtab_controller.sandbox.configuration import (
     in_order_of_end,
     worker_launch,
 )
+from trimtab_controller.sandbox.toml import to_toml
+from trimtab_models.messages.names import WorkerId
 
 SETTINGS = SandboxSettings(
     app="shop.app:app",
@@ -43,8 +48,8 @@ def test_a_worker_is_given_its_identity_its_broker_and_what_was_asked_for() -> N
     }
 
 
-def test_an_agent_knows_its_worker_and_how_to_start_it() -> None:
-    assert agent_configuration(
+def test_the_agent_reads_what_is_written_for_it() -> None:
+    table = agent_configuration(
         SETTINGS,
         1,
         bootstrap="127.0.0.1:9",
@@ -52,34 +57,25 @@ def test_an_agent_knows_its_worker_and_how_to_start_it() -> None:
         socket=Path("/s/h1.sock"),
         state=Path("/d/h1"),
         launch=LAUNCH,
-    ) == {
-        "agent": {
-            "cluster": "c",
-            "host": "h1",
-            "interval_s": 1.0,
-            "state_dir": Path("/d/h1"),
-            "socket": Path("/s/h1.sock"),
-        },
-        "kafka": {"bootstrap_servers": "127.0.0.1:9"},
-        "workers": {
-            "w1": {
-                "capacity": 0.25,
-                "command": list(LAUNCH.command),
-                "environment": LAUNCH.environment,
-                "data_dir": Path("/d/w1"),
-            }
-        },
-        "metrics": {"listen": "127.0.0.1:7002"},
-    }
+    )
+    read = trimtab_agent.configuration.read_configuration(tomllib.loads(to_toml(table)))
+    assert (read.cluster, read.host, read.interval_s, read.bootstrap_servers) == ("c", "h1", 1.0, "127.0.0.1:9")
+    assert (read.socket, read.state_dir) == (Path("/s/h1.sock"), Path("/d/h1"))
+    worker = read.workers[WorkerId("w1")]
+    assert (worker.capacity, worker.command, worker.data_dir) == (0.25, LAUNCH.command, Path("/d/w1"))
+    assert worker.environment == LAUNCH.environment
+    assert read.metrics is not None
+    assert read.metrics.port == 7002
 
 
-def test_the_controller_expects_every_host_and_takes_what_was_replaced() -> None:
+def test_the_controller_reads_what_is_written_for_it_with_what_was_replaced() -> None:
     table = controller_configuration(SETTINGS, bootstrap="127.0.0.1:9", metrics_port=7003, checkpoints=Path("/d/c"))
-    assert table["controller"] == {"cluster": "c"}
-    assert table["stream"]["expected_hosts"] == ["h0", "h1"]
-    assert table["stream"]["checkpoint_dir"] == Path("/d/c")
-    assert table["balance"] == {"min_interval_s": 10.0, "load_distance": 3.0}
-    assert table["execution"] == {"attempts": 1}
+    read = trimtab_controller.configuration.decode(tomllib.loads(to_toml(table)))
+    assert (read.cluster, read.bootstrap_servers) == ("c", "127.0.0.1:9")
+    assert (read.stream.expected_hosts, read.stream.checkpoint_dir) == ({"h0", "h1"}, "/d/c")
+    assert (read.balance.min_interval_s, read.balance.load_distance, read.execution.attempts) == (10.0, 3.0, 1)
+    assert read.metrics is not None
+    assert read.metrics.port == 7003
 
 
 @pytest.mark.parametrize(
