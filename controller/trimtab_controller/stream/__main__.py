@@ -1,0 +1,44 @@
+"""`python -m trimtab_controller.stream --config controller.toml`; also the primary file of spark-submit."""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from trimtab_controller.stream.configuration import load
+from trimtab_models.messages.decode import BadMessage
+
+
+def main() -> int:
+    """Exit code: 0 after SIGTERM or SIGINT, 1 when Spark gives up, 2 for a bad configuration."""
+    options = _options()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        configuration = load(options.config)
+    except (BadMessage, OSError) as error:
+        print(f"{options.config}: {error}", file=sys.stderr)
+        return 2
+    # Spark takes seconds to import: only with a configuration that can be used.
+    from trimtab_controller.stream.driver import run
+
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    parent = os.getppid()
+    run(configuration, lambda: stopped.is_set() or (options.with_parent and os.getppid() != parent))
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="trimtab_controller.stream", description="Reports in, snapshots out.")
+    parser.add_argument("--config", type=Path, required=True, help="controller.toml")
+    parser.add_argument("--with-parent", action="store_true", help="end when the process that started this one ends")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

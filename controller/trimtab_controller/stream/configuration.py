@@ -1,0 +1,110 @@
+"""The `[stream]` section of controller.toml, and what else of that file the stream itself needs."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from trimtab_models.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields
+from trimtab_models.messages.names import HostId
+
+MAX_HOSTS = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSettings:
+    """How reports become snapshots.
+
+    `window_s`: what one snapshot covers, a multiple of the agents' interval.  `watermark_s`: how long a window waits
+    for a host that does not report.  `trigger_s`: how often Spark looks for reports; half an interval of the agents is
+    enough.  `expected_hosts`: None = those seen in the last windows.  `checkpoint_dir`: a folder, or a URI that all
+    Spark executors reach.  `embedded`: the controller runs the stream as its child.  `spark`: any configuration key of
+    Spark.
+    """
+
+    checkpoint_dir: str
+    window_s: float = 10.0
+    watermark_s: float = 5.0
+    trigger_s: float = 0.5
+    expected_hosts: frozenset[HostId] | None = None
+    embedded: bool = True
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spark", MappingProxyType(dict(self.spark)))
+
+    @property
+    def window_ms(self) -> int:
+        """`window_s` in milliseconds."""
+        return round(self.window_s * 1000)
+
+    @property
+    def watermark_ms(self) -> int:
+        """`watermark_s` in milliseconds."""
+        return round(self.watermark_s * 1000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What the stream needs to run."""
+
+    cluster: str
+    bootstrap_servers: str
+    stream: StreamSettings
+
+
+def load(path: Path) -> Configuration:
+    """What the stream needs of controller.toml; the rest of the file is the decider's. Raises BadMessage, OSError."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadMessage(Fault.MALFORMED, "", str(error), "TOML") from error
+    fields = Fields(document, "")
+    return Configuration(
+        cluster=fields.fields("controller").name("cluster"),
+        bootstrap_servers=fields.fields("kafka").text("bootstrap_servers"),
+        stream=read_stream_settings(document.get("stream", {}), "stream"),
+    )
+
+
+def read_stream_settings(section: Mapping[str, Any], path: str) -> StreamSettings:
+    """The settings in an already parsed section; `path` is what error messages call it. Raises BadMessage."""
+    fields = Fields(section, path)
+    settings = StreamSettings(
+        checkpoint_dir=fields.text("checkpoint_dir"),
+        window_s=_seconds(fields, "window_s", 10.0),
+        watermark_s=_seconds(fields, "watermark_s", 5.0),
+        trigger_s=_seconds(fields, "trigger_s", 0.5),
+        expected_hosts=fields.optional("expected_hosts", lambda name: _read_hosts(fields, name)),
+        embedded=fields.flag("embedded") if fields.has("embedded") else True,
+        spark=fields.optional("spark", lambda name: _read_spark(fields, name)) or {},
+    )
+    fields.done()
+    return settings
+
+
+def _seconds(fields: Fields, name: str, default: float) -> float:
+    return fields.number(name, low=0.1, high=3600.0) if fields.has(name) else default
+
+
+def _read_hosts(fields: Fields, name: str) -> frozenset[HostId]:
+    hosts = []
+    for path, value in fields.items(name, limit=MAX_HOSTS):
+        if not isinstance(value, str) or not NAME_PATTERN.fullmatch(value):
+            raise BadMessage(Fault.RANGE, path, value, "the name of a host")
+        hosts.append(HostId(value))
+    if not hosts:
+        raise BadMessage(Fault.RANGE, fields.at(name), [], "at least one host, or no such key")
+    return frozenset(hosts)
+
+
+def _read_spark(fields: Fields, name: str) -> dict[str, str]:
+    keys = {}
+    for key, path, value in fields.members(name, limit=1000):
+        if not key.startswith("spark.") or not isinstance(value, str | int | float):
+            raise BadMessage(Fault.RANGE, path, value, "a key that begins with spark., and its value")
+        # As Spark writes it: true, not True.
+        keys[key] = value if isinstance(value, str) else str(value).lower()
+    return keys

@@ -1,0 +1,167 @@
+"""The loop that runs the query, hands its rows to the assembler and publishes what that returns."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from trimtab_controller.stream import pipeline
+from trimtab_controller.stream.assemble import Assembler
+from trimtab_controller.stream.configuration import Configuration
+from trimtab_controller.stream.measures import Row
+from trimtab_controller.stream.publisher import Publisher, last_end_ms
+from trimtab_controller.stream.session import fresh_checkpoint, open_session
+from trimtab_models.messages.names import Topics
+from trimtab_models.messages.snapshot import Snapshot
+
+PROBE_LIMIT_S = 5.0
+BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0)
+POLL_S = 0.5
+REPLAYED_WINDOWS = 2
+
+log = logging.getLogger(__name__)
+
+Stopping = Callable[[], bool]
+
+
+def run(configuration: Configuration, stopping: Stopping) -> None:
+    """Turn reports into snapshots until `stopping()`; a query that fails is started again from two windows ago."""
+    topics = Topics(configuration.cluster)
+    spark = None
+    try:
+        while wait_for_topics(configuration.bootstrap_servers, (topics.reports, topics.snapshots), stopping):
+            if spark is None:
+                spark = open_session(f"trimtab-stream-{configuration.cluster}", configuration.stream.spark)
+            try:
+                _run_query(spark, configuration, topics, stopping)
+            except (StreamingQueryException, KafkaException) as error:
+                log.error("the query failed, it is started again: %s", _first_line(error))
+                time.sleep(BACKOFF_S[1])
+    finally:
+        if spark is not None:
+            spark.stop()
+
+
+def wait_for_topics(bootstrap_servers: str, topics: tuple[str, ...], stopping: Stopping) -> bool:
+    """True when Kafka answers and has the topics, False when stopped.  Spark itself would wait in silence."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    tries = 0
+    while not stopping():
+        try:
+            found = admin.list_topics(timeout=PROBE_LIMIT_S).topics
+            missing = [topic for topic in topics if topic not in found]
+            if not missing:
+                return True
+            reason = f"no topic {', '.join(missing)}"
+        except KafkaException as error:
+            reason = _first_line(error)
+        pause_s = BACKOFF_S[min(tries, len(BACKOFF_S) - 1)]
+        log.warning("Kafka at %s: %s; next try in %g s", bootstrap_servers, reason, pause_s)
+        _pause(pause_s, stopping)
+        tries += 1
+    return False
+
+
+def rows_of(table: pa.Table) -> Iterator[Row]:
+    """The rows of a batch; column by column, which is several times faster than row by row."""
+    return map(Row._make, zip(*(table.column(name).to_pylist() for name in Row._fields), strict=True))
+
+
+class Batches:
+    """What foreachBatch calls."""
+
+    def __init__(self, assembler: Assembler, publisher: Publisher) -> None:
+        self.query: StreamingQuery | None = None
+        self.busy = threading.Lock()
+        """Held while a batch is worked on: who takes it can stop the query between two."""
+        self._assembler = assembler
+        self._publisher = publisher
+        self._counted_batch = -1
+
+    def __call__(self, batch: DataFrame, _batch_id: int) -> None:
+        """Take the rows of a batch, publish the windows that are ready."""
+        with self.busy:
+            rows = rows_of(batch.toArrow())
+            now_ms = time.time_ns() // 1_000_000
+            for snapshot in self._assembler.on_rows(rows, now_ms=now_ms, dropped=self._newly_dropped()):
+                size = self._publisher.publish(snapshot)
+                log.info("published %s", _summary(snapshot, size))
+
+    def _newly_dropped(self) -> int:
+        """Rows that Spark has dropped behind its watermark, of batches not yet counted."""
+        dropped = 0
+        for progress in self.query.recentProgress if self.query else ():
+            # An idle trigger reports the number of the batch to come.
+            if progress.batchId > self._counted_batch and "addBatch" in progress.durationMs:
+                dropped += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
+                self._counted_batch = progress.batchId
+        return dropped
+
+
+def _run_query(spark: SparkSession, configuration: Configuration, topics: Topics, stopping: Stopping) -> None:
+    settings = configuration.stream
+    servers = configuration.bootstrap_servers
+    now_ms = time.time_ns() // 1_000_000
+    from_ms = now_ms - REPLAYED_WINDOWS * settings.window_ms
+    published_ms = last_end_ms(bootstrap_servers=servers, topic=topics.snapshots)
+    if published_ms > now_ms:
+        log.warning("the last snapshot on %s is from the future: left aside", topics.snapshots)
+        published_ms = 0
+    batches = Batches(
+        Assembler(
+            cluster=configuration.cluster,
+            window_ms=settings.window_ms,
+            watermark_ms=settings.watermark_ms,
+            from_ms=max(from_ms, published_ms),
+            expected_hosts=settings.expected_hosts,
+        ),
+        Publisher(bootstrap_servers=servers, topic=topics.snapshots),
+    )
+    records = pipeline.records(spark, bootstrap_servers=servers, topic=topics.reports, from_ms=from_ms)
+    samples = pipeline.samples(records, cluster=configuration.cluster, max_ahead_ms=settings.window_ms)
+    windows = pipeline.windows(samples, window_ms=settings.window_ms, watermark_ms=settings.watermark_ms)
+    query = (
+        windows.writeStream.outputMode("update")
+        .trigger(processingTime=f"{round(settings.trigger_s * 1000)} milliseconds")
+        .option("checkpointLocation", fresh_checkpoint(spark, settings.checkpoint_dir, f"v{pipeline.VERSION}-{now_ms}"))
+        .foreachBatch(batches)
+        .start()
+    )
+    batches.query = query
+    log.info("reading %s from from_ms=%d", topics.reports, from_ms)
+    while not query.awaitTermination(POLL_S):
+        if stopping():
+            with batches.busy:
+                query.stop()
+            return
+
+
+def _summary(snapshot: Snapshot, size: int) -> str:
+    figures = {
+        "end_ms": snapshot.end_ms,
+        "after_ms": time.time_ns() // 1_000_000 - snapshot.end_ms,
+        "hosts": f"{snapshot.hosts_seen}/{snapshot.hosts_expected}",
+        "key_groups": len(snapshot.key_groups),
+        "pairs": len(snapshot.pairs),
+        "late_rows": snapshot.late_rows,
+        "rejected": sum(snapshot.rejected.values()),
+        "bytes": size,
+    }
+    return " ".join(f"{name}={figure}" for name, figure in figures.items())
+
+
+def _pause(seconds: float, stopping: Stopping) -> None:
+    end = time.monotonic() + seconds
+    while not stopping() and time.monotonic() < end:
+        time.sleep(0.1)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

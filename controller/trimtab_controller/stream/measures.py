@@ -1,0 +1,103 @@
+"""What is summed and what is kept per window, and where it stands in the rows between Spark and the assembler.
+
+All samples share one aggregation, so that the sums of a host and of what runs on it always arrive together.  Each kind
+uses the shared columns in its own way, in the order given here.  They are all 64-bit floats: with columns of fixed
+width Spark aggregates by hash instead of by sort, and whole numbers are exact up to 2**53.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
+
+from trimtab_models.messages.report import Basis, WorkerState
+
+Thing = tuple[object, ...]
+
+
+class Kind(IntEnum):
+    """What a row is about."""
+
+    HOST = 0
+    WORKER = 1
+    KEY_GROUP = 2
+    PAIR = 3
+    REJECTED = 4
+
+
+class Row(NamedTuple):
+    """All samples of one thing, from one host, in one window that starts at `start_ms`.
+
+    `last_ms` = the middle of the newest sample's interval; `covered_s` = the sum of their intervals.  `sums` has one
+    element per name in SUMS and `known_s` the seconds in which that quantity was known; `levels` has the last known
+    value per name in LEVELS. A rejected report has its fault as `operator` and nothing else.
+    """
+
+    start_ms: int
+    kind: int
+    host: str | None
+    worker: str | None
+    app: str | None
+    operator: str | None
+    partition: int | None
+    target_operator: str | None
+    target_partition: int | None
+    samples: int
+    last_ms: int
+    covered_s: float
+    sums: list[float | None]
+    known_s: list[float]
+    levels: list[float | None]
+
+    @property
+    def thing(self) -> Thing:
+        """What the row is about: all that tells it from the other rows of its window."""
+        return self[1:9]
+
+
+THING = Row._fields[1:9]
+
+STATES = tuple(WorkerState)
+BASES = tuple(Basis)
+
+
+def _code(column: str, family: tuple[StrEnum, ...]) -> str:
+    members = ", ".join(f"'{member}'" for member in family)
+    return f"array_position(array({members}), {column}) - 1"
+
+
+# Name -> SQL over the report's host sample `n` and the exploded sample `x`.
+SUMS: Mapping[Kind, Mapping[str, str]] = {
+    Kind.HOST: {"cpu_s": "n.cpu", "received_bytes": "n.rx", "sent_bytes": "n.tx"},
+    Kind.WORKER: {"cpu_s": "x.cpu", "marked": "if(size(x.m) > 0, 1, 0)"},
+    Kind.KEY_GROUP: {
+        "cpu_s": "x.cpu",
+        "tuples_in": "x.ni",
+        "tuples_out": "x.no",
+        "bytes_in": "x.bi",
+        "bytes_out": "x.bo",
+    },
+    Kind.PAIR: {"tuples": "x.n", "bytes": "x.b"},
+}
+LEVELS: Mapping[Kind, Mapping[str, str]] = {
+    Kind.HOST: {"cores": "n.cor", "basis": _code("n.b", BASES), "memory_bytes": "n.mem", "memory_limit_bytes": "n.lim"},
+    Kind.WORKER: {
+        "capacity": "x.cap",
+        "state": _code("x.s", STATES),
+        "steering": "if(x.st, 1, 0)",
+        "memory_bytes": "x.mem",
+        "epoch_generation": "x.ep[0]",
+        "epoch_number": "x.ep[1]",
+        "generation": "x.g",
+    },
+    Kind.KEY_GROUP: {"state_bytes": "x.sb", "lag_records": "x.lg", "backlog": "x.bl"},
+}
+
+
+def slots(measures: Mapping[Kind, Mapping[str, str]]) -> list[dict[Kind, str]]:
+    """Per shared column: the SQL of each kind that uses it."""
+    width = max(len(names) for names in measures.values())
+    columns: list[dict[Kind, str]] = [{} for _ in range(width)]
+    for kind, names in measures.items():
+        for column, sql in zip(columns, names.values(), strict=False):
+            column[kind] = sql
+    return columns

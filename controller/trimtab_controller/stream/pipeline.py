@@ -1,0 +1,109 @@
+"""From Kafka records to sums per window, in built-in SQL functions only: the same on one machine and on a cluster."""
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from trimtab_controller.stream import validation
+from trimtab_controller.stream.measures import LEVELS, SUMS, THING, Kind, slots
+
+VERSION = 1
+"""Raised whenever what the query keeps in its checkpoint changes."""
+
+_SUMS = [f"sum_{index}" for index in range(len(slots(SUMS)))]
+_LEVELS = [f"level_{index}" for index in range(len(slots(LEVELS)))]
+
+
+def records(spark: SparkSession, *, bootstrap_servers: str, topic: str, from_ms: int) -> DataFrame:
+    """The stream of Kafka records with a timestamp of `from_ms` (epoch milliseconds) and later."""
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .option("subscribe", topic)
+        .option("startingTimestamp", str(from_ms))
+        # No record that new yet: begin with the next one.
+        .option("startingOffsetsByTimestampStrategy", "latest")
+        # Retention may be faster than a stopped stream; what is gone shows as coverage below 1.
+        .option("failOnDataLoss", "false")
+        .load()
+    )
+
+
+def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
+    """One row per sample of a good report, one per bad report; `at` = the middle of the interval, as a timestamp.
+
+    `raw` has the columns `value` and `timestamp` (of Kafka).  A report ahead of its arrival is set back to it, or
+    refused when it is further ahead than `max_ahead_ms`: one fast clock would otherwise make everybody else late.
+    """
+    parsed = raw.select(
+        "value",
+        # The record's timestamp may come from the same fast clock as the report: ours is the second opinion.
+        F.expr("unix_millis(least(timestamp, current_timestamp()))").alias("arrival_ms"),
+        F.from_json(
+            F.expr(validation.parsable("value")),
+            validation.REPORT_SCHEMA,
+            {"columnNameOfCorruptRecord": validation.BROKEN},
+        ).alias("r"),
+    )
+    fault = validation.fault(
+        cluster=cluster, value="value", report="r", ahead_ms="r.t - arrival_ms", max_ahead_ms=max_ahead_ms
+    )
+    judged = parsed.select("arrival_ms", "r", F.expr(fault).alias("fault"))
+    # The NULL at the head stands for the report itself: its host, or its fault.
+    itself = f"array(CAST(NULL AS {validation.SAMPLE_TYPE}))"
+    exploded = judged.select(
+        "fault",
+        F.expr("if(fault IS NULL, r.h, NULL)").alias("host"),
+        F.expr("if(fault IS NULL, r.i, 0D)").alias("interval_s"),
+        F.expr("if(fault IS NULL, CAST(least(r.t, arrival_ms) - r.i * 500 AS LONG), arrival_ms)").alias("at_ms"),
+        F.expr("r.n").alias("n"),
+        F.explode(F.expr(f"if(fault IS NULL, concat({itself}, r.w, r.k, r.e), {itself})")).alias("x"),
+    )
+    kinds = {"fault IS NOT NULL": Kind.REJECTED, "x IS NULL": Kind.HOST, "x.s IS NOT NULL": Kind.WORKER}
+    kinds |= {"x.o IS NOT NULL": Kind.KEY_GROUP, "true": Kind.PAIR}
+    kind = "CASE " + " ".join(f"WHEN {test} THEN {value.value}" for test, value in kinds.items()) + " END"
+    return exploded.withColumn("kind", F.expr(kind)).select(
+        F.expr("timestamp_millis(at_ms)").alias("at"),
+        "at_ms",
+        "interval_s",
+        "kind",
+        "host",
+        F.expr("x.w").alias("worker"),
+        F.expr("x.a").alias("app"),
+        F.expr("coalesce(fault, x.o, x.fo)").alias("operator"),
+        F.expr("coalesce(x.p, x.fp)").alias("partition"),
+        F.expr("x.to").alias("target_operator"),
+        F.expr("x.tp").alias("target_partition"),
+        *(_of_its_kind(sql).alias(name) for name, sql in zip(_SUMS, slots(SUMS), strict=True)),
+        *(_of_its_kind(sql).alias(name) for name, sql in zip(_LEVELS, slots(LEVELS), strict=True)),
+    )
+
+
+def windows(sampled: DataFrame, *, window_ms: int, watermark_ms: int) -> DataFrame:
+    """Sums per window and thing; the columns of `Row`.  In update mode each row is the whole sum so far."""
+    ends = F.window("at", f"{window_ms} milliseconds")
+    grouped = sampled.withWatermark("at", f"{watermark_ms} milliseconds").groupBy(ends, *THING)
+    summed = grouped.agg(
+        F.count(F.lit(1)).alias("samples"),
+        F.max("at_ms").alias("last_ms"),
+        F.sum("interval_s").alias("covered_s"),
+        *(F.sum(name).alias(name) for name in _SUMS),
+        *(F.sum(F.expr(f"if({name} IS NULL, 0D, interval_s)")).alias(f"known_{name}") for name in _SUMS),
+        *(F.expr(f"max_by({name}, if({name} IS NULL, NULL, at_ms))").alias(name) for name in _LEVELS),
+    )
+    return summed.select(
+        F.expr("unix_millis(window.start)").alias("start_ms"),
+        *THING,
+        "samples",
+        "last_ms",
+        "covered_s",
+        F.array(*_SUMS).alias("sums"),
+        F.array(*(f"known_{name}" for name in _SUMS)).alias("known_s"),
+        F.array(*_LEVELS).alias("levels"),
+    )
+
+
+def _of_its_kind(sql: Mapping[Kind, str]) -> Column:
+    cases = " ".join(f"WHEN {kind.value} THEN CAST({text} AS DOUBLE)" for kind, text in sql.items())
+    return F.expr(f"CASE kind {cases} END")

@@ -1,0 +1,87 @@
+"""Snapshots to Kafka, and how far a predecessor came."""
+
+import logging
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from trimtab_controller.stream.chunks import Chunk, read_chunk, split
+from trimtab_models.messages.decode import BadMessage
+from trimtab_models.messages.snapshot import Snapshot
+
+SEND_LIMIT_S = 30.0
+"""A snapshot that cannot be sent in this time is too old to decide on."""
+READ_LIMIT_S = 10.0
+
+log = logging.getLogger(__name__)
+
+
+class NotPublished(Exception):
+    """Kafka did not take a snapshot."""
+
+
+class Publisher:
+    """Sends snapshots to one topic, keyed by the cluster."""
+
+    def __init__(self, *, bootstrap_servers: str, topic: str) -> None:
+        self._topic = topic
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "enable.idempotence": True,
+                "delivery.timeout.ms": int(SEND_LIMIT_S * 1000),
+                "linger.ms": 0,
+            }
+        )
+
+    def publish(self, snapshot: Snapshot) -> int:
+        """Send it and wait until Kafka has it; returns its size in bytes on the wire. Raises NotPublished."""
+        chunks = split(snapshot)
+        failures: list[str] = []
+        for chunk in chunks:
+            self._send(snapshot.cluster, chunk, failures)
+        if self._producer.flush(SEND_LIMIT_S) or failures:
+            raise NotPublished(f"snapshot {chunks[0].snapshot}: {failures[0] if failures else 'no answer from Kafka'}")
+        return sum(len(chunk.payload) for chunk in chunks)
+
+    def _send(self, cluster: str, chunk: Chunk, failures: list[str]) -> None:
+        def delivered(error: object, _message: object) -> None:
+            if error is not None:
+                failures.append(str(error))
+
+        while True:
+            try:
+                headers = list(chunk.headers)
+                self._producer.produce(self._topic, chunk.payload, cluster, on_delivery=delivered, headers=headers)
+                return
+            except BufferError:
+                self._producer.poll(0.1)  # the queue is full: let it drain
+
+
+def last_end_ms(*, bootstrap_servers: str, topic: str) -> int:
+    """The end of the newest window on the topic, 0 when there is none. Raises KafkaException."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap_servers, "group.id": "trimtab-unused", "enable.auto.commit": False}
+    )
+    try:
+        partitions = consumer.list_topics(topic, timeout=READ_LIMIT_S).topics[topic].partitions
+        return max((_last_end_in(consumer, TopicPartition(topic, index)) for index in partitions), default=0)
+    finally:
+        consumer.close()
+
+
+def _last_end_in(consumer: Consumer, partition: TopicPartition) -> int:
+    low, high = consumer.get_watermark_offsets(partition, timeout=READ_LIMIT_S)
+    if high <= low:
+        return 0
+    partition.offset = high - 1
+    consumer.assign([partition])
+    message = consumer.poll(READ_LIMIT_S)
+    if message is None or message.error():
+        raise KafkaException(message.error() if message else f"{partition.topic} could not be read")
+    try:
+        chunk = read_chunk(message.headers(), message.value())
+    except BadMessage:
+        log.warning("the last message of %s is no snapshot: windows may be published twice", partition.topic)
+        return 0
+    # Without its last chunk it was not published; that older windows come again does not matter to a Reassembler.
+    return chunk.end_ms if chunk.index == chunk.count - 1 else 0

@@ -1,0 +1,81 @@
+"""The Spark session: started here, or the one that spark-submit started."""
+
+import os
+import sys
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from trimtab_controller.sandbox.jars import spark_jars
+
+# Only a JVM that is yet to be started can be given these.
+_START_KEYS: Mapping[str, str] = {
+    # Plans of many columns are deep; the default stack is too small for them.
+    "spark.driver.extraJavaOptions": "-Xss16m -XX:+UseSerialGC",
+    "spark.driver.memory": "768m",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_SQL_KEYS: Mapping[str, str] = {
+    # A number that does not fit becomes NULL, which validation refuses, instead of an exception that ends the stream.
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    # Windows are closed by the assembler, so a batch without rows would have nothing to say.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    # The last batch's progress and an idle trigger's after it.
+    "spark.sql.streaming.numRecentProgressUpdates": "4",
+}
+
+
+def open_session(name: str, keys: Mapping[str, str]) -> SparkSession:
+    """The session, with the given `spark.*` keys above those of spark-submit above the stream's own."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.appName(name)
+    for key, value in {**_keys_at_start(keys), **keys}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    given = dict(spark.sparkContext.getConf().getAll())
+    for key, value in _SQL_KEYS.items():
+        if key not in given:
+            spark.conf.set(key, value)
+    return spark
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit has started the JVM already; the connector's jars are its business then (`--jars`)."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _keys_at_start(keys: Mapping[str, str]) -> dict[str, str]:
+    if is_submitted():
+        return {}
+    start = dict(_START_KEYS)
+    if not {"spark.jars", "spark.jars.packages"} & keys.keys():
+        start["spark.jars"] = ",".join(str(jar) for jar in spark_jars())
+    if keys.get("spark.master", "").startswith("local"):
+        # The JVM talks to itself only; a machine's own name need not resolve.
+        start |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return start
+
+
+def fresh_checkpoint(spark: SparkSession, folder: str, name: str) -> str:
+    """An unused place for a checkpoint; earlier ones in the folder are deleted, on whatever file system it is.
+
+    Checkpoints are disposable: what a query needs of the past it reads again from Kafka.
+    """
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    root = jvm.org.apache.hadoop.fs.Path(folder)
+    system = root.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    system.mkdirs(root)
+    for status in system.listStatus(root):
+        if status.getPath().getName().startswith(CHECKPOINT_PREFIX):
+            system.delete(status.getPath(), True)
+    return f"{folder.rstrip('/')}/{CHECKPOINT_PREFIX}{name}"
+
+
+CHECKPOINT_PREFIX = "trimtab-stream-"
