@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
+
 from trimtab_controller.sandbox.broker import Broker, BrokerError, Topic, free_ports
 from trimtab_controller.sandbox.marks import bound
 

@@ -116,7 +116,7 @@ class Broker:
         for attempt in range(PORT_TRIES):
             if fresh:
                 self.ports = free_ports(2)
-                self._write_settings()
+                self._write_settings(self.ports)
             if self._run_until_ready():
                 return
             if not fresh:
@@ -163,8 +163,8 @@ class Broker:
     ) -> None:
         self.stop()
 
-    def _write_settings(self) -> None:
-        client, controller = self.ports
+    def _write_settings(self, ports: tuple[int, ...]) -> None:
+        client, controller = ports
         settings = {
             **SETTINGS,
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
@@ -179,8 +179,7 @@ class Broker:
         """Write the data folder's identity: a new cluster."""
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / "log4j2.properties").write_text(LOGGING, encoding="utf-8")
-        self.ports = (PORTS[0], PORTS[1])  # the format does not depend on them
-        self._write_settings()
+        self._write_settings((PORTS[0], PORTS[1]))  # any will do: the format does not depend on them
         formatting = self._java("format", "kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c")
         if formatting.wait(READY_LIMIT_S) != 0:
             raise BrokerError(f"the data folder could not be formatted:\n{log_end(formatting.log)}")
@@ -190,7 +189,7 @@ class Broker:
         log = self._processes.logs / "broker.log"
         seen = log.stat().st_size if log.exists() else 0
         self._child = self._java("broker", "kafka.Kafka")
-        # Its own logger, set to silence: "connection refused" is what a start looks like.
+        # Silent: "connection refused" is what a start looks like.
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0, "reconnect.backoff.max.ms": 200})
         deadline = time.monotonic() + READY_LIMIT_S
         while time.monotonic() < deadline:
@@ -258,5 +257,8 @@ def _answering_cluster(admin: AdminClient) -> str | None:
 
 
 def _has_leaders(admin: AdminClient, topic: Topic) -> bool:
-    found = admin.list_topics(topic.name, timeout=5).topics[topic.name].partitions
+    try:
+        found = admin.list_topics(topic.name, timeout=5).topics[topic.name].partitions
+    except KafkaException:
+        return False
     return len(found) == topic.partitions and all(partition.leader >= 0 for partition in found.values())

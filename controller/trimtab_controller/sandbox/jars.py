@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,15 @@ class JarError(Exception):
 def broker_classpath() -> str:
     """The class path of the Kafka broker; fetches what is missing."""
     return os.pathsep.join(str(jar) for jar in jars_of("broker"))
+
+
+def broker_version() -> str:
+    """The version of the Kafka broker."""
+    names = " ".join(read_checksums(list_folder() / "broker.sha256"))
+    found = re.search(r"\bkafka_[\d.]+-([\d.]+)\.jar\b", names)
+    if found is None:
+        raise JarError("no Kafka broker is among the listed jars")
+    return found[1]
 
 
 def spark_jars() -> list[Path]:

@@ -10,6 +10,7 @@ import pytest
 from trimtab_controller.sandbox.jars import (
     SETS,
     JarError,
+    broker_version,
     cache_folder,
     ivy_retrieve,
     jars_of,
@@ -131,6 +132,12 @@ def test_where_jars_are_kept(monkeypatch: pytest.MonkeyPatch, environment: dict[
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert cache_folder() == Path(expected)
+
+
+def test_the_version_of_the_broker_is_the_one_asked_for() -> None:
+    dependency = ElementTree.parse(list_folder() / "broker.ivy.xml").find("dependencies/dependency[@name='kafka_2.13']")
+    assert dependency is not None
+    assert broker_version() == dependency.get("rev")
 
 
 @pytest.mark.parametrize("name", SETS)
