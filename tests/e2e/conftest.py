@@ -31,6 +31,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         end_marked(RUN_MARK)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        reporter.ensure_newline()
         reporter.write_line(f"left over by the tests, now killed: {left}", red=True)
 
 
