@@ -1,0 +1,1 @@
+"""Commands of the controller: `machine` decides (pure), `journal` remembers on disk, `processes` starts and stops."""

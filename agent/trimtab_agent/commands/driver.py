@@ -1,0 +1,255 @@
+"""Feeds the command machine and performs its actions: journal, acks, local workers, processes."""
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from trimtab_agent.commands.admission import Rules
+from trimtab_agent.commands.events import (
+    AckDelivered,
+    Action,
+    CommandReceived,
+    Damaged,
+    Delivered,
+    Entry,
+    Event,
+    Position,
+    ProcessFailed,
+    ProcessId,
+    ProcessStarted,
+    SendAck,
+    StartProcess,
+    StopProcess,
+    TellWorker,
+    Write,
+)
+from trimtab_agent.commands.journal import Journal
+from trimtab_agent.commands.machine import CommandMachine
+from trimtab_agent.commands.processes import WorkerProcesses
+from trimtab_agent.configuration import Configuration
+from trimtab_agent.logs import fields
+from trimtab_agent.metrics import Metrics
+from trimtab_models.messages.commands import Ack, Command, Phase
+from trimtab_models.messages.names import WorkerId
+
+TICK_S = 0.5
+ACK_RETRY_S = 1.0
+POSITION_EVERY_S = 5.0
+
+log = logging.getLogger(__name__)
+
+ProduceAck = Callable[[Ack, Callable[[str | None], None]], None]
+"""Sends an ack and calls back with the fault, or None."""
+
+
+class CommandDriver:
+    """The machine with its hands.  After a write fault of the journal it does nothing more and calls `fail`."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        metrics: Metrics,
+        *,
+        tell: Callable[[WorkerId, Command], None],
+        produce: ProduceAck,
+        free_memory_bytes: Callable[[], int | None],
+        fail: Callable[[str], None],
+    ) -> None:
+        self._configuration = configuration
+        self._metrics = metrics
+        self._tell = tell
+        self._produce = produce
+        self._free_memory_bytes = free_memory_bytes
+        self._fail = fail
+        self._failed = False
+        self._positions: dict[tuple[str, int], Position] = {}
+        self._unsaved: dict[tuple[str, int], Position] = {}
+        self._saved_at = 0.0
+        self._processes = WorkerProcesses(
+            cluster=configuration.cluster, socket=configuration.socket, logs=configuration.state_dir
+        )
+        workers = configuration.workers
+        rules = Rules(
+            configured=frozenset(workers),
+            startable=frozenset(worker for worker, settings in workers.items() if settings.command),
+            min_free_disk_bytes=configuration.guard.min_free_disk_bytes,
+            min_free_memory_bytes=configuration.guard.min_free_memory_bytes,
+        )
+        now = time.time()
+        self._machine = CommandMachine(
+            cluster=configuration.cluster, host=configuration.host, rules=rules, started_at=now
+        )
+        self._journal = Journal(configuration.state_dir / "journal")
+        self._recover(now)
+
+    @property
+    def positions(self) -> list[Position]:
+        """Where to go on reading commands."""
+        return list(self._positions.values())
+
+    def resume(self) -> None:
+        """Go on with what was under way when the agent ended."""
+        for worker, process in self._machine.processes.items():
+            self._processes.watch(worker, process)
+        self._perform(self._machine.resume())
+
+    def handle(self, event: Event) -> None:
+        """Tell the machine and do what it wants; raises BadMessage for an answer that nobody asked for."""
+        if not self._failed:
+            self._perform(self._machine.on_event(time.time(), event))
+
+    def receive(self, command: Command) -> None:
+        """A command was read: find out how much room there is, and tell the machine."""
+        if command.host != self._configuration.host:
+            return
+        free = {
+            "free_disk_bytes": self._free_disk_bytes(command.worker),
+            "free_memory_bytes": self._free_memory_bytes(),
+        }
+        self.handle(CommandReceived(command=command, **free))
+
+    def advance(self, position: Position) -> None:
+        """All records before this one have been dealt with."""
+        self._positions[position.kafka_cluster, position.partition] = position
+        self._unsaved[position.kafka_cluster, position.partition] = position
+
+    def watch(self, worker: WorkerId, process: ProcessId) -> None:
+        """Notice the end of a worker's process."""
+        self._processes.watch(worker, process)
+
+    async def run(self) -> None:
+        """Watch clock and processes, for ever."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._tick(time.time())
+
+    def close(self) -> None:
+        """Save what is cheap to lose, and close the journal; workers live on."""
+        if not self._failed:
+            self._save_positions()
+        self._journal.close()
+
+    # --- its own work
+
+    def _recover(self, now: float) -> None:
+        recovered = self._journal.recover()
+        self._machine.restore(recovered.entries)
+        for entry in recovered.entries:
+            if isinstance(entry, Position):
+                self._positions[entry.kafka_cluster, entry.partition] = entry
+        self._metrics.journal_faults.set(len(recovered.faults))
+        if recovered.faults:
+            log.error(
+                "journal damaged: commands issued before now are refused unless the journal knows them",
+                **fields(faults=len(recovered.faults), first=recovered.faults[0]),
+            )
+            self._machine.restore([Damaged(at=now)])
+            self._journal.rewrite(self._entries())
+
+    def _entries(self) -> Iterable[Entry]:
+        yield from self._machine.entries()
+        yield from self._positions.values()
+
+    def _tick(self, now: float) -> None:
+        if self._failed:
+            return
+        for event in self._processes.ended():
+            log.info("worker process ended", **fields(worker=event.worker, pid=event.process.pid, exit=event.exit_code))
+            self.handle(event)
+        wake_at = self._machine.wake_at
+        if wake_at is not None and wake_at <= now:
+            self._perform(self._machine.on_tick(now))
+        if abs(now - self._saved_at) >= POSITION_EVERY_S:
+            self._saved_at = now
+            self._perform(self._machine.on_tick(now))
+            self._save_positions()
+
+    def _save_positions(self) -> None:
+        """A command that is held is in no journal yet: then the place to read from stays before it."""
+        if not self._machine.holding:
+            self._perform([Write(entry=position) for position in self._unsaved.values()])
+            self._unsaved.clear()
+
+    def _perform(self, actions: Iterable[Action]) -> None:
+        try:
+            for action in actions:
+                self._do(action)
+            if self._journal.is_large:
+                self._journal.rewrite(self._entries())
+        except OSError as exc:
+            self._failed = True
+            self._fail(f"the journal cannot be written: {exc}")
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Write():
+                self._journal.append(action.entry, durable=not isinstance(action.entry, Delivered | Position))
+            case SendAck():
+                self._count(action.ack)
+                self._send(action.ack)
+            case TellWorker():
+                self._tell(action.worker, action.command)
+            case StartProcess():
+                self._start(action.worker)
+            case StopProcess():
+                self._stop(action)
+
+    def _count(self, ack: Ack) -> None:
+        self._metrics.command_answers.labels(ack.kind, ack.phase).inc()
+        if ack.refusal is not None:
+            self._metrics.command_refusals.labels(ack.refusal).inc()
+        if ack.phase is Phase.TOOK and ack.pause_s is not None:
+            self._metrics.pause.observe(ack.pause_s)
+        told = fields(
+            command=ack.command_id, kind=ack.kind, epoch=ack.epoch, worker=ack.worker, phase=ack.phase,
+            refusal=ack.refusal or "-", detail=ack.detail or "-",
+        )  # fmt: skip
+        log.info("command answered", **told)
+
+    def _send(self, ack: Ack) -> None:
+        def delivered(fault: str | None) -> None:
+            if fault is None:
+                self.handle(AckDelivered(command_id=ack.command_id, phase=ack.phase))
+            else:
+                asyncio.get_running_loop().call_later(ACK_RETRY_S, self._send, ack)
+
+        self._produce(ack, delivered)
+
+    def _start(self, worker: WorkerId) -> None:
+        try:
+            process = self._processes.ensure(self._configuration.workers[worker])
+        except (OSError, KeyError) as exc:
+            self._later(ProcessFailed(worker=worker, detail=f"cannot be started: {exc}"))
+        else:
+            self._later(ProcessStarted(worker=worker, process=process))
+
+    def _stop(self, action: StopProcess) -> None:
+        try:
+            self._processes.terminate(action.worker, action.process)
+        except OSError as exc:
+            self._later(ProcessFailed(worker=action.worker, detail=f"cannot be signalled: {exc}"))
+
+    def _later(self, event: Event) -> None:
+        """Tell the machine after the present actions: an action's outcome must not overtake the actions after it."""
+        asyncio.get_running_loop().call_soon(self.handle, event)
+
+    def _free_disk_bytes(self, worker: WorkerId) -> int | None:
+        settings = self._configuration.workers.get(worker)
+        if settings is None or settings.data_dir is None:
+            return None
+        return free_disk_bytes(settings.data_dir)
+
+
+def free_disk_bytes(folder: Path) -> int | None:
+    """Bytes free for this user on the disk that holds the folder, or will when it is made."""
+    for existing in (folder, *folder.absolute().parents):
+        try:
+            return shutil.disk_usage(existing).free
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
+    return None

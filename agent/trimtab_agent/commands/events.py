@@ -1,0 +1,210 @@
+"""What the command machine is told, what it asks for, and what it wants remembered."""
+
+from dataclasses import dataclass
+
+from trimtab_models.messages.commands import Ack, Command, Phase
+from trimtab_models.messages.names import AppId, CommandId, Epoch, KeyGroup, WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessId:
+    """A process; `created` (epoch seconds) tells it from a later one with the same pid."""
+
+    pid: int
+    created: float
+
+
+# --- events: what happened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandReceived:
+    """A command was read.  Free bytes as found now: on the worker's data disk, of memory; None = unknown."""
+
+    command: Command
+    free_disk_bytes: int | None = None
+    free_memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConnected:
+    """A worker's plug-in said hello.  `process` None: not visible from here; `reason` why it does not steer."""
+
+    worker: WorkerId
+    app: AppId
+    process: ProcessId | None
+    steering: bool
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerDisconnected:
+    """A worker's connection ended; its process may live."""
+
+    worker: WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerReported:
+    """Key groups that a worker says it owns; all of them when `complete`."""
+
+    worker: WorkerId
+    owned: frozenset[KeyGroup]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerAcked:
+    """A worker answered a command."""
+
+    worker: WorkerId
+    ack: Ack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStarted:
+    """A worker's process is there: started, or found running."""
+
+    worker: WorkerId
+    process: ProcessId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessFailed:
+    """A worker's process could not be started or signalled."""
+
+    worker: WorkerId
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessEnded:
+    """A worker's process is gone; the exit code is known of own children only."""
+
+    worker: WorkerId
+    process: ProcessId
+    exit_code: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AckDelivered:
+    """The broker has stored an ack."""
+
+    command_id: CommandId
+    phase: Phase
+
+
+Event = (
+    CommandReceived
+    | WorkerConnected
+    | WorkerDisconnected
+    | WorkerReported
+    | WorkerAcked
+    | ProcessStarted
+    | ProcessFailed
+    | ProcessEnded
+    | AckDelivered
+)
+
+
+# --- entries: what must survive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """A command and the first answer to it (accepted, refused, expired or done)."""
+
+    command: Command
+    ack: Ack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acked:
+    """A further answer to a command."""
+
+    ack: Ack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """The broker has stored an ack."""
+
+    command_id: CommandId
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessNoted:
+    """The process of a worker that the agent started or is stopping; None = ended."""
+
+    worker: WorkerId
+    process: ProcessId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochSeen:
+    """The highest epoch of any command for this host."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damaged:
+    """Entries before `at` (epoch seconds) were lost: what was issued until then may have been carried out."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Next offset to read of one partition of the commands topic of one Kafka cluster."""
+
+    kafka_cluster: str
+    partition: int
+    offset: int
+
+
+Entry = Admitted | Acked | Delivered | ProcessNoted | EpochSeen | Damaged | Position
+
+
+# --- actions: what the driver must do, in this order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """Append to the journal, on disk before the next action."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendAck:
+    """Produce to the acks topic, again and again until delivered."""
+
+    ack: Ack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellWorker:
+    """Hand a command to its worker; a repeat is recognised there by the command's id."""
+
+    worker: WorkerId
+    command: Command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartProcess:
+    """Make sure that the worker's process runs: find it, else start it."""
+
+    worker: WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopProcess:
+    """Send SIGTERM and watch for its end."""
+
+    worker: WorkerId
+    process: ProcessId
+
+
+Action = Write | SendAck | TellWorker | StartProcess | StopProcess

@@ -1,0 +1,450 @@
+"""The command machine: takes each command once, follows it to its end, answers every phase.
+
+Passive: events and the time go in, actions come out in the order in which they must be done.  An answer is in the
+journal before it is sent, a command before it is handed on; so a machine restored from the journal knows of everything
+that can have had an effect.  Commands for other hosts concern nobody here.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from trimtab_agent.commands.admission import FUTURE_LIMIT_S, Objection, Presence, Rules, Standing, object_to
+from trimtab_agent.commands.events import (
+    AckDelivered,
+    Acked,
+    Action,
+    Admitted,
+    CommandReceived,
+    Damaged,
+    Delivered,
+    Entry,
+    EpochSeen,
+    Event,
+    Position,
+    ProcessEnded,
+    ProcessFailed,
+    ProcessId,
+    ProcessNoted,
+    ProcessStarted,
+    SendAck,
+    StartProcess,
+    StopProcess,
+    TellWorker,
+    WorkerAcked,
+    WorkerConnected,
+    WorkerDisconnected,
+    WorkerReported,
+    Write,
+)
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_models.messages.decode import BadMessage, Fault
+from trimtab_models.messages.names import NO_EPOCH, CommandId, HostId, WorkerId
+
+WORKERS_RETURN_S = 5.0
+"""After its start the agent holds commands so long for workers that have yet to connect again."""
+REMEMBER_S = 3600.0
+"""After its deadline a command is remembered so long, to answer repeats."""
+MAX_REMEMBERED = 5_000
+
+ANSWERS: dict[CommandKind, frozenset[Phase]] = {
+    CommandKind.PREPARE: frozenset({Phase.PREPARED, Phase.TOOK, Phase.ABANDONED, Phase.REFUSED, Phase.EXPIRED}),
+    CommandKind.RELEASE: frozenset({Phase.RELEASED, Phase.REFUSED, Phase.EXPIRED}),
+    CommandKind.ABANDON: frozenset({Phase.ABANDONED, Phase.REFUSED, Phase.EXPIRED}),
+    CommandKind.REJOIN: frozenset({Phase.REJOINED, Phase.REFUSED, Phase.EXPIRED}),
+    CommandKind.START: frozenset(),
+    CommandKind.STOP: frozenset(),
+}
+"""The phases that a worker may report; of scaling commands the agent itself knows the end."""
+ENDS = frozenset(
+    {Phase.TOOK, Phase.RELEASED, Phase.ABANDONED, Phase.REJOINED, Phase.STARTED, Phase.STOPPED, Phase.REFUSED}
+)
+"""Phases after which nothing more comes.  `expired` is not one: a late answer is still the truth and is passed on."""
+
+
+@dataclass(slots=True)
+class _Record:
+    """A command, the answers given in order, and those of them that the broker has not stored yet."""
+
+    command: Command
+    acks: dict[Phase, Ack]
+    undelivered: set[Phase]
+
+    def note(self, ack: Ack) -> None:
+        self.acks[ack.phase] = ack
+        self.undelivered.add(ack.phase)
+
+    @property
+    def last(self) -> Ack:
+        return next(reversed(self.acks.values()))
+
+    @property
+    def ended(self) -> bool:
+        return not ENDS.isdisjoint(self.acks)
+
+    @property
+    def unanswered(self) -> bool:
+        """Accepted, and nothing since."""
+        return self.last.phase is Phase.ACCEPTED
+
+
+class CommandMachine:
+    """All commands of one host.  `on_event` and `on_tick` return actions; `wake_at` says when to tick."""
+
+    def __init__(self, *, cluster: str, host: HostId, rules: Rules, started_at: float) -> None:
+        self._cluster = cluster
+        self._host = host
+        self._rules = rules
+        self._hold_until = started_at + WORKERS_RETURN_S
+        self._highest_epoch = NO_EPOCH
+        self._damaged_at: float | None = None
+        self._records: dict[CommandId, _Record] = {}
+        self._present: dict[WorkerId, Presence] = {}
+        self._processes: dict[WorkerId, ProcessId] = {}
+        self._held: list[CommandReceived] = []
+
+    @property
+    def processes(self) -> dict[WorkerId, ProcessId]:
+        """Processes that the agent started or is stopping, as far as it knows alive."""
+        return dict(self._processes)
+
+    @property
+    def holding(self) -> bool:
+        """Whether a command waits for its worker to connect: it is in no journal yet, so it must be read again."""
+        return bool(self._held)
+
+    @property
+    def wake_at(self) -> float | None:
+        """When to call `on_tick` next (epoch seconds); None = only after an event."""
+        times = [record.command.deadline for record in self._records.values() if record.unanswered]
+        if self._held:
+            times.append(self._hold_until)
+        return min(times, default=None)
+
+    # --- what must survive a restart
+
+    def restore(self, entries: Iterable[Entry]) -> None:
+        """Take over what the journal remembers, in its order."""
+        for entry in entries:
+            match entry:
+                case Admitted():
+                    self._remember(entry.command, entry.ack)
+                case Acked():
+                    if record := self._records.get(entry.ack.command_id):
+                        record.note(entry.ack)
+                case Delivered():
+                    if record := self._records.get(entry.command_id):
+                        record.undelivered.discard(entry.phase)
+                case ProcessNoted():
+                    self._note_process(entry.worker, entry.process)
+                case EpochSeen():
+                    self._highest_epoch = max(self._highest_epoch, entry.epoch)
+                case Damaged():
+                    self._damaged_at = max(self._damaged_at or 0.0, entry.at)
+                case Position():
+                    pass  # the reader's
+                case _:
+                    assert_never(entry)
+
+    def entries(self) -> Iterator[Entry]:
+        """A journal that restores to this machine."""
+        yield EpochSeen(epoch=self._highest_epoch)
+        if self._damaged_at is not None:
+            yield Damaged(at=self._damaged_at)
+        for worker, process in self._processes.items():
+            yield ProcessNoted(worker=worker, process=process)
+        for command_id, record in self._records.items():
+            first, *later = record.acks.values()
+            yield Admitted(command=record.command, ack=first)
+            for ack in later:
+                yield Acked(ack=ack)
+            for phase in record.acks:
+                if phase not in record.undelivered:
+                    yield Delivered(command_id=command_id, phase=phase)
+
+    def resume(self) -> tuple[Action, ...]:
+        """After a restart: answers that may not have arrived, and scaling that may not have been begun."""
+        actions: list[Action] = []
+        for record in self._records.values():
+            actions += [SendAck(ack=ack) for phase, ack in record.acks.items() if phase in record.undelivered]
+        for record in self._records.values():
+            if not record.unanswered:
+                continue
+            if record.command.kind is CommandKind.START or (
+                record.command.kind is CommandKind.STOP and record.command.worker in self._processes
+            ):
+                actions.append(self._begin(record.command))
+        return tuple(actions)
+
+    # --- entrances
+
+    def on_event(self, now: float, event: Event) -> tuple[Action, ...]:
+        """What follows from an event at `now` (epoch seconds); raises BadMessage for an answer nobody asked for."""
+        match event:
+            case CommandReceived():
+                return tuple(self._receive(now, event))
+            case WorkerConnected():
+                return tuple(self._connect(now, event))
+            case WorkerDisconnected():
+                self._present.pop(event.worker, None)
+                return ()
+            case WorkerReported():
+                return tuple(self._learn_ownership(now, event))
+            case WorkerAcked():
+                return tuple(self._pass_on(event))
+            case ProcessStarted():
+                return tuple(self._note_start(now, event))
+            case ProcessFailed():
+                return tuple(self._fail_scaling(now, event))
+            case ProcessEnded():
+                return tuple(self._end_process(now, event))
+            case AckDelivered():
+                return tuple(self._deliver(event))
+            case _:
+                assert_never(event)
+
+    def on_tick(self, now: float) -> tuple[Action, ...]:
+        """What follows from the time alone: deadlines passed, holding over."""
+        actions: list[Action] = []
+        for record in list(self._records.values()):
+            if record.unanswered and record.command.deadline <= now:
+                what = "its process does not end" if record.command.kind is CommandKind.STOP else "no answer"
+                actions += self._answer(record, now, Phase.EXPIRED, detail=f"{what} by the deadline")
+        if now >= self._hold_until:
+            actions += self._retry_held(now, None)
+        self._forget(now)
+        return tuple(actions)
+
+    # --- commands
+
+    def _receive(self, now: float, event: CommandReceived) -> Iterator[Action]:
+        command = event.command
+        if (command.cluster, command.host) != (self._cluster, self._host):
+            return
+        if record := self._records.get(command.id):
+            yield SendAck(ack=record.last)
+        elif self._must_wait(now, command):
+            self._held.append(event)
+        else:
+            yield from self._admit(now, event)
+
+    def _must_wait(self, now: float, command: Command) -> bool:
+        """Just after the agent's start a worker's absence, or its silence about what it owns, means nothing yet."""
+        if now >= self._hold_until or command.deadline <= now:
+            return False
+        presence = self._present.get(command.worker)
+        return presence is None or (command.kind is CommandKind.STOP and presence.owned is None)
+
+    def _retry_held(self, now: float, worker: WorkerId | None) -> Iterator[Action]:
+        """Judge held commands again: all of them, or those for one worker."""
+        again = [event for event in self._held if worker in (None, event.command.worker)]
+        self._held = [event for event in self._held if event not in again]
+        for event in again:
+            yield from self._receive(now, event)
+
+    def _admit(self, now: float, event: CommandReceived) -> Iterator[Action]:
+        command = event.command
+        objection = object_to(event, self._standing(now), self._rules)
+        ack = self._first_ack(now, command, objection)
+        if command.kind is CommandKind.STOP and ack.phase is Phase.ACCEPTED:
+            process = self._present[command.worker].process
+            self._note_process(command.worker, process)
+            yield Write(entry=ProcessNoted(worker=command.worker, process=process))
+        self._remember(command, ack)
+        yield Write(entry=Admitted(command=command, ack=ack))
+        yield SendAck(ack=ack)
+        if ack.phase is Phase.ACCEPTED:
+            yield self._begin(command)
+
+    def _first_ack(self, now: float, command: Command, objection: Objection | None) -> Ack:
+        if objection is not None:
+            refusal, detail = objection
+            phase = Phase.REFUSED if refusal else Phase.EXPIRED
+            return _ack(command, now, phase, refusal=refusal, detail=detail)
+        if command.kind is CommandKind.START and command.worker in self._present:
+            return _ack(command, now, Phase.STARTED, detail="it was running already")
+        if command.kind is CommandKind.STOP and command.worker not in self._present:
+            return _ack(command, now, Phase.STOPPED, detail="it was not running")
+        return _ack(command, now, Phase.ACCEPTED)
+
+    def _begin(self, command: Command) -> Action:
+        match command.kind:
+            case CommandKind.START:
+                return StartProcess(worker=command.worker)
+            case CommandKind.STOP:
+                return StopProcess(worker=command.worker, process=self._processes[command.worker])
+            case _:
+                return TellWorker(worker=command.worker, command=command)
+
+    # --- workers
+
+    def _connect(self, now: float, event: WorkerConnected) -> Iterator[Action]:
+        self._present[event.worker] = Presence(
+            app=event.app, process=event.process, steering=event.steering, reason=event.reason
+        )
+        for record in self._open_of(event.worker):
+            if record.command.kind is CommandKind.START:
+                self._note_process(event.worker, event.process)
+                yield Write(entry=ProcessNoted(worker=event.worker, process=event.process))
+                yield from self._answer(record, now, Phase.STARTED)
+            elif ANSWERS[record.command.kind] and now < record.command.deadline:
+                yield TellWorker(worker=event.worker, command=record.command)
+        yield from self._retry_held(now, event.worker)
+
+    def _learn_ownership(self, now: float, event: WorkerReported) -> Iterator[Action]:
+        if presence := self._present.get(event.worker):
+            self._present[event.worker] = replace(presence, owned=event.owned, complete=event.complete)
+            yield from self._retry_held(now, event.worker)
+
+    def _pass_on(self, event: WorkerAcked) -> Iterator[Action]:
+        ack, record = event.ack, self._records.get(event.ack.command_id)
+        if record is None or record.command.worker != event.worker:
+            raise BadMessage(Fault.RANGE, "command_id", ack.command_id, f"a command given to {event.worker}")
+        expected = _ack(record.command, ack.at, ack.phase, refusal=ack.refusal)
+        if ack.phase is not Phase.ACCEPTED and ack.phase not in ANSWERS[record.command.kind]:
+            raise BadMessage(Fault.RANGE, "phase", ack.phase, f"an answer to {record.command.kind}")
+        if _identity(ack) != _identity(expected):
+            raise BadMessage(Fault.RANGE, "ack", _identity(ack), f"{_identity(expected)}, as in the command")
+        if record.ended or ack.phase in record.acks:
+            return
+        self._follow_ownership(record.command, ack.phase)
+        record.note(ack)
+        yield Write(entry=Acked(ack=ack))
+        yield SendAck(ack=ack)
+
+    def _follow_ownership(self, command: Command, phase: Phase) -> None:
+        """A hand-over changes what a worker owns before its next report says so."""
+        presence = self._present.get(command.worker)
+        if presence is None or presence.owned is None:
+            return
+        if phase is Phase.TOOK:
+            self._present[command.worker] = replace(presence, owned=presence.owned.union(command.key_groups))
+        elif phase is Phase.RELEASED:
+            self._present[command.worker] = replace(presence, owned=presence.owned.difference(command.key_groups))
+
+    # --- processes
+
+    def _note_start(self, now: float, event: ProcessStarted) -> Iterator[Action]:
+        self._note_process(event.worker, event.process)
+        yield Write(entry=ProcessNoted(worker=event.worker, process=event.process))
+        if event.worker in self._present:
+            for record in self._open_of(event.worker, CommandKind.START):
+                yield from self._answer(record, now, Phase.STARTED)
+
+    def _fail_scaling(self, now: float, event: ProcessFailed) -> Iterator[Action]:
+        for record in self._open_of(event.worker, CommandKind.START, CommandKind.STOP):
+            yield from self._answer(record, now, Phase.REFUSED, refusal=Refusal.FAILED, detail=event.detail)
+
+    def _end_process(self, now: float, event: ProcessEnded) -> Iterator[Action]:
+        code = "unknown exit code" if event.exit_code is None else f"exit code {event.exit_code}"
+        for record in self._open_of(event.worker):
+            match record.command.kind:
+                case CommandKind.STOP:
+                    yield from self._answer(record, now, Phase.STOPPED, exit_code=event.exit_code)
+                case CommandKind.START:
+                    detail = f"it ended with {code} before it connected"
+                    yield from self._answer(record, now, Phase.REFUSED, refusal=Refusal.FAILED, detail=detail)
+                case _:
+                    detail = f"its process ended with {code}"
+                    yield from self._answer(record, now, Phase.REFUSED, refusal=Refusal.WORKER_AWAY, detail=detail)
+        if self._processes.get(event.worker) == event.process:
+            self._note_process(event.worker, None)
+            yield Write(entry=ProcessNoted(worker=event.worker, process=None))
+
+    # --- answers
+
+    def _answer(
+        self,
+        record: _Record,
+        now: float,
+        phase: Phase,
+        *,
+        refusal: Refusal | None = None,
+        detail: str | None = None,
+        exit_code: int | None = None,
+    ) -> Iterator[Action]:
+        ack = _ack(record.command, now, phase, refusal=refusal, detail=detail, exit_code=exit_code)
+        record.note(ack)
+        yield Write(entry=Acked(ack=ack))
+        yield SendAck(ack=ack)
+
+    def _deliver(self, event: AckDelivered) -> Iterator[Action]:
+        record = self._records.get(event.command_id)
+        if record is not None and event.phase in record.undelivered:
+            record.undelivered.discard(event.phase)
+            yield Write(entry=Delivered(command_id=event.command_id, phase=event.phase))
+
+    # --- state
+
+    def _remember(self, command: Command, ack: Ack) -> None:
+        self._records[command.id] = _Record(command, {ack.phase: ack}, {ack.phase})
+        if command.issued_at <= ack.at + FUTURE_LIMIT_S:
+            self._highest_epoch = max(self._highest_epoch, command.epoch)
+        if len(self._records) > MAX_REMEMBERED:
+            ended = (command_id for command_id, record in self._records.items() if record.ended)
+            self._records.pop(next(ended, next(iter(self._records))))
+
+    def _note_process(self, worker: WorkerId, process: ProcessId | None) -> None:
+        if process is None:
+            self._processes.pop(worker, None)
+        else:
+            self._processes[worker] = process
+
+    def _open_of(self, worker: WorkerId, *kinds: CommandKind) -> list[_Record]:
+        return [
+            record
+            for record in self._records.values()
+            if record.command.worker == worker
+            and not record.ended
+            and Phase.ACCEPTED in record.acks
+            and (not kinds or record.command.kind in kinds)
+        ]
+
+    def _forget(self, now: float) -> None:
+        for command_id, record in list(self._records.items()):
+            if record.command.deadline + REMEMBER_S < now and not record.undelivered:
+                del self._records[command_id]
+
+    def _standing(self, now: float) -> Standing:
+        stopping = {
+            record.command.worker
+            for record in self._records.values()
+            if record.command.kind is CommandKind.STOP and Phase.ACCEPTED in record.acks and not record.ended
+        }
+        return Standing(
+            now=now,
+            highest_epoch=self._highest_epoch,
+            damaged_at=self._damaged_at,
+            present=self._present,
+            processes=self._processes,
+            stopping=frozenset(stopping),
+        )
+
+
+def _identity(ack: Ack) -> tuple[object, ...]:
+    return (ack.cluster, ack.command_id, ack.epoch, ack.kind, ack.host, ack.worker, ack.handover)
+
+
+def _ack(
+    command: Command,
+    now: float,
+    phase: Phase,
+    *,
+    refusal: Refusal | None = None,
+    detail: str | None = None,
+    exit_code: int | None = None,
+) -> Ack:
+    return Ack(
+        cluster=command.cluster,
+        command_id=command.id,
+        epoch=command.epoch,
+        kind=command.kind,
+        host=command.host,
+        worker=command.worker,
+        phase=phase,
+        at=now,
+        handover=command.handover,
+        refusal=refusal,
+        detail=detail,
+        exit_code=exit_code,
+    )

@@ -1,0 +1,94 @@
+"""Starts, finds, ends and watches worker processes.  They live in sessions of their own and outlive the agent."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from trimtab_agent.commands.events import ProcessEnded, ProcessId
+from trimtab_agent.configuration import WorkerConfiguration
+from trimtab_models.messages.names import WorkerId
+
+CLUSTER, WORKER, SOCKET = "TRIMTAB_CLUSTER", "TRIMTAB_WORKER", "TRIMTAB_SOCKET"
+
+
+class WorkerProcesses:
+    """The worker processes that the agent has to do with."""
+
+    def __init__(self, *, cluster: str, socket: Path, logs: Path) -> None:
+        self._environment = {CLUSTER: cluster, SOCKET: str(socket)}
+        self._logs = logs
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._watched: dict[WorkerId, ProcessId] = {}
+
+    def ensure(self, worker: WorkerConfiguration) -> ProcessId:
+        """The worker's process: one that runs already (after a restart of the agent), else a new one.  OSError."""
+        process = self._find(worker.worker) or self._start(worker)
+        self.watch(worker.worker, process)
+        return process
+
+    def watch(self, worker: WorkerId, process: ProcessId) -> None:
+        """Have `ended` tell of its end."""
+        self._watched[worker] = process
+
+    def terminate(self, worker: WorkerId, process: ProcessId) -> None:
+        """SIGTERM, when it still is that process.  OSError."""
+        self.watch(worker, process)
+        if self._lives(process):
+            os.kill(process.pid, signal.SIGTERM)
+
+    def ended(self) -> Iterator[ProcessEnded]:
+        """Those that ended since the last call; reaps all children, also those whose worker is another process."""
+        for child in self._children.values():
+            child.poll()
+        for worker, process in list(self._watched.items()):
+            if not self._lives(process):
+                del self._watched[worker]
+                exit_code = self._children.pop(process.pid).returncode if process.pid in self._children else None
+                yield ProcessEnded(worker=worker, process=process, exit_code=exit_code)
+
+    def _start(self, worker: WorkerConfiguration) -> ProcessId:
+        environment = {**os.environ, **self._environment, WORKER: worker.worker, **worker.environment}
+        with (self._logs / f"{worker.worker}.log").open("ab") as log:
+            child = subprocess.Popen(
+                worker.command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._children[child.pid] = child
+        return ProcessId(pid=child.pid, created=psutil.Process(child.pid).create_time())
+
+    def _find(self, worker: WorkerId) -> ProcessId | None:
+        """The oldest process that was started as this worker of this agent (its children inherit the names)."""
+        wanted = {**self._environment, WORKER: worker}
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.pid != os.getpid() and wanted.items() <= process.environ().items():
+                    found.append(ProcessId(pid=process.pid, created=process.create_time()))
+            except (psutil.Error, OSError):
+                continue  # gone meanwhile, a zombie, or another user's
+        return min(found, key=lambda process: process.created, default=None)
+
+    def _lives(self, process: ProcessId) -> bool:
+        child = self._children.get(process.pid)
+        if child is not None:
+            return child.poll() is None
+        return identify(process.pid) == process
+
+
+def identify(pid: int) -> ProcessId | None:
+    """The living process with this pid, as seen from here; None when there is none."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return ProcessId(pid=pid, created=process.create_time())
+    except psutil.Error:
+        return None

@@ -1,0 +1,214 @@
+"""The agent's configuration file: strict TOML into frozen values.  The format is in ARCHITECTURE.md."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from trimtab_models.messages.decode import BadMessage, Fault, Fields
+from trimtab_models.messages.names import HostId, WorkerId
+
+MAX_WORKERS = 1_000
+MAX_SOCKET_PATH_BYTES = 107
+"""Of a Unix socket's address on Linux (108 with the closing zero)."""
+OWN_CLIENT_SETTINGS = frozenset(
+    {
+        "bootstrap.servers",
+        "group.id",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "auto.offset.reset",
+        "isolation.level",
+        "enable.idempotence",
+        "acks",
+        "message.timeout.ms",
+    }
+)
+"""Settings of the Kafka clients that hold up what the agent promises; a file cannot change them."""
+
+
+class ConfigurationError(ValueError):
+    """The file cannot be used; the message is one line that names file, key, what was found, what was expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfiguration:
+    """A worker of this host.
+
+    `capacity` in cores (None: one core, or less by quota); `command` lets the agent start it; `data_dir` is guarded.
+    """
+
+    worker: WorkerId
+    capacity: float | None = None
+    command: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    data_dir: Path | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "environment", MappingProxyType(dict(self.environment)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardConfiguration:
+    """What must be free, in bytes, before state or a process is added to this host; 0 = not watched."""
+
+    min_free_disk_bytes: int = 0
+    min_free_memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """Where the metrics are served."""
+
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """Everything the agent is told.  `cores` None: found out (cgroup quota, else the host's)."""
+
+    cluster: str
+    host: HostId
+    interval_s: float
+    state_dir: Path
+    socket: Path
+    bootstrap_servers: str
+    client: Mapping[str, str] = field(default_factory=dict)
+    cores: float | None = None
+    workers: Mapping[WorkerId, WorkerConfiguration] = field(default_factory=dict)
+    guard: GuardConfiguration = field(default_factory=GuardConfiguration)
+    metrics: Listen | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "client", MappingProxyType(dict(self.client)))
+        object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
+
+
+def load_configuration(path: Path) -> Configuration:
+    """The configuration in a file; raises ConfigurationError."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise ConfigurationError(f"{path}: cannot be read: {exc.strerror}") from exc
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise ConfigurationError(f"{path}: found text that is not TOML, expected TOML: {exc}") from exc
+    try:
+        return read_configuration(document)
+    except BadMessage as exc:
+        raise ConfigurationError(f"{path}: {exc}") from exc
+
+
+def read_configuration(document: Mapping[str, Any]) -> Configuration:
+    """The configuration in a parsed file; raises BadMessage with the key, what was found and what was expected."""
+    fields = Fields(dict(document), "")
+    agent = fields.fields("agent")
+    kafka = fields.fields("kafka")
+    host = fields.optional("host", fields.fields)
+    guard = fields.optional("guard", fields.fields)
+    metrics = fields.optional("metrics", fields.fields)
+    workers = fields.optional("workers", lambda name: _read_workers(fields, name))
+    fields.done()
+    configuration = Configuration(
+        cluster=agent.name("cluster"),
+        host=HostId(agent.name("host")),
+        interval_s=agent.optional("interval_s", lambda name: agent.number(name, low=0.1, high=600.0)) or 10.0,
+        state_dir=Path(agent.text("state_dir", limit=4000)),
+        socket=_read_socket(agent),
+        bootstrap_servers=kafka.text("bootstrap_servers", limit=4000),
+        client=kafka.optional("client", lambda name: _read_client(kafka, name)) or {},
+        cores=_read_cores(host) if host else None,
+        workers=workers or {},
+        guard=_read_guard(guard) if guard else GuardConfiguration(),
+        metrics=_read_listen(metrics) if metrics else None,
+    )
+    agent.done()
+    kafka.done()
+    return configuration
+
+
+def _read_socket(agent: Fields) -> Path:
+    text = agent.text("socket", limit=4000)
+    length = len(os.fsencode(text))
+    if length > MAX_SOCKET_PATH_BYTES:
+        limit = f"a path of at most {MAX_SOCKET_PATH_BYTES} bytes (the limit of Unix sockets)"
+        raise BadMessage(Fault.RANGE, agent.at("socket"), f"{length} bytes: {text}", limit)
+    return Path(text)
+
+
+def _read_client(kafka: Fields, name: str) -> dict[str, str]:
+    settings = {}
+    for key, path, value in kafka.members(name, limit=200):
+        if key in OWN_CLIENT_SETTINGS:
+            raise BadMessage(Fault.RANGE, path, key, "a client setting that the agent does not fix itself")
+        if not isinstance(value, str):
+            raise BadMessage(Fault.TYPE, path, value, "a string")
+        settings[key] = value
+    return settings
+
+
+def _read_cores(host: Fields) -> float | None:
+    cores = host.optional("cores", lambda name: host.number(name, low=0.001, high=10_000.0))
+    host.done()
+    return cores
+
+
+def _read_workers(fields: Fields, name: str) -> dict[WorkerId, WorkerConfiguration]:
+    return {
+        WorkerId(worker): _read_worker(WorkerId(worker), Fields(table, path))
+        for worker, path, table in fields.members(name, limit=MAX_WORKERS)
+    }
+
+
+def _read_worker(worker: WorkerId, table: Fields) -> WorkerConfiguration:
+    data_dir = table.optional("data_dir", lambda name: table.text(name, limit=4000))
+    configuration = WorkerConfiguration(
+        worker=worker,
+        capacity=table.optional("capacity", lambda name: table.number(name, low=0.001, high=10_000.0)),
+        command=_read_command(table) if table.has("command") else (),
+        environment=table.optional("environment", lambda name: _read_environment(table, name)) or {},
+        data_dir=Path(data_dir) if data_dir else None,
+    )
+    table.done()
+    return configuration
+
+
+def _read_command(table: Fields) -> tuple[str, ...]:
+    words = list(table.items("command", limit=1000))
+    for path, word in words:
+        if not isinstance(word, str) or not word:
+            raise BadMessage(Fault.TYPE, path, word, "a word of the command line")
+    if not words:
+        raise BadMessage(Fault.RANGE, table.at("command"), [], "a program and its arguments")
+    return tuple(word for _, word in words)
+
+
+def _read_environment(table: Fields, name: str) -> dict[str, str]:
+    found = table.take(name)
+    if not isinstance(found, dict):
+        raise BadMessage(Fault.TYPE, table.at(name), found, "a table of strings")
+    for key, value in found.items():
+        if not isinstance(value, str):
+            raise BadMessage(Fault.TYPE, f"{table.at(name)}.{key}", value, "a string")
+    return found
+
+
+def _read_guard(table: Fields) -> GuardConfiguration:
+    guard = GuardConfiguration(
+        min_free_disk_bytes=table.optional("min_free_disk_bytes", table.integer) or 0,
+        min_free_memory_bytes=table.optional("min_free_memory_bytes", table.integer) or 0,
+    )
+    table.done()
+    return guard
+
+
+def _read_listen(table: Fields) -> Listen:
+    text = table.text("listen", limit=300)
+    table.done()
+    address, colon, port = text.rpartition(":")
+    if not colon or not address or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise BadMessage(Fault.RANGE, table.at("listen"), text, "address:port, such as 127.0.0.1:9101")
+    return Listen(address=address.strip("[]"), port=int(port))

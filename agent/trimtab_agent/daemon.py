@@ -1,0 +1,232 @@
+"""The agent: joins sampler, socket, commands and Kafka on one event loop, from start to an orderly end."""
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from prometheus_client import start_http_server
+
+from trimtab_agent.commands.driver import CommandDriver
+from trimtab_agent.commands.events import (
+    Position,
+    WorkerAcked,
+    WorkerConnected,
+    WorkerDisconnected,
+    WorkerReported,
+)
+from trimtab_agent.commands.processes import identify
+from trimtab_agent.configuration import Configuration
+from trimtab_agent.kafka_link import KafkaLink, LinkSettings
+from trimtab_agent.logs import fields
+from trimtab_agent.metrics import Metrics
+from trimtab_agent.plugins import PluginServer
+from trimtab_agent.reporter import Reporter
+from trimtab_agent.reports import ReportHead
+from trimtab_agent.roster import Roster
+from trimtab_agent.sampler.readings import CounterReader, find_limits, find_quotas
+from trimtab_models.messages.commands import Ack, decode_command, encode_ack
+from trimtab_models.messages.decode import BadMessage, Fault
+from trimtab_models.messages.local import Hello, Statistics, Welcome
+from trimtab_models.messages.names import Topics, WorkerId
+
+END_LIMIT_S = 1.0
+"""What Kafka gets at the end to deliver; the whole end takes less than two seconds."""
+
+log = logging.getLogger(__name__)
+
+
+class StartError(Exception):
+    """The agent cannot start here; the message is one line."""
+
+
+class Agent:
+    """One running agent.  It listens to the plug-ins (`plugins.Listener`) and to Kafka (`kafka_link.LinkHandler`)."""
+
+    def __init__(self, configuration: Configuration, loop: asyncio.AbstractEventLoop) -> None:
+        self._host = configuration.host
+        self._cluster = configuration.cluster
+        self._topics = Topics(configuration.cluster)
+        self._metrics = Metrics()
+        self._stop = asyncio.Event()
+        self._fault: str | None = None
+        quotas = find_quotas()
+        limits = find_limits(quotas, configuration.cores)
+        reader = CounterReader(quotas, limits.basis)
+        capacities = {worker: settings.capacity for worker, settings in configuration.workers.items()}
+        self._roster = Roster(capacities, min(1.0, limits.cores))
+        head = ReportHead(cluster=self._cluster, host=self._host, interval_s=configuration.interval_s)
+        self._reporter = Reporter(
+            head, self._roster, limits, reader=reader, metrics=self._metrics, produce=self._produce_report
+        )
+        welcome = Welcome(cluster=self._cluster, host=self._host, interval_s=configuration.interval_s)
+        self._plugins = PluginServer(configuration.socket, welcome, self)
+        self._commands = CommandDriver(
+            configuration,
+            self._metrics,
+            tell=self._plugins.tell,
+            produce=self._produce_ack,
+            free_memory_bytes=reader.free_memory_bytes,
+            fail=self._fail,
+        )
+        settings = LinkSettings(
+            bootstrap_servers=configuration.bootstrap_servers,
+            commands_topic=self._topics.commands,
+            client=configuration.client,
+        )
+        self._link = KafkaLink(settings, self, loop, self._commands.positions)
+        self._steering: dict[WorkerId, bool] = {}
+        self._listen = configuration.metrics
+        log.info("capacity found", **fields(host=self._host, cores=limits.cores, basis=limits.basis))
+
+    async def run(self) -> None:
+        """Work until SIGTERM or SIGINT; raises StartError, also for a fault that ends the agent later."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        self._serve_metrics()
+        try:
+            await self._plugins.start()
+        except OSError as exc:
+            raise StartError(f"agent.socket: {exc}") from exc
+        self._link.start()
+        self._commands.resume()
+        tasks = [asyncio.create_task(self._reporter.run()), asyncio.create_task(self._commands.run())]
+        stopped = asyncio.create_task(self._stop.wait())
+        await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in (stopped, *tasks):
+            task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        await self._end()
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+        if self._fault:
+            raise StartError(self._fault)
+
+    async def _end(self) -> None:
+        await self._plugins.stop()
+        await asyncio.to_thread(self._link.stop, END_LIMIT_S)
+        await asyncio.sleep(0)  # deliveries that came meanwhile
+        self._commands.close()
+        log.info("ended; workers go on")
+
+    def _fail(self, fault: str) -> None:
+        self._fault = fault
+        self._stop.set()
+
+    def _serve_metrics(self) -> None:
+        if self._listen is None:
+            return
+        try:
+            start_http_server(self._listen.port, self._listen.address, self._metrics.registry)
+        except OSError as exc:
+            place = f"{self._listen.address}:{self._listen.port}"
+            raise StartError(f"metrics.listen: found {place}, which cannot be used: {exc.strerror}") from exc
+
+    def _produce_report(self, payload: bytes, done: Callable[[str | None], None]) -> None:
+        self._link.produce(self._topics.reports, self._host, payload, done)
+
+    def _produce_ack(self, ack: Ack, done: Callable[[str | None], None]) -> None:
+        self._link.produce(self._topics.acks, self._host, encode_ack(ack), done)
+
+    # --- plug-ins
+
+    def worker_connected(self, hello: Hello, pid: int | None) -> None:
+        """A worker is there: it is sampled, reported, and may get commands."""
+        process = identify(pid) if pid is not None else None
+        if process is not None:
+            self._reporter.follow(hello.worker, process.pid)
+            self._commands.watch(hello.worker, process)
+        self._roster.connect(hello)
+        self._steering[hello.worker] = hello.steering
+        self._count_workers()
+        told = fields(worker=hello.worker, app=hello.app, pid=pid, steering=hello.steering, reason=hello.reason or "-")
+        log.info("worker connected", **told)
+        self._commands.handle(
+            WorkerConnected(
+                worker=hello.worker, app=hello.app, process=process, steering=hello.steering, reason=hello.reason
+            )
+        )
+
+    def worker_reported(self, worker: WorkerId, statistics: Statistics) -> None:
+        """Its measurements go into the next report, its key groups to the command machine."""
+        self._roster.report(worker, statistics)
+        owned = frozenset(sample.key_group for sample in statistics.key_groups)
+        self._commands.handle(WorkerReported(worker=worker, owned=owned, complete=statistics.complete))
+
+    def worker_acked(self, worker: WorkerId, ack: Ack) -> None:
+        """Its answer to a command."""
+        self._commands.handle(WorkerAcked(worker=worker, ack=ack))
+
+    def worker_gone(self, worker: WorkerId) -> None:
+        """Away: from now on unknown, not idle."""
+        self._roster.disconnect(worker)
+        self._reporter.leave(worker)
+        self._steering.pop(worker, None)
+        self._count_workers()
+        log.warning("worker disconnected", **fields(worker=worker))
+        self._commands.handle(WorkerDisconnected(worker=worker))
+
+    def frame_refused(self, worker: WorkerId | None, reason: str, detail: str) -> None:
+        """Counted and said."""
+        self._metrics.bad_frames.labels(reason).inc()
+        log.warning("bad frame", **fields(worker=worker or "-", reason=reason, detail=detail))
+
+    def _count_workers(self) -> None:
+        self._metrics.workers_connected.set(len(self._steering))
+        self._metrics.workers_steering.set(sum(self._steering.values()))
+
+    # --- Kafka
+
+    def command_read(self, payload: bytes | None, position: Position) -> None:
+        """A record of the commands topic: a bad one is counted and skipped."""
+        try:
+            command = decode_command(payload)
+            if command.cluster != self._cluster:
+                raise BadMessage(Fault.CLUSTER, "cluster", command.cluster, self._cluster)
+            self._commands.receive(command)
+        except BadMessage as exc:
+            self._metrics.bad_commands.labels(exc.fault).inc()
+            place = f"{position.partition}:{position.offset - 1}"
+            log.warning("bad command", **fields(reason=exc.fault, detail=exc, offset=place))
+        self._commands.advance(position)
+
+    def broker_changed(self, *, there: bool, detail: str) -> None:
+        """Said once per change."""
+        self._metrics.broker_connected.set(there)
+        if there:
+            log.info("broker there", **fields(detail=detail))
+        else:
+            log.warning("broker away; reports wait, the oldest are dropped; acks are kept", **fields(detail=detail))
+
+
+def run_agent(configuration: Configuration) -> None:
+    """Run until told to end.  Raises StartError."""
+    try:
+        configuration.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = lock_folder(configuration.state_dir)
+    except OSError as exc:
+        raise StartError(f"agent.state_dir: {configuration.state_dir}: {exc.strerror}") from exc
+
+    async def run() -> None:
+        await Agent(configuration, asyncio.get_running_loop()).run()
+
+    try:
+        asyncio.run(run())
+    finally:
+        os.close(lock)
+
+
+def lock_folder(folder: Path) -> int:
+    """Hold the folder for this process alone; raises OSError when another agent has it."""
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise OSError(0, "another agent uses this folder") from None
+    return descriptor

@@ -1,0 +1,212 @@
+"""The agent's end of Kafka: a thread that reads commands, a producer for reports and acks.
+
+No consumer group: the next offset is in the agent's own journal, so nothing that a broker forgets can make it lose a
+command.  The broker may be away at the start or at any time: both wait, with backoff, and go on where they were.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from trimtab_agent.commands.events import Position
+
+POLL_S = 0.25
+REQUEST_LIMIT_S = 1.0
+BACKOFF_S, MAX_BACKOFF_S = 0.5, 10.0
+DELIVERY_LIMIT_S = 30.0
+LOOK_BACK_S = 600.0
+"""At the first start, commands of the last ten minutes are read: those not past their deadline must not be lost."""
+MAX_UNHANDLED = 100
+MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+
+
+class LinkHandler(Protocol):
+    """Who is told, on the event loop's thread."""
+
+    def command_read(self, payload: bytes | None, position: Position) -> None:
+        """A record of the commands topic, and where to read after it."""
+
+    def broker_changed(self, *, there: bool, detail: str) -> None:
+        """The broker went away or came back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSettings:
+    """How to reach Kafka, and what to read."""
+
+    bootstrap_servers: str
+    commands_topic: str
+    client: Mapping[str, str]
+
+
+class KafkaLink:
+    """Reads commands in a thread of its own; `produce` may be called on the event loop's thread."""
+
+    def __init__(
+        self, settings: LinkSettings, handler: LinkHandler, loop: asyncio.AbstractEventLoop, start: list[Position]
+    ) -> None:
+        self._topic = settings.commands_topic
+        self._handler = handler
+        self._loop = loop
+        self._known = {(position.kafka_cluster, position.partition): position.offset for position in start}
+        self._cluster = ""
+        self._there: bool | None = None
+        self._stop = threading.Event()
+        self._room = threading.Semaphore(MAX_UNHANDLED)
+        shared = {
+            **settings.client,
+            "bootstrap.servers": settings.bootstrap_servers,
+            "error_cb": self._note_error,
+            "log_level": 0,  # its errors come by error_cb; its own log has another form
+            "reconnect.backoff.max.ms": 5_000,
+            "socket.keepalive.enable": True,
+        }
+        self._producer = Producer(
+            {
+                **shared,
+                "acks": "all",
+                "enable.idempotence": True,
+                "compression.type": "lz4",
+                "linger.ms": 5,
+                "message.timeout.ms": round(DELIVERY_LIMIT_S * 1000),
+                "message.max.bytes": MAX_MESSAGE_BYTES + 100_000,
+                "queue.buffering.max.kbytes": 5 * MAX_MESSAGE_BYTES // 1024,
+            }
+        )
+        self._consumer = Consumer(
+            {
+                **shared,
+                "group.id": "trimtab-agent",  # the client wants a name; no group is joined, no offset committed
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "queued.max.messages.kbytes": 1024,
+            }
+        )
+        self._thread = threading.Thread(target=self._run, name="kafka", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read and to deliver."""
+        self._thread.start()
+
+    def stop(self, limit_s: float) -> None:
+        """Deliver what can be delivered in half of the limit, then end."""
+        self._producer.flush(limit_s / 2)
+        self._stop.set()
+        self._thread.join(limit_s / 2)
+
+    def produce(self, topic: str, key: str, payload: bytes, done: Callable[[str | None], None]) -> None:
+        """Send; `done(fault or None)` is called on the event loop's thread, always later."""
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is None:
+                self._note_state(there=True, detail="delivered")
+            self._call(done, None if error is None else error.str())
+
+        try:
+            self._producer.produce(topic, value=payload, key=key.encode(), on_delivery=delivered)
+        except (BufferError, KafkaException) as exc:
+            self._loop.call_soon(done, str(exc))
+
+    # --- the thread
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._connect()
+            self._read()
+
+    def _connect(self) -> None:
+        """Find where to begin to read; tries until that is known."""
+        backoff = BACKOFF_S
+        while not self._stop.is_set():
+            try:
+                places = self._find_places()
+            except KafkaException as exc:
+                reason = exc.args[0].str() if isinstance(exc.args[0], KafkaError) else str(exc)
+                self._note_state(there=False, detail=f"{reason}; the next try comes in up to {MAX_BACKOFF_S:g} s")
+                self._producer.poll(0)
+                self._stop.wait(backoff)
+                backoff = min(2 * backoff, MAX_BACKOFF_S)
+            else:
+                self._consumer.assign(places)
+                offsets = ",".join(f"{place.partition}:{place.offset}" for place in places)
+                self._note_state(there=True, detail=f"reading {self._topic} from {offsets}")
+                return
+
+    def _find_places(self) -> list[TopicPartition]:
+        metadata = self._consumer.list_topics(self._topic, timeout=REQUEST_LIMIT_S)
+        topic = metadata.topics[self._topic]
+        if topic.error is not None:
+            raise KafkaException(topic.error)
+        if not topic.partitions:
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"{self._topic} has no partitions"))
+        self._cluster = metadata.cluster_id
+        return [self._find_place(partition) for partition in topic.partitions]
+
+    def _find_place(self, partition: int) -> TopicPartition:
+        known = self._known.get((self._cluster, partition))
+        if known is not None:
+            return TopicPartition(self._topic, partition, known)
+        since_ms = round((time.time() - LOOK_BACK_S) * 1000)
+        asked = [TopicPartition(self._topic, partition, since_ms)]
+        place = self._consumer.offsets_for_times(asked, timeout=REQUEST_LIMIT_S)[0]
+        if place.error is not None:
+            raise KafkaException(place.error)
+        if place.offset < 0:  # nothing so young: begin with what comes from this moment on
+            place.offset = self._consumer.get_watermark_offsets(place, timeout=REQUEST_LIMIT_S)[1]
+        return TopicPartition(self._topic, partition, place.offset)
+
+    def _read(self) -> None:
+        """Pass on records until the end, or until the place to read is gone from the broker."""
+        while not self._stop.is_set():
+            self._producer.poll(0)
+            message = self._consumer.poll(POLL_S)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                self._pass_on(message)
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._known.clear()  # the topic was made anew, or kept less long than the agent was away
+                return
+
+    def _pass_on(self, message: Message) -> None:
+        while not self._room.acquire(timeout=POLL_S):
+            if self._stop.is_set():
+                return
+        self._note_state(there=True, detail="read a command")
+        partition, offset = message.partition(), message.offset() + 1
+        self._known[self._cluster, partition] = offset
+        position = Position(kafka_cluster=self._cluster, partition=partition, offset=offset)
+        self._call(self._hand_over, message.value(), position)
+
+    def _hand_over(self, payload: bytes | None, position: Position) -> None:
+        self._room.release()
+        self._handler.command_read(payload, position)
+
+    def _note_error(self, error: KafkaError) -> None:
+        if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._AUTHENTICATION):
+            self._note_state(there=False, detail=error.str())
+
+    def _note_state(self, *, there: bool, detail: str) -> None:
+        if self._there is not there:
+            self._there = there
+            self._call(lambda: self._handler.broker_changed(there=there, detail=detail))
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        """On the event loop's thread; after the loop's end nobody is there to be told."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *arguments)

@@ -1,0 +1,241 @@
+"""The Unix socket that the engine plug-ins of this host connect to.
+
+One connection per worker process: hello, welcome, then statistics and acks come up, commands go down.  A bad frame is
+counted and dropped; a connection that sends too many of them, too much, or an endless line is closed.  The others do
+not notice.
+"""
+
+import asyncio
+import os
+import socket
+import stat
+import struct
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from trimtab_models.messages.commands import Ack, Command
+from trimtab_models.messages.decode import BadMessage, Fault
+from trimtab_models.messages.local import MAX_FRAME_BYTES, Hello, Statistics, Welcome, decode_frame, encode_frame
+from trimtab_models.messages.names import WorkerId
+
+HELLO_LIMIT_S = 10.0
+MAX_CONNECTIONS = 1_000
+MAX_UNSENT_BYTES = 4 * 1024 * 1024
+"""Of commands that a worker does not read."""
+CLOCK_LIMIT_MS = 60_000
+"""How far statistics may be dated ahead of this host's clock."""
+
+
+class SocketTakenError(OSError):
+    """The socket's path cannot be used; the message says why."""
+
+
+class Listener(Protocol):
+    """Who is told what the plug-ins say."""
+
+    def worker_connected(self, hello: Hello, pid: int | None) -> None:
+        """A worker is there; `pid` as the kernel says it, None when its process is not visible from here."""
+
+    def worker_reported(self, worker: WorkerId, statistics: Statistics) -> None:
+        """Its measurements."""
+
+    def worker_acked(self, worker: WorkerId, ack: Ack) -> None:
+        """Its answer to a command; raises BadMessage when nobody asked."""
+
+    def worker_gone(self, worker: WorkerId) -> None:
+        """Its connection has ended."""
+
+    def frame_refused(self, worker: WorkerId | None, reason: str, detail: str) -> None:
+        """A frame was dropped."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """A token bucket: at most `burst` at once and `rate` per second."""
+
+    rate: float
+    burst: float
+    _level: float = 0.0
+    _at: float = 0.0
+
+    def spend(self, now: float, amount: float) -> bool:
+        """Whether `amount` was to be had at `now` (seconds, any origin)."""
+        self._level = max(0.0, self._level - (now - self._at) * self.rate)
+        self._at = now
+        self._level += amount
+        return self._level <= self.burst
+
+
+class _ClosedError(Exception):
+    """A connection is to be closed, and why."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        self.reason = reason
+        super().__init__(detail)
+
+
+class PluginServer:
+    """Listens on the socket and keeps one connection per worker."""
+
+    def __init__(self, path: Path, welcome: Welcome, listener: Listener) -> None:
+        self._path = path
+        self._welcome = encode_frame(welcome)
+        self._listener = listener
+        self._server: asyncio.Server | None = None
+        self._writers: dict[WorkerId, asyncio.StreamWriter] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Begin to listen; raises SocketTakenError."""
+        self._server = await asyncio.start_unix_server(
+            self._serve, sock=bind_socket(self._path), limit=MAX_FRAME_BYTES + 1
+        )
+
+    async def stop(self) -> None:
+        """Close all connections and remove the socket."""
+        assert self._server is not None
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._path.unlink(missing_ok=True)
+
+    def tell(self, worker: WorkerId, command: Command) -> None:
+        """Send a command; nothing happens when the worker is gone (it is told again when it is back)."""
+        writer = self._writers.get(worker)
+        if writer is None:
+            return
+        writer.write(encode_frame(command))
+        if writer.transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+            self._listener.frame_refused(worker, "unread", "the worker does not read its commands")
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        worker: WorkerId | None = None
+        try:
+            if len(self._tasks) > MAX_CONNECTIONS:
+                raise _ClosedError("connections", f"more than {MAX_CONNECTIONS} connections")
+            line = await asyncio.wait_for(_read_line(reader), HELLO_LIMIT_S)
+            if line:
+                worker = self._introduce(_expect_hello(line), writer)
+                await self._read_frames(worker, reader)
+        except TimeoutError:
+            self._listener.frame_refused(None, "no_hello", f"connection closed: no hello in {HELLO_LIMIT_S:g} s")
+        except _ClosedError as exc:
+            self._listener.frame_refused(worker, exc.reason, f"connection closed: {exc}")
+        except BadMessage as exc:
+            self._listener.frame_refused(worker, exc.fault, f"connection closed: {exc}")
+        except (OSError, asyncio.CancelledError):
+            pass  # the other side is gone, or the agent ends
+        finally:
+            self._tasks.discard(task)
+            writer.transport.abort()
+            if worker is not None:
+                del self._writers[worker]
+                self._listener.worker_gone(worker)
+
+    def _introduce(self, hello: Hello, writer: asyncio.StreamWriter) -> WorkerId:
+        if hello.worker in self._writers:
+            raise _ClosedError("duplicate_worker", f"another process is connected as {hello.worker}")
+        self._writers[hello.worker] = writer
+        writer.write(self._welcome)
+        self._listener.worker_connected(hello, _peer_pid(writer))
+        return hello.worker
+
+    async def _read_frames(self, worker: WorkerId, reader: asyncio.StreamReader) -> None:
+        frames, volume = Allowance(rate=200, burst=2_000), Allowance(rate=MAX_FRAME_BYTES, burst=4 * MAX_FRAME_BYTES)
+        faults = Allowance(rate=1, burst=100)
+        while line := await _read_line(reader):
+            now = time.monotonic()
+            if not frames.spend(now, 1) or not volume.spend(now, len(line)):
+                raise _ClosedError("flood", "more frames or bytes than anybody asked for")
+            try:
+                self._take(worker, line)
+            except BadMessage as exc:
+                self._listener.frame_refused(worker, exc.fault, str(exc))
+                if not faults.spend(now, 1):
+                    raise _ClosedError("flood", "too many bad frames") from exc
+
+    def _take(self, worker: WorkerId, line: bytes) -> None:
+        frame = decode_frame(line)
+        match frame:
+            case Statistics():
+                check_statistics(worker, frame, time.time())
+                self._listener.worker_reported(worker, frame)
+            case Ack():
+                self._listener.worker_acked(worker, frame)
+            case _:
+                raise BadMessage(Fault.RANGE, "frame", type(frame).__name__.lower(), "statistics or ack")
+
+
+def _expect_hello(line: bytes) -> Hello:
+    frame = decode_frame(line)
+    if not isinstance(frame, Hello):
+        raise BadMessage(Fault.RANGE, "frame", type(frame).__name__.lower(), "hello first")
+    return frame
+
+
+async def _read_line(reader: asyncio.StreamReader) -> bytes:
+    """The next line; empty at the end of the connection, also when that cut a line."""
+    try:
+        return await reader.readuntil(b"\n")
+    except asyncio.IncompleteReadError:
+        return b""
+    except asyncio.LimitOverrunError as exc:
+        raise BadMessage(Fault.OVERSIZED, "", "an endless line", f"at most {MAX_FRAME_BYTES} bytes") from exc
+
+
+def check_statistics(worker: WorkerId, statistics: Statistics, now: float) -> None:
+    """Refuse what a worker cannot know: other workers' key groups, one twice, the future.  Raises BadMessage."""
+    ahead_ms = statistics.at_ms - now * 1000
+    if ahead_ms > CLOCK_LIMIT_MS:
+        raise BadMessage(Fault.FUTURE, "at_ms", statistics.at_ms, f"at most {CLOCK_LIMIT_MS} ms ahead")
+    for sample in statistics.key_groups:
+        if sample.worker != worker:
+            raise BadMessage(Fault.RANGE, "key_groups", sample.worker, f"key groups of {worker}")
+    if len({sample.key_group for sample in statistics.key_groups}) != len(statistics.key_groups):
+        raise BadMessage(Fault.RANGE, "key_groups", "a key group twice", "each key group once")
+
+
+def bind_socket(path: Path) -> socket.socket:
+    """A socket at `path` that only this user may use; what an agent that died left there is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_stale(path)
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    os.fchmod(server.fileno(), 0o600)  # Linux gives the mode of the unbound socket to its path: no moment of more
+    try:
+        server.bind(str(path))
+    except OSError as exc:
+        server.close()
+        raise SocketTakenError(f"{path}: {exc.strerror}") from exc
+    return server
+
+
+def _remove_stale(path: Path) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise SocketTakenError(f"{path}: found a file that is not a socket, expected nothing or an old socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+    raise SocketTakenError(f"{path}: another agent listens there")
+
+
+def _peer_pid(writer: asyncio.StreamWriter) -> int | None:
+    """The process at the other end, as the kernel knows it; it cannot be forged."""
+    credentials = writer.get_extra_info("socket").getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+    )
+    pid: int = struct.unpack("3i", credentials)[0]
+    return pid or None

@@ -1,0 +1,85 @@
+"""cgroup v2: which quota holds for this process, and what has been used of it.
+
+A quota of any ancestor holds, so the tightest one up to the mount point counts; its usage is that of its whole group,
+workers included.  Source: Linux Documentation/admin-guide/cgroup-v2.rst.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """The tightest limit found and the group that has it."""
+
+    folder: Path
+    limit: float
+
+
+def find_group(cgroup_text: str, mountinfo_text: str, root: Path = Path("/")) -> tuple[Path, Path] | None:
+    """(mount point, folder of this process's group), from /proc/self/cgroup and /proc/self/mountinfo.
+
+    None without cgroup v2.  `root` is put before the mount point.
+    """
+    group = next((line[3:] for line in cgroup_text.splitlines() if line.startswith("0::/")), None)
+    mount = next(filter(None, map(_cgroup2_mount, mountinfo_text.splitlines())), None)
+    if group is None or mount is None:
+        return None
+    mount_root, mount_point = mount
+    relative = PurePosixPath(group)
+    if relative.is_relative_to(mount_root):  # a container that sees its own group only, mounted from the host's
+        relative = PurePosixPath("/") / relative.relative_to(mount_root)
+    point = root / mount_point.lstrip("/")
+    parts = [part for part in relative.parts[1:] if part != ".."]  # ".." = outside the visible tree
+    return point, point.joinpath(*parts)
+
+
+def _cgroup2_mount(line: str) -> tuple[str, str] | None:
+    left, _, right = line.partition(" - ")
+    words = left.split()
+    return (words[3], words[4]) if right.startswith("cgroup2 ") and len(words) >= 5 else None
+
+
+def tightest(mount_point: Path, folder: Path, file: str, parse: Callable[[str], float | None]) -> Quota | None:
+    """The smallest limit that `file` gives in `folder` or an ancestor up to the mount point; None = no limit."""
+    found = []
+    for group in (folder, *folder.parents):
+        text = read_text(group / file)
+        limit = parse(text) if text is not None else None
+        if limit is not None:
+            found.append(Quota(folder=group, limit=limit))
+        if group == mount_point:
+            break
+    return min(found, key=lambda quota: quota.limit, default=None)
+
+
+def parse_cpu_max(text: str) -> float | None:
+    """Cores allowed by a `cpu.max` ("quota period" in microseconds, or "max period"); None = no limit or unreadable."""
+    words = text.split()
+    if len(words) != 2 or not all(word.isdecimal() for word in words) or int(words[1]) == 0:
+        return None
+    return int(words[0]) / int(words[1])
+
+
+def parse_bytes(text: str) -> float | None:
+    """Bytes of a `memory.max` or `memory.current`; None = "max" or unreadable."""
+    word = text.strip()
+    return float(word) if word.isdecimal() else None
+
+
+def parse_cpu_usage(text: str) -> float | None:
+    """CPU seconds used, of a `cpu.stat`; None = not there."""
+    for line in text.splitlines():
+        key, _, value = line.partition(" ")
+        if key == "usage_usec" and value.isdecimal():
+            return int(value) / 1e6
+    return None
+
+
+def read_text(path: Path) -> str | None:
+    """The content of a kernel file; None when it is not there or may not be read."""
+    try:
+        return path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return None

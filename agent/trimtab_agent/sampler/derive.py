@@ -1,0 +1,139 @@
+"""Samples out of two readings of the counters.  Pure: no file, no clock.
+
+A use is unknown (None), never zero: at the first reading, after a counter went back (restart, overflow), when the
+process is another one than before, or when the monotonic clock did not advance.  A use above what the hardware can do
+is cut to that and said to be.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from trimtab_models.messages.names import WorkerId
+from trimtab_models.messages.report import Basis, HostSample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessReading:
+    """Counters of one process; `created` (epoch seconds) tells it from a later one with the same pid."""
+
+    pid: int
+    created: float
+    cpu_s: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """All counters at `monotonic_s`.  `cpu_s` is the host's or the container's, `own` the agent's process."""
+
+    monotonic_s: float
+    cpu_s: float | None
+    received_bytes: int | None
+    sent_bytes: int | None
+    memory_bytes: int | None
+    memory_limit_bytes: int | None
+    own: ProcessReading
+    workers: Mapping[WorkerId, ProcessReading] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What this host may use (`cores`, by `basis`) and what it physically has (`host_cores`, link bytes per second)."""
+
+    basis: Basis
+    cores: float
+    host_cores: float
+    link_bytes_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessUse:
+    """What a worker process used in the interval; None = unknown."""
+
+    cpu_s: float | None
+    memory_bytes: int
+    clamped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """What one interval cost: the host's sample, each worker's, and the names of the host's figures that were cut."""
+
+    host: HostSample
+    workers: Mapping[WorkerId, ProcessUse]
+    clamped: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
+
+
+def derive(previous: Reading | None, current: Reading, limits: Limits, interval_s: float) -> Use:
+    """Use per `interval_s` seconds, at the rates between the two readings."""
+    elapsed = current.monotonic_s - previous.monotonic_s if previous else 0.0
+    if previous is None or elapsed <= 0:
+        workers = {worker: ProcessUse(cpu_s=None, memory_bytes=p.memory_bytes) for worker, p in current.workers.items()}
+        return Use(host=_host_sample(current, limits, None, None, None), workers=workers)
+    scale = interval_s / elapsed
+    workers = {
+        worker: _process_use(previous.workers.get(worker), process, limits.host_cores * interval_s, scale)
+        for worker, process in current.workers.items()
+    }
+    cut: list[str] = []
+    cpu = _clamp("cpu", _host_cpu(previous, current, limits, scale), limits.cores * interval_s, cut)
+    link = None if limits.link_bytes_s is None else limits.link_bytes_s * interval_s
+    received = _clamp("received", _advance(previous.received_bytes, current.received_bytes, scale), link, cut)
+    sent = _clamp("sent", _advance(previous.sent_bytes, current.sent_bytes, scale), link, cut)
+    return Use(host=_host_sample(current, limits, cpu, received, sent), workers=workers, clamped=tuple(cut))
+
+
+def _host_cpu(previous: Reading, current: Reading, limits: Limits, scale: float) -> float | None:
+    """With configured cores the host is a share of a machine: it uses what its workers and its agent use."""
+    if limits.basis is not Basis.CONFIG:
+        return _advance(previous.cpu_s, current.cpu_s, scale)
+    shares = [_process_cpu(previous.own, current.own, scale)]
+    shares += [_process_cpu(previous.workers.get(worker), now, scale) for worker, now in current.workers.items()]
+    known = [share for share in shares if share is not None]
+    return sum(known) if len(known) == len(shares) else None
+
+
+def _process_use(before: ProcessReading | None, now: ProcessReading, limit_s: float, scale: float) -> ProcessUse:
+    cut: list[str] = []
+    cpu = _clamp("cpu", _process_cpu(before, now, scale), limit_s, cut)
+    return ProcessUse(cpu_s=cpu, memory_bytes=now.memory_bytes, clamped=bool(cut))
+
+
+def _process_cpu(before: ProcessReading | None, now: ProcessReading, scale: float) -> float | None:
+    if before is None or (before.pid, before.created) != (now.pid, now.created):
+        return None
+    return _advance(before.cpu_s, now.cpu_s, scale)
+
+
+def _advance(before: float | None, now: float | None, scale: float) -> float | None:
+    if before is None or now is None or now < before:
+        return None
+    return (now - before) * scale
+
+
+def _clamp(name: str, value: float | None, limit: float | None, cut: list[str]) -> float | None:
+    if value is None or limit is None or value <= limit:
+        return value
+    cut.append(name)
+    return limit
+
+
+def _host_sample(
+    current: Reading, limits: Limits, cpu_s: float | None, received: float | None, sent: float | None
+) -> HostSample:
+    return HostSample(
+        cpu_s=cpu_s,
+        cores=limits.cores,
+        basis=limits.basis,
+        received_bytes=None if received is None else round(received),
+        sent_bytes=None if sent is None else round(sent),
+        memory_bytes=current.memory_bytes,
+        memory_limit_bytes=current.memory_limit_bytes,
+    )

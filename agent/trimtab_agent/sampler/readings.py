@@ -1,0 +1,145 @@
+"""Reads the counters: cgroup files where a quota holds, psutil elsewhere.  Nothing is worked out here, see `derive`."""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from trimtab_agent.sampler.cgroup import (
+    Quota,
+    find_group,
+    parse_bytes,
+    parse_cpu_max,
+    parse_cpu_usage,
+    read_text,
+    tightest,
+)
+from trimtab_agent.sampler.derive import Limits, ProcessReading, Reading
+from trimtab_models.messages.names import WorkerId
+from trimtab_models.messages.report import Basis
+
+LOOPBACK = "lo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """The CPU and memory quotas that hold for this process; None = no limit."""
+
+    cpu: Quota | None
+    memory: Quota | None
+
+
+def find_quotas(root: Path = Path("/")) -> Quotas:
+    """The tightest quotas of the cgroup hierarchy under `root`."""
+    cgroup, mountinfo = read_text(root / "proc/self/cgroup"), read_text(root / "proc/self/mountinfo")
+    found = find_group(cgroup, mountinfo, root) if cgroup and mountinfo else None
+    if found is None:
+        return Quotas(cpu=None, memory=None)
+    return Quotas(
+        cpu=tightest(*found, "cpu.max", parse_cpu_max),
+        memory=tightest(*found, "memory.max", parse_bytes),
+    )
+
+
+def find_limits(quotas: Quotas, configured_cores: float | None) -> Limits:
+    """What this host may use: as configured, else the quota when it is tighter than the hardware, else the hardware."""
+    host_cores = float(psutil.cpu_count() or 1)
+    link = _link_bytes_s()
+    if configured_cores is not None:
+        return Limits(basis=Basis.CONFIG, cores=configured_cores, host_cores=host_cores, link_bytes_s=link)
+    if quotas.cpu is not None and quotas.cpu.limit < host_cores:
+        return Limits(basis=Basis.CGROUP, cores=quotas.cpu.limit, host_cores=host_cores, link_bytes_s=link)
+    return Limits(basis=Basis.HOST, cores=host_cores, host_cores=host_cores, link_bytes_s=link)
+
+
+def _link_bytes_s() -> float | None:
+    """Bytes per second that all network interfaces together can carry; None when one does not tell its speed."""
+    speeds = [nic.speed for name, nic in psutil.net_if_stats().items() if nic.isup and name != LOOPBACK]
+    return sum(speeds) * 1e6 / 8 if speeds and all(speeds) else None
+
+
+class CounterReader:
+    """Reads all counters that the samples of one host need."""
+
+    def __init__(self, quotas: Quotas, basis: Basis) -> None:
+        self._quotas = quotas
+        self._basis = basis
+        self._own = psutil.Process(os.getpid())
+        self._processes: dict[WorkerId, psutil.Process] = {}
+
+    def read(self, pids: Mapping[WorkerId, int]) -> Reading:
+        """The counters now; a worker whose process is gone is left out."""
+        received, sent = _network()
+        memory, limit = self._memory()
+        workers = {worker: self._read_worker(worker, pid) for worker, pid in pids.items()}
+        own = _read_process(self._own)
+        assert own is not None  # this process lives
+        return Reading(
+            monotonic_s=time.monotonic(),
+            cpu_s=self._cpu(),
+            received_bytes=received,
+            sent_bytes=sent,
+            memory_bytes=memory,
+            memory_limit_bytes=limit,
+            own=own,
+            workers={worker: reading for worker, reading in workers.items() if reading is not None},
+        )
+
+    def free_memory_bytes(self) -> int | None:
+        """What may still be taken under the memory quota and on the machine."""
+        memory, limit = self._memory()
+        machine = int(psutil.virtual_memory().available)
+        return machine if memory is None or limit is None else max(0, min(machine, limit - memory))
+
+    def _cpu(self) -> float | None:
+        if self._basis is Basis.CGROUP and self._quotas.cpu is not None:
+            text = read_text(self._quotas.cpu.folder / "cpu.stat")
+            return parse_cpu_usage(text) if text is not None else None
+        times = psutil.cpu_times()
+        # guest time is contained in user time already; iowait is idle time
+        return float(times.user + times.nice + times.system + times.irq + times.softirq)
+
+    def _memory(self) -> tuple[int | None, int | None]:
+        machine = psutil.virtual_memory()
+        quota = self._quotas.memory
+        if quota is None or quota.limit >= machine.total:
+            return int(machine.total - machine.available), int(machine.total)
+        text = read_text(quota.folder / "memory.current")
+        used = parse_bytes(text) if text is not None else None
+        return (None if used is None else int(min(used, quota.limit))), int(quota.limit)
+
+    def _read_worker(self, worker: WorkerId, pid: int) -> ProcessReading | None:
+        process = self._processes.get(worker)
+        try:
+            if process is None or process.pid != pid or not process.is_running():
+                process = self._processes[worker] = psutil.Process(pid)
+            return _read_process(process)
+        except psutil.Error:
+            self._processes.pop(worker, None)
+            return None
+
+
+def _read_process(process: psutil.Process) -> ProcessReading | None:
+    try:
+        with process.oneshot():
+            times = process.cpu_times()
+            # children count once they have ended; a Faust worker has none that live long
+            cpu_s = times.user + times.system + times.children_user + times.children_system
+            return ProcessReading(
+                pid=process.pid,
+                created=process.create_time(),
+                cpu_s=cpu_s,
+                memory_bytes=process.memory_info().rss,
+            )
+    except psutil.Error:
+        return None
+
+
+def _network() -> tuple[int | None, int | None]:
+    counters = [nic for name, nic in psutil.net_io_counters(pernic=True).items() if name != LOOPBACK]
+    if not counters:
+        return None, None
+    return sum(nic.bytes_recv for nic in counters), sum(nic.bytes_sent for nic in counters)
