@@ -1,0 +1,106 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trimtab_agent.engines.faust.measure.apportion import (
+    BYTES_PER_MESSAGE,
+    IDLE_CORES,
+    IDLE_INTERVALS,
+    IdleBase,
+    Work,
+    apportion,
+)
+
+
+def test_transport_is_shared_by_messages_and_agents_are_exact():
+    work = {"a": Work(agents_s=0.30, messages=300), "b": Work(agents_s=0.05, messages=100)}
+
+    shares = apportion(work, process_s=0.76, idle_s=0.01)
+
+    assert shares == pytest.approx({"a": 0.30 + 0.30, "b": 0.05 + 0.10})
+
+
+def test_bytes_weigh_as_messages():
+    work = {"small": Work(messages=3), "large": Work(messages=1, bytes=2 * BYTES_PER_MESSAGE)}
+
+    shares = apportion(work, process_s=0.6, idle_s=0.0)
+
+    assert shares == pytest.approx({"small": 0.3, "large": 0.3})
+
+
+def test_nobody_pays_for_what_belongs_to_no_key_group():
+    work = {"a": Work(messages=1), None: Work(agents_s=0.2, messages=3)}
+
+    assert apportion(work, process_s=1.0, idle_s=0.0)["a"] == pytest.approx(0.2)
+
+
+def test_the_idle_base_is_charged_to_nobody():
+    assert apportion({"a": Work(), "b": Work()}, process_s=0.009, idle_s=0.009) == {"a": 0.0, "b": 0.0}
+
+
+def test_without_any_work_there_is_nothing_to_share():
+    assert apportion({}, process_s=0.5, idle_s=0.1) == {}
+
+
+@pytest.mark.parametrize("field", ["agents_s", "messages", "bytes"])
+def test_work_is_never_negative(field: str):
+    with pytest.raises(ValueError, match=field):
+        Work(**{field: -1})
+
+
+works = st.builds(
+    Work,
+    agents_s=st.floats(0.0, 1.0),
+    messages=st.integers(0, 10_000),
+    bytes=st.integers(0, 10_000_000),
+)
+
+
+@given(st.dictionaries(st.integers(0, 20), works), st.floats(0.0, 2.0), st.floats(0.0, 2.0))
+def test_shares_never_exceed_what_the_process_used_above_idle(work: dict[int, Work], process_s: float, idle_s: float):
+    shares = apportion(work, process_s=process_s, idle_s=idle_s)
+
+    assert shares.keys() == work.keys()
+    assert all(share >= 0 for share in shares.values())
+    assert sum(shares.values()) <= max(0.0, process_s - idle_s) + 1e-9
+
+
+@given(st.dictionaries(st.integers(0, 9), works, min_size=2), st.floats(0.5, 2.0))
+def test_a_share_moves_with_its_key_group(work: dict[int, Work], process_s: float):
+    """Two workers that split the work at the same unit costs have the shares of the one that did it all."""
+    idle_s = 0.01
+    shares = apportion(work, process_s=process_s, idle_s=idle_s)
+    left = {key: one for key, one in work.items() if key % 2}
+    spent_left = sum(shares[key] for key in left)
+
+    again = apportion(left, process_s=spent_left + idle_s, idle_s=idle_s)
+
+    assert again == pytest.approx({key: shares[key] for key in left}, abs=1e-9)
+
+
+def test_the_idle_base_is_a_constant_until_the_worker_was_seen_idle():
+    idle = IdleBase()
+
+    idle.observe(process_s=0.3, interval_s=1.0, messages=100)
+
+    assert idle.cores == IDLE_CORES
+
+
+def test_the_idle_base_is_the_median_of_idle_intervals_whatever_traffic_follows():
+    idle = IdleBase()
+    for process_s in (0.02, 0.5, 0.018, 0.022, 0.021):  # one of them did something else besides
+        idle.observe(process_s=process_s, interval_s=2.0, messages=1)
+    for _ in range(1000):
+        idle.observe(process_s=1.0, interval_s=2.0, messages=500)
+
+    assert idle.cores == pytest.approx(0.0105)
+
+
+def test_the_idle_base_follows_what_the_worker_owns():
+    idle = IdleBase()
+    for _ in range(IDLE_INTERVALS):
+        idle.observe(process_s=0.005, interval_s=1.0, messages=0)
+    for _ in range(IDLE_INTERVALS):
+        idle.observe(process_s=0.009, interval_s=1.0, messages=0)
+
+    assert idle.cores == pytest.approx(0.009)

@@ -1,0 +1,185 @@
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from trimtab_agent.engines.faust.measure.apportion import IDLE_CORES
+from trimtab_agent.engines.faust.measure.collect import Collector
+from trimtab_agent.engines.faust.measure.sensor import Flow, Taken
+from trimtab_agent.engines.faust.measure.state import live_bytes
+from trimtab_models.messages.local import Statistics, decode_frame, encode_frame
+from trimtab_models.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
+from trimtab_models.messages.report import KeyGroupSample, PairSample, WorkerState
+
+W0 = WorkerId("w0")
+EPOCH = Epoch(2, 7)
+TOPICS = {"in": "extract", "mid": "sums", "log": "sums"}
+
+
+def group(operator: str, partition: int) -> KeyGroup:
+    return KeyGroup(AppId("app"), OperatorId(operator), partition)
+
+
+@dataclass
+class FakeSteering:
+    """The port to the steering part."""
+
+    owns: set[KeyGroup]
+    state: WorkerState = WorkerState.RUNNING
+    known: Mapping[OperatorId, int] = field(default_factory=lambda: {OperatorId("extract"): 8, OperatorId("sums"): 8})
+    sizes: dict[KeyGroup, int] = field(default_factory=dict)
+    epoch: Epoch | None = EPOCH
+    generation: int | None = 4
+    refusal: str | None = None
+
+    def operators(self) -> Mapping[OperatorId, int]:
+        return self.known
+
+    def owned(self) -> frozenset[KeyGroup]:
+        return frozenset(self.owns)
+
+    def key_group_of(self, topic: str, partition: int) -> KeyGroup | None:
+        return group(TOPICS[topic], partition) if topic in TOPICS else None
+
+    def state_bytes(self, key_group: KeyGroup) -> int | None:
+        return self.sizes.get(key_group)
+
+    def lag_records(self, key_group: KeyGroup) -> int | None:
+        return None
+
+    def backlog(self, key_group: KeyGroup) -> int | None:
+        return None
+
+
+class FakeSensor:
+    def __init__(self, *intervals: Taken) -> None:
+        self._intervals = list(intervals)
+
+    def take(self) -> Taken:
+        return self._intervals.pop(0)
+
+
+def collect(taken: Taken, steering: FakeSteering) -> Statistics:
+    return Collector(FakeSensor(taken), steering, worker=W0).collect(at_ms=5000, interval_s=1.0)
+
+
+BUSY = Taken(
+    received={TP("in", 0): Flow(10, 1000), TP("mid", 0): Flow(10, 400)},
+    sent={
+        (TP("in", 0), TP("mid", 0)): Flow(9, 360),
+        (TP("in", 0), TP("mid", 3)): Flow(1, 40),
+        (TP("mid", 0), TP("outside", 1)): Flow(10, 500),
+        (None, TP("log", 0)): Flow(10, 600),
+    },
+    agents_ns={None: 1_000_000, TP("in", 0): 50_000_000, TP("mid", 0): 20_000_000},
+    process_ns=400_000_000,
+)
+
+
+def test_all_of_an_interval_by_key_group():
+    extract, sums, quiet = group("extract", 0), group("sums", 0), group("sums", 1)
+    steering = FakeSteering(owns={extract, sums, quiet}, sizes={sums: 4096})
+
+    statistics = collect(BUSY, steering)
+
+    transport_s = 0.4 - IDLE_CORES - 0.071
+    weights = {extract: 20 + 1400 / 16384, sums: 30 + 1500 / 16384}
+    per_weight = transport_s / sum(weights.values())
+    assert [(s.key_group, s.worker) for s in statistics.key_groups] == [(extract, W0), (sums, W0), (quiet, W0)]
+    assert [s.cpu_s for s in statistics.key_groups] == pytest.approx(
+        [0.05 + per_weight * weights[extract], 0.02 + per_weight * weights[sums], 0.0]
+    )
+    assert [rest(s) for s in statistics.key_groups] == [
+        (10, 10, 1000, 400, None, None, None),
+        (10, 10, 400, 500, 4096, None, None),
+        (0, 0, 0, 0, None, None, None),
+    ]
+    assert statistics.pairs == (
+        PairSample(source=extract, target=sums, tuples=9, bytes=360),
+        PairSample(source=extract, target=group("sums", 3), tuples=1, bytes=40),
+    )
+    assert statistics.cpu_s == pytest.approx(0.4)
+    assert sum(s.cpu_s or 0 for s in statistics.key_groups) < 0.4
+    assert (statistics.at_ms, statistics.interval_s, statistics.complete) == (5000, 1.0, True)
+    assert (statistics.state, statistics.epoch, statistics.generation) == (WorkerState.RUNNING, Epoch(2, 7), 4)
+
+
+def rest(s: KeyGroupSample) -> tuple[Any, ...]:
+    return (s.tuples_in, s.tuples_out, s.bytes_in, s.bytes_out, s.state_bytes, s.lag_records, s.backlog)
+
+
+def test_a_key_group_that_moved_away_pays_its_share_but_is_not_reported():
+    both = collect(BUSY, FakeSteering(owns={group("extract", 0), group("sums", 0)}))
+
+    one = collect(BUSY, FakeSteering(owns={group("sums", 0)}))
+
+    assert one.key_groups == both.key_groups[1:]
+    assert one.pairs == both.pairs
+
+
+def test_before_the_operators_are_known_nothing_is_complete():
+    statistics = collect(Taken(process_ns=7), FakeSteering(owns=set(), known={}, state=WorkerState.RECOVERING))
+
+    assert (statistics.complete, statistics.key_groups, statistics.pairs) == (False, (), ())
+
+
+def test_idle_intervals_are_learned_but_not_those_of_a_rebalance():
+    steering = FakeSteering(owns={group("sums", 0)}, state=WorkerState.REBALANCING)
+    sensor = FakeSensor(Taken(process_ns=900_000_000), Taken(process_ns=20_000_000), BUSY)
+    collector = Collector(sensor, steering, worker=W0)
+
+    collector.collect(at_ms=1000, interval_s=1.0)
+    steering.state = WorkerState.RUNNING
+    collector.collect(at_ms=2000, interval_s=1.0)
+    busy = collector.collect(at_ms=3000, interval_s=1.0)
+
+    weights = {"extract": 20 + 1400 / 16384, "sums": 30 + 1500 / 16384}
+    expected = 0.02 + (0.4 - 0.02 - 0.071) * weights["sums"] / sum(weights.values())
+    assert busy.key_groups[0].cpu_s == pytest.approx(expected)
+
+
+def test_a_skipped_interval_is_not_reported():
+    collector = Collector(FakeSensor(BUSY, Taken()), FakeSteering(owns={group("sums", 0)}), worker=W0)
+
+    collector.skip()
+    statistics = collector.collect(at_ms=1000, interval_s=1.0)
+
+    assert statistics.key_groups[0].tuples_in == 0
+    assert statistics.pairs == ()
+
+
+def test_statistics_can_be_sent():
+    statistics = collect(BUSY, FakeSteering(owns={group("extract", 0), group("sums", 0)}))
+
+    assert decode_frame(encode_frame(statistics)) == statistics
+
+
+class FakeDatabase:
+    def __init__(self, **properties: int) -> None:
+        self.properties = {f"rocksdb.{name.replace('_', '-')}": value for name, value in properties.items()}
+
+    def property_int_value(self, name: str) -> int | None:
+        return self.properties.get(name)
+
+
+class FakeStore:
+    def __init__(self, **databases: FakeDatabase) -> None:
+        self._dbs = {int(name[1:]): database for name, database in databases.items()}
+
+
+def test_state_is_live_data_and_memtables_of_all_stores():
+    one = FakeStore(p3=FakeDatabase(estimate_live_data_size=1000, cur_size_all_mem_tables=24))
+    two = FakeStore(p3=FakeDatabase(estimate_live_data_size=500, cur_size_all_mem_tables=6))
+
+    assert live_bytes([one, two], 3) == 1530
+    assert live_bytes([], 3) == 0
+
+
+def test_a_size_that_is_not_known_is_none():
+    unreadable = FakeStore(p3=FakeDatabase(estimate_live_data_size=1000))
+
+    assert live_bytes([unreadable], 3) is None
+    assert live_bytes([FakeStore()], 3) is None
+    assert live_bytes([object()], 3) is None

@@ -1,0 +1,185 @@
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.agents import Agent
+from faust.types import TP
+
+from trimtab_agent.engines.faust.measure.meter import CpuMeter, Metered, MeteredAgent, meter_agents
+
+A, B = TP("t", 0), TP("t", 1)
+
+
+class Clock:
+    """Thread CPU that only `burn` spends."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+    def burn(self, amount: int) -> None:
+        self.now += amount
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def meter(clock: Clock) -> CpuMeter:
+    return CpuMeter(clock)
+
+
+def test_a_step_belongs_to_the_event_begun_in_it_and_goes_on_after_a_wait(clock: Clock, meter: CpuMeter):
+    async def agent() -> str:
+        clock.burn(1)
+        await asyncio.sleep(0)
+        for partition, cost in ((A, 10), (B, 100), (A, 1000)):
+            meter.current = partition
+            clock.burn(cost)
+            await asyncio.sleep(0)
+            clock.burn(cost)
+            await asyncio.sleep(0)
+        return "result"
+
+    assert asyncio.run(run(Metered(agent(), meter))) == "result"
+    assert meter.take() == {None: 1, A: 2020, B: 200}
+    assert meter.take() == {}
+
+
+async def run(awaitable: Any) -> Any:
+    return await awaitable
+
+
+def test_two_agents_at_once_pay_each_for_themselves(clock: Clock, meter: CpuMeter):
+    async def agent(partition: TP, cost: int) -> None:
+        meter.current = partition
+        for _ in range(5):
+            clock.burn(cost)
+            await asyncio.sleep(0)
+
+    async def both() -> None:
+        await asyncio.gather(run(Metered(agent(A, 1), meter)), run(Metered(agent(B, 7), meter)))
+
+    asyncio.run(both())
+    assert meter.take() == {A: 5, B: 35}
+
+
+def test_an_exception_comes_through_and_its_step_is_charged(clock: Clock, meter: CpuMeter):
+    async def agent() -> None:
+        meter.current = A
+        clock.burn(3)
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        asyncio.run(run(Metered(agent(), meter)))
+    assert meter.take() == {A: 3}
+
+
+def test_an_exception_of_what_is_awaited_reaches_the_agent(clock: Clock, meter: CpuMeter):
+    async def agent() -> str:
+        meter.current = A
+        future = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(future.set_exception, ValueError("later"))
+        try:
+            await future
+        except ValueError:
+            clock.burn(5)
+            await asyncio.sleep(0)
+            return "caught"
+        return "nothing came"
+
+    assert asyncio.run(run(Metered(agent(), meter))) == "caught"
+    assert meter.take() == {A: 5}
+
+
+def test_a_cancelled_agent_cleans_up_and_its_cleaning_is_charged(clock: Clock, meter: CpuMeter):
+    cleaned = []
+
+    async def agent() -> None:
+        meter.current = A
+        try:
+            await asyncio.sleep(60)
+        finally:
+            clock.burn(9)
+            await asyncio.sleep(0)
+            cleaned.append(True)
+
+    async def cancel() -> None:
+        task = asyncio.create_task(run(Metered(agent(), meter)))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert cleaned == [True]
+    assert meter.take() == {A: 9}
+
+
+def test_a_closed_agent_runs_its_finally(meter: CpuMeter):
+    cleaned = []
+
+    async def agent() -> None:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            cleaned.append(True)
+
+    steps = Metered(agent(), meter).__await__()
+    next(steps)
+    steps.close()
+    assert cleaned == [True]
+
+
+def test_an_async_generator_is_metered_through_its_consumer(clock: Clock, meter: CpuMeter):
+    async def agent() -> AsyncIterator[int]:
+        for number, partition in enumerate((A, B, A)):
+            await asyncio.sleep(0)
+            meter.current = partition
+            clock.burn(4)
+            yield number
+
+    async def slurp() -> list[int]:
+        return [value async for value in agent()]
+
+    assert asyncio.run(run(Metered(slurp(), meter))) == [0, 1, 2]
+    assert meter.take() == {None: 0, A: 8, B: 4}
+
+
+class OwnAgent(Agent):
+    """A user's subclass."""
+
+
+@pytest.mark.parametrize("kind", [Agent, OwnAgent])
+def test_agents_defined_before_are_metered_and_stay_what_they_are(kind: type[Agent], meter: CpuMeter):
+    agent = object.__new__(kind)
+    app = SimpleNamespace(agents={"a": agent})
+
+    meter_agents(app)
+    meter_agents(app)
+
+    assert isinstance(agent, MeteredAgent)
+    assert isinstance(agent, kind)
+    assert type(agent).__mro__.count(MeteredAgent) == 1
+
+
+def test_a_metered_agent_charges_the_sensor_of_its_app(clock: Clock, meter: CpuMeter):
+    async def actor() -> None:
+        meter.current = B
+        clock.burn(6)
+
+    class App:
+        sensors = (SimpleNamespace(), SimpleNamespace(cpu=meter))
+
+    class Fake(MeteredAgent):
+        def __init__(self) -> None:
+            self.app = App()
+
+    asyncio.run(Fake()._execute_actor(actor(), None))
+    assert meter.take() == {B: 6}
