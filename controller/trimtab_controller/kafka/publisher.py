@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from trimtab_controller.kafka.connection import Connection, Stopping, StoppedError, backoff_s, pause
+from trimtab_controller.kafka.connection import Connection, StoppedError, Stopping, backoff_s, pause
 from trimtab_models.messages.decode import MAX_MESSAGE_BYTES
 
 log = logging.getLogger(__name__)
@@ -36,14 +36,14 @@ class Record:
 
 
 class Publisher:
-    """Takes over the cluster's transactional id on construction, waiting for the broker as long as it takes."""
+    """Takes over the transactional id on construction, waiting for the broker as long as it takes."""
 
-    def __init__(self, connection: Connection, cluster: str, stopping: Stopping) -> None:
+    def __init__(self, connection: Connection, transactional_id: str, stopping: Stopping) -> None:
         self._stopping = stopping
         self._producer = Producer(
             connection.client(
                 "trimtab-controller",
-                transactional_id=transactional_id(cluster),
+                transactional_id=transactional_id,
                 message_max_bytes=2 * MAX_MESSAGE_BYTES,
                 compression_type="zstd",
                 linger_ms=0,
@@ -95,6 +95,6 @@ class Publisher:
             raise PublicationError(f"not published: {fault.str()}") from error
 
 
-def transactional_id(cluster: str) -> str:
-    """The one id under which a cluster's controller publishes."""
-    return f"trimtab.{cluster}.controller"
+def transactional_id(cluster: str, *, acting: bool) -> str:
+    """The one id under which a cluster's controller publishes; who only looks on has another."""
+    return f"trimtab.{cluster}.{'controller' if acting else 'dry-run'}"

@@ -1,7 +1,8 @@
-"""Reading topics to their present end: what a controller finds when it starts, and what the commands of the CLI show."""
+"""Reading topics to their present end: what a controller finds when it starts, and what the CLI shows."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -24,14 +25,14 @@ class Reading:
     messages: list[Message] = field(default_factory=list)
     next_offsets: dict[tuple[str, int], int] = field(default_factory=dict)
 
-    def of(self, topic: str) -> list[Message]:
-        """The messages of one topic."""
-        return [message for message in self.messages if message.topic() == topic]
+    def latest(self, topic: str) -> list[Message]:
+        """The last message of every key of a compacted topic, without those taken back."""
+        last = {message.key(): message for message in self.messages if message.topic() == topic}
+        return [message for message in last.values() if message.value() is not None]
 
-    def latest(self, topic: str) -> dict[bytes, bytes]:
-        """The last value of every key of a compacted topic, without those taken back."""
-        last = {message.key(): message.value() for message in self.of(topic)}
-        return {key: value for key, value in last.items() if key is not None and value is not None}
+    def positions(self, topic: str) -> list[TopicPartition]:
+        """Where to go on reading a topic."""
+        return [TopicPartition(name, at, offset) for (name, at), offset in self.next_offsets.items() if name == topic]
 
 
 def new_consumer(connection: Connection, name: str, *, eof: bool = False) -> Consumer:
@@ -76,26 +77,18 @@ def at_offsets(consumer: Consumer, topic: str, offsets: Mapping[int, int]) -> li
 
 
 def since(consumer: Consumer, topic: str, at: float) -> list[TopicPartition]:
-    """The partitions of a topic at their first message from `at` (epoch seconds) on; at their end when there is none."""
+    """The partitions of a topic at their first message from `at` (epoch seconds) on; at the end if there is none."""
     wanted = [TopicPartition(topic, partition, round(at * 1000)) for partition in partitions_of(consumer, topic)]
     found: list[TopicPartition] = consumer.offsets_for_times(wanted, timeout=REQUEST_LIMIT_S)
     return found
 
 
-def read_to_end(connection: Connection, name: str, topics: Sequence[str]) -> Reading:
-    """Everything in the topics, up to their present ends. Raises ReadError, KafkaException."""
+@contextmanager
+def reading(connection: Connection, name: str) -> Iterator[Consumer]:
+    """A consumer for `drain`, closed in the end."""
     consumer = new_consumer(connection, name, eof=True)
     try:
-        return drain(consumer, starts(consumer, topics))
-    finally:
-        consumer.close()
-
-
-def read_since(connection: Connection, name: str, topic: str, at: float) -> Reading:
-    """Everything in the topic from `at` (epoch seconds) on, up to its present end. Raises ReadError, KafkaException."""
-    consumer = new_consumer(connection, name, eof=True)
-    try:
-        return drain(consumer, since(consumer, topic, at))
+        yield consumer
     finally:
         consumer.close()
 

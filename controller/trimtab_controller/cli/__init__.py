@@ -1,0 +1,49 @@
+"""The command line `trimtab`.  Only the module of the called command is imported: `--help` needs no Kafka, no numpy."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module, metadata
+from importlib.util import find_spec
+
+OPERATOR = "trimtab_controller.cli.operator"
+COMMANDS = {
+    "status": (OPERATOR, "nodes, loads, plan in flight, last decisions with their reasons"),
+    "plan": (OPERATOR, "what the controller would do now; changes nothing"),
+    "snapshot": (OPERATOR, "the present cluster as an instance file for `trimtab solve`"),
+    "drain": (OPERATOR, "empty a worker, then stop it"),
+    "undrain": (OPERATOR, "take a drain back"),
+    "pause": (OPERATOR, "decide nothing new; a plan in flight ends"),
+    "resume": (OPERATOR, "take the pause back"),
+    "controller": ("trimtab_controller.cli.controller", "run the controller"),
+    "solve": ("trimtab_controller.cli.solve", "solve one instance file"),
+    "sandbox": ("trimtab_controller.cli.sandbox", "a whole cluster on this machine"),
+    "jars": ("trimtab_controller.cli.jars", "fetch the jars that broker and Spark need"),
+    "demo": ("trimtab_controller.cli.demo", "the main job, from unbalanced to balanced"),
+}
+"""Command -> (module with `add_parser(commands)`, help)."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code (2: wrong usage or configuration)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    called = next((each for each in arguments if not each.startswith("-")), None)
+    options = _parser(called).parse_args(arguments)
+    return int(options.run(options))
+
+
+def _parser(called: str | None) -> argparse.ArgumentParser:
+    """A parser that knows all commands by name, and the called one completely."""
+    parser = argparse.ArgumentParser(prog="trimtab", description="Keeps a stream-processing cluster on an even keel.")
+    parser.add_argument("--version", action="version", version=f"trimtab {metadata.version('trimtab')}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    called_module = COMMANDS.get(called or "", (None, ""))[0]
+    seen: set[str] = set()
+    for name, (module, text) in COMMANDS.items():
+        if module != called_module:
+            if find_spec(module) is not None:
+                commands.add_parser(name, help=text)
+        elif module not in seen:
+            seen.add(module)
+            import_module(module).add_parser(commands)
+    return parser

@@ -1,0 +1,295 @@
+"""The operator's commands: see what the controller sees and does, and say what should be."""
+
+import argparse
+import getpass
+import json
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+
+from trimtab_controller.cli import render
+from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load
+from trimtab_controller.decider.decide import Planned, describe, names_of
+from trimtab_controller.decider.instance import instance_of
+from trimtab_controller.decider.view import NotReady
+from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
+from trimtab_controller.present import decide_now, read_present
+from trimtab_controller.recovery import JournalError
+from trimtab_models.instances import encode_snapshot
+from trimtab_models.messages.decode import NAME_PATTERN, BadMessage
+from trimtab_models.messages.intents import PAUSE_KEY, Drain, Intent, Pause, decode_intent, drain_key, encode_intent
+from trimtab_models.messages.names import Topics, WorkerId
+from trimtab_models.messages.status import Status, decode_status, encode_status, status_key
+
+DONE, FAILED, BAD_USAGE = 0, 1, 2
+WRITE_LIMIT_S = 15.0
+
+
+class CommandError(Exception):
+    """The command cannot be carried out; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The cluster that a command is about."""
+
+    configuration: Configuration
+    connection: Connection
+    topics: Topics
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Registers the operator's commands."""
+    from trimtab_controller.cli import COMMANDS
+
+    functions: dict[str, Callable[[argparse.Namespace, Target], int]] = {
+        "status": run_status,
+        "plan": run_plan,
+        "snapshot": run_snapshot,
+        "drain": run_drain,
+        "undrain": run_undrain,
+        "pause": run_pause,
+        "resume": run_resume,
+    }
+    for name, function in functions.items():
+        parser = commands.add_parser(name, help=COMMANDS[name][1])
+        where = parser.add_argument_group("cluster", "by --config, or by --bootstrap and --cluster")
+        where.add_argument("--config", type=Path, metavar="FILE", help="controller.toml")
+        where.add_argument("--bootstrap", metavar="HOST:PORT", help="the Kafka brokers")
+        where.add_argument("--cluster", metavar="NAME", help="the name of the cluster")
+        parser.add_argument("--json", action="store_true", help="JSON instead of a text")
+        if name in ("drain", "undrain"):
+            parser.add_argument("node", metavar="NODE", help="the worker's name")
+        if name in ("drain", "pause"):
+            parser.add_argument("--reason", default="asked for by an operator", help="shown wherever it matters")
+        if name == "snapshot":
+            parser.add_argument("--app", help="which app, when there are several")
+            parser.add_argument("--out", type=Path, metavar="FILE", help="write it to FILE, not to standard output")
+        parser.set_defaults(run=run, function=function)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
+    try:
+        target = read_target(args)
+    except (BadConfiguration, BadMessage) as error:
+        return _refuse(str(error), BAD_USAGE)
+    try:
+        return int(args.function(args, target))
+    except (CommandError, ReadError, JournalError) as error:
+        return _refuse(str(error), FAILED)
+    except KafkaException as error:
+        where = target.configuration.bootstrap_servers
+        return _refuse(f"Kafka at {where}: {error.args[0].str()}", FAILED)
+
+
+def read_target(args: argparse.Namespace) -> Target:
+    """The cluster that the options name.  Raises BadConfiguration, BadMessage."""
+    if args.config is not None:
+        configuration = load(args.config)
+    elif args.bootstrap and args.cluster:
+        document = {
+            "controller": {"cluster": args.cluster},
+            "kafka": {"bootstrap_servers": args.bootstrap},
+            "stream": {"checkpoint_dir": "none"},  # no stream is run here
+        }
+        configuration = decode(document)
+    else:
+        raise BadConfiguration("which cluster? --config FILE, or --bootstrap HOST:PORT and --cluster NAME")
+    connection = Connection(bootstrap_servers=configuration.bootstrap_servers, settings=configuration.kafka)
+    return Target(configuration=configuration, connection=connection, topics=Topics(configuration.cluster))
+
+
+# --- seeing -----------------------------------------------------------------------------------------------------------
+
+
+def run_status(args: argparse.Namespace, target: Target) -> int:
+    """Nodes, loads, plan in flight, last decisions."""
+    status = read_status(target)
+    if status is None:
+        raise CommandError(f"no controller has reported on cluster {target.configuration.cluster} yet")
+    if args.json:
+        print(encode_status(status).decode())
+    else:
+        render.show_status(status, time.time())
+    return DONE
+
+
+def read_status(target: Target) -> Status | None:
+    """The status of the acting controller, or else of one in a dry run.  Raises CommandError."""
+    with reading(target.connection, "status") as consumer:
+        found = drain(consumer, starts(consumer, [target.topics.status]))
+    messages = {message.key(): message for message in found.latest(target.topics.status)}
+    for acting in (True, False):
+        message = messages.get(status_key(acting=acting))
+        if message is not None:
+            try:
+                return decode_status(message.value())
+            except BadMessage as error:
+                raise CommandError(f"the status cannot be read: {error}") from error
+    return None
+
+
+def run_plan(args: argparse.Namespace, target: Target) -> int:
+    """What the controller would do now, pause and minimum interval left aside."""
+    from trimtab_controller.solver.balance import answer
+
+    now = time.time()
+    decision, _ = decide_now(
+        read_present(target.connection, target.configuration, now), target.configuration, now, answer
+    )
+    kind, reason = names_of(decision)
+    if args.json:
+        plan = plan_document(decision) if isinstance(decision, Planned) else None
+        _print_json({"kind": kind, "reason": reason, "text": describe(decision), "plan": plan})
+    else:
+        render.show_decision(decision)
+    return DONE
+
+
+def plan_document(decision: Planned) -> dict[str, Any]:
+    """The plan for machines."""
+    plan = decision.plan
+    return {
+        "app": plan.app,
+        "reason": plan.reason,
+        "status": plan.status,
+        "load_distance_before": plan.before,
+        "load_distance": plan.planned,
+        "lower_bound": plan.lower_bound,
+        "solve_seconds": plan.solve_s,
+        "moves": [
+            {"key_group": str(move.key_group), "from": move.source, "to": move.target, "state_bytes": move.state_bytes}
+            for move in plan.moves
+        ],
+    }
+
+
+def run_snapshot(args: argparse.Namespace, target: Target) -> int:
+    """The present cluster as an instance file."""
+    now, configuration = time.time(), target.configuration
+    # No question is answered: only the views are wanted.
+    from trimtab_controller.solver.answer import NoAnswer
+
+    present = read_present(target.connection, configuration, now)
+    _, decider = decide_now(present, configuration, now, lambda _: NoAnswer(reason="not asked"))
+    known = decider.known
+    if known.lack is not None:
+        raise CommandError(f"no complete snapshot: {known.lack.lack}: {known.lack.detail}")
+    views = {app: view for app, view in known.views.items() if args.app in (None, app)}
+    if len(views) != 1:
+        raise CommandError(f"which app? --app is one of {', '.join(known.views) or 'none, no app reports'}")
+    view = next(iter(views.values()))
+    if isinstance(view, NotReady):
+        raise CommandError(f"no complete snapshot: {view.lack}: {view.detail}")
+    settings = configuration.balance
+    instance = instance_of(view, max_migrations=settings.max_migrations, load_distance=settings.load_distance)
+    text = json.dumps(encode_snapshot(instance), allow_nan=False)
+    if args.out is None:
+        print(text)
+        return DONE
+    try:
+        args.out.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{args.out}: {error.strerror or error}") from error
+    return DONE
+
+
+# --- saying what should be --------------------------------------------------------------------------------------------
+
+
+def run_drain(args: argparse.Namespace, target: Target) -> int:
+    """Write the drain of a worker that the controller knows."""
+    node = _name(args.node)
+    status = read_status(target)
+    known = [row.worker for row in status.nodes] if status else []
+    if known and node not in known:
+        raise CommandError(f"no worker {node!r} reports; there are {', '.join(known)}")
+    intent = Drain(worker=WorkerId(node), by=_who(), at=time.time(), reason=args.reason)
+    _write(target, intent.key, intent)
+    return _say(args, f"{node} is emptied as the budget of each round allows, and then stopped", intent.key)
+
+
+def run_undrain(args: argparse.Namespace, target: Target) -> int:
+    """Take a drain back."""
+    return _take_back(args, target, drain_key(WorkerId(_name(args.node))), f"{args.node} may be used again")
+
+
+def run_pause(args: argparse.Namespace, target: Target) -> int:
+    """Write the pause."""
+    intent = Pause(by=_who(), at=time.time(), reason=args.reason)
+    _write(target, intent.key, intent)
+    return _say(args, "paused: a plan in flight ends, nothing new begins", intent.key)
+
+
+def run_resume(args: argparse.Namespace, target: Target) -> int:
+    """Take the pause back."""
+    return _take_back(args, target, PAUSE_KEY, "the controller decides again")
+
+
+def _take_back(args: argparse.Namespace, target: Target, key: str, text: str) -> int:
+    if key not in read_intents(target):
+        return _say(args, "nothing to take back", key)
+    _write(target, key, None)
+    return _say(args, text, key)
+
+
+def read_intents(target: Target) -> dict[str, Intent | None]:
+    """The intents that hold, by key; None for one that cannot be read (it can be taken back all the same)."""
+    with reading(target.connection, "intents") as consumer:
+        found = drain(consumer, starts(consumer, [target.topics.intents]))
+    intents: dict[str, Intent | None] = {}
+    for message in found.latest(target.topics.intents):
+        try:
+            intents[message.key().decode(errors="replace")] = decode_intent(message.key(), message.value())
+        except BadMessage:
+            intents[message.key().decode(errors="replace")] = None
+    return intents
+
+
+def _write(target: Target, key: str, intent: Intent | None) -> None:
+    """Write one intent, or its tombstone, and wait for the broker's word."""
+    failures: list[str] = []
+    producer = Producer(target.connection.client("trimtab-cli", enable_idempotence=True))
+    producer.produce(
+        target.topics.intents,
+        key=key.encode(),
+        value=None if intent is None else encode_intent(intent),
+        on_delivery=lambda error, _: failures.append(error.str()) if error is not None else None,
+    )
+    if producer.flush(WRITE_LIMIT_S) or failures:
+        raise CommandError(f"not written: {failures[0] if failures else 'the broker does not answer'}")
+
+
+def _name(text: str) -> str:
+    if not NAME_PATTERN.fullmatch(text):
+        raise CommandError(f"found {text!r}, expected a worker's name")
+    return text
+
+
+def _who() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"[:200]
+
+
+def _say(args: argparse.Namespace, text: str, key: str) -> int:
+    if args.json:
+        _print_json({"intent": key, "text": text})
+    else:
+        print(text)
+    return DONE
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    print(json.dumps(document, allow_nan=False))
+
+
+def _refuse(reason: str, code: int) -> int:
+    print(f"trimtab: {reason}", file=sys.stderr)
+    return code

@@ -1,0 +1,336 @@
+"""The active shell around the two machines: reads Kafka, feeds them, and performs what they say, in that order."""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import assert_never
+
+from confluent_kafka import Consumer, KafkaException, Message
+from confluent_kafka.admin import AdminClient
+
+from trimtab_controller.board import Board, describe_end
+from trimtab_controller.configuration import Configuration
+from trimtab_controller.decider import machine as deciding
+from trimtab_controller.decider.decide import Adopted, Decision, Planned, Scaled, Skip, describe, names_of
+from trimtab_controller.decider.instance import instance_of
+from trimtab_controller.decider.observe import ownership
+from trimtab_controller.execution import machine as executing
+from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
+from trimtab_controller.execution.journal import JournalEntry, encode_entry
+from trimtab_controller.execution.state import Execution, HandoverPhase
+from trimtab_controller.kafka.connection import Connection, StoppedError, ensure_topics, wait_for_broker
+from trimtab_controller.kafka.inbox import Inbox, Received
+from trimtab_controller.kafka.publisher import Publisher, Record, transactional_id
+from trimtab_controller.kafka.reader import new_consumer, since
+from trimtab_controller.metrics import Metrics
+from trimtab_controller.recovery import Found, recover, taken_over
+from trimtab_controller.solver.answer import Answer, NoAnswer, Question
+from trimtab_controller.solver.process import SolverProcess
+from trimtab_controller.stream_child import StreamChild, stream_command
+from trimtab_models.messages.commands import encode_command
+from trimtab_models.messages.names import Topics
+from trimtab_models.messages.placement import Placement, encode_placement
+from trimtab_models.messages.status import encode_status, status_key
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.05
+STATUS_SOON_S = 0.5
+"""After a change the status is published so much later at the latest ..."""
+STATUS_INTERVAL_S = 5.0
+"""... and without one so often: a controller that was fenced learns of it then."""
+REPEAT_LOG_S = 60.0
+"""A skip for the same reason is logged so often."""
+WINDOWS_TO_CATCH_UP = 3
+
+
+class Controller:
+    """One run of the controller.  `run` returns when `stopping`; raises FencedError when another one takes over."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        path: Path,
+        *,
+        acting: bool,
+        stopping: Callable[[], bool],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._configuration = configuration
+        self._path = path
+        self._acting = acting
+        self._stopping = stopping
+        self._clock = clock
+        self._topics = Topics(configuration.cluster)
+        self._connection = Connection(bootstrap_servers=configuration.bootstrap_servers, settings=configuration.kafka)
+        self._metrics = Metrics()
+        self._inbox = Inbox(self._topics, clock)
+        self._acks_read: dict[int, int] = {}
+        self._status_due = 0.0
+        self._logged_at = 0.0
+
+    def run(self) -> None:
+        """Until the operator ends it."""
+        try:
+            with ExitStack() as stack:
+                self._start(stack)
+                while not self._stopping():
+                    self._turn()
+        except StoppedError:
+            pass
+        log.info("ended")
+
+    # --- start ----------------------------------------------------------------------------------------------------
+
+    def _start(self, stack: ExitStack) -> None:
+        configuration = self._configuration
+        if configuration.metrics is not None:
+            port = self._metrics.listen(configuration.metrics.host, configuration.metrics.port)
+            log.info("metrics on %s:%d", configuration.metrics.host, port)
+        self._metrics.acting.set(self._acting)
+        self._solver = SolverProcess()
+        stack.callback(self._solver.close)
+        self._consumer, found = self._connect()
+        stack.callback(self._consumer.close)
+        # Spark is started last and ended first: without Kafka it would only retry.
+        self._stream = StreamChild(stream_command(self._path)) if configuration.stream.embedded else None
+        if self._stream is not None:
+            stack.callback(self._stream.close)
+        self._begin(found)
+
+    def _connect(self) -> tuple[Consumer, Found]:
+        """Take over, and read what the predecessor left; the broker may be away for any time."""
+        admin = AdminClient(self._connection.client("trimtab-controller-admin"))
+        while True:
+            wait_for_broker(admin, self._connection, self._stopping)
+            consumer = None
+            try:
+                ensure_topics(admin, self._topics)
+                # From here on nobody before us can publish, so what is read next is final.
+                own_id = transactional_id(self._topics.cluster, acting=self._acting)
+                self._publisher = Publisher(self._connection, own_id, self._stopping)
+                found = recover(self._connection, self._topics, self._inbox, acting=self._acting)
+                consumer = new_consumer(self._connection, "controller")
+                stream = self._configuration.stream
+                from_s = self._clock() - WINDOWS_TO_CATCH_UP * stream.window_s - stream.watermark_s
+                snapshots = since(consumer, self._topics.snapshots, from_s)
+                consumer.assign([*found.positions, *snapshots])
+            except KafkaException as error:
+                if consumer is not None:
+                    consumer.close()
+                if not error.args[0].retriable():
+                    raise
+                log.warning("Kafka went away during the start: %s", error.args[0].str())
+            else:
+                return consumer, found
+
+    def _begin(self, found: Found) -> None:
+        configuration = self._configuration
+        execution = taken_over(found.execution) if self._acting else found.execution
+        self._execution = executing.ExecutionMachine(configuration.cluster, configuration.execution, execution)
+        self._decider = deciding.Decider(configuration.balance, configuration.needs, execution, acting=self._acting)
+        self._board = Board(configuration.cluster, acting=self._acting, previous=found.status)
+        self._board.see_round(execution.round)
+        self._metrics.see_round(execution.round)
+        self._decide(found.intents)
+        if not self._acting:
+            log.info("dry run: nothing will be moved; --act makes it act")
+            return
+        going_on = f", goes on with plan {execution.round.plan}" if execution.busy and execution.round else ""
+        log.info("acting as generation %d of cluster %s%s", execution.generation, configuration.cluster, going_on)
+        self._acks_read = dict(found.acks_read)
+        self._execute(executing.Resumed())
+        for message in found.acks:
+            self._take(message)
+
+    # --- one turn of the loop -------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        for message in self._consumer.consume(200, timeout=POLL_S):
+            if message.error() is not None:
+                log.warning("reading: %s", message.error().str())
+                continue
+            self._take(message)
+        answer = self._solver.poll()
+        if answer is not None:
+            self._see_answer(answer)
+        self._tick()
+        if self._stream is not None:
+            self._stream.tick()
+            self._metrics.stream_restarts.set(max(0, self._stream.restarts))
+        self._publish_status()
+
+    def _take(self, message: Message) -> None:
+        event = self._inbox.take(message)
+        if message.topic() == self._topics.acks:
+            # Journalled with what follows from this ack: a successor begins with the next one.
+            self._acks_read[message.partition()] = message.offset() + 1
+        if event is not None:
+            self._receive(event)
+
+    def _receive(self, event: Received) -> None:
+        match event:
+            case executing.AckSeen():
+                if self._acting:
+                    self._execute(event)
+            case deciding.SnapshotArrived(snapshot=snapshot):
+                if self._acting:
+                    start_s = snapshot.start_ms / 1000.0
+                    self._execute(executing.OwnershipSeen(start_s=start_s, owners=ownership(snapshot)))
+                self._decide(event)
+                self._metrics.coverage.set(snapshot.coverage)
+                self._metrics.see_load_distances(
+                    {app: found.load_distance for app, found in self._decider.known.evaluations.items()}
+                )
+            case deciding.IntentsChanged():
+                self._decide(event)
+            case Placement() | JournalEntry():
+                self._look_on(event)
+            case _:
+                assert_never(event)
+        self._status_due = min(self._status_due, self._clock() + STATUS_SOON_S)
+
+    def _look_on(self, event: Placement | JournalEntry) -> None:
+        """In a dry run: what the acting controller, if there is one, has published."""
+        present = self._execution.state
+        match event:
+            case Placement():
+                execution = replace(present, placements={**present.placements, event.app: event})
+            case JournalEntry(execution=told):
+                execution = replace(told, placements=present.placements)
+        self._execution.state = execution
+        self._see_execution(execution)
+
+    def _tick(self) -> None:
+        now = self._clock()
+        if self._acting and (wake_at := self._execution.wake_at) is not None and wake_at <= now:
+            self._perform_execution(self._execution.on_tick(now))
+        self._perform_decisions(self._decider.on_tick(now))
+
+    def _see_answer(self, answer: Answer | NoAnswer) -> None:
+        if isinstance(answer, Answer):
+            self._metrics.solver.observe(answer.solve_s)
+            for alert in answer.alerts:
+                log.warning("%s", alert)
+        self._decide(deciding.SolverAnswered(answer=answer))
+
+    # --- the decider's actions ------------------------------------------------------------------------------------
+
+    def _decide(self, event: deciding.Event) -> None:
+        self._perform_decisions(self._decider.on_event(self._clock(), event))
+
+    def _perform_decisions(self, actions: list[deciding.Action]) -> None:
+        for action in actions:
+            match action:
+                case deciding.Solve(view=view):
+                    settings = self._configuration.balance
+                    instance = instance_of(
+                        view, max_migrations=settings.max_migrations, load_distance=settings.load_distance
+                    )
+                    self._solver.ask(Question(instance=instance, time_limit_s=self._configuration.solver_time_limit_s))
+                case deciding.Decided(decision=decision):
+                    self._carry_out(decision)
+                case deciding.RoundMeasured():
+                    log.info(
+                        "plan %s: load distance %.1f measured, %.1f predicted",
+                        action.plan,
+                        action.load_distance,
+                        action.planned,
+                    )
+                    self._board.measured(self._execution.state.round, action.load_distance)
+                    if (row := self._execution.state.round) is not None:
+                        self._metrics.measured.labels(row.app).set(action.load_distance)
+                case _:
+                    assert_never(action)
+
+    def _carry_out(self, decision: Decision) -> None:
+        now = self._clock()
+        self._metrics.decisions.labels(*names_of(decision)).inc()
+        new = self._board.decided(now, decision)
+        if new or now - self._logged_at >= REPEAT_LOG_S:
+            self._logged_at = now
+            would = "" if self._acting or isinstance(decision, Skip) else "dry run, would do: "
+            log.info("%s%s", would, describe(decision))
+        if isinstance(decision, Planned):
+            self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
+            self._metrics.planned.labels(decision.plan.app).set(decision.plan.planned)
+        if not self._acting:
+            return
+        match decision:
+            case Planned(plan=plan):
+                self._execute(executing.PlanDecided(plan=plan))
+            case Adopted(app=app, owners=owners):
+                self._execute(executing.PlacementWanted(app=app, owners=owners))
+            case Scaled(kind=kind, worker=worker, host=host):
+                self._execute(executing.ScalingWanted(kind=kind, worker=worker, host=host))
+            case Skip():
+                pass
+            case _:
+                assert_never(decision)
+
+    # --- the execution's actions ----------------------------------------------------------------------------------
+
+    def _execute(self, event: executing.Event) -> None:
+        self._perform_execution(self._execution.on_event(self._clock(), event))
+
+    def _perform_execution(self, actions: list[executing.Action]) -> None:
+        for action in actions:
+            match action:
+                case executing.Publish():
+                    self._publish(action)
+                    self._see_execution(action.execution)
+                case executing.HandoverEnded(handover=handover):
+                    self._metrics.see_handover(handover)
+                    if handover.phase is not HandoverPhase.DONE:
+                        log.warning(
+                            "hand-over %s of %d key groups %s -> %s %s: %s",
+                            handover.id,
+                            len(handover.key_groups),
+                            handover.source,
+                            handover.target,
+                            handover.phase,
+                            handover.detail,
+                        )
+                case executing.RoundEnded(round=row):
+                    self._metrics.round.observe((row.ended_at or row.started_at) - row.started_at)
+                    log.info("%s", describe_end(row))
+                case _:
+                    assert_never(action)
+
+    def _publish(self, action: executing.Publish) -> None:
+        """Journal, placements and commands in one transaction; nothing else in the controller writes them."""
+        entry = JournalEntry(execution=action.execution, acks_read=self._acks_read)
+        records = [Record(topic=self._topics.journal, key=JOURNAL_KEY, value=encode_entry(entry))]
+        records += [
+            Record(topic=self._topics.placement, key=placement.app.encode(), value=encode_placement(placement))
+            for placement in action.placements
+        ]
+        records += [
+            Record(topic=self._topics.commands, key=command.host.encode(), value=encode_command(command))
+            for command in action.commands
+        ]
+        self._publisher.publish(records)
+        self._status_due = min(self._status_due, self._clock() + STATUS_SOON_S)
+
+    def _see_execution(self, execution: Execution) -> None:
+        self._board.see_round(execution.round)
+        self._metrics.see_round(execution.round)
+        self._metrics.generation.set(execution.generation)
+        self._metrics.number.set(execution.number)
+        self._decide(deciding.ExecutionChanged(execution=execution))
+
+    def _publish_status(self) -> None:
+        now = self._clock()
+        if (snapshot := self._decider.known.snapshot) is not None:
+            self._metrics.snapshot_age.set(now - snapshot.end_ms / 1000.0)
+        self._metrics.see_rejected(self._inbox.rejected)
+        self._metrics.solver_kills.set(self._solver.kills)
+        if now < self._status_due:
+            return
+        self._status_due = now + STATUS_INTERVAL_S
+        status = self._board.status(now, self._decider, self._execution.state, self._inbox.rejected)
+        record = Record(topic=self._topics.status, key=status_key(acting=self._acting), value=encode_status(status))
+        self._publisher.publish([record])

@@ -1,0 +1,106 @@
+"""Messages become events; what cannot be read, or cannot be true, is counted by topic and fault and goes no further."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
+
+from confluent_kafka import Message
+
+from trimtab_controller.decider.machine import IntentsChanged, SnapshotArrived
+from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
+from trimtab_controller.execution.journal import JournalEntry, decode_entry
+from trimtab_controller.execution.machine import AckSeen
+from trimtab_controller.stream.chunks import Reassembler, read_chunk
+from trimtab_models.messages.commands import decode_ack
+from trimtab_models.messages.decode import BadMessage, Fault
+from trimtab_models.messages.intents import Intent, decode_intent
+from trimtab_models.messages.names import Topics
+from trimtab_models.messages.placement import Placement, decode_placement
+
+log = logging.getLogger(__name__)
+
+CLOCK_TOLERANCE_S = 60.0
+"""A message from further in the future than this comes from a clock that nobody should believe."""
+
+Received = SnapshotArrived | AckSeen | IntentsChanged | Placement | JournalEntry
+T = TypeVar("T")
+
+
+class Inbox:
+    """Reads the messages of one cluster.  `rejected` counts what was refused by (topic, fault)."""
+
+    def __init__(self, topics: Topics, clock: Callable[[], float] = time.time) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._intents: dict[bytes, Intent] = {}
+        self._snapshots = Reassembler(topics.cluster)
+        self._readers: dict[str, Callable[[Message], Received | None]] = {
+            topics.snapshots: self._read_snapshot,
+            topics.acks: self._read_ack,
+            topics.intents: self._read_intent,
+            topics.placement: self._read_placement,
+            topics.journal: self._read_journal,
+        }
+        self.rejected: Counter[tuple[str, Fault]] = Counter()
+
+    def take(self, message: Message) -> Received | None:
+        """The event in a message; None when there is none in it, or when it was refused."""
+        topic = message.topic()
+        try:
+            return self._readers[topic](message)
+        except BadMessage as error:
+            self._reject(topic, error)
+            return None
+
+    def _reject(self, topic: str, error: BadMessage) -> None:
+        self.rejected[topic, error.fault] += 1
+        count = self.rejected[topic, error.fault]
+        if count in (1, 10, 100) or count % 1000 == 0:
+            log.warning("refused message %d of this kind on %s: %s: %s", count, topic, error.fault, error)
+
+    def _read_snapshot(self, message: Message) -> SnapshotArrived | None:
+        chunk = read_chunk(message.headers(), message.value())
+        # Before it is put together: a window from the future would shut out all that come after it.
+        self._check_time(chunk.end_ms / 1000.0, "headers.end_ms")
+        snapshot = self._snapshots.add(chunk)
+        if snapshot is None:
+            return None
+        self._check_time(snapshot.end_ms / 1000.0, "end_ms")
+        return SnapshotArrived(snapshot=snapshot)
+
+    def _read_ack(self, message: Message) -> AckSeen:
+        ack = decode_ack(message.value())
+        self._check_cluster(ack.cluster)
+        self._check_time(ack.at, "at")
+        return AckSeen(ack=ack)
+
+    def _read_intent(self, message: Message) -> IntentsChanged:
+        key, value = message.key(), message.value()
+        if key is None:
+            raise BadMessage(Fault.MISSING, "key", None, "the intent's key")
+        if value is None:
+            self._intents.pop(key, None)
+        else:
+            intent = decode_intent(key, value)
+            self._check_time(intent.at, "at")
+            self._intents[key] = intent
+        return IntentsChanged(intents=tuple(self._intents.values()))
+
+    def _read_placement(self, message: Message) -> Placement:
+        placement = decode_placement(message.value())
+        self._check_cluster(placement.cluster)
+        return placement
+
+    def _read_journal(self, message: Message) -> JournalEntry | None:
+        return decode_entry(message.value()) if message.key() == JOURNAL_KEY else None
+
+    def _check_cluster(self, cluster: str) -> None:
+        if cluster != self._topics.cluster:
+            raise BadMessage(Fault.CLUSTER, "cluster", cluster, self._topics.cluster)
+
+    def _check_time(self, at: float, path: str) -> None:
+        now = self._clock()
+        if at > now + CLOCK_TOLERANCE_S:
+            raise BadMessage(Fault.FUTURE, path, at, f"at most {now + CLOCK_TOLERANCE_S:.0f}")

@@ -1,0 +1,80 @@
+"""Prometheus metrics of the controller.  Names begin with `trimtab_controller_`; seconds and percentage points."""
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from trimtab_controller.execution.state import Handover, HandoverPhase, Round
+from trimtab_models.messages.decode import Fault
+from trimtab_models.messages.names import AppId
+
+PREFIX = "trimtab_controller_"
+NO_VALUE = float("nan")
+
+
+class Metrics:
+    """What is counted and measured; served when `listen` was called."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(PREFIX + name, text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(PREFIX + name, text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+            return Histogram(PREFIX + name, text, buckets=buckets, registry=registry)
+
+        seconds = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+        self.decisions = counter("decisions_total", "Decisions by kind and reason.", "kind", "reason")
+        self.load_distance = gauge("load_distance_pp", "Smoothed load distance; NaN while unknown.", "app")
+        self.lower_bound = gauge("lower_bound_pp", "Proven bound of the last plan.", "app")
+        self.planned = gauge("planned_load_distance_pp", "Load distance that the last plan predicted.", "app")
+        self.measured = gauge("measured_load_distance_pp", "Load distance in the first window after the round.", "app")
+        self.moves = counter("moves_total", "Key groups by how their hand-over ended.", "phase")
+        self.handovers = counter("handovers_total", "Hand-overs by how they ended.", "phase")
+        self.in_flight = gauge("handovers_in_flight", "Hand-overs of the plan in flight, by phase.", "phase")
+        self.pause = histogram("handover_pause_seconds", "Pause that the new owner measured.", seconds)
+        self.round = histogram("round_seconds", "Duration of a round.", seconds)
+        self.solver = histogram("solver_seconds", "Time that the solver took.", seconds)
+        self.solver_kills = gauge("solver_kills", "Solver processes that were killed or died.")
+        self.snapshot_age = gauge("snapshot_age_seconds", "Age of the last window's end.")
+        self.coverage = gauge("coverage_ratio", "Hosts seen / hosts expected in the last window.")
+        self.rejected = gauge("rejected_messages", "Refused messages by topic and fault.", "topic", "fault")
+        self.plan_in_flight = gauge("plan_in_flight", "1 while a plan is carried out.")
+        self.acting = gauge("acting", "1 when it acts, 0 in a dry run.")
+        self.generation = gauge("epoch_generation", "Leader generation.")
+        self.number = gauge("epoch_number", "Number of the last publication.")
+        self.stream_restarts = gauge("stream_restarts", "How often the stream was started again.")
+
+    def listen(self, host: str, port: int) -> int:
+        """Serve the metrics; returns the port."""
+        server, _ = start_http_server(port, host, self.registry)
+        return int(server.server_port)
+
+    def see_handover(self, handover: Handover) -> None:
+        """A hand-over has ended."""
+        self.handovers.labels(handover.phase).inc()
+        self.moves.labels(handover.phase).inc(len(handover.key_groups))
+        if handover.pause_s is not None:
+            self.pause.observe(handover.pause_s)
+
+    def see_round(self, row: Round | None) -> None:
+        """The round as it is now."""
+        busy = row is not None and row.ended_at is None
+        self.plan_in_flight.set(busy)
+        for phase in HandoverPhase:
+            rows = row.handovers if busy and row is not None else ()
+            self.in_flight.labels(phase).set(sum(handover.phase is phase for handover in rows))
+
+    def see_load_distances(self, distances: Mapping[AppId, float | None]) -> None:
+        """The load distances of the last snapshot."""
+        for app, distance in distances.items():
+            self.load_distance.labels(app).set(NO_VALUE if distance is None else distance)
+
+    def see_rejected(self, rejected: Mapping[tuple[str, Fault], int]) -> None:
+        """The counts of refused messages."""
+        for (topic, fault), count in rejected.items():
+            self.rejected.labels(topic, fault).set(count)

@@ -1,0 +1,80 @@
+"""What a controller would see and do now, found out without one: for `trimtab plan`, `trimtab snapshot`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from trimtab_controller.configuration import Configuration
+from trimtab_controller.decider.decide import Decision
+from trimtab_controller.decider.instance import instance_of
+from trimtab_controller.decider.machine import (
+    Decided,
+    Decider,
+    IntentsChanged,
+    SnapshotArrived,
+    Solve,
+    SolverAnswered,
+)
+from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.inbox import Inbox
+from trimtab_controller.kafka.reader import drain, reading, since
+from trimtab_controller.recovery import Found, recover
+from trimtab_controller.solver.answer import Answer, NoAnswer, Question
+from trimtab_models.messages.intents import Pause
+from trimtab_models.messages.names import Topics
+from trimtab_models.messages.snapshot import Snapshot
+
+WINDOWS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """What was read: the predecessor's state and the last windows, oldest first."""
+
+    found: Found
+    snapshots: tuple[Snapshot, ...]
+
+
+def read_present(connection: Connection, configuration: Configuration, now: float) -> Present:
+    """Read the topics.  Raises JournalError, ReadError, KafkaException."""
+    topics = Topics(configuration.cluster)
+    inbox = Inbox(topics, lambda: now)
+    found = recover(connection, topics, inbox, acting=False)
+    from_s = now - WINDOWS * configuration.stream.window_s - configuration.stream.watermark_s
+    with reading(connection, "present") as consumer:
+        events = [
+            inbox.take(message) for message in drain(consumer, since(consumer, topics.snapshots, from_s)).messages
+        ]
+    snapshots = tuple(event.snapshot for event in events if isinstance(event, SnapshotArrived))
+    return Present(found=found, snapshots=snapshots)
+
+
+def decide_now(
+    present: Present, configuration: Configuration, now: float, answer: Callable[[Question], Answer | NoAnswer]
+) -> tuple[Decision, Decider]:
+    """The decision that a controller without pause and minimum interval would take on the last window."""
+    settings = replace(configuration.balance, min_interval_s=0.0)
+    decider = Decider(settings, configuration.needs, present.found.execution, acting=False)
+    kept = tuple(intent for intent in present.found.intents.intents if not isinstance(intent, Pause))
+    decider.on_event(now, IntentsChanged(intents=kept))
+    for snapshot in present.snapshots[:-1]:  # for the smoothing only
+        decider.on_event(now, SnapshotArrived(snapshot=snapshot))
+        decider.on_event(now, SolverAnswered(answer=NoAnswer(reason="an earlier window")))
+    actions = []
+    if present.snapshots:
+        actions = decider.on_event(now, SnapshotArrived(snapshot=present.snapshots[-1]))
+    else:
+        decider.on_tick(now)
+        actions = decider.on_tick(now + configuration.needs.max_age_s)
+    for action in actions:
+        match action:
+            case Solve(view=view):
+                instance = instance_of(
+                    view, max_migrations=settings.max_migrations, load_distance=settings.load_distance
+                )
+                question = Question(instance=instance, time_limit_s=configuration.solver_time_limit_s)
+                actions += decider.on_event(now, SolverAnswered(answer=answer(question)))
+            case Decided(decision=decision):
+                return decision, decider
+            case _:
+                pass
+    raise AssertionError("every snapshot ends in a decision")

@@ -1,0 +1,60 @@
+"""The stream as a child process: started again when it ends, ended with the controller."""
+
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+BACKOFF_S = (1.0, 2.0, 5.0, 15.0, 60.0)
+SETTLED_S = 60.0
+"""A stream that ran so long starts again without delay."""
+STOP_LIMIT_S = 15.0
+
+
+def stream_command(configuration: Path) -> list[str]:
+    """How the stream is started; it ends by itself when the controller is gone."""
+    return [sys.executable, "-m", "trimtab_controller.stream", "--config", str(configuration), "--with-parent"]
+
+
+class StreamChild:
+    """`tick` keeps it running; `restarts` counts the starts after the first."""
+
+    def __init__(self, command: list[str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._command = command
+        self._clock = clock
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started_at = 0.0
+        self._start_at = clock()
+        self._failures = 0
+        self.restarts = -1
+
+    def tick(self) -> None:
+        """Notice its end, and start it when it is time."""
+        now = self._clock()
+        if self._process is not None and (code := self._process.poll()) is not None:
+            self._process = None
+            self._failures = 0 if now - self._started_at >= SETTLED_S else self._failures + 1
+            delay_s = BACKOFF_S[min(self._failures, len(BACKOFF_S)) - 1] if self._failures else 0.0
+            self._start_at = now + delay_s
+            log.warning("the stream ended with exit code %d, it is started again in %g s", code, delay_s)
+        if self._process is None and now >= self._start_at:
+            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL)
+            self._started_at = now
+            self.restarts += 1
+            log.info("the stream runs as process %d", self._process.pid)
+
+    def close(self) -> None:
+        """End it."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
