@@ -12,6 +12,7 @@ import platform
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,10 @@ logger = get_logger(__name__)
 
 class NotWelcome(Exception):
     """What listens on the socket does not answer as an agent does."""
+
+
+class HelloChanged(Exception):
+    """What this worker said about itself no longer holds: it says hello anew."""
 
 
 class Link(Service):  # type: ignore[misc]
@@ -100,12 +105,17 @@ class Link(Service):  # type: ignore[misc]
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, until either side ends it."""
         try:
-            await self._write(writer, self._hello())
+            hello = self._hello()
+            await self._write(writer, hello)
             welcome = await asyncio.wait_for(self._welcome(reader), WELCOME_LIMIT_S)
             logger.info("connected to the agent of host %s", welcome.host)
             await _first_of(
-                self._receive(reader, welcome), self._report(writer, welcome.interval_s), self._acknowledge(writer)
+                self._receive(reader, welcome),
+                self._report(writer, welcome.interval_s, hello),
+                self._acknowledge(writer),
             )
+        except HelloChanged:
+            logger.info("the operators or the ability to steer have changed: presenting the worker anew")
         except (OSError, TimeoutError, EOFError, NotWelcome, BadMessage) as exc:
             self._note("connection to the agent ended", exc)
         except Exception as exc:  # ours; the app must not end by it
@@ -186,7 +196,7 @@ class Link(Service):  # type: ignore[misc]
             self._acks_wait.clear()
             await self._acks_wait.wait()
 
-    async def _report(self, writer: asyncio.StreamWriter, interval_s: float) -> None:
+    async def _report(self, writer: asyncio.StreamWriter, interval_s: float, hello: Hello) -> None:
         """Statistics at every multiple of the interval, so that all workers' intervals are the same."""
         self._collector.skip()
         began = time.monotonic()
@@ -199,6 +209,8 @@ class Link(Service):  # type: ignore[misc]
             statistics = self._collector.collect(at_ms=round(at_s * 1000), interval_s=now - began)
             began = now
             await self._write(writer, statistics)
+            if self._hello() != hello:  # the operators are known only some time after the start
+                raise HelloChanged
 
     async def _write(self, writer: asyncio.StreamWriter, frame: Hello | Statistics | Ack) -> None:
         line = encode_frame(frame)
@@ -220,6 +232,7 @@ def until_multiple(now: float, interval_s: float) -> float:
     return interval_s - now % interval_s
 
 
+@cache
 def versions() -> Mapping[str, str]:
     """What this process runs on."""
     found = {"python": platform.python_version()}

@@ -1,4 +1,4 @@
-"""What the key groups of a Faust worker cost, receive, send and hold.
+"""What the key groups of a Faust worker cost, receive and send.
 
 `app.sensors.add(KeyGroupSensor(app))` before the app starts; then, on the app's event loop and once per interval,
 `Collector(sensor, steering, worker=...).collect(at_ms=..., interval_s=...)`.
@@ -7,6 +7,5 @@
 from trimtab_agent.engines.faust.measure.collect import Collector
 from trimtab_agent.engines.faust.measure.meter import MeteredAgent, meter_agents
 from trimtab_agent.engines.faust.measure.sensor import KeyGroupSensor
-from trimtab_agent.engines.faust.measure.state import live_bytes
 
-__all__ = ["Collector", "KeyGroupSensor", "MeteredAgent", "live_bytes", "meter_agents"]
+__all__ = ["Collector", "KeyGroupSensor", "MeteredAgent", "meter_agents"]

@@ -8,7 +8,6 @@ from faust.types import TP
 from trimtab_agent.engines.faust.measure.apportion import IDLE_CORES
 from trimtab_agent.engines.faust.measure.collect import Collector
 from trimtab_agent.engines.faust.measure.sensor import Flow, Taken
-from trimtab_agent.engines.faust.measure.state import live_bytes
 from trimtab_models.messages.local import Statistics, decode_frame, encode_frame
 from trimtab_models.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_models.messages.report import KeyGroupSample, PairSample, WorkerState
@@ -154,32 +153,3 @@ def test_statistics_can_be_sent():
     statistics = collect(BUSY, FakeSteering(owns={group("extract", 0), group("sums", 0)}))
 
     assert decode_frame(encode_frame(statistics)) == statistics
-
-
-class FakeDatabase:
-    def __init__(self, **properties: int) -> None:
-        self.properties = {f"rocksdb.{name.replace('_', '-')}": value for name, value in properties.items()}
-
-    def property_int_value(self, name: str) -> int | None:
-        return self.properties.get(name)
-
-
-class FakeStore:
-    def __init__(self, **databases: FakeDatabase) -> None:
-        self._dbs = {int(name[1:]): database for name, database in databases.items()}
-
-
-def test_state_is_live_data_and_memtables_of_all_stores():
-    one = FakeStore(p3=FakeDatabase(estimate_live_data_size=1000, cur_size_all_mem_tables=24))
-    two = FakeStore(p3=FakeDatabase(estimate_live_data_size=500, cur_size_all_mem_tables=6))
-
-    assert live_bytes([one, two], 3) == 1530
-    assert live_bytes([], 3) == 0
-
-
-def test_a_size_that_is_not_known_is_none():
-    unreadable = FakeStore(p3=FakeDatabase(estimate_live_data_size=1000))
-
-    assert live_bytes([unreadable], 3) is None
-    assert live_bytes([FakeStore()], 3) is None
-    assert live_bytes([object()], 3) is None

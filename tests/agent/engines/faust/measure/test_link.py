@@ -56,9 +56,10 @@ class FakeSteering:
     def __init__(self, execute: Callable[[Command, Report], Awaitable[None]]) -> None:
         self.execute = execute
         self.refusal: str | None = None
+        self.known = {OperatorId("sums"): 8}
 
     def operators(self) -> Mapping[OperatorId, int]:
-        return {OperatorId("sums"): 8}
+        return self.known
 
 
 class FakeCollector:
@@ -176,6 +177,23 @@ def test_it_presents_itself_and_then_reports_at_multiples_of_the_interval(path: 
     assert [s.at_ms % 50 for s in statistics] == [0, 0, 0]
     assert [s.cpu_s for s in statistics] == [101.0, 102.0, 103.0]  # what was before the welcome is skipped
     assert all(s.interval_s >= INTERVAL_S / 2 for s in statistics)
+
+
+def test_it_presents_itself_anew_when_that_has_changed(path: Path):
+    async def scenario() -> tuple[Frame, Frame]:
+        async with FakeAgent(path) as agent, running(path) as link:
+            link._steering.known = {}
+            first = Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S))
+            hello = await first.read()
+            first.write(encode_frame(WELCOME))
+            link._steering.known = {OperatorId("sums"): 8}
+            second = Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S))
+            return hello, await second.read()
+
+    first, second = asyncio.run(scenario())
+    assert isinstance(first, Hello)
+    assert isinstance(second, Hello)
+    assert (dict(first.operators), dict(second.operators)) == ({}, {"sums": 8})
 
 
 @pytest.mark.parametrize(("now", "left"), [(10.0, 2.0), (10.5, 1.5), (11.999, 0.001), (0.0, 2.0)])
