@@ -24,6 +24,8 @@ from trimtab_models.messages.names import Topics
 from trimtab_models.messages.snapshot import Snapshot
 
 WINDOWS = 3
+LOOK_BACK_S = 120.0
+"""So far back a window is looked for at least: one that is stale says more than none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +41,13 @@ def read_present(connection: Connection, configuration: Configuration, now: floa
     topics = Topics(configuration.cluster)
     inbox = Inbox(topics, lambda: now)
     found = recover(connection, topics, inbox, acting=False)
-    from_s = now - WINDOWS * configuration.stream.window_s - configuration.stream.watermark_s
+    from_s = now - max(LOOK_BACK_S, WINDOWS * configuration.stream.window_s + configuration.stream.watermark_s)
     with reading(connection, "present") as consumer:
         events = [
             inbox.take(message) for message in drain(consumer, since(consumer, topics.snapshots, from_s)).messages
         ]
     snapshots = tuple(event.snapshot for event in events if isinstance(event, SnapshotArrived))
-    return Present(found=found, snapshots=snapshots)
+    return Present(found=found, snapshots=snapshots[-WINDOWS:])
 
 
 def decide_now(

@@ -26,7 +26,7 @@ class JournalError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """`execution` is the predecessor's; `acks`, from `acks_read`, it had not acted on; `positions` = where to read on."""
+    """`execution` is the predecessor's; `acks` were not acted on yet, from `acks_read` on; read on at `positions`."""
 
     execution: Execution
     intents: IntentsChanged
