@@ -68,14 +68,14 @@ class KafkaLink:
         shared = {
             **settings.client,
             "bootstrap.servers": settings.bootstrap_servers,
-            "error_cb": self._note_error,
-            "log_level": 0,  # its errors come by error_cb; its own log has another form
+            "log_level": 0,  # the producer's errors come by error_cb; librdkafka's own log has another form
             "reconnect.backoff.max.ms": 5_000,
             "socket.keepalive.enable": True,
         }
         self._producer = Producer(
             {
                 **shared,
+                "error_cb": self._note_error,  # of one client alone: two would contradict each other for moments
                 "acks": "all",
                 "enable.idempotence": True,
                 "compression.type": "lz4",
@@ -142,6 +142,7 @@ class KafkaLink:
                 backoff = min(2 * backoff, MAX_BACKOFF_S)
             else:
                 self._consumer.assign(places)
+                self._producer.poll(0)  # its errors of before
                 offsets = ",".join(f"{place.partition}:{place.offset}" for place in places)
                 self._note_state(there=True, detail=f"reading {self._topic} from {offsets}")
                 return
@@ -187,7 +188,6 @@ class KafkaLink:
         while not self._room.acquire(timeout=POLL_S):
             if self._stop.is_set():
                 return
-        self._note_state(there=True, detail="read a command")
         partition, offset = message.partition(), message.offset() + 1
         self._known[self._cluster, partition] = offset
         position = Position(kafka_cluster=self._cluster, partition=partition, offset=offset)

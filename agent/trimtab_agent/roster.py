@@ -46,9 +46,10 @@ class Roster:
 
     def disconnect(self, worker: WorkerId) -> None:
         """A worker's connection ended: from now on it is away, or unheard of when nobody configured it."""
-        gone = self._workers.pop(worker)
         if worker in self._configured:
-            self._workers[worker] = _Worker(gone.capacity)
+            self._workers[worker] = _Worker(self._workers[worker].capacity)
+        else:
+            del self._workers[worker]
 
     def report(self, worker: WorkerId, statistics: Statistics) -> None:
         """A worker's statistics; they wait for the next report."""

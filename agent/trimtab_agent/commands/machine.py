@@ -229,8 +229,11 @@ class CommandMachine:
             yield from self._admit(now, event)
 
     def _must_wait(self, now: float, command: Command) -> bool:
-        """Just after the agent's start a worker's absence, or its silence about what it owns, means nothing yet."""
-        if now >= self._hold_until or command.deadline <= now:
+        """Just after the agent's start a worker's absence, or its silence about what it owns, means nothing yet.
+
+        A start need not wait: a process that runs already is found.
+        """
+        if now >= self._hold_until or command.deadline <= now or command.kind is CommandKind.START:
             return False
         presence = self._present.get(command.worker)
         return presence is None or (command.kind is CommandKind.STOP and presence.owned is None)
