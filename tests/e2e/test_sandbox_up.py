@@ -1,0 +1,77 @@
+"""`trimtab sandbox up | status | down` as an operator uses it, with the flights example."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from trimtab_controller.sandbox.marks import bound, end_marked, marked, with_mark
+from trimtab_controller.sandbox.state import load_state
+
+PROGRAM = "from trimtab_controller.cli import main; raise SystemExit(main())"
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """Inherited by all that the commands of a test start."""
+    mark = f"up-{uuid.uuid4().hex}"
+    yield mark
+    end_marked(mark)
+
+
+def sandbox(mark: str, *arguments: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", PROGRAM, "sandbox", *arguments]
+    return subprocess.Popen(
+        command, env=with_mark(mark, os.environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for(condition: Callable[[], object], limit_s: float = 60.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.05)
+
+
+def test_up_status_down(mark: str, tmp_path: Path) -> None:
+    folder = tmp_path / "sandbox"
+    with sandbox(mark, "up", "--workers", "2", "--folder", str(folder)) as up:
+        output, errors = up.communicate(timeout=120)
+    assert (up.returncode, errors) == (0, "")
+    assert f"logs in {folder / 'logs'}" in output
+
+    state = load_state(folder)
+    assert state is not None
+    assert state.alive() == dict.fromkeys(("broker", "h0", "h1", "w0", "w1", "controller"), True)
+    admin = AdminClient({"bootstrap.servers": state.bootstrap_servers, "log_level": 0})
+    assert len(admin.list_topics(timeout=10).topics["flights"].partitions) == 64
+    # Two workers in one group: they found the broker, and each other.
+    wait_for(lambda: len(admin.describe_consumer_groups(["flights"])["flights"].result(10).members) == 2)
+    with sandbox(mark, "status", "--folder", str(folder)) as status:
+        output, _ = status.communicate(timeout=60)
+    assert status.returncode == 0
+    assert output.count(" alive ") == 6
+
+    with sandbox(mark, "down", "--folder", str(folder)) as down:
+        assert down.communicate(timeout=120) == (f"ended; data and logs stay in {folder}\n", "")
+    assert down.returncode == 0
+    assert marked(mark) == []
+    assert bound(port for ports in state.ports.values() for port in ports) == []
+    assert (folder / "logs" / "controller.log").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill-9"])
+def test_what_was_started_ends_when_up_is_interrupted(mark: str, tmp_path: Path, number: signal.Signals) -> None:
+    with sandbox(mark, "up", "--folder", str(tmp_path / "sandbox")) as up:
+        wait_for(lambda: any("kafka.Kafka" in process.cmdline() for process in marked(mark)))
+        up.send_signal(number)
+        up.communicate(timeout=60)
+    assert up.returncode == (130 if number == signal.SIGINT else -number)
+    wait_for(lambda: not marked(mark))
