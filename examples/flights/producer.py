@@ -53,6 +53,12 @@ class FlightProducer:
             return self._replay.sent
 
     @property
+    def count(self) -> int:
+        """Number of flights given to Kafka so far."""
+        with self._lock:
+            return self._replay.count
+
+    @property
     def finished(self) -> bool:
         """Whether the whole file was given to Kafka."""
         with self._lock:

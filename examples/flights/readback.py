@@ -20,6 +20,7 @@ class Record:
     at: float
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 def read_topic(bootstrap: str, topic: str) -> Iterator[Record]:
@@ -51,6 +52,7 @@ def _read(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[Reco
                 at=message.timestamp()[1] / 1000,
                 key=message.key(),
                 value=message.value(),
+                headers=tuple(message.headers() or ()),
             )
         # The last offsets may hold no record (compacted away): the position tells, not the records.
         places = consumer.position([TopicPartition(topic, partition) for partition in ends])

@@ -74,6 +74,11 @@ class Replay:
         return all(clock >= self._length for clock in self._clocks)
 
     @property
+    def count(self) -> int:
+        """Number of flights that `due` has given out so far."""
+        return sum(self._next)
+
+    @property
     def sent(self) -> Sent:
         """All that `due` has given out so far."""
         return Sent(clocks=tuple(int(clock) for clock in self._clocks))

@@ -11,7 +11,7 @@ from flights.readback import Record, read_table, read_topic
 from flights.replay import Sent
 from flights.verify import Answers, Events, compare, count_events, expected_sums, flights_sent
 from flights.wire import APP, DELAYS, EXTRACT, SOURCE, SUMS, TOTALS, decode_source, decode_total
-from trimtab_controller.stream.chunks import Reassembler
+from trimtab_controller.stream.chunks import Reassembler, read_chunk
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, decode_ack, decode_command
 from trimtab_models.messages.names import AppId, KeyGroup, OperatorId, Topics
 from trimtab_models.messages.snapshot import Snapshot
@@ -49,7 +49,7 @@ def gather(bootstrap: str, topics: Topics, sent: Sent) -> Evidence:
 def read_snapshots(bootstrap: str, topics: Topics) -> tuple[Snapshot, ...]:
     """Every snapshot that the stream has published, oldest first."""
     reassembler = Reassembler(topics.cluster)
-    found = (reassembler.add(row.headers, row.value) for row in read_topic(bootstrap, topics.snapshots))
+    found = (reassembler.add(read_chunk(row.headers, row.value)) for row in read_topic(bootstrap, topics.snapshots))
     return tuple(sorted((row for row in found if row is not None), key=lambda row: row.end_ms))
 
 

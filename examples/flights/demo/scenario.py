@@ -207,7 +207,7 @@ class Scenario:
         while True:
             self._cluster.check()
             status = self._watch.poll()
-            self._view.show(status, time.time() - self._started_at, self._producer.sent_count)
+            self._view.show(status, time.time() - self._started_at, self._producer.count)
             if condition():
                 return
             if time.monotonic() > deadline:

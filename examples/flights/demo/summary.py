@@ -143,18 +143,19 @@ def broken_promises(document: Mapping[str, Any]) -> list[str]:
 def _round_checks(rounds: Sequence[Mapping[str, Any]]) -> list[tuple[bool, str]]:
     checks = []
     for number, row in enumerate(rounds, 1):
-        median = row["pause_seconds"]["moved"]["median"]
-        checks.append(
+        median, bound, planned = (
+            row["pause_seconds"]["moved"]["median"],
+            row["lower_bound"],
+            row["load_distance_planned"],
+        )
+        checks += [
             (
                 row["migrations"] == 0 or (median is not None and median < MAX_MEDIAN_PAUSE_S),
                 f"round {number}: median pause of a hand-over {median} s, expected below {MAX_MEDIAN_PAUSE_S}",
-            )
-        )
-        planned, bound = row["load_distance_planned"], row["lower_bound"]
-        checks.append(
+            ),
             (
                 bound is not None and planned <= bound + MAX_DISTANCE_OVER_BOUND,
-                f"round {number}: planned load distance {planned}, expected within {MAX_DISTANCE_OVER_BOUND} of {bound}",
-            )
-        )
+                f"round {number}: load distance {planned}, expected within {MAX_DISTANCE_OVER_BOUND} of {bound}",
+            ),
+        ]
     return checks
