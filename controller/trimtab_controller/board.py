@@ -4,7 +4,7 @@ import statistics
 from collections import Counter, deque
 from collections.abc import Mapping
 
-from trimtab_controller.decider.decide import Decision, Skip, describe, names_of
+from trimtab_controller.decider.decide import Decision, Skip, names_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.view import NotReady
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
@@ -26,10 +26,10 @@ class Board:
         self._rounds = {row.plan: row for row in previous.rounds} if previous else {}
         self._after = {row.plan: row.after for row in previous.rounds} if previous else {}
 
-    def decided(self, now: float, decision: Decision) -> bool:
+    def decided(self, now: float, decision: Decision, text: str) -> bool:
         """Note a decision; returns whether it says something new. A repeated skip replaces its predecessor."""
         kind, reason = names_of(decision)
-        row = DecisionStatus(at=now, kind=kind, reason=reason, text=describe(decision)[:4000])
+        row = DecisionStatus(at=now, kind=kind, reason=reason, text=text[:4000])
         last = self._decisions[-1] if self._decisions else None
         again = isinstance(decision, Skip) and last is not None and (last.kind, last.reason) == (kind, reason)
         if again:

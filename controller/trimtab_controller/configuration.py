@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.observe import Requirements
-from trimtab_controller.execution.machine import Limits
+from trimtab_controller.execution.events import Limits
 from trimtab_controller.stream.configuration import StreamSettings, read_stream_settings
 from trimtab_models.messages.decode import BadMessage, Fault, Fields
 

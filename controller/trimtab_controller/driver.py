@@ -17,9 +17,10 @@ from trimtab_controller.decider import machine as deciding
 from trimtab_controller.decider.decide import Adopted, Decision, Planned, Scaled, Skip, describe, names_of
 from trimtab_controller.decider.instance import instance_of
 from trimtab_controller.decider.observe import ownership
-from trimtab_controller.execution import machine as executing
+from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, encode_entry
+from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.kafka.connection import Connection, StoppedError, ensure_topics, wait_for_broker
 from trimtab_controller.kafka.inbox import Inbox, Received
@@ -130,7 +131,7 @@ class Controller:
     def _begin(self, found: Found) -> None:
         configuration = self._configuration
         execution = taken_over(found.execution) if self._acting else found.execution
-        self._execution = executing.ExecutionMachine(configuration.cluster, configuration.execution, execution)
+        self._execution = ExecutionMachine(configuration.cluster, configuration.execution, execution)
         self._decider = deciding.Decider(configuration.balance, configuration.needs, execution, acting=self._acting)
         self._board = Board(configuration.cluster, acting=self._acting, previous=found.status)
         self._board.see_round(execution.round)
@@ -249,16 +250,18 @@ class Controller:
     def _carry_out(self, decision: Decision) -> None:
         now = self._clock()
         self._metrics.decisions.labels(*names_of(decision)).inc()
-        new = self._board.decided(now, decision)
-        if new or now - self._logged_at >= REPEAT_LOG_S:
-            self._logged_at = now
-            would = "" if self._acting or isinstance(decision, Skip) else "dry run, would do: "
-            log.info("%s%s", would, describe(decision))
         if isinstance(decision, Planned):
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
             self._metrics.planned.labels(decision.plan.app).set(decision.plan.planned)
-        if not self._acting:
-            return
+        if self._acting:
+            self._act_on(decision)
+        text = self._told(decision)
+        new = self._board.decided(now, decision, text)
+        if new or now - self._logged_at >= REPEAT_LOG_S:
+            self._logged_at = now
+            log.info("%s", text)
+
+    def _act_on(self, decision: Decision) -> None:
         match decision:
             case Planned(plan=plan):
                 self._execute(executing.PlanDecided(plan=plan))
@@ -270,6 +273,15 @@ class Controller:
                 pass
             case _:
                 assert_never(decision)
+
+    def _told(self, decision: Decision) -> str:
+        text = describe(decision)
+        if isinstance(decision, Skip):
+            return text
+        if not self._acting:
+            return f"dry run, would do: {text}"
+        row = self._execution.state.round
+        return f"plan {row.plan}: {text}" if isinstance(decision, Planned) and row is not None else text
 
     # --- the execution's actions ----------------------------------------------------------------------------------
 

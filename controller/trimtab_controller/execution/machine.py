@@ -9,6 +9,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from trimtab_controller.execution.events import (
+    AckSeen,
+    Action,
+    Event,
+    HandoverEnded,
+    Limits,
+    OwnershipSeen,
+    PlacementWanted,
+    PlanDecided,
+    Publish,
+    Resumed,
+    RoundEnded,
+    ScalingWanted,
+)
 from trimtab_controller.execution.state import (
     ENDED,
     IN_FLIGHT,
@@ -24,7 +38,7 @@ from trimtab_controller.execution.state import (
 )
 from trimtab_controller.plan import Move, Plan
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
+from trimtab_models.messages.names import AppId, Epoch, KeyGroup, WorkerId
 from trimtab_models.messages.placement import Owners, Placement
 
 ACK_GRACE_S = 2.0
@@ -35,92 +49,10 @@ RESOLVE_TIMEOUTS = 6
 """So many hand-over time-outs the reports have to show who owns after a release without an answer."""
 
 RETRYABLE = frozenset({Refusal.GENERATION, Refusal.NOT_PREPARED, Refusal.OLD_EPOCH})
-UNCERTAIN = frozenset({Refusal.GENERATION, Refusal.FAILED, Refusal.COMMIT_REFUSED, Refusal.WORKER_AWAY})
-"""Refusals of a release after which a rebalance may have decided: the reports have the word."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Seconds and counts from the configuration's [execution]."""
-
-    handovers_in_flight: int = 2
-    key_groups_per_handover: int = 4
-    prepare_timeout_s: float = 60.0
-    handover_timeout_s: float = 20.0
-    attempts: int = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanDecided:
-    """Carry out this plan."""
-
-    plan: Plan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementWanted:
-    """Publish the ownership as the reports show it: the first placement, or the engine decided otherwise."""
-
-    app: AppId
-    owners: Mapping[KeyGroup, WorkerId]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingWanted:
-    """Stop an empty worker, or start a stopped one."""
-
-    kind: CommandKind
-    worker: WorkerId
-    host: HostId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AckSeen:
-    """An agent's word."""
-
-    ack: Ack
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnershipSeen:
-    """Who reported which key group as its own in a window that began at `start_s` (epoch seconds)."""
-
-    start_s: float
-    owners: Mapping[KeyGroup, WorkerId]
-
-
-@dataclass(frozen=True, slots=True)
-class Resumed:
-    """A new leader took over this state: the commands in flight are published once more, with the same ids."""
-
-
-Event = PlanDecided | PlacementWanted | ScalingWanted | AckSeen | OwnershipSeen | Resumed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publish:
-    """To be written in one transaction: the state as journal entry, placements, commands."""
-
-    execution: Execution
-    placements: tuple[Placement, ...] = ()
-    commands: tuple[Command, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandoverEnded:
-    """For the log and the metrics."""
-
-    handover: Handover
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundEnded:
-    """For the log and the metrics; the state has it as its last round."""
-
-    round: Round
-
-
-Action = Publish | HandoverEnded | RoundEnded
+UNCERTAIN = frozenset(
+    {Refusal.GENERATION, Refusal.FAILED, Refusal.COMMIT_REFUSED, Refusal.WORKER_AWAY, Refusal.PRECONDITION}
+)
+"""Refusals of a release after which the source may not be the owner any more: the reports have the word."""
 
 
 @dataclass(slots=True)
@@ -365,7 +297,7 @@ class ExecutionMachine:
     def _on_release_ack(self, step: _Step, handover: Handover, ack: Ack) -> None:
         if handover.phase is not HandoverPhase.RELEASING or ack.phase not in (Phase.REFUSED, Phase.EXPIRED):
             return  # `released` needs nothing of us: the target's `took` is the end
-        if ack.refusal in UNCERTAIN:
+        if ack.phase is Phase.EXPIRED or ack.refusal in UNCERTAIN:  # what has expired may still be done, late
             self._ask_reports(step, handover, _said(ack))
         elif ack.refusal in RETRYABLE:
             self._try_again(step, handover, _said(ack))
@@ -480,14 +412,14 @@ class ExecutionMachine:
 
     @staticmethod
     def _on_scaling_ack(step: _Step, scaling: Scaling, ack: Ack) -> None:
-        if scaling.phase is not ScalingPhase.SENT:
+        if scaling.phase is ScalingPhase.DONE:
             return
         outcome = partial(replace, scaling, at=step.now)
         match ack.phase:
             case Phase.STOPPED | Phase.STARTED:
                 code = None if ack.exit_code is None else f"exit code {ack.exit_code}"
                 step.scale(outcome(phase=ScalingPhase.DONE, detail=code))
-            case Phase.REFUSED | Phase.EXPIRED:
+            case Phase.REFUSED | Phase.EXPIRED if scaling.phase is ScalingPhase.SENT:
                 step.scale(outcome(phase=ScalingPhase.FAILED, detail=_said(ack)))
             case _:
                 pass

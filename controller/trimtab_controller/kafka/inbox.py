@@ -9,9 +9,9 @@ from typing import TypeVar
 from confluent_kafka import Message
 
 from trimtab_controller.decider.machine import IntentsChanged, SnapshotArrived
+from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, decode_entry
-from trimtab_controller.execution.machine import AckSeen
 from trimtab_controller.stream.chunks import Reassembler, read_chunk
 from trimtab_models.messages.commands import decode_ack
 from trimtab_models.messages.decode import BadMessage, Fault
