@@ -1,7 +1,6 @@
 """The controller as a process on a real broker; workers and agents are played by the test at their Kafka port."""
 
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -12,15 +11,15 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+
 from trimtab_controller.execution.state import HandoverPhase
 from trimtab_controller.sandbox.broker import Broker, free_ports
 from trimtab_controller.stream.chunks import split
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal, decode_command, encode_ack
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, decode_command, encode_ack
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_models.messages.placement import Placement, decode_placement
 from trimtab_models.messages.report import Basis, WorkerState
-from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot, encode_snapshot
-from trimtab_models.messages.status import Status
+from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")
 WINDOW_S = 1.0

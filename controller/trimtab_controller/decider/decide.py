@@ -207,9 +207,10 @@ def describe(decision: Decision) -> str:
         case Skip():
             return f"nothing: {decision.detail}"
         case Planned(plan=plan):
+            count = len(plan.moves)
             by = ", by the greedy method, the solver did not answer in time" if plan.fallback else ""
             return (
-                f"{plan.app}: {len(plan.moves)} moves, load distance {plan.before:.1f} -> {plan.planned:.1f} "
+                f"{plan.app}: {count} move{'s' if count != 1 else ''}, load distance {plan.before:.1f} -> {plan.planned:.1f} "
                 f"(bound {plan.lower_bound:.1f}), because {plan.reason}{by}"
             )
         case Adopted():

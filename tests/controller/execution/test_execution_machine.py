@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+
 from trimtab_controller.execution.events import (
     AckSeen,
     Action,

@@ -1,0 +1,307 @@
+"""The decider: every snapshot ends in exactly one decision, and each says why."""
+
+from dataclasses import replace
+
+import pytest
+
+from trimtab_controller.decider.decide import Adopted, Decision, Planned, Scaled, Settings, Skip, SkipReason, describe
+from trimtab_controller.decider.machine import (
+    Decided,
+    Decider,
+    ExecutionChanged,
+    IntentsChanged,
+    RoundMeasured,
+    SnapshotArrived,
+    Solve,
+    SolverAnswered,
+)
+from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.view import Lack
+from trimtab_controller.execution.state import Execution, Round, Scaling, ScalingPhase, placement_of
+from trimtab_controller.plan import Move, Plan
+from trimtab_controller.solver.answer import Answer, NoAnswer
+from trimtab_models.messages.commands import Command, CommandKind
+from trimtab_models.messages.intents import Drain, Intent, Pause
+from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_models.messages.report import Basis, WorkerState
+from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+
+APP, OPERATOR = AppId("app"), OperatorId("sums")
+W0, W1 = WorkerId("w0"), WorkerId("w1")
+SETTINGS = Settings(max_migrations=2, load_distance=5.0, min_interval_s=30.0, smoothing=0.5, min_gain=0.5)
+NEEDS = Requirements(max_age_s=45.0)
+PAUSE = Pause(by="op", at=1.0, reason="maintenance")
+DRAIN_W1 = Drain(worker=W1, by="op", at=1.0, reason="kernel")
+
+
+def kg(partition: int) -> KeyGroup:
+    return KeyGroup(APP, OPERATOR, partition)
+
+
+ON_W0 = {kg(0): W0, kg(1): W0, kg(2): W0}
+BALANCED = {kg(0): W0, kg(1): W1}
+
+
+def execution(owners: dict[KeyGroup, WorkerId] | None, **changes: object) -> Execution:
+    placements = {APP: placement_of("c", APP, Epoch(1, 1), owners, None)} if owners else {}
+    return replace(Execution(generation=1, number=1, placements=placements), **changes)  # type: ignore[arg-type]
+
+
+def a_round(ended_at: float | None) -> Round:
+    return Round(
+        plan="1.2",
+        app=APP,
+        reason="r",
+        status="optimal",
+        fallback=False,
+        before=30.0,
+        planned=2.0,
+        lower_bound=1.0,
+        started_at=900.0,
+        handovers=(),
+        ended_at=ended_at,
+    )
+
+
+def window(
+    owners: dict[KeyGroup, WorkerId], end_s: float = 1010.0, cpu: float = 0.1, workers: tuple[WorkerId, ...] = (W0, W1)
+) -> SnapshotArrived:
+    hosts = [HostId(f"h{worker[1:]}") for worker in workers]
+    return SnapshotArrived(
+        snapshot=Snapshot(
+            cluster="c",
+            start_ms=round((end_s - 10.0) * 1000),
+            end_ms=round(end_s * 1000),
+            published_ms=round(end_s * 1000),
+            hosts_seen=len(hosts),
+            hosts_expected=len(hosts),
+            watermark_ms=None,
+            late_rows=0,
+            hosts=tuple(
+                HostWindow(host=host, covered_s=10.0, cpu=0.5, cores=1.0, basis=Basis.CONFIG) for host in hosts
+            ),
+            nodes=tuple(
+                NodeWindow(
+                    worker=worker,
+                    host=host,
+                    app=APP,
+                    state=WorkerState.RUNNING,
+                    capacity=1.0,
+                    covered_s=10.0,
+                    cpu=0.3,
+                    complete=True,
+                    steering=True,
+                )
+                for worker, host in zip(workers, hosts, strict=True)
+            ),
+            key_groups=tuple(
+                KeyGroupWindow(key_group=each, worker=owner, covered_s=10.0, cpu=cpu, tuples_in_s=1.0, state_bytes=1000)
+                for each, owner in owners.items()
+            ),
+        )
+    )
+
+
+def decider(present: Execution, *intents: Intent, acting: bool = True) -> Decider:
+    made = Decider(SETTINGS, NEEDS, present, acting=acting)
+    made.on_event(1000.0, IntentsChanged(intents=intents))
+    return made
+
+
+def only(actions: list) -> Decision:
+    [action] = actions
+    assert isinstance(action, Decided), action
+    return action.decision
+
+
+def answer(*moves: tuple[KeyGroup, WorkerId, WorkerId], to: float = 5.0) -> SolverAnswered:
+    return SolverAnswered(
+        answer=Answer(moves=moves, status="optimal", before=15.0, load_distance=to, lower_bound=5.0, solve_s=0.1)
+    )
+
+
+def test_without_a_placement_the_ownership_is_published_as_it_is() -> None:
+    decision = only(decider(execution(None)).on_event(1011.0, window(ON_W0)))
+    assert decision == Adopted(app=APP, owners=ON_W0, detail="first placement: 3 key groups as they are")
+
+
+def test_a_plan_from_snapshot_and_answer() -> None:
+    made = decider(execution(ON_W0))
+    [solve] = made.on_event(1011.0, window(ON_W0))
+    assert isinstance(solve, Solve)
+    assert made.on_event(1021.0, window(ON_W0, 1020.0)) == [], "one question at a time"
+    decision = only(made.on_event(1021.5, answer((kg(2), W0, W1))))
+    plan = Plan(
+        app=APP,
+        reason="load distance 15.0 above 5.0",
+        moves=(Move(key_group=kg(2), source=W0, target=W1, state_bytes=1000),),
+        hosts={W0: HostId("h0"), W1: HostId("h1")},
+        before=15.0,
+        planned=5.0,
+        lower_bound=5.0,
+        status="optimal",
+        solve_s=0.1,
+    )
+    assert decision == Planned(plan=plan)
+    assert describe(decision) == (
+        "app: 1 move, load distance 15.0 -> 5.0 (bound 5.0), because load distance 15.0 above 5.0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("present", "intents", "owners", "reason", "detail"),
+    [
+        (execution(BALANCED), (), BALANCED, SkipReason.INSIDE_BAND, "app: load distance inside band 0.0 <= 5.0"),
+        (execution(ON_W0), (PAUSE,), ON_W0, SkipReason.PAUSED, "paused by op: maintenance"),
+        (execution(None), (PAUSE,), ON_W0, SkipReason.PAUSED, "paused by op: maintenance"),
+        (execution(ON_W0, round=a_round(None)), (), ON_W0, SkipReason.PLAN_IN_FLIGHT, "plan 1.2 is in flight"),
+        (
+            execution(ON_W0, round=a_round(991.0)),
+            (),
+            ON_W0,
+            SkipReason.TOO_SOON,
+            "app: load distance 15.0, next round in 10 s at the earliest",
+        ),
+        (
+            execution(ON_W0),
+            (DRAIN_W1, Drain(worker=W0, by="op", at=1.0, reason="kernel")),
+            {**ON_W0, kg(2): W1},
+            SkipReason.ALL_DRAINING,
+            "app: every worker is to be drained, none is left",
+        ),
+    ],
+)
+def test_reasons_to_do_nothing(
+    present: Execution,
+    intents: tuple[Intent, ...],
+    owners: dict[KeyGroup, WorkerId],
+    reason: SkipReason,
+    detail: str,
+) -> None:
+    if reason is SkipReason.ALL_DRAINING:
+        present = execution(owners)
+    actions = decider(present, *intents).on_event(1011.0, window(owners))
+    decisions = [action for action in actions if not isinstance(action, RoundMeasured)]
+    assert only(decisions) == Skip(reason=reason, detail=detail)
+
+
+def test_windows_that_began_before_the_last_round_ended_do_not_count() -> None:
+    made = decider(execution(ON_W0, round=a_round(1000.5)))
+    decision = only(made.on_event(1011.0, window(ON_W0)))
+    assert isinstance(decision, Skip)
+    assert (decision.reason, decision.lack) == (SkipReason.NOT_READY, Lack.WINDOW_TOO_EARLY)
+    moved = {**ON_W0, kg(2): W1}
+    measured, decided = made.on_event(1021.0, window(moved, 1020.0))
+    assert measured == RoundMeasured(plan="1.2", planned=2.0, load_distance=5.0)
+    [again] = made.on_event(1031.0, window(moved, 1030.0))
+    assert (type(decided), type(again)) == (Decided, Decided), "measured once"
+
+
+def test_loads_from_before_a_round_are_forgotten() -> None:
+    made = decider(execution(BALANCED))
+    made.on_event(1011.0, window(BALANCED, cpu=0.1))
+    made.on_event(1021.0, window(BALANCED, 1020.0, cpu=0.3))
+    assert made.known.evaluations[APP].node_loads == {W0: 20.0, W1: 20.0}, "smoothed"
+    made.on_event(1022.0, ExecutionChanged(execution=execution(BALANCED, round=a_round(None))))
+    made.on_event(1023.0, ExecutionChanged(execution=execution(BALANCED, round=a_round(1023.0))))
+    made.on_event(1041.0, window(BALANCED, 1040.0, cpu=0.5))
+    assert made.known.evaluations[APP].node_loads == {W0: 50.0, W1: 50.0}
+
+
+def test_the_placement_follows_reports_that_differ() -> None:
+    decision = only(decider(execution(BALANCED)).on_event(1011.0, window({kg(0): W0, kg(1): W0})))
+    assert isinstance(decision, Adopted)
+    assert decision.owners == {kg(0): W0, kg(1): W0}
+
+
+def test_a_drain_overrides_the_band() -> None:
+    made = decider(execution(BALANCED), DRAIN_W1)
+    [solve] = made.on_event(1011.0, window(BALANCED))
+    assert isinstance(solve, Solve)
+    assert [worker.id for worker in solve.view.workers if worker.draining] == [W1]
+    decision = only(made.on_event(1011.5, answer((kg(1), W1, W0), to=20.0)))
+    assert isinstance(decision, Planned)
+    assert decision.plan.reason == "drain w1"
+
+
+def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_taken_back() -> None:
+    owners = {kg(0): W0, kg(1): W0}
+    made = decider(execution(owners), DRAIN_W1)
+    decision = only(made.on_event(1011.0, window(owners)))
+    assert decision == Scaled(
+        kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it is being drained and empty"
+    )
+    stop = Command(
+        cluster="c",
+        kind=CommandKind.STOP,
+        epoch=Epoch(1, 2),
+        host=HostId("h1"),
+        worker=W1,
+        app=None,
+        issued_at=1011.0,
+        deadline=1071.0,
+    )
+    sent = execution(owners, scalings={W1: Scaling(command=stop, phase=ScalingPhase.SENT, at=1011.0)})
+    made.on_event(1011.0, ExecutionChanged(execution=sent))
+    waiting = only(made.on_event(1021.0, window(owners, 1020.0)))
+    assert isinstance(waiting, Skip)
+    assert waiting.reason is SkipReason.SCALING_IN_FLIGHT
+    done = execution(owners, scalings={W1: Scaling(command=stop, phase=ScalingPhase.DONE, at=1022.0)})
+    made.on_event(1022.0, ExecutionChanged(execution=done))
+    alone = only(made.on_event(1041.0, window(owners, 1040.0, workers=(W0,))))
+    assert isinstance(alone, Skip), "it is not missed"
+    made.on_event(1050.0, IntentsChanged(intents=()))
+    start = only(made.on_event(1051.0, window(owners, 1050.0, workers=(W0,))))
+    assert isinstance(start, Scaled)
+    assert (start.kind, start.worker, start.host) == (CommandKind.START, W1, HostId("h1"))
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [answer(), answer((kg(2), W0, W1), to=14.6), SolverAnswered(answer=NoAnswer(reason="no node"))],
+)
+def test_an_answer_that_brings_nothing(reply: SolverAnswered) -> None:
+    made = decider(execution(ON_W0))
+    made.on_event(1011.0, window(ON_W0))
+    decision = only(made.on_event(1012.0, reply))
+    assert isinstance(decision, Skip)
+    failed = isinstance(reply.answer, NoAnswer)
+    assert decision.reason is (SkipReason.SOLVER_FAILED if failed else SkipReason.NOTHING_BETTER)
+
+
+def test_a_pause_that_comes_while_the_solver_works_holds() -> None:
+    made = decider(execution(ON_W0))
+    made.on_event(1011.0, window(ON_W0))
+    made.on_event(1011.2, IntentsChanged(intents=(PAUSE,)))
+    decision = only(made.on_event(1012.0, answer((kg(2), W0, W1))))
+    assert isinstance(decision, Skip)
+    assert decision.reason is SkipReason.PAUSED
+
+
+def test_an_old_or_repeated_window_changes_nothing() -> None:
+    made = decider(execution(BALANCED))
+    made.on_event(1011.0, window(BALANCED))
+    before = made.known
+    assert made.on_event(1012.0, window(ON_W0)) == []
+    assert made.on_event(1012.0, window(ON_W0, 1005.0)) == []
+    assert made.known is before
+
+
+def test_snapshots_that_stay_away_are_said_once_per_interval() -> None:
+    made = decider(execution(BALANCED))
+    assert made.on_tick(1000.0) == []
+    first = only(made.on_tick(1045.0))
+    assert isinstance(first, Skip)
+    assert first.lack is Lack.NO_SNAPSHOT
+    assert made.on_tick(1046.0) == []
+    made.on_event(1051.0, window(BALANCED, 1050.0))
+    assert made.on_tick(1095.0) == []
+    stale = only(made.on_tick(1096.0))
+    assert isinstance(stale, Skip)
+    assert stale.lack is Lack.STALE_SNAPSHOT
+
+
+def test_a_dry_run_plans_from_the_reports_and_adopts_nothing() -> None:
+    made = decider(execution(None), acting=False)
+    [action] = made.on_event(1011.0, window(ON_W0))
+    assert isinstance(action, Solve)

@@ -1,0 +1,212 @@
+"""What a snapshot must bring before anything is decided; every lack is named, none becomes a zero."""
+
+from dataclasses import replace
+
+import pytest
+
+from trimtab_controller.decider.evaluate import evaluate, smooth
+from trimtab_controller.decider.instance import instance_of
+from trimtab_controller.decider.observe import Liveness, Requirements, check_cluster, observe, ownership
+from trimtab_controller.decider.view import AppView, Lack, NotReady
+from trimtab_controller.execution.state import placement_of
+from trimtab_models.instances import decode_snapshot, encode_snapshot
+from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_models.messages.placement import Placement
+from trimtab_models.messages.report import Basis, WorkerState
+from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
+
+APP, OPERATOR = AppId("app"), OperatorId("sums")
+W0, W1 = WorkerId("w0"), WorkerId("w1")
+NEEDS = Requirements(min_coverage=0.95, max_age_s=45.0, lost_worker_s=60.0)
+END_S = 1010.0
+
+
+def kg(partition: int) -> KeyGroup:
+    return KeyGroup(APP, OPERATOR, partition)
+
+
+def node(worker: WorkerId, **changes: object) -> NodeWindow:
+    row = NodeWindow(
+        worker=worker,
+        host=HostId(f"h{worker[1:]}"),
+        app=APP,
+        state=WorkerState.RUNNING,
+        capacity=0.5,
+        covered_s=10.0,
+        cpu=0.3,
+        complete=True,
+        steering=True,
+    )
+    return replace(row, **changes)  # type: ignore[arg-type]
+
+
+def owned(partition: int, worker: WorkerId, cpu: float | None = 0.1, state_bytes: int | None = 1000) -> KeyGroupWindow:
+    return KeyGroupWindow(
+        key_group=kg(partition), worker=worker, covered_s=10.0, cpu=cpu, tuples_in_s=1.0, state_bytes=state_bytes
+    )
+
+
+def snapshot(nodes: list[NodeWindow], key_groups: list[KeyGroupWindow], **changes: object) -> Snapshot:
+    made = Snapshot(
+        cluster="c",
+        start_ms=1_000_000,
+        end_ms=1_010_000,
+        published_ms=1_010_500,
+        hosts_seen=20,
+        hosts_expected=20,
+        watermark_ms=None,
+        late_rows=0,
+        hosts=tuple(
+            HostWindow(host=host, covered_s=10.0, cpu=0.5, cores=1.0, basis=Basis.CONFIG)
+            for host in sorted({row.host for row in nodes})
+        ),
+        nodes=tuple(nodes),
+        key_groups=tuple(key_groups),
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+WHOLE = snapshot([node(W0), node(W1)], [owned(0, W0), owned(1, W0), owned(2, W1)])
+PLACEMENT = placement_of("c", APP, Epoch(1, 1), {kg(0): W0, kg(1): W0, kg(2): W1}, None)
+
+
+def look(
+    seen: Snapshot,
+    placement: Placement | None = PLACEMENT,
+    draining: frozenset[WorkerId] = frozenset(),
+    liveness: Liveness | None = None,
+) -> AppView | NotReady:
+    return observe(seen, APP, placement=placement, draining=draining, liveness=liveness or Liveness(), needs=NEEDS)
+
+
+def lack_of(found: AppView | NotReady | None) -> Lack:
+    assert isinstance(found, NotReady), found
+    return found.lack
+
+
+def test_a_whole_snapshot_is_a_view() -> None:
+    view = look(WHOLE, draining=frozenset({W1}))
+    assert isinstance(view, AppView)
+    assert view.owners == {kg(0): W0, kg(1): W0, kg(2): W1}
+    assert [row.load for row in view.key_groups] == [10.0, 10.0, 10.0], "percent of one core"
+    assert (view.draining, view.hosts, view.start_s) == ((W1,), {W0: "h0", W1: "h1"}, 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "lack"),
+    [
+        ({"nodes": (node(W0), node(W1, state=WorkerState.RECOVERING))}, Lack.WORKER_NOT_RUNNING),
+        ({"nodes": (node(W0), node(W1, state=WorkerState.REBALANCING))}, Lack.WORKER_NOT_RUNNING),
+        ({"nodes": (node(W0), node(W1, state=WorkerState.AWAY))}, Lack.WORKER_NOT_RUNNING),
+        ({"nodes": (node(W0, steering=False), node(W1))}, Lack.WORKER_NOT_STEERING),
+        ({"nodes": (node(W0, complete=False), node(W1))}, Lack.WORKER_INCOMPLETE),
+        ({"nodes": (node(W0),)}, Lack.WORKER_MISSING),
+        ({"key_groups": (owned(0, W0), owned(2, W1))}, Lack.KEY_GROUPS_MISSING),
+        ({"key_groups": (owned(0, W0), owned(1, W0))}, Lack.KEY_GROUPS_MISSING),
+        ({"key_groups": ()}, Lack.KEY_GROUPS_MISSING),
+        ({"key_groups": (owned(0, W0), owned(1, WorkerId("w9")), owned(2, W1))}, Lack.OWNER_UNKNOWN),
+        ({"key_groups": (owned(0, W0), owned(1, W0, cpu=None), owned(2, W1))}, Lack.LOAD_UNKNOWN),
+    ],
+)
+def test_what_is_missing_is_named(changes: dict[str, object], lack: Lack) -> None:
+    assert lack_of(look(replace(WHOLE, **changes))) is lack  # type: ignore[arg-type]
+
+
+def test_before_the_first_placement_a_gap_is_still_a_gap() -> None:
+    assert isinstance(look(WHOLE, placement=None), AppView)
+    assert lack_of(look(replace(WHOLE, key_groups=(owned(0, W0), owned(2, W1))), None)) is Lack.KEY_GROUPS_MISSING
+    assert lack_of(look(snapshot([], []), None)) is Lack.NO_WORKERS
+
+
+def test_a_worker_that_left_long_ago_and_owns_nothing_does_not_block() -> None:
+    seen = snapshot([node(W0), node(W1, state=WorkerState.AWAY)], [owned(0, W0), owned(1, W0), owned(2, W0)])
+    liveness = Liveness()
+    liveness.see(seen, [W0, W1])
+    assert lack_of(look(seen, liveness=liveness)) is Lack.WORKER_MISSING, "it may come back any moment"
+    later = replace(seen, start_ms=1_060_000, end_ms=1_070_000)
+    liveness.see(later, [W0, W1])
+    view = look(later, liveness=liveness)
+    assert isinstance(view, AppView)
+    assert [worker.id for worker in view.workers] == [W0]
+
+
+def test_an_idle_worker_counts_and_a_stopped_one_does_not() -> None:
+    idle = snapshot([node(W0), node(W1)], [owned(0, W0)])
+    view = look(idle, placement=None)
+    assert isinstance(view, AppView)
+    assert evaluate(view).node_loads == {W0: 20.0, W1: 0.0}
+    stopped = snapshot([node(W0), node(W1, state=WorkerState.AWAY, app=None)], [owned(0, W0)])
+    view = look(stopped, placement=None)
+    assert isinstance(view, AppView)
+    assert [worker.id for worker in view.workers] == [W0]
+
+
+@pytest.mark.parametrize(
+    ("now", "changes", "lack"),
+    [
+        (END_S + 45.0, {}, None),
+        (END_S + 45.1, {}, Lack.STALE_SNAPSHOT),
+        (END_S, {"hosts_seen": 19}, None),
+        (END_S, {"hosts_seen": 18}, Lack.LOW_COVERAGE),
+        (END_S, {"hosts_seen": 0, "hosts_expected": 0}, Lack.LOW_COVERAGE),
+    ],
+)
+def test_stale_and_incomplete_snapshots_are_refused(now: float, changes: dict[str, object], lack: Lack | None) -> None:
+    found = check_cluster(replace(WHOLE, **changes), now, Liveness(), NEEDS)  # type: ignore[arg-type]
+    assert (found and found.lack) == lack
+
+
+def test_hold_when_forty_percent_of_the_hosts_are_lost_until_they_count_as_gone() -> None:
+    workers = [WorkerId(f"w{index}") for index in range(5)]
+    liveness = Liveness()
+    liveness.see(snapshot([node(worker) for worker in workers], []), [])
+    four = snapshot([node(worker) for worker in workers[:4]], [])
+    assert check_cluster(four, END_S, liveness, NEEDS) is None
+    three = snapshot([node(worker) for worker in workers[:3]], [])
+    assert lack_of(check_cluster(three, END_S, liveness, NEEDS)) is Lack.HOSTS_LOST
+    later = replace(three, start_ms=1_611_000, end_ms=1_621_000)
+    liveness.see(later, [])
+    assert check_cluster(later, 1621.0, liveness, NEEDS) is None
+
+
+def test_only_running_workers_say_what_they_own() -> None:
+    seen = snapshot([node(W0), node(W1, state=WorkerState.REBALANCING)], [owned(0, W0), owned(2, W1)])
+    assert ownership(seen) == {kg(0): W0}
+
+
+def test_load_distance_is_relative_to_capacity_and_one_sided_for_a_drained_worker() -> None:
+    seen = snapshot([node(W0, capacity=1.0), node(W1, capacity=0.5)], [owned(0, W0, 0.3), owned(1, W1, 0.3)])
+    view = look(seen, placement=None)
+    assert isinstance(view, AppView)
+    found = evaluate(view)
+    assert (found.node_loads, found.mean_load, found.load_distance) == (
+        {W0: pytest.approx(30.0), W1: pytest.approx(60.0)},
+        pytest.approx(40.0),
+        pytest.approx(20.0),
+    )
+    drained = look(seen, placement=None, draining=frozenset({W1}))
+    assert isinstance(drained, AppView)
+    found = evaluate(drained)
+    assert (found.mean_load, found.load_distance) == (pytest.approx(60.0), pytest.approx(30.0)), "w0 is 30 below"
+    nobody = look(seen, placement=None, draining=frozenset({W0, W1}))
+    assert isinstance(nobody, AppView)
+    assert evaluate(nobody).load_distance is None
+
+
+def test_smoothing_weighs_the_newest_window() -> None:
+    view = look(WHOLE)
+    assert isinstance(view, AppView)
+    smoothed = smooth(view, {kg(0): 30.0}, 0.25)
+    assert [row.load for row in smoothed.key_groups] == [25.0, 10.0, 10.0]
+
+
+def test_a_view_is_an_instance_of_the_contract() -> None:
+    pairs = (PairWindow(source=kg(0), target=kg(2), tuples_s=5.0, bytes_s=50.0),)
+    seen = snapshot([node(W0), node(W1)], [owned(0, W0), owned(1, W0, state_bytes=None), owned(2, W1)], pairs=pairs)
+    view = look(seen, draining=frozenset({W1}))
+    assert isinstance(view, AppView)
+    instance = instance_of(view, max_migrations=13, load_distance=5.0)
+    assert decode_snapshot(encode_snapshot(instance)) == instance
+    assert [(each.id, each.removing) for each in instance.nodes] == [("w0", False), ("w1", True)]
+    assert [each.state_bytes for each in instance.key_groups] == [1000, 1000, 1000], "unknown = the largest known"
+    assert [(each.source, each.target, each.rate) for each in instance.flows] == [("app/sums/0", "app/sums/2", 5.0)]
