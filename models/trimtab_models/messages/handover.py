@@ -30,7 +30,8 @@ class HandoverKind(StrEnum):
 class HandoverRecord:
     """One step of the hand-over `handover` of `key_groups` from `source` to `target` inside group `generation`.
 
-    With `released`: `offsets` = committed next offsets of the source partitions, `ends` = changelog end offsets.
+    With `released`: `offsets` = committed next offsets of the source partitions, `ends` = changelog end offsets,
+    `held_s` = seconds from the source's stop of fetching to this record.
     """
 
     kind: HandoverKind
@@ -44,6 +45,7 @@ class HandoverRecord:
     key_groups: tuple[KeyGroup, ...]
     offsets: Offsets = ()
     ends: Offsets = ()
+    held_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.key_groups:
@@ -66,6 +68,7 @@ class HandoverRecord:
             "key_groups": [str(key_group) for key_group in self.key_groups],
             "offsets": [list(row) for row in self.offsets],
             "ends": [list(row) for row in self.ends],
+            "held_s": self.held_s,
         }
 
 
@@ -89,6 +92,7 @@ def decode_handover(payload: bytes | None) -> HandoverRecord:
         key_groups=read_key_groups(fields, "key_groups"),
         offsets=_read_offsets(fields, "offsets"),
         ends=_read_offsets(fields, "ends"),
+        held_s=fields.number("held_s"),
     )
     fields.done()
     return record

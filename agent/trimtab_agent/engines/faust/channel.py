@@ -1,0 +1,113 @@
+"""The plug-in's own line to Kafka: reads the placement and the hand-overs without a group, writes hand-over records.
+
+Runs on the side loop.  Broker or topics away: it waits and tries again; the worker works on under the last placement.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from trimtab_models.messages.decode import BadMessage
+from trimtab_models.messages.handover import HandoverRecord, decode_handover, encode_handover
+from trimtab_models.messages.names import Topics
+from trimtab_models.messages.placement import Placement, decode_placement
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+LONG_POLL_MS = 500
+CLOSE_LIMIT_S = 2.0
+
+Connection = Mapping[str, Any]
+"""Bootstrap servers and security settings of an aiokafka client."""
+
+
+class Channel:
+    """One reader for both topics, one writer; callbacks are called on the side loop.
+
+    `on_handover` gets the record and the Kafka time of its writing (epoch seconds).
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        connection: Connection,
+        *,
+        on_placement: Callable[[Placement], None],
+        on_handover: Callable[[HandoverRecord, float], None],
+    ) -> None:
+        self._placement = TopicPartition(topics.placement, 0)
+        self._handover = TopicPartition(topics.handover, 0)
+        self._connection = connection
+        self._on_placement = on_placement
+        self._on_handover = on_handover
+        self._writer: AIOKafkaProducer | None = None
+        self.loaded = threading.Event()
+        """All placements published so far have been read, or there is no placement topic."""
+
+    async def run(self) -> None:
+        """Read for ever."""
+        while True:
+            try:
+                await self._read()
+            except (KafkaError, OSError) as error:
+                log.warning("placement and hand-overs are not read for now: %r", error)
+            await asyncio.sleep(RETRY_S)
+
+    async def publish(self, record: HandoverRecord) -> None:
+        """Write a hand-over record; returns when it is in the log.  Raises KafkaError: then it may or may not be."""
+        if self._writer is None:
+            writer = AIOKafkaProducer(**self._connection, acks="all", enable_idempotence=True)
+            await writer.start()
+            self._writer = writer
+        await self._writer.send_and_wait(
+            self._handover.topic, encode_handover(record), key=record.app.encode(), partition=self._handover.partition
+        )
+
+    async def close(self) -> None:
+        """Close the writer."""
+        if self._writer is not None:
+            await asyncio.wait_for(self._writer.stop(), CLOSE_LIMIT_S)
+
+    async def _read(self) -> None:
+        reader = AIOKafkaConsumer(
+            **self._connection,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",  # a placement counts with the commands of its transaction
+            fetch_max_wait_ms=LONG_POLL_MS,
+        )
+        await reader.start()
+        try:
+            missing = {self._placement.topic, self._handover.topic} - await reader.topics()
+            if missing:
+                log.warning("not steered yet: no topic %s", ", ".join(sorted(missing)))
+                self.loaded.set()
+                return
+            reader.assign([self._placement, self._handover])
+            await reader.seek_to_beginning(self._placement)
+            await reader.seek_to_end(self._handover)  # earlier hand-overs belong to earlier generations
+            end = (await reader.end_offsets([self._placement]))[self._placement]
+            while True:
+                for records in (await reader.getmany(timeout_ms=LONG_POLL_MS)).values():
+                    for record in records:
+                        self._dispatch(record)
+                if await reader.position(self._placement) >= end:
+                    self.loaded.set()
+        finally:
+            await reader.stop()
+
+    def _dispatch(self, record: Any) -> None:
+        try:
+            if record.topic == self._placement.topic:
+                if record.value is not None:
+                    self._on_placement(decode_placement(record.value))
+            else:
+                self._on_handover(decode_handover(record.value), record.timestamp / 1e3)
+        except BadMessage as error:
+            log.warning("%s offset %d ignored: %s", record.topic, record.offset, error)

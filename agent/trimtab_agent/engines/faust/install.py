@@ -1,0 +1,161 @@
+"""`install(app)`: puts the plug-in into a Faust app."""
+
+import functools
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from faust.tables.wrappers import WindowWrapper
+from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
+
+from trimtab_agent.engines.faust.assignor import PlacementAssignor
+from trimtab_agent.engines.faust.board import Board
+from trimtab_agent.engines.faust.channel import Connection
+from trimtab_agent.engines.faust.fence import Fence
+from trimtab_agent.engines.faust.link import Link
+from trimtab_agent.engines.faust.measure import Collector, KeyGroupSensor
+from trimtab_agent.engines.faust.privates import complaints
+from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.engines.faust.steering import FaustSteering
+from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+from trimtab_models.messages.decode import NAME_PATTERN
+from trimtab_models.messages.names import AppId, OperatorId, WorkerId
+
+Operators = Mapping[str, Iterable[Any]]
+"""Operator name -> the topics and tables (or their names) that belong together."""
+
+
+class NotConfigured(Exception):
+    """The environment does not say which worker of which cluster this process is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """What `install` put into the app."""
+
+    steering: FaustSteering
+    sensor: KeyGroupSensor
+
+
+def install(app: Any, *, operators: Operators | None = None, settings: SteeringSettings | None = None) -> Plugin:
+    """Have this app's key groups measured and moved by Trimtab.
+
+    One line, anywhere between `faust.App(...)` and the start of the worker.  `operators` names topics and tables that
+    belong together; all others form one operator.  Reads TRIMTAB_CLUSTER, TRIMTAB_WORKER (unique name of this process)
+    and TRIMTAB_SOCKET (of the agent; without it the worker is steered by the placement alone) from the environment.
+    Raises NotConfigured.
+    """
+    cluster, worker = _named("TRIMTAB_CLUSTER"), WorkerId(_named("TRIMTAB_WORKER"))
+    board = Board(cluster=cluster, app=AppId(app.conf.id), worker=worker)
+    chosen = settings or SteeringSettings()
+    steering = FaustSteering(
+        app,
+        board,
+        connection=_connection(app),
+        named=lambda: _topics(operators or {}),
+        unfit_tables=lambda: unfit_tables(app),
+        settings=chosen,
+    )
+    sensor = KeyGroupSensor(app)
+    app.sensors.add(sensor)
+    if reasons := [*complaints(), *unfit(app)]:
+        steering.refuse("; ".join(reasons))
+    else:
+        _steer(app, board, steering, chosen)
+    if socket := os.environ.get("TRIMTAB_SOCKET"):
+        collector = Collector(sensor, steering, worker=worker)
+        options = {"app": board.app, "worker": worker, "socket": Path(socket)}
+        app.service(_link(steering=steering, collector=collector, **options))
+    return Plugin(steering=steering, sensor=sensor)
+
+
+def unfit(app: Any) -> Iterator[str]:
+    """Settings of the app that cannot be steered, each with the reason."""
+    conf = app.conf
+    if conf.processing_guarantee.value != "at_least_once":
+        yield "processing_guarantee: exactly_once derives transactional ids from partitions, which move independently"
+    if conf.stream_publish_on_commit:
+        yield "stream_publish_on_commit: outputs would be published by a worker that has given the key group away"
+    if conf.producer_threaded:
+        yield "producer_threaded: its buffer cannot be flushed up to a mark"
+    if not conf.stream_wait_empty:
+        yield "stream_wait_empty=False: begun events would be done twice"
+    if conf.consumer_auto_offset_reset != "earliest":
+        yield f"consumer_auto_offset_reset={conf.consumer_auto_offset_reset!r}: uncommitted events would be lost"
+    if conf.consumer_group_instance_id:
+        yield "consumer_group_instance_id: a static member keeps its key groups while it is away"
+    if conf.broker_consumer[0].scheme not in ("kafka", "aiokafka"):
+        yield f"broker driver {conf.broker_consumer[0].scheme!r}: expected kafka:// (aiokafka)"
+
+
+def unfit_tables(app: Any) -> Iterator[str]:
+    """Tables of the app that cannot be steered, each with the reason."""
+    for name, table in app.tables.items():
+        if table.is_global:
+            yield f"table {name}: a global table is on every worker"
+        elif table.use_partitioner:
+            yield f"table {name}: use_partitioner writes to other partitions than the event's"
+        elif not getattr(table.data, "use_rocksdict", False):
+            yield f"table {name}: store {table.data.url}, expected rocksdb:// with rocksdict (state on disk)"
+
+
+def _steer(app: Any, board: Board, steering: FaustSteering, settings: SteeringSettings) -> None:
+    fence = Fence(app.conf.broker_session_timeout)
+    app.conf.table_standby_replicas = 0  # standbys follow the placement, not Faust
+    app.conf.PartitionAssignor = functools.partial(PlacementAssignor, board)
+    app.transport = SteeredTransport(app, fence=fence, settings=settings, watcher=steering)
+    fence.guard(app.flow_control)
+
+    async def close(*_: Any, **__: Any) -> None:
+        await steering.close()
+
+    app.on_before_shutdown.connect(close, weak=False)
+
+
+def _link(**options: Any) -> type[Link]:
+    """A service class for the app: started when tables are restored, so that it knows what to say."""
+
+    class AgentLink(Link):
+        def __init__(self, **service: Any) -> None:
+            super().__init__(**options, **service)
+
+    return AgentLink
+
+
+def _connection(app: Any) -> Connection:
+    conf, transport = app.conf, SteeredTransport
+    return {
+        "bootstrap_servers": server_list(conf.broker_consumer, transport.default_port),
+        "client_id": f"{conf.broker_client_id}-trimtab",
+        "request_timeout_ms": int(conf.broker_request_timeout * 1000),
+        **credentials_to_aiokafka_auth(conf.broker_credentials, conf.ssl_context),
+    }
+
+
+def _topics(operators: Operators) -> dict[OperatorId, frozenset[str]]:
+    for name in operators:
+        if not NAME_PATTERN.fullmatch(name):
+            raise ValueError(f"operators: found name {name!r}, expected letters, digits, '.', '_', '-'")
+    return {
+        OperatorId(name): frozenset(topic for part in parts for topic in _topics_of(part))
+        for name, parts in operators.items()
+    }
+
+
+def _topics_of(part: Any) -> Iterable[str]:
+    if isinstance(part, str):
+        return [part]
+    if isinstance(part, WindowWrapper):
+        part = part.table
+    if hasattr(part, "changelog_topic_name"):
+        return [part.changelog_topic_name]
+    return list(part.topics)
+
+
+def _named(variable: str) -> str:
+    found = os.environ.get(variable, "")
+    if not NAME_PATTERN.fullmatch(found):
+        raise NotConfigured(f"environment variable {variable}: found {found!r}, expected a name")
+    return found

@@ -1,0 +1,197 @@
+"""The private names of Faust, aiokafka and mode that steering touches, with the reason, checked at start.
+
+They are used in `transport/`, `ownership.py`, `standby.py`, `assignor.py` and `steering.py` only.  On other versions
+than those the mends were proven on, or when a name is gone, the plug-in reports but does not steer.
+"""
+
+import inspect
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import aiokafka
+import aiokafka.consumer.fetcher
+import aiokafka.consumer.group_coordinator
+import aiokafka.consumer.subscription_state
+import faust.assignor.leader_assignor
+import faust.assignor.partition_assignor
+import faust.stores.rocksdb
+import faust.streams
+import faust.tables.manager
+import faust.tables.recovery
+import faust.transport.conductor
+import faust.transport.consumer
+import faust.transport.drivers.aiokafka
+import faust.transport.producer
+import mode.utils.queues
+
+VERSIONS = {"faust-streaming": "0.15.3", "aiokafka": "0.14.0", "mode-streaming": "0.7.1", "rocksdict": "0.3.29"}
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """Names of one class; `calls` = methods with the parameters they are called or overridden with."""
+
+    owner: type
+    why: str
+    names: tuple[str, ...] = ()
+    calls: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+CONSUMER = faust.transport.drivers.aiokafka.Consumer
+THREAD = faust.transport.drivers.aiokafka.AIOKafkaConsumerThread
+COORDINATOR = aiokafka.consumer.group_coordinator.GroupCoordinator
+STATE = aiokafka.consumer.subscription_state
+
+PRIVATES: tuple[Private, ...] = (
+    Private(
+        CONSUMER,
+        "mends 1 to 4, 6 to 9; blocking of single partitions",
+        (
+            *("_acked", "_acked_index", "_read_offset", "_committed_offset", "_unacked_messages", "_commit_fut"),
+            *("_active_partitions", "_paused_partitions", "_buffered_partitions", "_on_partitions_revoked", "_thread"),
+        ),
+        (
+            ("_wait_next_records", ("timeout",)),
+            ("_getmany", ("active_partitions", "timeout")),
+            ("_new_offset", ("tp",)),
+            ("_add_gap", ("tp", "offset_from", "offset_to")),
+            ("_is_changelog_tp", ("tp",)),
+            ("_get_active_partitions", ()),
+            ("_new_consumer_thread", ()),
+            ("on_partitions_revoked", ("revoked",)),
+            ("on_partitions_assigned", ("assigned", "generation_id")),
+            ("perform_seek", ()),
+            ("commit_and_end_transactions", ()),
+        ),
+    ),
+    Private(
+        THREAD,
+        "shorter long polls, our assignor also without tables, the fence",
+        ("_consumer", "_assignor"),
+        (("_create_worker_consumer", ("transport",)), ("_ensure_consumer", ())),
+    ),
+    Private(
+        faust.transport.drivers.aiokafka.Producer,
+        "fenced, idempotent aiokafka producer",
+        ("_producer",),
+        (("_new_producer", ("transactional_id",)), ("_settings_extra", ()), ("_ensure_producer", ()), ("flush", ())),
+    ),
+    Private(
+        faust.transport.producer.ProducerBuffer, "mend 5: what is being published", (), (("_send_pending", ("fut",)),)
+    ),
+    Private(
+        faust.transport.conductor.Conductor,
+        "delivery of a partition's messages begins and ends with its ownership",
+        ("_tp_index", "_tp_to_callback"),
+        (("_update_tp_index", ("assigned",)), ("_build_handler", ("tp", "channels"))),
+    ),
+    Private(
+        faust.assignor.partition_assignor.PartitionAssignor,
+        "assignment by placement, and its in-place changes",
+        ("_assignment", "_active_tps", "_member_urls", "_table_manager", "_url"),
+        (
+            ("_perform_assignment", ("cluster", "member_metadata")),
+            ("_protocol_assignments", ("assignments", "cl_distribution", "tp_distribution", "topic_groups")),
+            ("_get_changelog_distribution", ("assignments",)),
+            ("_get_external_topic_distribution", ("assignments",)),
+            ("_update_member_urls", ("clients_metadata",)),
+            ("_compress", ("raw",)),
+            ("_decompress", ("compressed",)),
+        ),
+    ),
+    Private(
+        faust.assignor.leader_assignor.LeaderAssignor, "its topic is no operator of the user", ("_leader_topic_name",)
+    ),
+    Private(faust.tables.manager.TableManager, "table of a changelog", ("_changelogs",)),
+    Private(
+        faust.tables.recovery.Recovery,
+        "what is restored, and to where",
+        ("active_tps", "actives_for_table", "tp_to_table", "active_offsets", "active_highwaters"),
+        (("revoke", ("tp",)),),
+    ),
+    Private(
+        faust.stores.rocksdb.Store,
+        "opening and closing a standby's database",
+        ("_dbs",),
+        (("_open_for_partition", ("partition",)), ("set_persisted_offset", ("tp", "offset"))),
+    ),
+    Private(faust.App, "what the next rebalance compares with", ("_assignment",)),
+    Private(
+        mode.utils.queues.ThrowableQueue, "taking back events that no agent has begun", ("_putters",), (("clear", ()),)
+    ),
+    Private(
+        aiokafka.AIOKafkaConsumer,
+        "set before the start",
+        ("_fetch_max_wait_ms", "_partition_assignment_strategy", "_coordinator", "_fetcher", "_subscription"),
+    ),
+    Private(
+        aiokafka.consumer.fetcher.Fetcher,
+        "prefetched records of a partition that comes or goes; mend 7",
+        ("_records", "_wait_consume_future", "_subscriptions"),
+        (("_notify", ("future",)),),
+    ),
+    Private(
+        COORDINATOR,
+        "the fence hears heartbeats, and the loss of membership; commits that prove membership",
+        ("_closing", "generation", "group_id"),
+        (
+            ("_send_req", ("request",)),
+            ("reset_generation", ()),
+            ("request_rejoin", ()),
+            ("commit_offsets", ("assignment", "offsets")),
+        ),
+    ),
+    Private(STATE.Subscription, "a rebalance has begun", ("_reassignment_in_progress",)),
+    Private(STATE.Assignment, "the live assignment is changed in place", ("_topic_partitions", "_tp_state")),
+    Private(
+        STATE.TopicPartitionState,
+        "a partition's position",
+        (),
+        (("seek", ("position",)), ("pause", ()), ("resume", ()), ("update_committed", ("offset_meta",))),
+    ),
+)
+
+
+def complaints() -> Iterator[str]:
+    """What is not as the mends expect it; nothing = steering is safe as far as names can tell."""
+    for package, expected in VERSIONS.items():
+        try:
+            found = version(package)
+        except PackageNotFoundError:
+            found = "none"
+        if found != expected:
+            yield f"{package}: found version {found}, expected {expected}"
+    for private in PRIVATES:
+        yield from _missing(private)
+    if faust.streams._CStreamIterator is None:
+        yield "Faust's compiled streams are not used (NO_CYTHON?): the others acknowledge events that they skip"
+
+
+def _missing(private: Private) -> Iterator[str]:
+    owner = private.owner.__qualname__
+    known = set(_names_used(private.owner))
+    yield from (f"{owner}.{name} is gone" for name in private.names if name not in known)
+    for name, parameters in private.calls:
+        method: Any = getattr(private.owner, name, None)
+        if method is None:
+            yield f"{owner}.{name} is gone"
+            continue
+        found = tuple(
+            parameter for parameter in inspect.signature(method).parameters if parameter not in ("self", "cls")
+        )
+        if found[: len(parameters)] != parameters:
+            yield f"{owner}.{name}: found parameters {found}, expected {parameters}"
+
+
+def _names_used(owner: type) -> Iterable[str]:
+    """Attributes of a class: declared, defined, or used in one of its methods."""
+    for cls in owner.__mro__:
+        yield from vars(cls)
+        yield from getattr(cls, "__annotations__", ())
+        for member in vars(cls).values():
+            function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+            code = getattr(inspect.unwrap(function) if callable(function) else None, "__code__", None)
+            if code is not None:
+                yield from code.co_names

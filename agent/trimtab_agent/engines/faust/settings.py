@@ -1,0 +1,34 @@
+"""Limits of the steering part, with units."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SteeringSettings:
+    """How long each step may take before it is given up; all of them end in a safe state, not in a half-done one."""
+
+    fetch_max_wait_ms: int = 200
+    """Long poll of the worker's consumer.  Faust has 1500 ms hard-coded; it is most of the pause of a rebalance."""
+    fetch_round_s: float = 0.25
+    """How long one fetch of the drain loop may last; bounds how long a rebalance waits for the one in flight."""
+    placement_load_limit_s: float = 10.0
+    """How long the first join waits for the placement topic to be read."""
+    placement_wait_s: float = 3.0
+    """How long a release waits until the placement names its target as the owner."""
+    prepare_limit_s: float = 60.0
+    """How long a standby may take to catch up."""
+    prepared_lag_records: int = 50
+    """A standby that is at most this far behind fresh ends is prepared."""
+    drain_limit_s: float = 10.0
+    """How long begun events of released key groups may take."""
+    commit_limit_s: float = 5.0
+    """How long the commit that proves membership may take."""
+    catch_up_limit_s: float = 10.0
+    """How long the target may take to apply the changelog's last records."""
+    took_limit_s: float = 4.0
+    """A source that has not read `took` after this asks for a rejoin."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}: found {getattr(self, name)!r}, expected a number above 0")

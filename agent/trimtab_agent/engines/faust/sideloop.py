@@ -1,0 +1,36 @@
+"""An event loop in a thread of its own: steering must not wait for the app's agents, nor they for it."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+class SideLoop:
+    """Runs coroutines beside the app's event loop until it is closed."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Start a coroutine; its result may be awaited with `asyncio.wrap_future`."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    async def close(self) -> None:
+        """Cancel what runs and end the thread.  Called from another loop."""
+
+        async def cancel_all() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        await asyncio.wrap_future(self.submit(cancel_all()))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+        self._loop.close()

@@ -1,0 +1,380 @@
+"""The steering part of the plug-in: carries out commands, keeps the placement's standbys warm, watches the group."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from aiokafka.errors import KafkaError
+from faust.types import TP
+
+from trimtab_agent.engines.faust.answers import Answer, Answers
+from trimtab_agent.engines.faust.board import Board
+from trimtab_agent.engines.faust.channel import Channel, Connection
+from trimtab_agent.engines.faust.facts import Facts
+from trimtab_agent.engines.faust.handover import Denied, Given, Handover
+from trimtab_agent.engines.faust.operators import Layout, MixedPartitions
+from trimtab_agent.engines.faust.outcomes import Abandoned, Prepared, Refused, Rejoined, Released, Report, Took
+from trimtab_agent.engines.faust.ownership import Ownership
+from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.engines.faust.sideloop import SideLoop
+from trimtab_agent.engines.faust.standby import Standbys
+from trimtab_agent.engines.faust.tail import Tail
+from trimtab_agent.engines.faust.transport.thread import GenerationOver
+from trimtab_models.messages.commands import Command, CommandKind, Refusal
+from trimtab_models.messages.handover import HandoverKind, HandoverRecord, Offsets
+from trimtab_models.messages.names import KeyGroup, OperatorId, Topics
+from trimtab_models.messages.placement import Placement
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.02
+
+Named = Callable[[], Mapping[OperatorId, frozenset[str]]]
+"""The topics of the operators that the author named; called when the app is complete."""
+
+
+class FaustSteering(Facts):
+    """Implements `outcomes.Steering` and the transport's `Watcher` for one app in one worker process."""
+
+    def __init__(
+        self,
+        app: Any,
+        board: Board,
+        *,
+        connection: Connection,
+        named: Named,
+        unfit_tables: Callable[[], Iterable[str]],
+        settings: SteeringSettings,
+    ) -> None:
+        ownership = Ownership(app, board.app)
+        self._tail = Tail(connection)
+        standbys = Standbys(app, ownership, self._tail)
+        super().__init__(app, board, ownership, standbys, Handover(app, ownership, standbys, settings))
+        self._named = named
+        self._unfit_tables = unfit_tables
+        self._settings = settings
+        self._channel = Channel(
+            Topics(board.cluster), connection, on_placement=self._read_placement, on_handover=self._read_handover
+        )
+        self._answers = Answers()
+        self._prepared: dict[str, tuple[Answer, tuple[KeyGroup, ...]]] = {}
+        """Hand-overs prepared here, by id; their answer is still to say `took`."""
+        self._taken: dict[str, asyncio.Event] = {}
+        """Hand-overs released here, by id; set when the target says `took`."""
+        self._seen: set[tuple[HandoverKind, str]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._settling = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._side: SideLoop | None = None
+
+    def refuse(self, reason: str) -> None:
+        """Only report from now on; the group assigns as stock Faust does."""
+        log.warning("this worker is not steered: %s", reason)
+        self._refusal = reason
+        self._board.layout = None
+
+    # ---- what the group does (transport.Watcher)
+
+    async def before_join(self, topics: frozenset[str]) -> None:
+        """Learn what the app consists of, and the placement: this worker may be elected leader."""
+        if self._side is not None or self._refusal is not None:
+            return
+        if reasons := list(self._unfit_tables()):
+            self.refuse("; ".join(reasons))
+            return
+        changelogs = frozenset(self._app.tables.changelog_topics)
+        own = {self._app._leader_assignor._leader_topic_name, self._app.conf.reply_to}
+        try:
+            self._board.layout = Layout(named=self._named(), sources=topics - changelogs - own, changelogs=changelogs)
+        except ValueError as error:
+            self.refuse(str(error))
+            return
+        self._loop = asyncio.get_running_loop()
+        self._side = SideLoop("trimtab")
+        self._side.submit(self._channel.run())
+        self._side.submit(self._tail.run())
+        if not await self._until(self._channel.loaded.is_set, self._settings.placement_load_limit_s):
+            log.warning("joining without a placement: it could not be read in time")
+
+    def rebalancing(self) -> None:
+        """The group leaves its generation: what was prepared in it is void, and Faust alone restores state."""
+        self._standbys.stop()
+        prepared, self._prepared = self._prepared, {}
+        for answer, _ in prepared.values():
+            answer.say(Refused(refusal=Refusal.GENERATION, detail="a rebalance came between"))
+
+    def stable(self) -> None:
+        """Tables are restored, sources are open."""
+        if self._board.layout is not None:
+            try:
+                self._ownership.learn(self._board.layout)
+            except MixedPartitions as error:
+                self.refuse(str(error))
+            self._start(self._settle())
+
+    async def close(self) -> None:
+        """End everything that runs beside the app."""
+        if self._side is not None:
+            side, self._side = self._side, None
+            await asyncio.wrap_future(side.submit(self._channel.close()))
+            await side.close()
+
+    # ---- what comes over the channel (on the side loop)
+
+    def _read_placement(self, placement: Placement) -> None:
+        if self._board.offer(placement) and self._channel.loaded.is_set():
+            self._on_loop(self._settle)
+
+    def _read_handover(self, record: HandoverRecord, written_at: float) -> None:
+        if (record.cluster, record.app) == (self._board.cluster, self._board.app):
+            self._on_loop(lambda: self._on_record(record, written_at))
+
+    def _on_loop(self, coroutine: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(lambda: self._start(coroutine()))
+
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("steering failed", exc_info=task.exception())
+
+    # ---- standbys follow the placement
+
+    async def _settle(self) -> None:
+        """Keep warm what the placement says and what was prepared, and nothing else."""
+        async with self._settling:
+            generation = self._handover.generation
+            if self._refusal is not None or not await self._until(lambda: self._handover.is_stable, POLL_S * 5):
+                return  # `stable()` comes again
+            wanted = self._placed_standbys().union(*(key_groups for _, key_groups in self._prepared.values()))
+            self._standbys.cool(self._standbys.followed() - wanted)
+            try:
+                await self._standbys.warm(wanted, lambda: self._handover.check(generation))
+            except GenerationOver:
+                return
+
+    def _placed_standbys(self) -> frozenset[KeyGroup]:
+        placement, worker = self._board.placement, self._board.worker
+        return frozenset(
+            key_group
+            for operator in self._ownership.operators().values()
+            for key_group in (self._ownership.key_group(operator, p) for p in range(operator.partitions))
+            if placement is not None and worker in placement.of(operator.id, key_group.partition)[1:]
+            if not self._ownership.owns(key_group)
+        )
+
+    # ---- commands
+
+    async def execute(self, command: Command, report: Report) -> None:
+        """Carry out a prepare, release, abandon or rejoin; a repeat is only answered again."""
+        if (known := self._answers.known(command.id)) is not None:
+            known.repeat(report)
+            return
+        answer = self._answers.begin(command.id, report)
+        try:
+            self._admit(command)
+            await self._steps[command.kind](self, command, answer)
+        except Denied as denied:
+            answer.say(Refused(refusal=denied.refusal, detail=denied.detail))
+        except GenerationOver as over:
+            answer.say(Refused(refusal=Refusal.GENERATION, detail=str(over)))
+        except Exception as fault:  # the worker goes on; the controller hears why this did not work
+            log.exception("command %s failed", command.id)
+            answer.say(Refused(refusal=Refusal.FAILED, detail=repr(fault)))
+
+    def _admit(self, command: Command) -> None:
+        """Refuse what does not fit this worker."""
+        if self._refusal is not None:
+            raise Denied(Refusal.NOT_STEERING, self._refusal)
+        if command.kind not in self._steps:
+            raise Denied(Refusal.FAILED, f"{command.kind} is not for the worker")
+        if (command.worker, command.app) != (self._board.worker, self._board.app):
+            raise Denied(Refusal.UNKNOWN_WORKER, f"this is {self._board.worker} of {self._board.app}")
+        if not self._handover.is_stable:
+            raise GenerationOver("the worker is in a rebalance")
+        if not self._ownership.known(command.key_groups):
+            raise Denied(Refusal.PRECONDITION, f"operators here: {dict(self.operators())}")
+
+    async def _prepare(self, command: Command, answer: Answer) -> None:
+        assert command.handover is not None
+        generation, key_groups = self._handover.generation, command.key_groups
+        if command.target != self._board.worker or any(map(self._ownership.owns, key_groups)):
+            raise Denied(Refusal.PRECONDITION, "this worker is not the target, or owns some of them already")
+        self._prepared[command.handover] = (answer, key_groups)
+        try:
+            lag = await self._warm_up(command, generation)
+        except BaseException:
+            self._prepared.pop(command.handover, None)
+            raise
+        sizes = [size for key_group in key_groups if (size := self.state_bytes(key_group)) is not None]
+        answer.say(Prepared(generation=generation, lag_records=lag, state_bytes=sum(sizes) if sizes else None))
+
+    async def _warm_up(self, command: Command, generation: int) -> int:
+        """Follow the changelogs until the lag is small; returns the lag in records."""
+        limit_s = min(self._settings.prepare_limit_s, command.deadline - time.time())
+        deadline = time.monotonic() + limit_s
+        async with self._settling:
+            await self._standbys.warm(command.key_groups, lambda: self._handover.check(generation))
+        while (lag := await self._standbys.lag_records(command.key_groups)) > self._settings.prepared_lag_records:
+            self._handover.check(generation)
+            if time.monotonic() > deadline:
+                raise Denied(Refusal.CATCH_UP_TIMEOUT, f"{lag} records behind after {limit_s:.1f} s")
+            await asyncio.sleep(POLL_S)
+        self._handover.check(generation)
+        return lag
+
+    async def _abandon(self, command: Command, answer: Answer) -> None:
+        assert command.handover is not None
+        self._prepared.pop(command.handover, None)
+        await self._settle()
+        answer.say(Abandoned())
+
+    async def _rejoin(self, command: Command, answer: Answer) -> None:
+        if self._board.applied < (self.epoch or command.epoch):
+            generation = self._handover.generation
+            await self._ask_for_rejoin()
+            limit_s = max(0.0, command.deadline - time.time())
+            if not await self._until(
+                lambda: self._handover.is_stable and self._handover.generation > generation, limit_s
+            ):
+                raise Denied(Refusal.FAILED, f"no stable generation after {generation} within {limit_s:.1f} s")
+        answer.say(Rejoined(generation=self._handover.generation, epoch=self._board.applied))
+
+    async def _release(self, command: Command, answer: Answer) -> None:
+        assert command.handover is not None
+        assert command.generation is not None
+        generation, key_groups = command.generation, command.key_groups
+        self._handover.check(generation)
+        if command.source != self._board.worker or not all(map(self._ownership.owns, key_groups)):
+            raise Denied(Refusal.PRECONDITION, "this worker does not own all of them")
+        # The next rebalance must give what the hand-over gives.
+        if not await self._until(lambda: self._is_placed(command), self._settings.placement_wait_s):
+            raise Denied(Refusal.PRECONDITION, f"the placement seen here does not name {command.target} as their owner")
+        self._taken[command.handover] = asyncio.Event()
+        began = time.monotonic()
+        given = await self._handover.release(key_groups, generation)
+        try:
+            await self._publish(_released(command, given, self._board.cluster, time.monotonic() - began))
+        except KafkaError:  # written or not: only a rebalance can tell
+            await self._ask_for_rejoin()
+            raise
+        answer.say(
+            Released(generation=generation, drain_s=given.drain_s, flush_s=given.flush_s, commit_s=given.commit_s)
+        )
+        self._start(self._look_after(command.handover, key_groups, generation))
+
+    def _is_placed(self, command: Command) -> bool:
+        placement = self._board.placement
+        return placement is not None and all(
+            placement.of(k.operator, k.partition)[:1] == (command.target,) for k in command.key_groups
+        )
+
+    async def _look_after(self, handover: str, key_groups: tuple[KeyGroup, ...], generation: int) -> None:
+        """After a release: nobody took it in time? Then the group shall decide, by the placement."""
+        try:
+            await self._handover.forget_released(key_groups, generation)
+            await asyncio.wait_for(self._taken[handover].wait(), self._settings.took_limit_s)
+        except TimeoutError:
+            if self._handover.generation == generation and self._handover.is_stable:
+                log.warning("hand-over %s was not taken: asking for a rebalance", handover)
+                await self._ask_for_rejoin()
+        except GenerationOver:
+            pass
+        finally:
+            self._taken.pop(handover, None)
+
+    async def _ask_for_rejoin(self) -> None:
+        thread = self._app.consumer.thread
+        await thread.run(thread.request_rejoin)
+
+    _steps = {  # noqa: RUF012
+        CommandKind.PREPARE: _prepare,
+        CommandKind.RELEASE: _release,
+        CommandKind.ABANDON: _abandon,
+        CommandKind.REJOIN: _rejoin,
+    }
+
+    # ---- records of the other workers
+
+    async def _on_record(self, record: HandoverRecord, written_at: float) -> None:
+        if (record.kind, record.handover) in self._seen:  # a repeat must not revive an old hand-over
+            return
+        self._seen.add((record.kind, record.handover))
+        if record.kind is HandoverKind.TOOK:
+            if (taken := self._taken.get(record.handover)) is not None:
+                taken.set()
+        elif record.target == self._board.worker and self._refusal is None:
+            await self._take(record, written_at)
+
+    async def _take(self, record: HandoverRecord, written_at: float) -> None:
+        answer, _ = self._prepared.pop(record.handover, (None, ()))
+        try:
+            await self._handover.take(
+                record.key_groups, _by_partition(record.offsets), _by_partition(record.ends), record.generation
+            )
+        except (Denied, GenerationOver) as reason:
+            refusal = reason.refusal if isinstance(reason, Denied) else Refusal.GENERATION
+            log.warning("hand-over %s is not taken: %s", record.handover, reason)
+            if answer is not None:
+                answer.say(Refused(refusal=refusal, detail=str(reason)))
+            if self._handover.generation == record.generation and self._handover.is_stable:
+                await self._ask_for_rejoin()  # do not let its events wait for the source's time-out
+            return
+        pause_s = record.held_s + max(0.0, time.time() - written_at)
+        await self._publish(_took(record))
+        if answer is not None:
+            answer.say(Took(generation=record.generation, pause_s=pause_s))
+
+    async def _publish(self, record: HandoverRecord) -> None:
+        assert self._side is not None
+        await asyncio.wrap_future(self._side.submit(self._channel.publish(record)))
+
+    async def _until(self, done: Callable[[], bool], limit_s: float) -> bool:
+        deadline = time.monotonic() + limit_s
+        while not done():
+            if time.monotonic() > deadline or self._app.should_stop:
+                return False
+            await asyncio.sleep(POLL_S)
+        return True
+
+
+def _released(command: Command, given: Given, cluster: str, held_s: float) -> HandoverRecord:
+    assert command.handover is not None
+    assert command.generation is not None
+    assert command.source is not None
+    assert command.target is not None
+    assert command.app is not None
+    return HandoverRecord(
+        kind=HandoverKind.RELEASED,
+        cluster=cluster,
+        app=command.app,
+        handover=command.handover,
+        epoch=command.epoch,
+        generation=command.generation,
+        source=command.source,
+        target=command.target,
+        key_groups=command.key_groups,
+        offsets=_rows(given.offsets),
+        ends=_rows(given.ends),
+        held_s=held_s,
+    )
+
+
+def _took(record: HandoverRecord) -> HandoverRecord:
+    return replace(record, kind=HandoverKind.TOOK, offsets=(), ends=(), held_s=0.0)
+
+
+def _rows(offsets: Mapping[TP, int]) -> Offsets:
+    return tuple((tp.topic, tp.partition, offset) for tp, offset in sorted(offsets.items()))
+
+
+def _by_partition(rows: Offsets) -> dict[TP, int]:
+    return {TP(topic, partition): offset for topic, partition, offset in rows}

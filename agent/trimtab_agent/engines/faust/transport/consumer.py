@@ -1,0 +1,317 @@
+"""Consumer with the mends, and with the means to stop and start single partitions inside a generation."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, MutableMapping
+from typing import Any, Protocol
+
+from faust.transport.consumer import CONSUMER_PARTITIONS_REVOKED
+from faust.transport.drivers.aiokafka import Consumer
+from faust.types import TP
+from mode import Service
+
+from trimtab_agent.engines.faust.fence import Fence
+from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.engines.faust.transport.thread import SteeredThread
+
+POLL_S = 0.001
+IDLE_S = 0.1
+FETCH_LIMIT_S = 5.0
+
+
+Check = Callable[[], None]
+"""Raises when what is waited for has become pointless."""
+
+
+class Watcher(Protocol):
+    """Who is told what the group does.  Called on the app's event loop."""
+
+    async def before_join(self, topics: frozenset[str]) -> None:
+        """The worker is about to subscribe to these topics."""
+
+    def rebalancing(self) -> None:
+        """The group leaves its generation: from here Faust alone opens and restores state."""
+
+    def stable(self) -> None:
+        """Tables are restored, sources are open."""
+
+
+class SteeredConsumer(Consumer):  # type: ignore[misc]
+    """Faust's consumer; `blocked` partitions are owned, but nothing of them reaches a stream."""
+
+    _thread: SteeredThread
+
+    def __init__(self, transport: Any, *args: Any, **options: Any) -> None:
+        self.fence: Fence = transport.fence
+        self.settings: SteeringSettings = transport.settings
+        self.watcher: Watcher = transport.watcher
+        self.blocked: set[TP] = set()
+        self._rebalances = 0
+        self._sought = False
+        self._open = False
+        self._round: dict[TP, list[Any]] = {}
+        self._delivering: TP | None = None
+        self._delivered: dict[TP, deque[int]] = {}
+        """Offsets given to the streams and not yet handed to a commit, in order (mend 9)."""
+        self._position: dict[TP, int] = {}
+        """Where `_delivered` begins: the offset after the last one handed to a commit, at first the one sought."""
+        super().__init__(transport, *args, **options)
+
+    def _new_consumer_thread(self) -> SteeredThread:
+        return SteeredThread(self, loop=self.loop, beacon=self.beacon)
+
+    @property
+    def thread(self) -> SteeredThread:
+        """The thread that runs aiokafka's consumer."""
+        return self._thread
+
+    @property
+    def is_open(self) -> bool:
+        """Whether source partitions are fetched: this generation's seek is done."""
+        return self._open
+
+    async def subscribe(self, topics: Collection[str]) -> None:
+        """Subscribe, once the placement is known: whoever joins may be the leader."""
+        await self.watcher.before_join(frozenset(topics))
+        await super().subscribe(topics)
+
+    # ---- fetching
+
+    async def _wait_next_records(self, timeout: float) -> tuple[dict[TP, list[Any]], frozenset[TP]]:
+        while not self.should_stop:
+            if not self.flow_active:
+                await self.wait(self.can_resume_flow)
+                continue
+            rebalances, active = self._rebalances, frozenset(self._get_active_partitions())  # mend 1
+            if not self._open:
+                active = frozenset(tp for tp in active if self._is_changelog_tp(tp))  # mend 4
+            records = await self._fetch(active, min(timeout, self.settings.fetch_round_s))
+            # With an inactive flow getmany() would seek in this task, beside the recovery and after it (mend 4).
+            # What was fetched is dropped instead: the seek at the end of the recovery gives it back.
+            if self.flow_active and rebalances == self._rebalances:
+                for tp in self.blocked.intersection(records):
+                    del records[tp]
+                self._round = records
+                return records, active
+        return {}, frozenset()
+
+    async def _fetch(self, active: frozenset[TP], timeout: float) -> dict[TP, list[Any]]:
+        self.not_waiting_next_records.clear()
+        try:
+            if active:
+                return dict(await self._getmany(active_partitions=active, timeout=timeout))
+            await self._thread.run(self._thread.touch)  # mend 7
+            await self.sleep(IDLE_S)
+            return {}
+        finally:
+            self.not_waiting_next_records.set()
+
+    async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Any]]:
+        """Fetched messages; notes which one the drain loop sits on, and which offsets the streams were given."""
+        async for tp, message in super().getmany(timeout):
+            self._note_delivery(tp, message.offset)
+            self._delivering = tp
+            try:
+                yield tp, message
+            finally:
+                self._delivering = None
+
+    def _note_delivery(self, tp: TP, offset: int) -> None:
+        read = self._read_offset[tp]
+        if self._is_changelog_tp(tp) or (read is not None and offset < read):  # the drain loop drops the latter
+            return
+        delivered = self._delivered.setdefault(tp, deque())
+        if not delivered or offset > delivered[-1]:
+            delivered.append(offset)
+
+    # ---- rebalances
+
+    @Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """Finish what was begun, commit, and only then forget (mends 2 and 8)."""
+        self._rebalances += 1
+        self._sought = self._open = False
+        self.watcher.rebalancing()
+        sources = {tp for tp in revoked | self._delivered.keys() if not self._is_changelog_tp(tp)}
+        self.block(sources)
+        if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
+            self.log.warning("events are still in work at the rebalance")
+        await self._on_partitions_revoked(revoked)
+        self.forget(sources | revoked)
+
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """Stop the flow (mend 6), wait for the fetch in flight (mend 1), then let Faust restore its tables."""
+        self._sought = self._open = False
+        self.stop_flow()
+        self.app.flow_control.suspend()
+        self.watcher.rebalancing()  # again: a step of a hand-over may have raced with the revocation
+        self.blocked.clear()
+        self._delivered.clear()
+        try:
+            await asyncio.wait_for(self.not_waiting_next_records.wait(), FETCH_LIMIT_S)
+        except TimeoutError:
+            self.log.warning("the fetch in flight did not end before the assignment")
+        self.fence.renew()
+        await self.app.producer.renew_if_condemned()
+        await super().on_partitions_assigned(assigned, generation_id)
+
+    async def perform_seek(self) -> None:
+        """Seek every source partition, also those nobody has committed (mend 4)."""
+        rebalances = self._rebalances
+        await self._stay_if_overtaken(rebalances)
+        await super().perform_seek()
+        for tp in self.assignment():
+            if not self._is_changelog_tp(tp) and self._committed_offset.get(tp) is None:
+                await self.seek(tp, (await self.earliest_offsets(tp))[tp])
+        await self._stay_if_overtaken(rebalances)
+        for tp in self.assignment():
+            self._position[tp] = self._read_offset[tp] or 0
+        self._sought = True
+
+    async def _stay_if_overtaken(self, rebalances: int) -> None:
+        """A recovery that a rebalance overtook must not end: it would open the next one's flow.  It is cancelled."""
+        if rebalances != self._rebalances:
+            await asyncio.Event().wait()
+
+    def resume_flow(self) -> None:
+        """Let messages flow; source partitions only when they have been sought in this generation (mend 4)."""
+        opens, self._open = self._sought and not self._open, self._sought
+        super().resume_flow()
+        if opens:
+            self.watcher.stable()
+
+    # ---- commits
+
+    async def commit_and_end_transactions(self) -> None:
+        """Commit, after a periodic commit that is running (mend 3)."""
+        await self.wait_for_commit()
+        await self.commit(start_new_transaction=False)
+
+    async def wait_for_commit(self) -> None:
+        """Wait until no commit is running: it may carry older offsets."""
+        while self._commit_fut is not None:
+            await self.maybe_wait_for_commit_to_finish()
+
+    def _new_offset(self, tp: TP) -> int | None:
+        """Offset to commit: up to the first unfinished event (mend 9); None when nothing has been finished since."""
+        acked, delivered = self._acked_index[tp], self._delivered.get(tp)
+        self._acked[tp].clear()  # the stock bookkeeping, of which only the keys are used
+        before = self._position.get(tp)
+        while delivered and delivered[0] in acked:
+            acked.discard(delivered[0])
+            self._position[tp] = delivered.popleft() + 1
+        return self._position[tp] if self._position.get(tp) != before else None
+
+    async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
+        """Holes in the log need no bookkeeping: only delivered offsets count."""
+
+    # ---- single partitions, inside a generation
+
+    def block(self, tps: Collection[TP]) -> None:
+        """Deliver no further record of these partitions."""
+        self.blocked |= set(tps)
+        self._active_partitions -= set(tps)
+        self._buffered_partitions -= set(tps)  # or a queue that empties would activate them again
+        self._paused_partitions |= set(tps)
+        for tp in tps:
+            if tp in self._round:
+                self._round[tp].clear()  # the drain loop's iterators over these lists end
+
+    def unblock(self, tps: Collection[TP]) -> None:
+        """Deliver records of these partitions."""
+        self.blocked -= set(tps)
+        self._paused_partitions -= set(tps)
+        self._active_partitions |= set(tps)
+
+    async def drain(self, tps: Collection[TP], limit_s: float, check: Check = lambda: None) -> bool:
+        """Take back what no agent has begun, wait for what was begun; False when that takes too long."""
+        deadline = time.monotonic() + limit_s
+        return await self.take_back(tps, deadline, check) and await _until(
+            lambda: not self._begun(tps), deadline, check
+        )
+
+    async def take_back(self, tps: Collection[TP], deadline: float, check: Check = lambda: None) -> bool:
+        """Take events of blocked partitions that no agent has begun out of the queues: the next owner reads them again.
+
+        First the message that the drain loop is delivering: put after the purge, it would be done out of order.
+        """
+        if not await _until(lambda: self._delivering not in tps, deadline, check):
+            return False
+        self._purge(tps)
+        return True
+
+    def _begun(self, tps: Collection[TP]) -> bool:
+        return any(message.tp in tps and not message.acked for message in list(self._unacked_messages))
+
+    def _purge(self, tps: Collection[TP]) -> None:
+        for queue in {channel.queue for tp in tps for channel in self.app.topics._tp_index.get(tp, ())}:
+            kept = []
+            for event in queue._queue:
+                if event.message.tp in tps and not event.message.tracked:
+                    self._undeliver(event.message.tp, event.message.offset)
+                else:
+                    kept.append(event)
+            freed = len(queue._queue) - len(kept)
+            queue._queue.clear()
+            queue._queue.extend(kept)
+            for _ in range(freed):
+                queue._wakeup_next(queue._putters)
+
+    def _undeliver(self, tp: TP, offset: int) -> None:
+        delivered = self._delivered.get(tp)
+        while delivered and delivered[-1] >= offset:
+            delivered.pop()
+
+    def next_offset(self, tp: TP) -> int:
+        """Where a partition goes on that is blocked and purged."""
+        delivered = self._delivered.get(tp)
+        return delivered[-1] + 1 if delivered else self._position[tp]
+
+    def backlog(self, tp: TP) -> int | None:
+        """Records in the log that the streams have not finished; None when the partition is not fetched here."""
+        highwater: int | None = self.highwater(tp) if tp in self.assignment() else None
+        if highwater is None or tp not in self._position:
+            return None
+        unfinished = len(self._delivered.get(tp, ())) - len(self._acked_index.get(tp, ()))
+        return max(0, highwater - self.next_offset(tp)) + max(0, unfinished)
+
+    def start_at(self, positions: Mapping[TP, int]) -> None:
+        """Expect these offsets next, as committed; all before them is done."""
+        for tp, offset in positions.items():
+            self._delivered.pop(tp, None)
+            self._acked_index.pop(tp, None)
+            self._acked.pop(tp, None)
+            self._position[tp] = offset
+            self._read_offset[tp] = self._committed_offset[tp] = offset or None
+
+    def go_on_at(self, positions: Mapping[TP, int]) -> None:
+        """Expect these offsets next; what was begun before is still in work."""
+        for tp, offset in positions.items():
+            self._read_offset[tp] = offset or None
+
+    def forget(self, tps: Collection[TP]) -> None:
+        """Drop all that is known of partitions that are not ours any more."""
+        by_partition: tuple[MutableMapping[TP, Any], ...] = (
+            self._acked,
+            self._acked_index,
+            self._read_offset,
+            self._committed_offset,
+            self._delivered,
+            self._position,
+        )
+        for known in by_partition:
+            for tp in tps:
+                known.pop(tp, None)
+        self._active_partitions -= set(tps)
+        self._paused_partitions -= set(tps)
+
+
+async def _until(done: Callable[[], bool], deadline: float, check: Check) -> bool:
+    """Wait until `done()`, looking once a millisecond; False at the deadline (monotonic seconds)."""
+    while not done():
+        check()
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(POLL_S)
+    return True

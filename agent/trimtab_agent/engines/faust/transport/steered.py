@@ -1,0 +1,23 @@
+"""The transport that puts the mended consumer and producer into an app."""
+
+from typing import Any
+
+from faust.transport.drivers.aiokafka import Transport
+
+from trimtab_agent.engines.faust.fence import Fence
+from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, Watcher
+from trimtab_agent.engines.faust.transport.producer import SteeredProducer
+
+
+class SteeredTransport(Transport):  # type: ignore[misc]
+    """Faust's aiokafka driver with the mends; its consumer and producer share one fence and tell one watcher."""
+
+    Consumer = SteeredConsumer
+    Producer = SteeredProducer
+
+    def __init__(self, app: Any, *, fence: Fence, settings: SteeringSettings, watcher: Watcher) -> None:
+        super().__init__(app.conf.broker_consumer, app)
+        self.fence = fence
+        self.settings = settings
+        self.watcher = watcher

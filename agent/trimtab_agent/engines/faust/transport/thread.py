@@ -1,0 +1,171 @@
+"""The consumer's thread: what touches aiokafka's consumer, coordinator and live assignment.
+
+All of it runs on the thread's own event loop.  `generation` arguments make each step a compare-and-set: it is refused
+when the group has moved on.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
+
+from aiokafka.consumer.group_coordinator import OffsetCommitRequest
+from aiokafka.consumer.subscription_state import TopicPartitionState
+from aiokafka.errors import IllegalGenerationError, KafkaError, NoError, RebalanceInProgressError
+from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
+from faust.types import TP
+
+from trimtab_agent.engines.faust.fence import Fence, uptime
+
+Result = TypeVar("Result")
+NO_GENERATION: int = OffsetCommitRequest.DEFAULT_GENERATION_ID
+GOOD = (NoError.errno, RebalanceInProgressError.errno)
+"""Answers to a heartbeat that say: you are a member, your session goes on."""
+
+
+class GenerationOver(Exception):
+    """The group has left, or is leaving, the generation this step was meant for."""
+
+
+class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
+    """Faust's consumer thread with a fence, in-place assignment and a commit that proves membership."""
+
+    @property
+    def fence(self) -> Fence:
+        """The worker's self-fence."""
+        fence: Fence = self.transport.fence
+        return fence
+
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        consumer._fetch_max_wait_ms = self.transport.settings.fetch_max_wait_ms
+        # Without tables and standby replicas Faust silently takes aiokafka's round robin.
+        self._assignor = self.app.assignor
+        consumer._partition_assignment_strategy = [self._assignor]
+        return consumer
+
+    async def on_start(self) -> None:
+        """Start the consumer, and listen to what its coordinator hears from the broker (mend 10)."""
+        await super().on_start()
+        coordinator = self._consumer._coordinator
+        send, reset = coordinator._send_req, coordinator.reset_generation
+
+        async def send_req(request: Any) -> Any:
+            if isinstance(request, OffsetCommitRequest) and coordinator.generation == NO_GENERATION:
+                raise IllegalGenerationError(coordinator.group_id)  # the broker would accept it in an empty group
+            sent_at = uptime()
+            response = await send(request)
+            if isinstance(request, HeartbeatRequest | SyncGroupRequest) and response.error_code in GOOD:
+                self.fence.heard(sent_at)
+                if self.fence.tripped:  # still a member, but events were dropped from the queues
+                    coordinator.request_rejoin()
+            return response
+
+        def reset_generation() -> None:
+            if coordinator.generation != NO_GENERATION and not coordinator._closing.done():
+                self.fence.lose()
+            reset()
+
+        coordinator._send_req = send_req
+        coordinator.reset_generation = reset_generation
+
+    async def run(self, step: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a function of this class in the thread.
+
+        Not `call_thread()`: both workers of its queue may be busy with a long poll and a commit.
+        """
+
+        async def call() -> Result:
+            return step(*arguments)
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call(), self.thread_loop))
+
+    def partition_count(self, topic: str) -> int | None:
+        """Number of partitions by the client's metadata (the coordinator's snapshot has them on the leader only).
+
+        Callable from any thread.
+        """
+        return len(self._ensure_consumer().partitions_for_topic(topic) or ()) or None
+
+    def touch(self) -> None:
+        """Count as fetching (mend 7)."""
+        if self._consumer is not None:
+            with self._consumer._fetcher._subscriptions.fetch_context():
+                pass
+
+    def request_rejoin(self) -> None:
+        """Ask for a rebalance."""
+        self._ensure_consumer()._coordinator.request_rejoin()
+
+    def attach(self, generation: int, positions: Mapping[TP, int]) -> None:
+        """Fetch these partitions from these offsets: added to the live assignment, or only sought when in it."""
+        consumer, assignment = self._live(generation)
+        for tp, offset in _keys(positions).items():
+            state = assignment._tp_state.setdefault(tp, TopicPartitionState(assignment))
+            state.resume()
+            state.seek(offset)
+            consumer._fetcher._records.pop(tp, None)
+        assignment._topic_partitions = assignment._topic_partitions | _keys(positions).keys()
+        self._wake_fetcher(consumer)
+
+    def detach(self, generation: int, tps: Collection[TP]) -> None:
+        """Take partitions out of the live assignment.
+
+        Their states stay: the answer to a fetch in flight looks them up.
+        """
+        consumer, assignment = self._live(generation)
+        for tp in map(_key, tps):
+            state = assignment._tp_state.get(tp)
+            if state is not None:  # nobody refreshes its committed offset any more: let waiters go
+                state.update_committed(OffsetAndMetadata(-1, ""))
+            consumer._fetcher._records.pop(tp, None)
+        assignment._topic_partitions = assignment._topic_partitions - set(map(_key, tps))
+        self._wake_fetcher(consumer)
+
+    def pause(self, generation: int, tps: Collection[TP]) -> None:
+        """Fetch nothing of these partitions.
+
+        Faust only stops asking for them; aiokafka would go on to prefetch, and would hold back all fetches from a
+        broker because of the batch that nobody takes.
+        """
+        consumer, assignment = self._live(generation)
+        for tp in map(_key, tps):
+            assignment._tp_state[tp].pause()
+            consumer._fetcher._records.pop(tp, None)
+        self._wake_fetcher(consumer)
+
+    async def prove_by_commit(self, generation: int, offsets: Mapping[TP, int], limit_s: float) -> None:
+        """Commit, and thereby prove to be a member of this generation now.  Raises GenerationOver."""
+
+        async def commit() -> None:
+            consumer, assignment = self._live(generation)
+            wire = {tp: OffsetAndMetadata(offset, "") for tp, offset in _keys(offsets).items()}
+            await consumer._coordinator.commit_offsets(assignment, wire)
+            self._live(generation)
+
+        future = asyncio.run_coroutine_threadsafe(commit(), self.thread_loop)
+        try:
+            await asyncio.wait_for(asyncio.wrap_future(future), limit_s)
+        except (KafkaError, TimeoutError) as error:
+            raise GenerationOver(f"the commit was not accepted: {error!r}") from error
+
+    def _live(self, generation: int) -> tuple[Any, Any]:
+        """The consumer and its assignment, if the group is in this generation and stays there."""
+        consumer = self._ensure_consumer()
+        subscription = consumer._subscription.subscription
+        if consumer._coordinator.generation != generation or subscription._reassignment_in_progress:
+            raise GenerationOver(f"generation {generation} is over")
+        return consumer, subscription.assignment
+
+    @staticmethod
+    def _wake_fetcher(consumer: Any) -> None:
+        consumer._fetcher._notify(consumer._fetcher._wait_consume_future)
+
+
+def _key(tp: TP) -> TopicPartition:
+    return TopicPartition(tp.topic, tp.partition)
+
+
+def _keys(values: Mapping[TP, int]) -> dict[TopicPartition, int]:
+    return {_key(tp): value for tp, value in values.items()}

@@ -1,0 +1,163 @@
+"""The oracle's app: two agents and two tables on one source, a repartition topic with a third table, a windowed table.
+
+Set up by the environment; faults are put in from here, around the plug-in's steps: it has no switches for them.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import faust
+from steered_app_names import BUCKETS_PER_S, WINDOW_S
+from trimtab_agent.engines.faust import SteeringSettings, handover, install, steering
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
+from trimtab_agent.engines.faust.transport.producer import SteeredProducer
+from trimtab_agent.engines.faust.transport.thread import SteeredThread
+from trimtab_models.messages.handover import HandoverKind
+
+SETUP = json.loads(os.environ["ORACLE_SETUP"])
+FOLDER = Path(SETUP["folder"])
+PARTITIONS = SETUP["partitions"]
+WORKER = os.environ["TRIMTAB_WORKER"]
+
+app = faust.App(
+    SETUP["app"],
+    broker=f"kafka://{SETUP['bootstrap']}",
+    store="rocksdb://",
+    datadir=str(FOLDER / WORKER),
+    canonical_url=f"http://{WORKER}:6066",
+    web_enabled=False,
+    topic_partitions=PARTITIONS,
+    topic_replication_factor=1,
+    broker_client_id=WORKER,
+    broker_commit_interval=SETUP["commit_interval_s"],
+    broker_session_timeout=SETUP["session_s"],
+    broker_heartbeat_interval=SETUP["heartbeat_s"],
+    broker_rebalance_timeout=20.0,
+    broker_max_poll_interval=SETUP.get("max_poll_s", 1000.0),
+)
+raw = {"key_type": str, "value_type": int, "key_serializer": "raw", "value_serializer": "json"}
+numbers, outputs, regrouped, totals = (app.topic(name, **raw) for name in ("numbers", "outputs", "regrouped", "totals"))
+
+
+def table(name: str, **options: Any) -> Any:
+    small = {"write_buffer_size": 4 << 20, "block_cache_size": 8 << 20}
+    return app.Table(name, default=int, partitions=PARTITIONS, key_type=str, value_type=int, options=small, **options)
+
+
+counts, sums, groups = table("counts"), table("sums"), table("groups")
+windowed = table("windowed").tumbling(WINDOW_S, expires=3600.0) if SETUP["windowed"] else None
+own = {"source": [numbers, counts, sums, *([windowed] if windowed is not None else [])], "regroup": [regrouped, groups]}
+plugin = install(app, operators=own, settings=SteeringSettings(took_limit_s=SETUP.get("took_limit_s", 4.0)))
+
+seen: dict[int, dict[int, int]] = defaultdict(dict)
+"""Partition of `numbers` -> bucket of 5 ms -> longest latency in ms."""
+
+
+def text(key: Any) -> str:
+    return key.decode() if isinstance(key, bytes) else str(key)
+
+
+@app.agent(numbers)
+async def count(stream: Any) -> None:
+    async for event in stream.events():
+        counts[text(event.key)] += 1
+        if windowed is not None:
+            windowed[text(event.key)] += 1
+        now, buckets = time.time(), seen[event.message.partition]
+        bucket = int(now * BUCKETS_PER_S)
+        buckets[bucket] = max(buckets.get(bucket, 0), int((now - event.message.timestamp) * 1e3))
+        if SETUP["work_s"]:
+            await asyncio.sleep(SETUP["work_s"])
+        await outputs.send(key=event.key, value=event.value)
+        await regrouped.send(key=f"g{event.value % 97}", value=event.value)
+
+
+@app.agent(numbers)
+async def add(stream: Any) -> None:
+    async for event in stream.events():
+        sums[text(event.key)] += event.value
+
+
+@app.agent(regrouped)
+async def total(stream: Any) -> None:
+    async for event in stream.events():
+        groups[text(event.key)] += 1
+        await totals.send(key=event.key, value=event.value)
+
+
+@app.task
+async def write_what_was_seen() -> None:
+    with (FOLDER / f"{WORKER}.seen").open("a", buffering=1) as log:
+        while True:
+            await asyncio.sleep(0.5)
+            taken = {partition: list(buckets.items()) for partition, buckets in seen.items()}
+            seen.clear()
+            log.write(json.dumps(taken) + "\n")
+
+
+# ---- faults: "die POINT" or "stop POINT" in the worker's file; delays (seconds) by step from the start
+
+FAULT = FOLDER / f"{WORKER}.fault"
+
+
+def fault(point: str) -> None:
+    wanted = FAULT.read_text().split() if FAULT.exists() else []
+    if wanted[1:] == [point]:
+        FAULT.unlink()
+        if wanted[0] == "die":
+            os._exit(9)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def with_faults(owner: type, name: str, before: str, after: str) -> None:
+    step = getattr(owner, name)
+
+    async def faulty(self: Any, *args: Any) -> Any:
+        fault(before)
+        result = await step(self, *args)
+        fault(after)
+        return result
+
+    setattr(owner, name, faulty)
+
+
+def with_delay(owner: type, name: str) -> None:
+    step, delay_s = getattr(owner, name), SETUP["delays_s"].get(name, 0.0)
+
+    async def late(self: Any, *args: Any, **options: Any) -> Any:
+        await asyncio.sleep(delay_s)
+        return await step(self, *args, **options)
+
+    if delay_s:
+        setattr(owner, name, late)
+
+
+with_faults(handover.Handover, "release", "old_before", "old_committed")
+with_faults(handover.Handover, "take", "new_before", "new_taken")
+publish = steering.FaustSteering._publish
+
+
+async def publish_and_fail(self: Any, record: Any) -> None:
+    await publish(self, record)
+    if record.kind is HandoverKind.RELEASED:
+        fault("old_released")
+
+
+steering.FaustSteering._publish = publish_and_fail  # type: ignore[method-assign]
+for owner, names in {
+    SteeredConsumer: ("perform_seek", "drain", "wait_for_commit", "_fetch", "on_partitions_revoked"),
+    SteeredProducer: ("flush",),
+    SteeredThread: ("prove_by_commit", "run"),
+    steering.FaustSteering: ("_publish", "_take"),
+}.items():
+    for name in names:
+        with_delay(owner, name)
+
+if __name__ == "__main__":
+    app.main()

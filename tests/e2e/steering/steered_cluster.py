@@ -1,0 +1,426 @@
+"""A broker, N workers of the oracle's app, the load, and what drives them: a tiny controller with a tiny agent."""
+
+import asyncio
+import contextlib
+import json
+import random
+import signal
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from trimtab_controller.sandbox.broker import Broker, Topic
+from trimtab_controller.sandbox.processes import Child, Processes
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_models.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
+from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
+from trimtab_models.messages.placement import Placement, encode_placement
+from trimtab_models.messages.report import WorkerState
+
+APP = AppId("oracle")
+CLUSTER = "oracle"
+HOST = HostId("h0")
+SOURCE, REGROUP = OperatorId("source"), OperatorId("regroup")
+CHANGELOGS = ("oracle-counts-changelog", "oracle-sums-changelog", "oracle-groups-changelog")
+WINDOWED = "oracle-windowed-changelog"
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """One run.  Seconds; `rate` in events per second; `delays_s` by the name of the step they are put before."""
+
+    workers: int = 3
+    partitions: int = 12
+    rate: float = 300.0
+    keys: int = 600
+    windowed: bool = False
+    work_s: float = 0.0
+    commit_interval_s: float = 1.0
+    session_s: float = 10.0
+    heartbeat_s: float = 0.5
+    took_limit_s: float = 4.0
+    max_poll_s: float = 1000.0
+    delays_s: dict[str, float] = field(default_factory=dict)
+    preload: int = 2000
+    placed: bool = True
+    seed: int = 1
+
+    @property
+    def changelogs(self) -> tuple[str, ...]:
+        return (*CHANGELOGS, *((WINDOWED,) if self.windowed else ()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move:
+    """One hand-over (or rebalance step) that was asked for at `at` (epoch seconds)."""
+
+    at: float
+    kind: str
+    key_groups: tuple[KeyGroup, ...]
+    source: WorkerId
+    target: WorkerId
+    owners: dict[KeyGroup, WorkerId]
+    pause_s: float | None = None
+
+
+class Agent:
+    """The other end of the plug-ins' socket, for all workers at once."""
+
+    def __init__(self) -> None:
+        self.hellos: dict[WorkerId, Hello] = {}
+        self.statistics: dict[WorkerId, tuple[float, Statistics]] = {}
+        self.acks: list[Ack] = []
+        self.news = asyncio.Event()
+        self._writers: dict[WorkerId, asyncio.StreamWriter] = {}
+
+    async def serve(self, path: Path) -> asyncio.Server:
+        return await asyncio.start_unix_server(self._connected, path=str(path), limit=1 << 24)
+
+    async def send(self, command: Command) -> None:
+        if command.worker in self._writers:
+            self._writers[command.worker].write(encode_frame(command))
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            hello = decode_frame((await reader.readuntil(b"\n"))[:-1])
+            assert isinstance(hello, Hello)
+            self.hellos[hello.worker], self._writers[hello.worker] = hello, writer
+            writer.write(encode_frame(Welcome(cluster=CLUSTER, host=HOST, interval_s=0.5)))
+            while True:
+                match decode_frame((await reader.readuntil(b"\n"))[:-1]):
+                    case Ack() as ack:
+                        self.acks.append(ack)
+                    case Statistics() as statistics:
+                        self.statistics[hello.worker] = (time.time(), statistics)
+                self.news.set()
+                self.news.clear()
+        writer.close()
+
+
+class Cluster:
+    """Use as an async context; everything it starts has ended when the block is left."""
+
+    def __init__(self, setup: Setup, folder: Path, broker: Broker, *, say: Callable[[str], None] = print) -> None:
+        self.setup = setup
+        self.folder = folder
+        self.broker = broker
+        self.processes = Processes(folder / "logs")
+        self.agent = Agent()
+        self.alive: dict[WorkerId, Child] = {}
+        self.rows: dict[OperatorId, list[tuple[WorkerId, ...]]] = {}
+        self.moves: list[Move] = []
+        self.refused: list[Ack] = []
+        self.sent: list[tuple[str, float]] = []
+        """Key and timestamp (seconds) of input number i."""
+        self.random = random.Random(setup.seed)
+        self.killed = False
+        self.calm: list[tuple[float, float]] = []
+        self._number = 0
+        self._epoch = 0
+        self._say = say
+        self._stop_load = asyncio.Event()
+        self._load: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Cluster":
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.processes.__enter__()
+        names = ("numbers", "outputs", "regrouped", "totals")
+        compact = {"cleanup.policy": "compact"}
+        self.broker.create_topics(
+            [Topic(name=name, partitions=self.setup.partitions) for name in names]
+            + [Topic(name=n, partitions=self.setup.partitions, settings=compact) for n in self.setup.changelogs]
+            + [Topic(name=t.name, partitions=t.partitions) for t in topic_settings(Topics(CLUSTER))]
+        )
+        self._server = await self.agent.serve(self.folder / "agent.sock")
+        self._producer = AIOKafkaProducer(bootstrap_servers=self.broker.address, enable_idempotence=True)
+        await self._producer.start()
+        workers = [worker(i) for i in range(self.setup.workers)]
+        count = self.setup.partitions
+        self.rows = {
+            SOURCE: [(workers[p % len(workers)],) for p in range(count)],
+            REGROUP: [(workers[(p + 1) % len(workers)],) for p in range(count)],
+        }
+        if self.setup.placed:
+            await self.publish()
+        for name in workers:
+            self.start(name)
+        await self.send_numbers(self.setup.preload)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stop_load.set()
+        try:
+            if self._load is not None:
+                await self._load
+            await self._producer.stop()
+            self._server.close()
+        finally:
+            self.processes.__exit__(None, None, None)
+
+    # ---- load
+
+    async def send_numbers(self, count: int) -> None:
+        keys, partitions = self.setup.keys, self.setup.partitions
+        for _ in range(count):
+            number, now = len(self.sent), time.time()
+            key = f"k{number % keys}"
+            self.sent.append((key, int(now * 1e3) / 1e3))
+            await self._producer.send(
+                "numbers",
+                str(number).encode(),
+                key=key.encode(),
+                partition=(number % keys) % partitions,
+                timestamp_ms=int(now * 1e3),
+            )
+        await self._producer.flush()
+
+    def start_load(self) -> None:
+        self._load = asyncio.create_task(self._send_at_rate())
+
+    async def stop_load(self) -> None:
+        self._stop_load.set()
+        if self._load is not None:
+            await self._load
+
+    async def _send_at_rate(self) -> None:
+        began, first = time.monotonic(), len(self.sent)
+        while not self._stop_load.is_set():
+            due = int((time.monotonic() - began) * self.setup.rate) - (len(self.sent) - first)
+            if due > 0:
+                await self.send_numbers(due)
+            await asyncio.sleep(0.005)
+
+    # ---- workers
+
+    def start(self, name: WorkerId, **changed: Any) -> None:
+        setup = self.setup
+        given = {
+            "app": APP,
+            "bootstrap": self.broker.address,
+            "folder": str(self.folder),
+            "partitions": setup.partitions,
+            "windowed": setup.windowed,
+            "work_s": setup.work_s,
+            "commit_interval_s": setup.commit_interval_s,
+            "session_s": setup.session_s,
+            "heartbeat_s": setup.heartbeat_s,
+            "took_limit_s": setup.took_limit_s,
+            "max_poll_s": setup.max_poll_s,
+            "delays_s": setup.delays_s,
+            **changed,
+        }
+        environment = {
+            "ORACLE_SETUP": json.dumps(given),
+            "TRIMTAB_CLUSTER": CLUSTER,
+            "TRIMTAB_WORKER": name,
+            "TRIMTAB_SOCKET": str(self.folder / "agent.sock"),
+        }
+        command = [sys.executable, str(HERE / "steered_app.py"), "worker", "-l", "info", "--without-web"]
+        self.agent.statistics.pop(name, None)
+        self.alive[name] = self.processes.start(name, command, environment=environment, folder=self.folder)
+
+    def kill(self, name: WorkerId) -> None:
+        self.killed = True
+        self.alive.pop(name).kill()
+
+    async def terminate(self, name: WorkerId, limit_s: float = 30.0) -> int | None:
+        """SIGTERM; the exit code, None when it did not end in time."""
+        child = self.alive.pop(name)
+        child.send(signal.SIGTERM)
+        return child.exit_code if await until(lambda: not child.alive, limit_s) else None
+
+    def fault(self, name: WorkerId, what: str, point: str) -> None:
+        """Let a worker die or stop when it comes to a point."""
+        self.killed = True
+        (self.folder / f"{name}.fault").write_text(f"{what} {point}")
+
+    # ---- what the workers say
+
+    def owners(self) -> dict[KeyGroup, list[WorkerId]]:
+        """Who says it owns which key group, of the living."""
+        owners: dict[KeyGroup, list[WorkerId]] = defaultdict(list)
+        for name in self.alive:
+            if name in self.agent.statistics:
+                for sample in self.agent.statistics[name][1].key_groups:
+                    owners[sample.key_group].append(name)
+        return owners
+
+    def generations(self) -> set[int | None]:
+        return {self.agent.statistics[name][1].generation for name in self.alive if name in self.agent.statistics}
+
+    @property
+    def key_groups(self) -> list[KeyGroup]:
+        return [KeyGroup(APP, operator, p) for operator, rows in self.rows.items() for p in range(len(rows))]
+
+    async def settled(self, limit_s: float = 60.0) -> float:
+        """Wait until every key group has one owner, by fresh statistics of all workers in one generation; go on from there.
+
+        Returns the seconds it took.  Raises TimeoutError.
+        """
+        began = time.time()
+
+        def clean() -> bool:
+            fresh = [self.agent.statistics.get(name, (0.0, None)) for name in self.alive]
+            if not all(at > began + 0.6 and s is not None and s.state is WorkerState.RUNNING for at, s in fresh):
+                return False
+            owners = self.owners()
+            return len(self.generations()) == 1 and all(len(owners[k]) == 1 for k in self.key_groups)
+
+        if not await until(clean, limit_s):
+            odd = {str(k): self.owners()[k] for k in self.key_groups if len(self.owners()[k]) != 1}
+            states = {name: s.state for name, (_, s) in self.agent.statistics.items()}
+            raise TimeoutError(f"no clean ownership after {limit_s} s: {odd}, {states}, {self.generations()}")
+        for key_group, (owner,) in self.owners().items():
+            row = self.rows[key_group.operator][key_group.partition]
+            rest = [name for name in row if name != owner and name in self.alive][:1]
+            self.rows[key_group.operator][key_group.partition] = (owner, *rest)
+        return time.time() - began
+
+    async def worked_off(self, limit_s: float = 90.0) -> None:
+        """Wait until the backlog is gone."""
+
+        def left() -> int:
+            return sum(s.backlog or 0 for _, stats in self.agent.statistics.values() for s in stats.key_groups)
+
+        await asyncio.sleep(1.0)
+        if not await until(lambda: left() < self.setup.rate, limit_s):
+            raise TimeoutError(f"backlog still {left()}")
+
+    # ---- controller
+
+    @property
+    def epoch(self) -> Epoch:
+        return Epoch(1, self._epoch)
+
+    async def publish(self) -> None:
+        """The rows as the newest placement."""
+        self._epoch += 1
+        owners = {operator: tuple(rows) for operator, rows in self.rows.items()}
+        placement = Placement(cluster=CLUSTER, app=APP, epoch=self.epoch, owners=owners)
+        await self._producer.send_and_wait(Topics(CLUSTER).placement, encode_placement(placement), key=APP.encode())
+
+    def row(self, key_group: KeyGroup) -> tuple[WorkerId, ...]:
+        return self.rows[key_group.operator][key_group.partition]
+
+    def place(self, key_groups: Iterable[KeyGroup], row: tuple[WorkerId, ...]) -> None:
+        for key_group in key_groups:
+            self.rows[key_group.operator][key_group.partition] = row
+
+    async def command(self, kind: CommandKind, name: WorkerId, *, limit_s: float = 20.0, **fields: Any) -> Command:
+        now = time.time()
+        command = Command(
+            cluster=CLUSTER,
+            kind=kind,
+            epoch=self.epoch,
+            host=HOST,
+            worker=name,
+            app=APP,
+            issued_at=now,
+            deadline=now + limit_s,
+            **fields,
+        )
+        await self.agent.send(command)
+        return command
+
+    async def answer(self, command: Command, phases: set[Phase], limit_s: float) -> Ack | None:
+        """The first ack of a command in one of these phases, or refused."""
+        wanted, deadline = phases | {Phase.REFUSED}, time.monotonic() + limit_s
+        while time.monotonic() < deadline:
+            for ack in self.agent.acks:
+                if ack.command_id == command.id and ack.phase in wanted:
+                    if ack.phase is Phase.REFUSED:
+                        self.refused.append(ack)
+                    return ack
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.agent.news.wait(), 0.05)
+        return None
+
+    def pick(self, most: int = 1) -> tuple[tuple[KeyGroup, ...], WorkerId, WorkerId]:
+        """Random key groups of one owner, and another worker."""
+        source = self.random.choice([n for n in self.alive if any(self.row(k)[0] == n for k in self.key_groups)])
+        target = self.random.choice([name for name in self.alive if name != source])
+        held = [k for k in self.key_groups if self.row(k)[0] == source]
+        return tuple(self.random.sample(held, min(self.random.randint(1, most), len(held)))), source, target
+
+    async def hand_over(
+        self,
+        key_groups: tuple[KeyGroup, ...],
+        source: WorkerId,
+        target: WorkerId,
+        *,
+        took_limit_s: float = 10.0,
+        before_release: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Prepare and release; whether the target took them."""
+        self.place(key_groups, (source, target))
+        await self.publish()
+        name = f"handover-{self._epoch}"
+        fields = {"handover": name, "key_groups": key_groups, "source": source, "target": target}
+        prepare = await self.command(CommandKind.PREPARE, target, **fields)
+        prepared = await self.answer(prepare, {Phase.PREPARED}, 20.0)
+        if prepared is None or prepared.phase is Phase.REFUSED:
+            self._say(f"  {name} not prepared: {_told(prepared)}")
+            return False
+        before_release()
+        self.place(key_groups, (target, source))
+        await self.publish()
+        at, owners = time.time(), {k: self.row(k)[0] for k in self.key_groups}
+        fields["generation"] = prepared.generation
+        release = await self.command(CommandKind.RELEASE, source, **fields)
+        took = await self.answer(prepare, {Phase.TOOK}, took_limit_s)
+        done = took is not None and took.phase is Phase.TOOK
+        released = next((a for a in self.agent.acks if a.command_id == release.id), None)
+        if not done:
+            self._say(f"  {name} {source}->{target} not taken: {_told(took)}; release: {_told(released)}")
+        self.moves.append(
+            Move(
+                at=at,
+                kind="hand-over",
+                key_groups=key_groups,
+                source=source,
+                target=target,
+                owners=owners,
+                pause_s=took.pause_s if took is not None and done else None,
+            )
+        )
+        return done
+
+    async def rejoin(self, limit_s: float = 30.0) -> bool:
+        """Have one worker ask for a rebalance under the newest placement."""
+        name = self.random.choice(list(self.alive))
+        command = await self.command(CommandKind.REJOIN, name, limit_s=limit_s)
+        ack = await self.answer(command, {Phase.REJOINED}, limit_s)
+        return ack is not None and ack.phase is Phase.REJOINED
+
+    async def be_calm(self, seconds: float) -> None:
+        """Nothing moves for so long: what the pauses are compared with."""
+        began = time.time()
+        await asyncio.sleep(seconds)
+        self.calm.append((began, time.time()))
+
+
+def worker(number: int) -> WorkerId:
+    return WorkerId(f"w{number}")
+
+
+async def until(done: Callable[[], bool], limit_s: float) -> bool:
+    """Look every 50 ms; False when it did not come true in time."""
+    deadline = time.monotonic() + limit_s
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.05)
+    return True
+
+
+def _told(ack: Ack | None) -> str:
+    return "no answer" if ack is None else f"{ack.phase} {ack.refusal or ''} {ack.detail or ''}".strip()
+
+
+Counts = Counter[int]

@@ -1,0 +1,220 @@
+"""Reads everything back from Kafka and judges it: lost, duplicated, wrong table keys, commits, pauses."""
+
+import json
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from steered_app_names import BUCKETS_PER_S, WINDOW_S
+from steered_cluster import APP, SOURCE, WINDOWED, Cluster, until
+
+Records = dict[int, list[tuple[bytes | None, bytes | None]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a run did to the numbers it was given."""
+
+    sent: int
+    lost: dict[str, int]
+    duplicated: dict[str, int]
+    wrong_keys: dict[str, int]
+    wrong_beyond_duplicates: dict[str, int]
+    """Keys whose value is not explained by events done twice."""
+    not_committed: dict[str, int]
+    refused: int
+
+    @property
+    def faultless(self) -> bool:
+        """Everything once."""
+        return not any(
+            map(sum, (d.values() for d in (self.lost, self.duplicated, self.wrong_keys, self.not_committed)))
+        )
+
+    @property
+    def at_least_once(self) -> bool:
+        """Everything, and nothing wrong but by duplicates."""
+        return not any(map(sum, (d.values() for d in (self.lost, self.wrong_beyond_duplicates, self.not_committed))))
+
+
+async def judge(cluster: Cluster) -> Verdict:
+    """Wait until everything sent is committed, end the workers, read everything back."""
+    partitions = range(cluster.setup.partitions)
+    admin = AdminClient({"bootstrap.servers": cluster.broker.address})
+
+    def left() -> dict[str, int]:
+        found = {}
+        for topic in ("numbers", "regrouped"):
+            wanted = {TopicPartition(topic, p): OffsetSpec.latest() for p in partitions}
+            ends = {tp.partition: f.result().offset for tp, f in admin.list_offsets(wanted).items()}
+            group = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(APP)])
+            committed = {tp.partition: tp.offset for tp in group[APP].result().topic_partitions if tp.topic == topic}
+            found[topic] = sum(end - max(0, committed.get(p, 0)) for p, end in ends.items())
+        return found
+
+    await until(lambda: not any(left().values()), 60.0)
+    not_committed = left()
+    for name in list(cluster.alive):
+        if await cluster.terminate(name) is None:
+            raise TimeoutError(f"{name} did not end")
+    read = {t: _read(cluster, t) for t in ("outputs", "regrouped", "totals", *cluster.setup.changelogs)}
+    return _judged(cluster, read, not_committed)
+
+
+def _judged(cluster: Cluster, read: dict[str, Records], not_committed: dict[str, int]) -> Verdict:
+    sent = len(cluster.sent)
+    times: dict[str, Counter[int]] = {
+        topic: Counter(int(value) for rows in read[topic].values() for _, value in rows if value)
+        for topic in ("outputs", "regrouped", "totals")
+    }
+    lost = {topic: sum(number not in seen for number in range(sent)) for topic, seen in times.items()}
+    twice = {topic: sum(count - 1 for count in seen.values()) for topic, seen in times.items()}
+    found = {topic: _last(rows) for topic, rows in read.items() if topic in cluster.setup.changelogs}
+    wrong, beyond = {}, {}
+    for topic, wanted in _wanted(cluster).items():
+        differences = {key: found[topic].get(key, 0) - value for key, value in wanted.items()}
+        wrong[topic] = sum(map(bool, differences.values())) + len(found[topic].keys() - wanted.keys())
+        # An event done twice counts twice; nothing may be missing, and nobody else's key may have changed.
+        slack = _again(cluster, topic, times)
+        beyond[topic] = sum(not 0 <= d <= slack[key] for key, d in differences.items())
+    return Verdict(
+        sent=sent,
+        lost=lost,
+        duplicated=twice,
+        wrong_keys=wrong,
+        wrong_beyond_duplicates=beyond,
+        not_committed=not_committed,
+        refused=len(cluster.refused),
+    )
+
+
+def _wanted(cluster: Cluster) -> dict[str, Counter[str]]:
+    """Changelog -> key -> value, if every number counts once."""
+    wanted: dict[str, Counter[str]] = {topic: Counter() for topic in cluster.setup.changelogs}
+    for number, (key, timestamp) in enumerate(cluster.sent):
+        wanted["oracle-counts-changelog"][key] += 1
+        wanted["oracle-sums-changelog"][key] += number
+        wanted["oracle-groups-changelog"][f"g{number % 97}"] += 1
+        if cluster.setup.windowed:
+            wanted[WINDOWED][_window_key(key, timestamp)] += 1
+    return wanted
+
+
+def _again(cluster: Cluster, topic: str, times: dict[str, Counter[int]]) -> Counter[str]:
+    """Key -> what it may be too high by, when numbers were done more than once.
+
+    An event may have been done again after its output, or (worker killed between the two) its table may have been
+    written once more than its output: each kill gives the numbers of one commit interval at most.
+    """
+    slack: Counter[str] = Counter()
+    many = 10**9 if cluster.killed else 0
+    for number, (key, timestamp) in enumerate(cluster.sent):
+        again = max(seen[number] - 1 for seen in times.values()) or many
+        match topic:
+            case "oracle-groups-changelog":
+                slack[f"g{number % 97}"] += again
+            case "oracle-sums-changelog":
+                slack[key] += again * number
+            case name if name == WINDOWED:
+                slack[_window_key(key, timestamp)] += again
+            case _:
+                slack[key] += again
+    return slack
+
+
+def _window_key(key: str, timestamp: float) -> str:
+    start = timestamp // WINDOW_S * WINDOW_S
+    return json.dumps([key, [start, start + WINDOW_S - 0.1]])
+
+
+def _last(rows: Records) -> dict[str, int]:
+    """Key -> last value in a changelog."""
+    state: dict[str, int] = {}
+    for partition in rows.values():
+        for key, value in partition:
+            name = json.loads(key or b'""')
+            state[name if isinstance(name, str) else json.dumps(name)] = int(value) if value else 0
+    return state
+
+
+def _read(cluster: Cluster, topic: str) -> Records:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.broker.address,
+            "group.id": "verdict",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(cluster.setup.partitions)])
+    rows: Records = defaultdict(list)
+    ended: set[int] = set()
+    while len(ended) < cluster.setup.partitions:
+        for message in consumer.consume(5000, 1):
+            if message.error():
+                ended.add(message.partition())
+            else:
+                rows[message.partition()].append((message.key(), message.value()))
+    consumer.close()
+    return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pauses:
+    """Longest times without a processed event of a key group, in seconds."""
+
+    count: int
+    median: float
+    p90: float
+    longest: float
+
+    def __str__(self) -> str:
+        return f"n={self.count:4d}  median {self.median:.3f}  p90 {self.p90:.3f}  max {self.longest:.3f} s"
+
+
+def pauses(cluster: Cluster, window_s: float = 2.0) -> dict[str, Pauses]:
+    """Pauses of the source operator's key groups within `window_s` after a move, and in calm time."""
+    times = _processed(cluster.folder)
+    found: dict[str, list[float]] = defaultdict(list)
+    partitions = range(cluster.setup.partitions)
+
+    def longest(partition: int, at: float, length: float) -> float:
+        steps = pairwise(times[partition])
+        return max((b - a for a, b in steps if b >= at - 0.1 and a <= at + length), default=0.0)
+
+    for move in cluster.moves:
+        moved = {k.partition for k in move.key_groups if k.operator == SOURCE}
+        for partition in partitions:
+            who = "moved" if partition in moved else "others"
+            found[f"{move.kind}, {who}"].append(longest(partition, move.at, window_s))
+    for began, ended in cluster.calm:
+        at = began
+        while at + window_s <= ended:
+            found["calm"] += [longest(partition, at, window_s) for partition in partitions]
+            at += window_s
+    return {name: summary(values) for name, values in sorted(found.items())}
+
+
+def summary(values: Iterable[float]) -> Pauses:
+    ordered = sorted(values)
+    return Pauses(
+        count=len(ordered),
+        median=statistics.median(ordered),
+        p90=ordered[min(len(ordered) - 1, len(ordered) * 9 // 10)],
+        longest=ordered[-1],
+    )
+
+
+def _processed(folder: Path) -> dict[int, list[float]]:
+    """Partition -> times (epoch seconds) at which its events were processed, on any worker."""
+    times: dict[int, set[int]] = defaultdict(set)
+    for log in folder.glob("*.seen"):
+        for line in log.read_text().splitlines():
+            for partition, buckets in json.loads(line).items():
+                times[int(partition)].update(bucket for bucket, _ in buckets)
+    return defaultdict(list, {p: [b / BUCKETS_PER_S for b in sorted(found)] for p, found in times.items()})
