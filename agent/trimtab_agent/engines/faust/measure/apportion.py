@@ -1,27 +1,30 @@
-"""Whose CPU is it?  Shares of a worker process's CPU time for its key groups.
+"""Whose CPU is it?  What would leave a worker with each of its key groups.
 
 In an interval the process used P seconds of CPU.  They are
 
     P = B + A + T
 
-    A   steps of the agents' coroutines, charged exactly, A = sum of a_k over the key groups k (see `meter`)
+    A   steps of the agents' coroutines, charged exactly: a_k for key group k (see `meter`)
     B   idle base: heartbeats, timers, polling, statistics; runs whether or not there is traffic
     T   transport: fetching, decoding, queueing, encoding, producing, committing
 
-T has no owner on the clock (one thread serves all partitions, in batches) and is apportioned:
+T has no owner on the clock: one thread serves all partitions, in rounds of the network.  It is modelled as W messages
+of cost m and R rounds of cost r, where a message counts with its bytes and a round costs as much as MESSAGES_PER_ROUND
+of them (at low rates each message comes alone, at 0.7 ms; in full rounds one costs 0.07 ms):
 
-    c_k = a_k + T * w_k / sum(w),    w_k = messages_k + bytes_k / BYTES_PER_MESSAGE
+    T = m * W + r * R,    r = MESSAGES_PER_ROUND * m    =>    m = T / (W + MESSAGES_PER_ROUND * R)
 
-with the messages that k received, sent, and wrote to its changelogs.  What the clock shows (one worker, 24 to 192
-partitions, 50 to 400 events/s): T is close to proportional to the messages while they come one by one, about 0.7 ms
-each, and flattens to a quarter of that when they come in batches.  A share is then the average, not the last message's
-cost; it is the same function on every worker, so equal sums still mean equal work.
+With k go its messages w_k, and those e_k of the rounds that were only for k.  A round that also served another key
+group will be needed for that one: its cost stays.  So
 
-B must not be charged: it stays where it is when a key group moves.  It is measured when it shows alone, in intervals
-without traffic (`IdleBase`); a line fitted through busy intervals would have to be extended far beyond them, and the
-minimum over busy intervals mistakes steady traffic for idling.
+    c_k = a_k + m * (w_k + MESSAGES_PER_ROUND * e_k),    sum(c_k) <= P - B
 
-So sum(c_k) <= P - B, in every interval.
+Sharing T by messages instead looks the same where messages come one by one, and promises far more than a move brings
+where they come together.  `benchmarks/share_prediction.py` silences some of a worker's key groups and compares.
+
+B must not be charged either: it is measured when it shows alone, in intervals without traffic (`IdleBase`).  A line
+through busy intervals would have to be extended far beyond them, and a minimum over busy intervals mistakes steady
+traffic for idling.
 """
 
 from collections import deque
@@ -32,6 +35,8 @@ from typing import TypeVar
 
 BYTES_PER_MESSAGE = 16 * 1024
 """So many bytes weigh as much as one more message (serialisation and copies against the fixed cost per message)."""
+MESSAGES_PER_ROUND = 9
+"""One round of the network (request, answer, wake-ups) costs as much as so many messages in full rounds."""
 IDLE_CORES = 0.006
 """Idle base of a worker before it has been seen without traffic; measured: 0.005 to 0.009 with 24 to 192 partitions."""
 IDLE_MESSAGES_PER_S = 1.0
@@ -44,20 +49,23 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What one key group did in an interval: CPU seconds of its agents; messages and bytes received, sent, logged."""
+    """What one key group did in an interval: CPU seconds of its agents; messages and bytes received, sent and logged;
+    rounds of the network that were for it alone.
+    """
 
     agents_s: float = 0.0
     messages: int = 0
     bytes: int = 0
+    rounds: int = 0
 
     def __post_init__(self) -> None:
-        if self.agents_s < 0 or self.messages < 0 or self.bytes < 0:
+        if self.agents_s < 0 or self.messages < 0 or self.bytes < 0 or self.rounds < 0:
             raise ValueError(f"work is not negative: {self}")
 
     @property
     def weight(self) -> float:
-        """In messages."""
-        return self.messages + self.bytes / BYTES_PER_MESSAGE
+        """Of what leaves with the key group, in messages."""
+        return self.messages + self.bytes / BYTES_PER_MESSAGE + MESSAGES_PER_ROUND * self.rounds
 
 
 class IdleBase:
@@ -77,14 +85,14 @@ class IdleBase:
             self._seen.append(process_s / interval_s)
 
 
-def apportion(work: Mapping[K, Work], *, process_s: float, idle_s: float) -> dict[K, float]:
+def apportion(work: Mapping[K, Work], *, process_s: float, idle_s: float, shared_rounds: int = 0) -> dict[K, float]:
     """CPU seconds of each key group; together at most `process_s - idle_s`.
 
     `work` is of all that the process did; what belongs to no key group stands in it under a key of its own, so that
-    nobody else pays for it.
+    nobody else pays for it.  `shared_rounds` served more than one key group.
     """
     agents_s = sum(one.agents_s for one in work.values())
-    weight = sum(one.weight for one in work.values())
+    weight = sum(one.weight for one in work.values()) + MESSAGES_PER_ROUND * shared_rounds
     busy_s = max(0.0, process_s - idle_s)
     # The agents' clock is read more often than the process's; with coarse clocks it may show a little more.
     exact = min(1.0, busy_s / agents_s) if agents_s else 1.0

@@ -6,6 +6,7 @@ from trimtab_agent.engines.faust.measure.apportion import (
     BYTES_PER_MESSAGE,
     IDLE_CORES,
     IDLE_INTERVALS,
+    MESSAGES_PER_ROUND,
     IdleBase,
     Work,
     apportion,
@@ -42,7 +43,17 @@ def test_without_any_work_there_is_nothing_to_share():
     assert apportion({}, process_s=0.5, idle_s=0.1) == {}
 
 
-@pytest.mark.parametrize("field", ["agents_s", "messages", "bytes"])
+def test_a_round_of_its_own_goes_with_a_key_group_and_a_shared_one_stays():
+    work = {"alone": Work(messages=10, rounds=10), "together": Work(messages=10)}
+    weight = 20 + 10 * MESSAGES_PER_ROUND + 5 * MESSAGES_PER_ROUND
+
+    shares = apportion(work, process_s=1.0, idle_s=0.0, shared_rounds=5)
+
+    assert shares == pytest.approx({"alone": 10 * (1 + MESSAGES_PER_ROUND) / weight, "together": 10 / weight})
+    assert sum(shares.values()) < 1.0
+
+
+@pytest.mark.parametrize("field", ["agents_s", "messages", "bytes", "rounds"])
 def test_work_is_never_negative(field: str):
     with pytest.raises(ValueError, match=field):
         Work(**{field: -1})
@@ -53,12 +64,15 @@ works = st.builds(
     agents_s=st.floats(0.0, 1.0),
     messages=st.integers(0, 10_000),
     bytes=st.integers(0, 10_000_000),
+    rounds=st.integers(0, 1000),
 )
 
 
-@given(st.dictionaries(st.integers(0, 20), works), st.floats(0.0, 2.0), st.floats(0.0, 2.0))
-def test_shares_never_exceed_what_the_process_used_above_idle(work: dict[int, Work], process_s: float, idle_s: float):
-    shares = apportion(work, process_s=process_s, idle_s=idle_s)
+@given(st.dictionaries(st.integers(0, 20), works), st.floats(0.0, 2.0), st.floats(0.0, 2.0), st.integers(0, 100))
+def test_shares_never_exceed_what_the_process_used_above_idle(
+    work: dict[int, Work], process_s: float, idle_s: float, shared_rounds: int
+):
+    shares = apportion(work, process_s=process_s, idle_s=idle_s, shared_rounds=shared_rounds)
 
     assert shares.keys() == work.keys()
     assert all(share >= 0 for share in shares.values())

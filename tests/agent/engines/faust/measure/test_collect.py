@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from trimtab_agent.engines.faust.measure.apportion import IDLE_CORES
+from trimtab_agent.engines.faust.measure.apportion import IDLE_CORES, MESSAGES_PER_ROUND
 from trimtab_agent.engines.faust.measure.collect import Collector
 from trimtab_agent.engines.faust.measure.sensor import Flow, Taken
 from trimtab_models.messages.local import Statistics, decode_frame, encode_frame
@@ -72,6 +72,12 @@ BUSY = Taken(
         (TP("mid", 0), TP("outside", 1)): Flow(10, 500),
         (None, TP("log", 0)): Flow(10, 600),
     },
+    rounds={
+        frozenset({TP("in", 0)}): 8,
+        frozenset({TP("mid", 0), TP("log", 0)}): 4,
+        frozenset({TP("in", 0), TP("mid", 0)}): 3,
+        frozenset(): 2,
+    },
     agents_ns={None: 1_000_000, TP("in", 0): 50_000_000, TP("mid", 0): 20_000_000},
     process_ns=400_000_000,
 )
@@ -84,8 +90,11 @@ def test_all_of_an_interval_by_key_group():
     statistics = collect(BUSY, steering)
 
     transport_s = 0.4 - IDLE_CORES - 0.071
-    weights = {extract: 20 + 1400 / 16384, sums: 30 + 1500 / 16384}
-    per_weight = transport_s / sum(weights.values())
+    weights = {
+        extract: 20 + 1400 / 16384 + 8 * MESSAGES_PER_ROUND,
+        sums: 30 + 1500 / 16384 + 4 * MESSAGES_PER_ROUND,
+    }
+    per_weight = transport_s / (sum(weights.values()) + 5 * MESSAGES_PER_ROUND)
     assert [(s.key_group, s.worker) for s in statistics.key_groups] == [(extract, W0), (sums, W0), (quiet, W0)]
     assert [s.cpu_s for s in statistics.key_groups] == pytest.approx(
         [0.05 + per_weight * weights[extract], 0.02 + per_weight * weights[sums], 0.0]
@@ -134,8 +143,9 @@ def test_idle_intervals_are_learned_but_not_those_of_a_rebalance():
     collector.collect(at_ms=2000, interval_s=1.0)
     busy = collector.collect(at_ms=3000, interval_s=1.0)
 
-    weights = {"extract": 20 + 1400 / 16384, "sums": 30 + 1500 / 16384}
-    expected = 0.02 + (0.4 - 0.02 - 0.071) * weights["sums"] / sum(weights.values())
+    idle_s = 0.02
+    own, all_of_it = 30 + 1500 / 16384 + 4 * MESSAGES_PER_ROUND, 50 + 2900 / 16384 + 17 * MESSAGES_PER_ROUND
+    expected = 0.02 + (0.4 - idle_s - 0.071) * own / all_of_it
     assert busy.key_groups[0].cpu_s == pytest.approx(expected)
 
 
