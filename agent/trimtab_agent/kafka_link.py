@@ -24,7 +24,7 @@ from trimtab_agent.commands.events import Position
 
 POLL_S = 0.25
 REQUEST_LIMIT_S = 1.0
-BACKOFF_S, MAX_BACKOFF_S = 0.5, 10.0
+BACKOFF_S, MAX_BACKOFF_S = 0.5, 3.0
 DELIVERY_LIMIT_S = 30.0
 LOOK_BACK_S = 600.0
 """At the first start, commands of the last ten minutes are read: those not past their deadline must not be lost."""
@@ -69,7 +69,7 @@ class KafkaLink:
             **settings.client,
             "bootstrap.servers": settings.bootstrap_servers,
             "log_level": 0,  # the producer's errors come by error_cb; librdkafka's own log has another form
-            "reconnect.backoff.max.ms": 5_000,
+            "reconnect.backoff.max.ms": 2_000,
             "socket.keepalive.enable": True,
         }
         self._producer = Producer(

@@ -88,9 +88,10 @@ def _object_to_stop(command: Command, standing: Standing) -> Objection | None:
         return Refusal.WORKER_AWAY, "its process runs, but it is not connected: what it owns is unknown"
     if presence.owned is None:
         return Refusal.NOT_EMPTY, "it has not reported yet: what it owns is unknown"
-    if presence.owned or not presence.complete:
-        named = ", ".join(sorted(map(str, presence.owned))[:3])
-        return Refusal.NOT_EMPTY, f"it owns {len(presence.owned)} key groups ({named} ...)" if named else "incomplete"
+    if presence.owned:
+        return Refusal.NOT_EMPTY, f"it owns {len(presence.owned)} key groups ({min(map(str, presence.owned))} ...)"
+    if not presence.complete:
+        return Refusal.NOT_EMPTY, "its last report was incomplete"
     if presence.process is None:
         return Refusal.FAILED, "its process is not visible to the agent"
     return None

@@ -1,0 +1,145 @@
+"""The journal on disk: what was written is read back, a torn end is cut, damage is told."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from trimtab_agent.commands import journal as journal_module
+from trimtab_agent.commands.events import (
+    Acked,
+    Admitted,
+    Damaged,
+    Delivered,
+    Entry,
+    EpochSeen,
+    Position,
+    ProcessId,
+    ProcessNoted,
+)
+from trimtab_agent.commands.journal import Journal, decode_line, encode_line
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_models.messages.decode import BadMessage
+from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+
+W0 = WorkerId("w0")
+COMMAND = Command(
+    cluster="demo",
+    kind=CommandKind.RELEASE,
+    epoch=Epoch(1, 5),
+    host=HostId("h0"),
+    worker=W0,
+    app=AppId("flights"),
+    issued_at=1.0,
+    deadline=2.0,
+    handover="ho1",
+    key_groups=(KeyGroup(AppId("flights"), OperatorId("sums"), 3),),
+    source=W0,
+    target=WorkerId("w1"),
+    generation=4,
+)
+ACK = Ack(
+    cluster="demo", command_id=COMMAND.id, epoch=COMMAND.epoch, kind=COMMAND.kind, host=COMMAND.host, worker=W0,
+    phase=Phase.ACCEPTED, at=1.5, handover="ho1",
+)  # fmt: skip
+ENTRIES: list[Entry] = [
+    EpochSeen(epoch=Epoch(1, 5)),
+    Damaged(at=3.5),
+    ProcessNoted(worker=W0, process=ProcessId(pid=7, created=1.25)),
+    Admitted(command=COMMAND, ack=ACK),
+    Acked(ack=ACK),
+    Delivered(command_id=COMMAND.id, phase=Phase.ACCEPTED),
+    ProcessNoted(worker=W0, process=None),
+    Position(kafka_cluster="abc-_1", partition=0, offset=12),
+]
+
+
+def filled(path: Path, entries: list[Entry]) -> Path:
+    journal = Journal(path)
+    journal.recover()
+    for entry in entries:
+        journal.append(entry)
+    journal.close()
+    return path
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: type(entry).__name__)
+def test_each_entry_survives_its_line(entry: Entry) -> None:
+    line = encode_line(entry)
+
+    assert decode_line(line.rstrip(b"\n")) == entry
+    assert line.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("position", [0, 8, 9, 40, -2])
+def test_any_changed_byte_is_noticed(position: int) -> None:
+    line = bytearray(encode_line(ENTRIES[3]).rstrip(b"\n"))
+    line[position] ^= 1
+
+    with pytest.raises(BadMessage):
+        decode_line(bytes(line))
+
+
+def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+    recovered = Journal(filled(tmp_path / "journal", ENTRIES)).recover()
+
+    assert (list(recovered.entries), recovered.faults) == (ENTRIES, ())
+
+
+@pytest.mark.parametrize("cut", [1, 5, 60])
+def test_a_torn_end_is_cut_off_and_the_next_entry_follows_well(tmp_path: Path, cut: int) -> None:
+    path = filled(tmp_path / "journal", ENTRIES)
+    os.truncate(path, path.stat().st_size - cut)
+
+    journal = Journal(path)
+    recovered = journal.recover()
+    journal.append(ENTRIES[0])
+    journal.close()
+
+    assert (list(recovered.entries), recovered.faults) == (ENTRIES[:-1], ())
+    assert list(Journal(path).recover().entries) == [*ENTRIES[:-1], ENTRIES[0]]
+
+
+def test_damage_in_the_middle_is_told_kept_aside_and_the_rest_is_read(tmp_path: Path) -> None:
+    path = filled(tmp_path / "journal", ENTRIES)
+    content = bytearray(path.read_bytes())
+    content[content.index(b"pid")] ^= 1
+    path.write_bytes(bytes(content))
+
+    recovered = Journal(path).recover()
+
+    assert list(recovered.entries) == ENTRIES[:2] + ENTRIES[3:]
+    assert len(recovered.faults) == 1
+    assert recovered.faults[0].startswith("line 3: ")
+    assert (tmp_path / "journal.damaged").read_bytes() == bytes(content)
+
+
+def test_a_last_line_that_is_whole_but_wrong_is_damage(tmp_path: Path) -> None:
+    path = filled(tmp_path / "journal", ENTRIES)
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(bytes(content))
+
+    assert len(Journal(path).recover().faults) == 1
+
+
+def test_rewriting_replaces_the_content_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "COMPACT_AT_BYTES", 100)
+    journal = Journal(tmp_path / "journal")
+    journal.recover()
+    journal.append(ENTRIES[3])
+    assert journal.is_large
+
+    journal.rewrite(ENTRIES[:2])
+    journal.append(ENTRIES[2])
+    journal.close()
+
+    assert not (tmp_path / "journal.new").exists()
+    assert list(Journal(tmp_path / "journal").recover().entries) == ENTRIES[:3]
+
+
+def test_a_full_disk_is_an_error() -> None:
+    journal = Journal(Path("/dev/full"))
+
+    with pytest.raises(OSError, match="No space left"):
+        journal.append(ENTRIES[0])

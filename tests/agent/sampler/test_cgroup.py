@@ -1,0 +1,109 @@
+"""cgroup v2 files: the tightest quota of the hierarchy, and what has been used of it."""
+
+from pathlib import Path
+
+import pytest
+
+from trimtab_agent.sampler.cgroup import find_group, parse_bytes, parse_cpu_max, parse_cpu_usage
+from trimtab_agent.sampler.readings import CounterReader, find_limits, find_quotas
+from trimtab_models.messages.report import Basis
+
+MOUNT = "29 22 0:26 {root} /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"
+GIB = 2**30
+
+
+def machine(root: Path, group: str, files: dict[str, str], mount_root: str = "/") -> Path:
+    """A machine's files below `root`."""
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text(f"0::{group}\n")
+    (root / "proc/self/mountinfo").write_text("21 1 8:1 / / rw - ext4 /dev/sda rw\n" + MOUNT.format(root=mount_root))
+    (root / "sys/fs/cgroup").joinpath(group.strip("/")).mkdir(parents=True)
+    for name, text in files.items():
+        path = root / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_the_tightest_quota_of_any_ancestor_holds(tmp_path: Path) -> None:
+    files = {
+        "pods/cpu.max": "150000 100000\n",
+        "pods/pod1/cpu.max": "400000 100000\n",
+        "pods/pod1/agent/cpu.max": "max 100000\n",
+        "pods/memory.max": "max\n",
+        "pods/pod1/memory.max": f"{2 * GIB}\n",
+    }
+
+    quotas = find_quotas(machine(tmp_path, "/pods/pod1/agent", files))
+
+    assert quotas.cpu is not None
+    assert quotas.memory is not None
+    assert (quotas.cpu.limit, quotas.cpu.folder) == (1.5, tmp_path / "sys/fs/cgroup/pods")
+    assert (quotas.memory.limit, quotas.memory.folder.name) == (2.0 * GIB, "pod1")
+
+
+def test_a_container_whose_mount_begins_at_its_own_group(tmp_path: Path) -> None:
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    root = machine(tmp_path, "/docker/abc", {"cpu.max": "50000 100000"}, mount_root="/docker/abc")
+
+    quotas = find_quotas(root)
+
+    assert quotas.cpu is not None
+    assert quotas.cpu.limit == 0.5
+
+
+def test_a_group_outside_the_visible_tree_is_read_from_its_top(tmp_path: Path) -> None:
+    root = machine(tmp_path, "/", {"cpu.max": "50000 100000"})
+    (root / "proc/self/cgroup").write_text("0::/../../other\n")
+    (root / "sys/fs/cgroup/other").mkdir()
+
+    quotas = find_quotas(root)
+
+    assert quotas.cpu is not None
+    assert quotas.cpu.limit == 0.5
+
+
+def test_without_cgroup_v2_there_is_no_quota(tmp_path: Path) -> None:
+    assert find_group("4:memory:/a\n", MOUNT.format(root="/")) is None
+    assert find_group("0::/a\n", "21 1 8:1 / / rw - ext4 /dev/sda rw\n") is None
+    assert (find_quotas(tmp_path).cpu, find_quotas(tmp_path).memory) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [("200000 100000\n", 2.0), ("max 100000\n", None), ("5 0\n", None), ("", None), ("-1 100000", None), ("1", None)],
+)
+def test_cpu_max(text: str, cores: float | None) -> None:
+    assert parse_cpu_max(text) == cores
+
+
+def test_usage_and_bytes() -> None:
+    assert parse_cpu_usage("usage_usec 2500000\nuser_usec 1\n") == 2.5
+    assert parse_cpu_usage("user_usec 1\n") is None
+    assert (parse_bytes("4096\n"), parse_bytes("max\n"), parse_bytes("")) == (4096.0, None, None)
+
+
+def test_the_quota_is_the_basis_only_when_it_is_tighter_than_the_hardware(tmp_path: Path) -> None:
+    tight = find_quotas(machine(tmp_path / "a", "/", {"cpu.max": "10000 100000"}))
+    wide = find_quotas(machine(tmp_path / "b", "/", {"cpu.max": "999900000 100000"}))
+
+    assert (find_limits(tight, None).basis, find_limits(tight, None).cores) == (Basis.CGROUP, 0.1)
+    assert find_limits(wide, None).basis is Basis.HOST
+    assert (find_limits(tight, 3.0).basis, find_limits(tight, 3.0).cores) == (Basis.CONFIG, 3.0)
+
+
+def test_inside_a_quota_use_is_that_of_the_whole_group(tmp_path: Path) -> None:
+    files = {
+        "cpu.max": "10000 100000",
+        "cpu.stat": "usage_usec 7000000\n",
+        "memory.max": "1000000",
+        "memory.current": "600000",
+    }
+    reader = CounterReader(find_quotas(machine(tmp_path, "/", files)), Basis.CGROUP)
+
+    reading = reader.read({})
+
+    assert (reading.cpu_s, reading.memory_bytes, reading.memory_limit_bytes) == (7.0, 600_000, 1_000_000)
+    assert reader.free_memory_bytes() == 400_000
+    (tmp_path / "sys/fs/cgroup/cpu.stat").unlink()
+    assert reader.read({}).cpu_s is None

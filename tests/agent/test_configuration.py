@@ -1,0 +1,117 @@
+"""Every fault of agent.toml is one line: file, key, what was found, what was expected."""
+
+from pathlib import Path
+
+import pytest
+
+from trimtab_agent.cli import main
+from trimtab_agent.configuration import Configuration, ConfigurationError, Listen, load_configuration
+
+AGENT = """
+[agent]
+cluster = "demo"
+host = "h0"
+state_dir = "state"
+socket = "agent.sock"
+"""
+KAFKA = """
+[kafka]
+bootstrap_servers = "127.0.0.1:9092"
+"""
+
+
+def load(tmp_path: Path, text: str) -> Configuration:
+    path = tmp_path / "agent.toml"
+    path.write_text(text)
+    return load_configuration(path)
+
+
+def test_defaults(tmp_path: Path) -> None:
+    found = load(tmp_path, AGENT + KAFKA)
+
+    assert (found.interval_s, found.cores, found.metrics, dict(found.workers)) == (10.0, None, None, {})
+    assert (found.guard.min_free_disk_bytes, found.guard.min_free_memory_bytes) == (0, 0)
+
+
+def test_everything(tmp_path: Path) -> None:
+    found = load(
+        tmp_path,
+        AGENT + "interval_s = 1\n" + KAFKA + 'client = { "security.protocol" = "SSL" }\n'
+        "[host]\ncores = 2\n"
+        '[workers.w0]\ncapacity = 0.25\ncommand = ["python", "-m", "app"]\nenvironment = { A = "1" }\ndata_dir = "d"\n'
+        "[guard]\nmin_free_disk_bytes = 1\nmin_free_memory_bytes = 2\n"
+        '[metrics]\nlisten = "[::1]:9101"\n',
+    )
+
+    worker = found.workers["w0"]  # type: ignore[index]
+    assert (found.interval_s, found.cores, found.metrics) == (1.0, 2.0, Listen(address="::1", port=9101))
+    assert (worker.capacity, worker.command, worker.data_dir) == (0.25, ("python", "-m", "app"), Path("d"))
+    assert (dict(worker.environment), dict(found.client)) == ({"A": "1"}, {"security.protocol": "SSL"})
+    assert (found.guard.min_free_disk_bytes, found.guard.min_free_memory_bytes) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (KAFKA, "agent: found 'nothing', expected an object"),
+        (AGENT, "kafka: found 'nothing', expected an object"),
+        (AGENT + "colour = 1\n" + KAFKA, "agent.colour: found 1, expected no such field"),
+        (AGENT + KAFKA + "[extra]\n", "extra: found {}, expected no such field"),
+        (AGENT + "interval_s = 0\n" + KAFKA, "agent.interval_s: found 0, expected a finite number, 0.1 to 600"),
+        (AGENT + 'interval_s = "1"\n' + KAFKA, "agent.interval_s: found '1', expected a number"),
+        (AGENT + "interval_s = nan\n" + KAFKA, "agent.interval_s: found nan, expected a finite number, 0.1 to 600"),
+        (AGENT + KAFKA + "[host]\ncores = -1\n", "host.cores: found -1, expected a finite number, 0.001 to 10000"),
+        (AGENT + KAFKA + "[workers.w0]\nsize = 3\n", "workers.w0.size: found 3, expected no such field"),
+        (AGENT + KAFKA + "[workers.w0]\ncommand = []\n", "workers.w0.command: found [], expected a program and its"),
+        (AGENT + KAFKA + "[workers.w0]\ncommand = [3]\n", "workers.w0.command[0]: found 3, expected a word"),
+        (AGENT + KAFKA + '[workers."a b"]\n', "workers: found 'a b', expected a name as key"),
+        ("workers = 3\n" + AGENT + KAFKA, "workers: found 3, expected an object"),
+        (
+            AGENT + KAFKA + "[workers.w0]\nenvironment = { A = 1 }\n",
+            "workers.w0.environment.A: found 1, expected a str",
+        ),
+        (AGENT + KAFKA + '[metrics]\nlisten = "9101"\n', "metrics.listen: found '9101', expected address:port"),
+        (AGENT + KAFKA + '[metrics]\nlisten = "a:70000"\n', "metrics.listen: found 'a:70000', expected address:port"),
+        (AGENT + KAFKA + 'client = { "group.id" = "x" }\n', "kafka.client.group.id: found 'group.id', expected"),
+        (AGENT.replace('"h0"', '"h 0"') + KAFKA, "agent.host: found 'h 0', expected a name"),
+        (AGENT.replace("agent.sock", "s" * 120) + KAFKA, "agent.socket: found '120 bytes: sss"),
+        ("[agent\n", "found text that is not TOML, expected TOML: "),
+    ],
+)
+def test_faults(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path, text)
+
+    assert str(caught.value).startswith(f"{tmp_path / 'agent.toml'}: {complaint}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bad_file_ends_with_2_and_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = tmp_path / "none.toml"
+
+    assert main(["run", "--config", str(missing)]) == 2
+
+    assert capsys.readouterr().err == f"{missing}: cannot be read: No such file or directory\n"
+
+
+def test_check_tells_the_basis_of_each_capacity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_text(AGENT + KAFKA + "[host]\ncores = 0.5\n[workers.w0]\ncapacity = 0.25\n[workers.w1]\n")
+
+    assert main(["check", "--config", str(path)]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("capacity of the host: 0.5 cores, basis config; memory: ")
+    assert lines[2:] == [
+        "worker w0: 0.25 cores, basis config; cannot be started (no command)",
+        "worker w1: 0.5 cores, basis config; cannot be started (no command)",
+    ]
+
+
+def test_the_sample_file_is_valid_with_and_without_its_comments(tmp_path: Path) -> None:
+    sample = (Path(__file__).parents[2] / "agent" / "agent.sample.toml").read_text()
+    head, *rest = sample.splitlines(keepends=True)
+    bare = head + "".join(line.removeprefix("# ") for line in rest)
+
+    assert dict(load(tmp_path, sample).workers) == {}
+    assert load(tmp_path, bare).workers["w0"].capacity == 1.0  # type: ignore[index]
