@@ -1,0 +1,32 @@
+"""Log lines: one line each, whatever is in them."""
+
+import logging
+import sys
+
+from trimtab_agent.logs import KeyValueFormatter, fields
+
+
+def line(message: str, **extra: object) -> str:
+    record = logging.LogRecord("agent", logging.WARNING, __file__, 1, message, (), None)
+    record.created, record.msecs = 1_700_000_000.25, 250
+    record.__dict__.update(fields(**extra)["extra"])
+    return KeyValueFormatter().format(record)
+
+
+def test_plain_values_stand_as_they_are_and_others_are_quoted() -> None:
+    found = line("worker connected", worker="w0", cores=0.5, text='a "b"\nc', none="", pair="a=b")
+
+    assert found == (
+        'ts=2023-11-14T22:13:20.250Z level=warning event="worker connected" worker=w0 cores=0.5 '
+        'text="a \\"b\\"\\nc" none="" pair="a=b"'
+    )
+
+
+def test_a_traceback_stays_on_the_line() -> None:
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        record = logging.LogRecord("agent", logging.ERROR, __file__, 1, "fault", (), sys.exc_info())
+
+    assert "\n" not in KeyValueFormatter().format(record)
+    assert "ValueError: two\\nlines" in KeyValueFormatter().format(record)
