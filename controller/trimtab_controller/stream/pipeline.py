@@ -38,8 +38,7 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
     """
     parsed = raw.select(
         "value",
-        # The record's timestamp may come from the same fast clock as the report: ours is the second opinion.
-        F.expr("unix_millis(least(timestamp, current_timestamp()))").alias("arrival_ms"),
+        F.expr("unix_millis(timestamp)").alias("arrival_ms"),
         F.from_json(
             F.expr(validation.parsable("value")),
             validation.REPORT_SCHEMA,
