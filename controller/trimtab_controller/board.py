@@ -68,7 +68,7 @@ class Board:
             apps=_apps(decider),
             decisions=tuple(self._decisions),
             rounds=tuple(self._rounds.values()),
-            rejected={f"{topic}/{fault}": count for (topic, fault), count in rejected.items()},
+            rejected={f"{topic}.{fault}": count for (topic, fault), count in rejected.items()},
         )
 
 

@@ -94,6 +94,9 @@ def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, flo
         min_interval_s=_or(preset.min_interval_s, fields, "min_interval_s", fields.number),
         smoothing=_or(preset.smoothing, fields, "smoothing", lambda n: fields.number(n, low=0.01, high=1)),
         min_gain=_or(preset.min_gain, fields, "min_gain", lambda n: fields.number(n, high=100)),
+        drain_load_distance=_or(
+            preset.drain_load_distance, fields, "drain_load_distance", lambda n: fields.number(n, high=1000)
+        ),
     )
     limit_s = _or(2.0, fields, "solver_time_limit_s", lambda n: fields.number(n, low=0.01, high=600))
     needs = Requirements(

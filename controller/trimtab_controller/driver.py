@@ -178,7 +178,7 @@ class Controller:
                 if self._acting:
                     self._execute(event)
             case deciding.SnapshotArrived(snapshot=snapshot):
-                if self._acting:
+                if self._acting and self._execution.state.busy:
                     start_s = snapshot.start_ms / 1000.0
                     self._execute(executing.OwnershipSeen(start_s=start_s, owners=ownership(snapshot)))
                 self._decide(event)
@@ -227,11 +227,9 @@ class Controller:
         for action in actions:
             match action:
                 case deciding.Solve(view=view):
-                    settings = self._configuration.balance
-                    instance = instance_of(
-                        view, max_migrations=settings.max_migrations, load_distance=settings.load_distance
-                    )
-                    self._solver.ask(Question(instance=instance, time_limit_s=self._configuration.solver_time_limit_s))
+                    instance = instance_of(view, self._configuration.balance)
+                    limit_s = self._configuration.solver_time_limit_s
+                    self._solver.ask(Question(instance=instance, time_limit_s=limit_s))
                 case deciding.Decided(decision=decision):
                     self._carry_out(decision)
                 case deciding.RoundMeasured():

@@ -70,10 +70,8 @@ def decide_now(
     for action in actions:
         match action:
             case Solve(view=view):
-                instance = instance_of(
-                    view, max_migrations=settings.max_migrations, load_distance=settings.load_distance
-                )
-                question = Question(instance=instance, time_limit_s=configuration.solver_time_limit_s)
+                limit_s = configuration.solver_time_limit_s
+                question = Question(instance=instance_of(view, settings), time_limit_s=limit_s)
                 actions += decider.on_event(now, SolverAnswered(answer=answer(question)))
             case Decided(decision=decision):
                 return decision, decider

@@ -82,10 +82,10 @@ listen = "127.0.0.1:{self.metrics_port}"
 
     # --- the controller ---
 
-    def start(self, *options: str) -> "subprocess.Popen[bytes]":
+    def start(self, *, act: bool = True) -> "subprocess.Popen[bytes]":
         with self.log.open("ab") as output:
             process = subprocess.Popen(
-                [*PROGRAM, "controller", "run", "--config", str(self.config), *(options or ("--act",))],
+                [*PROGRAM, "controller", "run", "--config", str(self.config), *["--act"] * act],
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
@@ -287,3 +287,177 @@ def test_from_snapshot_to_balanced_cluster(world: World) -> None:
     assert (row["after"], row["handovers"]) == (pytest.approx(0.0), {HandoverPhase.DONE: len(row["pauses_s"])})
     assert world.metric("trimtab_controller_moves_total") == 8
     assert "load distance inside band" in world.trimtab("plan")
+
+
+def test_killed_between_all_steps_the_plan_goes_on(world: World) -> None:
+    def kill_and_restart() -> None:
+        process = world.running[-1]
+        process.kill()
+        process.wait()
+        acting = world.log_text().count("acting as generation")
+        world.start()
+        world.wait("restart", lambda: world.log_text().count("acting as generation") > acting)
+
+    world.start()
+    wait_until_it_acts(world)
+    world.wait("first placement", lambda: bool(world.placements), windows=True)
+    kill_and_restart()
+    prepare = world.next_command(CommandKind.PREPARE, windows=True)
+    kill_and_restart()  # prepare published, nobody has answered
+    world.wait("repeated prepare", lambda: world.commands.count(prepare) == 2)
+    world.ack(prepare, Phase.PREPARED, generation=3)
+    release = world.next_command(CommandKind.RELEASE)
+    kill_and_restart()  # release published
+    world.wait("repeated release", lambda: world.commands.count(release) == 2)
+    world.running[-1].kill()
+    world.take(prepare)  # while no controller lives
+    kill_and_restart()
+    world.hand_over_rest()
+    assert len({command.handover for command in world.commands if command.kind is CommandKind.RELEASE}) >= 2
+    kill_and_restart()  # the plan has ended
+    world.wait("measured round", lambda: "measured" in world.log_text(), windows=True)
+    assert sorted(list(world.owners.values()).count(worker) for worker in world.workers) == [4, 4, 4]
+    world.check_placements()
+    assert [row["failed"] for row in world.status()["rounds"]] == [0]
+    generations = {placement.epoch.generation for placement in world.placements}
+    assert len(generations) >= 4, "every successor publishes under its own generation"
+
+
+def test_a_second_controller_fences_the_first(world: World) -> None:
+    first = world.start()
+    wait_until_it_acts(world)
+    # The second one needs a port of its own.
+    world.metrics_port = free_ports(1)[0]
+    world.config.write_text(
+        world.config.read_text().rpartition("listen")[0] + f'listen = "127.0.0.1:{world.metrics_port}"\n'
+    )
+    second = world.start()
+    assert first.wait(LIMIT_S) == 3
+    assert "another controller has taken over" in world.log_text()
+    prepare = world.next_command(CommandKind.PREPARE, windows=True)
+    assert prepare.epoch.generation == 2
+    assert second.poll() is None
+
+
+def test_bad_input_is_counted_and_nothing_crashes_or_is_planned(world: World) -> None:
+    process = world.start()
+    wait_until_it_acts(world)
+    whole = world.snapshot()
+    future = replace(whole, start_ms=whole.start_ms + 3_600_000, end_ms=whole.end_ms + 3_600_000)
+    other = replace(whole, cluster="somebody-else")
+    hot = [replace(row, cpu=None if row.key_group.partition else 0.4) for row in whole.key_groups]
+    topics = world.topics
+    headers = split(whole)[0].headers
+    command = Command(
+        cluster=world.cluster,
+        kind=CommandKind.STOP,
+        epoch=Epoch(9, 9),
+        host=host_of("w0"),
+        worker=WorkerId("w0"),
+        app=None,
+        issued_at=1.0,
+        deadline=2.0,
+    )
+    good = Ack(
+        cluster=world.cluster,
+        command_id=command.id,
+        epoch=command.epoch,
+        kind=command.kind,
+        host=command.host,
+        worker=command.worker,
+        phase=Phase.STOPPED,
+        at=time.time(),
+    )
+    acks = [
+        b"\xff not json",
+        b'{"v":99}',
+        encode_ack(good).replace(b'"at":', b'"at":NaN,"x":'),
+        encode_ack(replace(good, at=time.time() + 3600)),
+        encode_ack(replace(good, cluster="somebody-else")),
+        encode_ack(good),  # readable, but nobody asked for it
+        b'{"v":1,"detail":"' + b"x" * 900_000 + b'"}',
+    ]
+    for value in acks:
+        world.produce(topics.acks, b"h0", value)
+    for key, value in ((b"pause", b"{}"), (b"drain/w1", b'{"v":1,"by":"x","at":1e300,"reason":"r","worker":"w1"}')):
+        world.produce(topics.intents, key, value)
+    world.produce(topics.snapshots, b"c", b"garbage", headers)
+    world.produce(topics.snapshots, b"c", b"no headers")
+    for bad in (future, other, replace(whole, key_groups=tuple(hot)), replace(whole, hosts_seen=2)):
+        world.send_snapshot(replace(bad, published_ms=bad.published_ms + 1))
+    deadline = time.monotonic() + LIMIT_S
+    while world.metric("trimtab_controller_rejected_messages{") < 12:
+        assert time.monotonic() < deadline, world.log_text()
+        time.sleep(0.2)
+    assert process.poll() is None
+    world.follow()
+    assert (world.commands, world.placements) == ([], [])
+    counted = world.status()["rejected"]
+    faults = {name.rpartition(".")[2] for name in counted}
+    assert {"malformed", "wrong_version", "out_of_range", "future_dated", "other_cluster"} <= faults
+    world.next_command(CommandKind.PREPARE, windows=True)  # and after all that it does its work
+
+
+def test_pause_drain_stop_and_what_the_operator_is_told(world: World) -> None:
+    world.owners = {key_group(p): f"w{p % 3}" for p in range(12)}
+    world.start()
+    wait_until_it_acts(world)
+    world.wait("decision", lambda: "inside band" in world.log_text(), windows=True)
+    assert "no worker 'w9' reports; there are w0, w1, w2" in world.trimtab("drain", "w9", code=1)
+    world.trimtab("pause", "--reason", "tea")
+    world.trimtab("drain", "w2", "--reason", "kernel update")
+    world.wait("pause", lambda: ": tea" in world.log_text(), windows=True)
+    world.publish_window()
+    assert "drain w2" in world.trimtab("plan"), "what it would do, were it not paused"
+    assert [command.kind for command in world.commands] == []
+    assert "nothing to take back" in world.trimtab("undrain", "w1")
+    world.trimtab("resume")
+    world.next_command(CommandKind.PREPARE, windows=True)
+    world.hand_over_rest()
+    stop = world.next_command(CommandKind.STOP, windows=True)
+    assert (stop.worker, list(world.owners.values()).count("w2")) == ("w2", 0)
+    world.workers.remove("w2")
+    world.ack(stop, Phase.STOPPED, exit_code=0)
+    world.wait("calm", lambda: world.log_text().rstrip().endswith("<= 5.0"), windows=True)
+    start_after = len(world.commands)
+    shown = world.trimtab("status")
+    assert "drain w2" in shown
+    instance = json.loads(world.trimtab("snapshot"))
+    assert [node["id"] for node in instance["nodes"]] == ["w0", "w1"]
+    world.trimtab("undrain", "w2")
+    assert world.next_command(CommandKind.START, start_after, windows=True).worker == "w2"
+
+
+def test_a_dry_run_says_what_it_would_do_and_does_nothing(world: World) -> None:
+    world.start(act=False)
+    wait_until_it_acts(world, "dry run")
+    world.wait("plan", lambda: "dry run, would do" in world.log_text(), windows=True)
+    world.follow()
+    assert (world.commands, world.placements) == ([], [])
+    world.wait("status", lambda: "dry run, would do" in world.trimtab("status", "--json"))
+    assert world.status()["acting"] is False
+
+
+def test_the_broker_may_be_away_at_start_and_later(
+    private_broker: Callable[[], Broker], unique: str, tmp_path: Path
+) -> None:
+    broker = private_broker()
+    world = World(broker.address, unique, tmp_path, free_ports(1)[0])
+    try:
+        broker.stop()
+        process = world.start()
+        wait_until_it_acts(world, "does not answer")
+        broker.start()
+        wait_until_it_acts(world)
+        prepare = world.next_command(CommandKind.PREPARE, windows=True)
+        broker.kill()
+        time.sleep(1.0)
+        broker.start()
+        world.hand_over(prepare)
+        world.hand_over_rest()
+        world.check_placements()
+        assert process.poll() is None
+        process.terminate()
+        assert process.wait(LIMIT_S) == 0
+    finally:
+        world.close()

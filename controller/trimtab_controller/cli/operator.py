@@ -189,8 +189,7 @@ def run_snapshot(args: argparse.Namespace, target: Target) -> int:
     view = next(iter(views.values()))
     if isinstance(view, NotReady):
         raise CommandError(f"no complete snapshot: {view.lack}: {view.detail}")
-    settings = configuration.balance
-    instance = instance_of(view, max_migrations=settings.max_migrations, load_distance=settings.load_distance)
+    instance = instance_of(view, configuration.balance)
     text = json.dumps(encode_snapshot(instance), allow_nan=False)
     if args.out is None:
         print(text)

@@ -35,13 +35,18 @@ class SkipReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """From the configuration's [balance]; distances in pp, times in seconds."""
+    """From the configuration's [balance]; distances in pp, times in seconds.
+
+    Nothing moves while the load distance is within `load_distance`, or for less than `min_gain`.  A worker is emptied
+    while the others stay within `drain_load_distance`: higher than the band, or one heavy key group would hold it up.
+    """
 
     max_migrations: int = 13
     load_distance: float = 5.0
     min_interval_s: float = 30.0
     smoothing: float = 0.5
     min_gain: float = 0.5
+    drain_load_distance: float = 25.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,8 +215,8 @@ def describe(decision: Decision) -> str:
             count = len(plan.moves)
             by = ", by the greedy method, the solver did not answer in time" if plan.fallback else ""
             return (
-                f"{plan.app}: {count} move{'s' if count != 1 else ''}, load distance {plan.before:.1f} -> {plan.planned:.1f} "
-                f"(bound {plan.lower_bound:.1f}), because {plan.reason}{by}"
+                f"{plan.app}: {count} move{'s' if count != 1 else ''}, load distance {plan.before:.1f} -> "
+                f"{plan.planned:.1f} (bound {plan.lower_bound:.1f}), because {plan.reason}{by}"
             )
         case Adopted():
             return f"{decision.app}: {decision.detail}"

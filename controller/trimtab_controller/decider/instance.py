@@ -1,12 +1,13 @@
 """A view as the balance instance of the file contracts: what the solver is asked and `trimtab snapshot` prints."""
 
+from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.view import AppView
 from trimtab_models.instances import BalanceInstance, Budget, Flow, Node, Options
 from trimtab_models.instances import KeyGroup as InstanceKeyGroup
 
 
-def instance_of(view: AppView, *, max_migrations: int | None, load_distance: float) -> BalanceInstance:
-    """The app as the contract's snapshot.
+def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
+    """The app as the contract's snapshot, with the budget of one round.
 
     A state that was not measured is taken to be as large as the largest of its operator: a cost is not guessed away.
     """
@@ -31,6 +32,6 @@ def instance_of(view: AppView, *, max_migrations: int | None, load_distance: flo
             for (source, target), rate in sorted(view.flows.items())
             if source in known and target in known
         ),
-        budget=Budget(max_migrations=max_migrations),
-        options=Options(max_load_distance=load_distance),
+        budget=Budget(max_migrations=settings.max_migrations),
+        options=Options(max_load_distance=settings.drain_load_distance),
     )

@@ -87,7 +87,7 @@ class RoundStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """`decisions` and `rounds` oldest first; `rejected` counts refused messages by `topic/fault`."""
+    """`decisions` and `rounds` oldest first; `rejected` counts refused messages by `topic.fault`."""
 
     cluster: str
     at: float
@@ -132,7 +132,7 @@ def encode_status(status: Status) -> bytes:
             "apps": [asdict(row) for row in status.apps],
             "decisions": [asdict(row) for row in status.decisions],
             "rounds": [_round_document(row) for row in status.rounds],
-            "rejected": [[name, count] for name, count in status.rejected.items()],
+            "rejected": dict(status.rejected),
         }
     )
 
@@ -157,7 +157,10 @@ def decode_status(payload: bytes | None) -> Status:
         apps=_rows(fields, "apps", MAX_NODES, _read_app),
         decisions=_rows(fields, "decisions", MAX_ROUNDS, _read_decision),
         rounds=_rows(fields, "rounds", MAX_ROUNDS, _read_round),
-        rejected=dict(_read_count(path, row) for path, row in fields.items("rejected", limit=10_000)),
+        rejected={
+            name: check_integer(count, path, 0, 2**63 - 1)
+            for name, path, count in fields.members("rejected", limit=10_000)
+        },
     )
     fields.done()
     return status
@@ -169,11 +172,6 @@ def _rows(fields: Fields, name: str, limit: int, read: Callable[[Fields], T]) ->
         rows.append(read(row))
         row.done()
     return tuple(rows)
-
-
-def _read_count(path: str, row: object) -> tuple[str, int]:
-    pair = row if isinstance(row, list) and len(row) == 2 else ["", row]
-    return str(pair[0]), check_integer(pair[1], path, 0, 2**63 - 1)
 
 
 def _read_node(row: Fields) -> NodeStatus:
@@ -226,7 +224,5 @@ def _read_round(row: Fields) -> RoundStatus:
         handovers={
             name: check_integer(count, path, 0, 2**31) for name, path, count in row.members("handovers", limit=100)
         },
-        pauses_s=tuple(
-            check_number(value, path, 0.0, 1e9) for path, value in row.items("pauses_s", limit=MAX_PAUSES)
-        ),
+        pauses_s=tuple(check_number(value, path, 0.0, 1e9) for path, value in row.items("pauses_s", limit=MAX_PAUSES)),
     )

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.evaluate import evaluate, smooth
 from trimtab_controller.decider.instance import instance_of
 from trimtab_controller.decider.observe import Liveness, Requirements, check_cluster, observe, ownership
@@ -205,7 +206,7 @@ def test_a_view_is_an_instance_of_the_contract() -> None:
     seen = snapshot([node(W0), node(W1)], [owned(0, W0), owned(1, W0, state_bytes=None), owned(2, W1)], pairs=pairs)
     view = look(seen, draining=frozenset({W1}))
     assert isinstance(view, AppView)
-    instance = instance_of(view, max_migrations=13, load_distance=5.0)
+    instance = instance_of(view, Settings(max_migrations=13))
     assert decode_snapshot(encode_snapshot(instance)) == instance
     assert [(each.id, each.removing) for each in instance.nodes] == [("w0", False), ("w1", True)]
     assert [each.state_bytes for each in instance.key_groups] == [1000, 1000, 1000], "unknown = the largest known"

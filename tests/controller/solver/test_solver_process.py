@@ -1,0 +1,94 @@
+"""The solver process: answers, is kept warm, and is killed when it does not answer."""
+
+import time
+from multiprocessing.connection import Connection
+
+import psutil
+import pytest
+
+from trimtab_controller.solver.answer import Answer, NoAnswer, Question
+from trimtab_controller.solver.balance import answer, answer_greedily
+from trimtab_controller.solver.process import Serve, SolverProcess, serve
+from trimtab_models.instances import BalanceInstance, Budget, KeyGroup, Node
+from trimtab_models.messages import names
+
+LIMIT_S = 60.0
+
+
+def question(time_limit_s: float = 0.5, *, removing: bool = False) -> Question:
+    """Six key groups of 10 % on the first of two nodes; three moves balance them."""
+    return Question(
+        instance=BalanceInstance(
+            nodes=(Node(id="w0", capacity=1.0, removing=removing), Node(id="w1", capacity=1.0, removing=removing)),
+            key_groups=tuple(
+                KeyGroup(id=f"app/sums/{index}", operator="sums", node="w0", load=10.0, state_bytes=1)
+                for index in range(6)
+            ),
+            budget=Budget(max_migrations=3),
+        ),
+        time_limit_s=time_limit_s,
+    )
+
+
+def serve_for_ever(connection: Connection) -> None:
+    connection.send(None)
+    connection.recv()
+    while True:
+        time.sleep(0.01)
+
+
+def serve_and_die(connection: Connection) -> None:
+    connection.send(None)
+    connection.recv()
+
+
+def wait_for(process: SolverProcess) -> Answer | NoAnswer:
+    deadline = time.monotonic() + LIMIT_S
+    while (found := process.poll()) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
+
+
+def test_the_balance_model_answers_in_names() -> None:
+    found = answer(question())
+    assert isinstance(found, Answer)
+    assert (found.status, found.before, found.load_distance, found.lower_bound) == ("optimal", 30.0, 0.0, 0.0)
+    assert {(source, target) for _, source, target in found.moves} == {("w0", "w1")}
+    assert all(isinstance(key_group, names.KeyGroup) for key_group, _, _ in found.moves)
+    greedy = answer_greedily(question())
+    assert isinstance(greedy, Answer)
+    assert (greedy.fallback, greedy.load_distance) == (True, 0.0)
+    assert answer(question(removing=True)) == NoAnswer(reason="all nodes are marked for removal")
+
+
+def test_one_warm_process_answers_question_after_question() -> None:
+    process = SolverProcess(serve=serve)
+    try:
+        pid = process.pid
+        for _ in range(3):
+            process.ask(question())
+            with pytest.raises(ValueError, match="one question"):
+                process.ask(question())
+            found = wait_for(process)
+            assert isinstance(found, Answer)
+            assert not found.fallback
+        assert (process.pid, process.kills, process.busy) == (pid, 0, False)
+    finally:
+        process.close()
+    assert not psutil.pid_exists(pid or 0)
+
+
+@pytest.mark.parametrize("fault", [serve_for_ever, serve_and_die])
+def test_a_solver_that_does_not_answer_is_replaced_and_the_greedy_method_answers(fault: Serve) -> None:
+    process = SolverProcess(serve=fault)
+    try:
+        pid = process.pid
+        process.ask(question(time_limit_s=0.2))
+        found = wait_for(process)
+        assert isinstance(found, Answer)
+        assert (found.fallback, found.load_distance, process.kills) == (True, 0.0, 1)
+        assert process.pid != pid
+        assert not psutil.pid_exists(pid or 0)
+    finally:
+        process.close()

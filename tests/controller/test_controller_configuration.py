@@ -1,0 +1,71 @@
+"""controller.toml: the sample is read, presets hold, and every fault names file, key, found and expected."""
+
+from pathlib import Path
+
+import pytest
+
+from trimtab_controller.configuration import BadConfiguration, Configuration, Listen, load
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.execution.events import Limits
+
+SAMPLE = Path(__file__).parents[2] / "controller" / "controller.sample.toml"
+LEAST = """
+[controller]
+cluster = "demo"
+[kafka]
+bootstrap_servers = "127.0.0.1:9092"
+[stream]
+checkpoint_dir = "/tmp/checkpoints"
+"""
+
+
+def read(tmp_path: Path, text: str) -> Configuration:
+    path = tmp_path / "controller.toml"
+    path.write_text(text)
+    return load(path)
+
+
+def test_the_sample_shows_the_presets(tmp_path: Path) -> None:
+    sample = SAMPLE.read_text()
+    shown = sample.replace("\n# settings", "\n#settings").replace("\n# Only", "\n#Only").replace("# Config", "#Config")
+    uncommented = "\n".join(line.removeprefix("# ") for line in shown.splitlines())
+    least, written = read(tmp_path, sample), read(tmp_path, uncommented)
+    assert (least.balance, least.execution) == (Settings(), Limits())
+    assert least.needs == Requirements(max_age_s=35.0)
+    assert least.metrics == Listen(host="127.0.0.1", port=9100)
+    assert (written.balance, written.execution, written.needs) == (least.balance, least.execution, least.needs)
+    assert written.solver_time_limit_s == least.solver_time_limit_s == 2.0
+    assert (written.stream.window_s, written.stream.embedded) == (least.stream.window_s, least.stream.embedded)
+
+
+def test_settings_of_the_clients_are_texts(tmp_path: Path) -> None:
+    text = LEAST.replace("[stream]", 'settings = { "linger.ms" = 5, "enable.x" = true }\n[stream]')
+    assert read(tmp_path, text).kafka == {"linger.ms": "5", "enable.x": "true"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "controller: found 'nothing', expected an object"),
+        ("[controller", "not TOML"),
+        (LEAST.replace('"demo"', '"de mo"'), "controller.cluster: found 'de mo', expected a name"),
+        (LEAST + "[balance]\nmax_migrations = 0\n", "balance.max_migrations: found 0, expected 1 to"),
+        (LEAST + "[balance]\nload_distance = nan\n", "balance.load_distance: found nan, expected a finite number"),
+        (LEAST + "[balance]\nload_distanc = 1.0\n", "balance.load_distanc: found 1.0, expected no such field"),
+        (LEAST + '[execution]\nattempts = "3"\n', "execution.attempts: found '3', expected a whole number"),
+        (LEAST + '[metrics]\nlisten = "9100"\n', "metrics.listen: found '9100', expected host:port"),
+        (LEAST + "[mertics]\n", "mertics: found {}, expected no such field"),
+        (LEAST.replace("[stream]", "[streams]"), "stream.checkpoint_dir: found 'nothing', expected a string"),
+    ],
+)
+def test_a_fault_is_named(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(BadConfiguration) as caught:
+        read(tmp_path, text)
+    assert str(caught.value).startswith(f"{tmp_path / 'controller.toml'}: ")
+    assert told in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadConfiguration, match=r"absent.toml: No such file"):
+        load(tmp_path / "absent.toml")

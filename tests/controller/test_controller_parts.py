@@ -1,0 +1,275 @@
+"""Smaller parts of the controller: inbox, board and status, stream child, command line."""
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from trimtab_controller.board import Board, describe_end
+from trimtab_controller.cli import main
+from trimtab_controller.decider.decide import Settings, Skip, SkipReason
+from trimtab_controller.decider.machine import Decider, IntentsChanged
+from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.execution.events import AckSeen
+from trimtab_controller.execution.journal import KEY, JournalEntry, encode_entry
+from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round
+from trimtab_controller.kafka.inbox import CLOCK_TOLERANCE_S, Inbox
+from trimtab_controller.recovery import taken_over
+from trimtab_controller.stream_child import StreamChild
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, encode_ack
+from trimtab_models.messages.decode import BadMessage, Fault
+from trimtab_models.messages.intents import Pause, encode_intent
+from trimtab_models.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
+from trimtab_models.messages.placement import Placement, encode_placement
+from trimtab_models.messages.report import WorkerState
+from trimtab_models.messages.status import (
+    AppStatus,
+    DecisionStatus,
+    NodeStatus,
+    Status,
+    decode_status,
+    encode_status,
+    status_key,
+)
+
+TOPICS = Topics("c")
+NOW = 1000.0
+APP = AppId("app")
+
+
+class Record:
+    """As much of a Kafka message as the inbox looks at."""
+
+    def __init__(self, topic: str, value: bytes | None, key: bytes | None = b"k") -> None:
+        self._topic, self._value, self._key = topic, value, key
+
+    def topic(self) -> str:
+        return self._topic
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def key(self) -> bytes | None:
+        return self._key
+
+    def headers(self) -> None:
+        return None
+
+
+def an_ack(**changes: object) -> Ack:
+    values = {
+        "cluster": "c",
+        "command_id": CommandId("0" * 32),
+        "epoch": Epoch(1, 2),
+        "kind": CommandKind.PREPARE,
+        "host": HostId("h1"),
+        "worker": WorkerId("w1"),
+        "phase": Phase.ACCEPTED,
+        "at": NOW,
+        **changes,
+    }
+    return Ack(**values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("topic", "value", "fault"),
+    [
+        (TOPICS.acks, b"{", Fault.MALFORMED),
+        (TOPICS.acks, None, Fault.MALFORMED),
+        (TOPICS.acks, b'{"v":2}', Fault.VERSION),
+        (TOPICS.acks, b"x" * (8 * 1024 * 1024 + 1), Fault.OVERSIZED),
+        (TOPICS.acks, encode_ack(an_ack()).replace(b'"at":1000.0', b'"at":NaN'), Fault.RANGE),
+        (TOPICS.acks, encode_ack(an_ack(at=NOW + CLOCK_TOLERANCE_S + 1)), Fault.FUTURE),
+        (TOPICS.acks, encode_ack(an_ack(cluster="d")), Fault.CLUSTER),
+        (TOPICS.snapshots, b"not a chunk", Fault.MISSING),
+        (TOPICS.intents, encode_intent(Pause(by="op", at=NOW, reason="r")), Fault.RANGE),
+        (TOPICS.journal, b"[]", Fault.TYPE),
+        (TOPICS.placement, b"{}", Fault.MISSING),
+    ],
+)
+def test_what_cannot_be_read_is_counted_and_goes_no_further(topic: str, value: bytes | None, fault: Fault) -> None:
+    inbox = Inbox(TOPICS, lambda: NOW)
+    assert inbox.take(Record(topic, value, KEY if topic == TOPICS.journal else b"k")) is None
+    assert inbox.rejected == Counter({(topic, fault): 1})
+
+
+def test_good_messages_become_events() -> None:
+    inbox = Inbox(TOPICS, lambda: NOW)
+    ack, pause = an_ack(), Pause(by="op", at=NOW, reason="r")
+    placement = Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={OperatorId("o"): ((WorkerId("w0"),),)})
+    entry = JournalEntry(execution=Execution(generation=3, number=4), acks_read={0: 17})
+    assert inbox.take(Record(TOPICS.acks, encode_ack(ack))) == AckSeen(ack=ack)
+    assert inbox.take(Record(TOPICS.intents, encode_intent(pause), b"pause")) == IntentsChanged(intents=(pause,))
+    assert inbox.take(Record(TOPICS.intents, None, b"pause")) == IntentsChanged(intents=())
+    assert inbox.take(Record(TOPICS.placement, encode_placement(placement))) == placement
+    assert inbox.take(Record(TOPICS.journal, encode_entry(entry), KEY)) == entry
+    assert inbox.take(Record(TOPICS.journal, b"{}", b"another kind")) is None
+    assert not inbox.rejected
+
+
+def test_a_successor_is_newer_than_anything_published() -> None:
+    placement = Placement(cluster="c", app=APP, epoch=Epoch(7, 1), owners={})
+    assert taken_over(Execution(generation=3, placements={APP: placement})).generation == 8
+    assert taken_over(Execution(generation=9, placements={APP: placement})).generation == 10
+    assert taken_over(Execution(generation=0)).generation == 1
+
+
+def a_round(*phases: HandoverPhase) -> Round:
+    prepare = Command(
+        cluster="c",
+        kind=CommandKind.PREPARE,
+        epoch=Epoch(1, 2),
+        host=HostId("h1"),
+        worker=WorkerId("w1"),
+        app=APP,
+        issued_at=NOW,
+        deadline=NOW + 1,
+        handover="h",
+        key_groups=(KeyGroup(APP, OperatorId("o"), 0),),
+        source=WorkerId("w0"),
+        target=WorkerId("w1"),
+    )
+    return Round(
+        plan="1.2",
+        app=APP,
+        reason="load distance 9.0 above 5.0",
+        status="optimal",
+        fallback=False,
+        before=9.0,
+        planned=1.0,
+        lower_bound=1.0,
+        started_at=NOW,
+        ended_at=NOW + 2,
+        handovers=tuple(
+            Handover(
+                id=f"1.2-{index}",
+                key_groups=(KeyGroup(APP, OperatorId("o"), 2 * index), KeyGroup(APP, OperatorId("o"), 2 * index + 1)),
+                previous=((WorkerId("w0"),), (WorkerId("w0"),)),
+                source=WorkerId("w0"),
+                target=WorkerId("w1"),
+                source_host=HostId("h0"),
+                target_host=HostId("h1"),
+                state_bytes=100,
+                since=NOW,
+                phase=phase,
+                attempt=1,
+                prepare=prepare,
+                pause_s=0.25 if phase is HandoverPhase.DONE else None,
+            )
+            for index, phase in enumerate(phases)
+        ),
+    )
+
+
+def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> None:
+    board = Board("c", acting=True)
+    row = a_round(HandoverPhase.DONE, HandoverPhase.FAILED)
+    skip = Skip(reason=SkipReason.INSIDE_BAND, detail="inside band")
+    board.see_round(row)
+    board.measured(row, 1.5)
+    assert board.decided(NOW, skip, "first")
+    assert not board.decided(NOW + 10, skip, "second"), "it says nothing new"
+    decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
+    status = board.status(NOW, decider, Execution(generation=1), Counter({("t", Fault.RANGE): 2}))
+    [found] = status.rounds
+    assert (found.migrations, found.failed, found.bytes_moved, found.after) == (2, 2, 100, 1.5)
+    assert (found.pauses_s, dict(found.handovers)) == ((0.25,), {"done": 1, "failed": 1})
+    assert [(each.at, each.text) for each in status.decisions] == [(NOW + 10, "second")]
+    assert decode_status(encode_status(status)) == status
+    successor = Board("c", acting=True, previous=status)
+    assert successor.status(NOW, decider, Execution(generation=2), {}).rounds == status.rounds
+    assert describe_end(row) == (
+        "plan 1.2 ended after 2.0 s: 2 key groups moved, 2 not, pause median 0.25 s, longest 0.25 s"
+    )
+
+
+def test_a_status_survives_the_wire_and_a_bad_one_is_refused() -> None:
+    status = Status(
+        cluster="c",
+        at=NOW,
+        acting=True,
+        epoch=Epoch(2, 3),
+        paused="paused by op: r",
+        window_end=NOW,
+        coverage=0.5,
+        nodes=(
+            NodeStatus(
+                worker=WorkerId("w0"),
+                host=HostId("h0"),
+                app=None,
+                state=WorkerState.AWAY,
+                capacity=0.25,
+                load_pct=None,
+                key_groups=0,
+                draining=True,
+                steering=False,
+            ),
+        ),
+        apps=(AppStatus(app=APP, key_groups=0, load_distance=None, mean_load=None, not_ready="why"),),
+        decisions=(DecisionStatus(at=NOW, kind="skip", reason="hold", text="nothing"),),
+        rejected={"t.malformed": 2},
+    )
+    payload = encode_status(status)
+    assert decode_status(payload) == status
+    assert status_key(acting=True) != status_key(acting=False)
+    for bad in (payload.replace(b'"capacity":0.25', b'"capacity":NaN'), payload.replace(b'"v":1', b'"v":2'), b"{"):
+        with pytest.raises(BadMessage):
+            decode_status(bad)
+
+
+def test_the_stream_is_started_again_with_growing_delays_and_ended() -> None:
+    clock = [0.0]
+    child = StreamChild([sys.executable, "-c", "pass"], lambda: clock[0])
+    delays = []
+    for _ in range(3):
+        child.tick()
+        deadline = time.monotonic() + 20
+        while child.restarts == len(delays):
+            assert time.monotonic() < deadline
+            before = clock[0]
+            child.tick()
+            clock[0] += 0.5
+        delays.append(before)
+    assert delays[0] < delays[1] < delays[2]
+    child.close()
+    lasting = StreamChild([sys.executable, "-c", "import time; time.sleep(60)"])
+    lasting.tick()
+    process = lasting._process
+    assert process is not None
+    lasting.close()
+    assert process.returncode == -15
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["status"], "which cluster? --config FILE, or --bootstrap HOST:PORT and --cluster NAME"),
+        (["status", "--config", "absent.toml"], "absent.toml: No such file or directory"),
+        (["drain", "w0", "--bootstrap", "x", "--cluster", "a b"], "controller.cluster: found 'a b', expected a name"),
+        (["controller", "run", "--config", "absent.toml"], "absent.toml: No such file or directory"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_an_unreachable_broker_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--bootstrap", "127.0.0.1:1", "--cluster", "c"]) == 1
+    assert "Kafka at 127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_help_needs_neither_kafka_nor_numpy(tmp_path: Path) -> None:
+    program = (
+        "import sys; from trimtab_controller.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "found = {'confluent_kafka', 'numpy', 'pyspark', 'rich', 'zstandard'} & set(sys.modules)\n"
+        "sys.exit(str(found) if found else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "what the controller would do now" in done.stdout
