@@ -23,7 +23,7 @@ from confluent_kafka import (
 from trimtab_agent.commands.events import Position
 
 POLL_S = 0.25
-REQUEST_LIMIT_S = 1.0
+REQUEST_LIMIT_S = 5.0
 BACKOFF_S, MAX_BACKOFF_S = 0.5, 3.0
 DELIVERY_LIMIT_S = 30.0
 LOOK_BACK_S = 600.0
@@ -162,13 +162,13 @@ class KafkaLink:
         if known is not None:
             return TopicPartition(self._topic, partition, known)
         since_ms = round((time.time() - LOOK_BACK_S) * 1000)
-        asked = [TopicPartition(self._topic, partition, since_ms)]
-        place = self._consumer.offsets_for_times(asked, timeout=REQUEST_LIMIT_S)[0]
+        asked = TopicPartition(self._topic, partition, since_ms)
+        # the end is asked for first: what is committed between the two requests comes after it
+        end = self._consumer.get_watermark_offsets(asked, timeout=REQUEST_LIMIT_S)[1]
+        place = self._consumer.offsets_for_times([asked], timeout=REQUEST_LIMIT_S)[0]
         if place.error is not None:
             raise KafkaException(place.error)
-        if place.offset < 0:  # nothing so young: begin with what comes from this moment on
-            place.offset = self._consumer.get_watermark_offsets(place, timeout=REQUEST_LIMIT_S)[1]
-        return TopicPartition(self._topic, partition, place.offset)
+        return TopicPartition(self._topic, partition, place.offset if place.offset >= 0 else end)
 
     def _read(self) -> None:
         """Pass on records until the end, or until the place to read is gone from the broker."""

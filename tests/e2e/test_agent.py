@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from trimtab_controller.sandbox.broker import Broker, Topic
+from trimtab_controller.sandbox.broker import Broker, Topic, free_ports
 from trimtab_controller.sandbox.processes import Child, Processes
 from trimtab_models.messages.commands import (
     Ack,
@@ -117,6 +118,7 @@ class Bench:
         self.broker, self.cluster, self.folder = broker, cluster, folder
         self.topics = Topics(cluster)
         self.socket = str(folder / "a.sock")
+        self.metrics_port = free_ports(1)[0]
         self._processes = processes
         self._workers: list[FakeWorker] = []
         self._producer: Producer | None = None
@@ -131,6 +133,8 @@ state_dir = "{folder}/state"
 socket = "{self.socket}"
 [kafka]
 bootstrap_servers = "{broker.address}"
+[metrics]
+listen = "127.0.0.1:{self.metrics_port}"
 [workers.w0]
 capacity = 0.25
 [workers.w1]
@@ -224,6 +228,12 @@ command = ["{sys.executable}", "{__file__}"]
             assert time.monotonic() < deadline, self.log()
             time.sleep(0.05)
 
+    def metric(self, line: str) -> float:
+        """The value of one line of /metrics."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
+            lines = dict(row.rsplit(" ", 1) for row in answer.read().decode().splitlines() if row[:1] != "#")
+        return float(lines[f"trimtab_agent_{line}"])
+
     def close(self) -> None:
         for worker in self._workers:
             worker.close()
@@ -299,6 +309,11 @@ def test_a_command_goes_through_its_phases_and_a_repeat_is_answered(bench: Bench
     assert (again.command_id, again.phase, again.pause_s) == (prepare.id, Phase.TOOK, 0.12)
     assert [command.id for command in worker.commands] == [prepare.id, release.id]
     bench.wait_for(lambda: 'event="bad command" reason=malformed' in bench.log())
+    assert bench.metric('bad_commands_total{reason="malformed"}') == 1
+    assert bench.metric('command_answers_total{kind="prepare",phase="took"}') == 2  # said, and said again
+    assert bench.metric('handover_pause_seconds_bucket{le="0.15"}') == bench.metric("handover_pause_seconds_count") == 1
+    assert (bench.metric("workers_connected"), bench.metric("workers_steering")) == (1, 1)
+    assert bench.metric("reports_sent_total") > 0
 
 
 def test_refusals_name_their_reason(bench: Bench) -> None:
@@ -396,6 +411,7 @@ def test_a_worker_is_started_survives_the_agent_and_is_stopped(
     assert time.monotonic() - began < 2
     bench.start_agent()
     bench.report(lambda r: r.workers[1].state is WorkerState.RUNNING)
+    assert "commands from 0:1" in bench.log()  # where it had been, not where it once began
 
     bench.publish(bench.command(2, CommandKind.START, worker="w1"), bench.command(3, CommandKind.STOP, worker="w1"))
     acks = bench.acks(5)
@@ -404,6 +420,15 @@ def test_a_worker_is_started_survives_the_agent_and_is_stopped(
     ]  # fmt: skip
     assert "another" not in bench.log()  # one process, not two, was there
     bench.report(lambda r: r.workers[1].state is WorkerState.AWAY)
+
+
+def test_two_agents_do_not_share_a_folder(bench: Bench) -> None:
+    bench.wait_for(lambda: "broker there" in bench.log())
+
+    second = bench.start_agent()
+
+    assert second.wait(10) == 1
+    assert "another agent uses this folder" in bench.log()
 
 
 def test_the_exit_code_of_an_own_child_is_in_the_ack(bench: Bench) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from trimtab_agent.commands.admission import Rules
 from trimtab_agent.commands.events import (
     AckDelivered,
+    Acked,
     Action,
     CommandReceived,
     Damaged,
@@ -32,7 +33,7 @@ from trimtab_agent.commands.processes import WorkerProcesses
 from trimtab_agent.configuration import Configuration
 from trimtab_agent.logs import fields
 from trimtab_agent.metrics import Metrics
-from trimtab_models.messages.commands import Ack, Command, Phase
+from trimtab_models.messages.commands import Ack, Command
 from trimtab_models.messages.names import WorkerId
 
 TICK_S = 0.5
@@ -187,6 +188,8 @@ class CommandDriver:
         match action:
             case Write():
                 self._journal.append(action.entry, durable=not isinstance(action.entry, Delivered | Position))
+                if isinstance(action.entry, Acked) and action.entry.ack.pause_s is not None:
+                    self._metrics.pause.observe(action.entry.ack.pause_s)
             case SendAck():
                 self._count(action.ack)
                 self._send(action.ack)
@@ -201,8 +204,6 @@ class CommandDriver:
         self._metrics.command_answers.labels(ack.kind, ack.phase).inc()
         if ack.refusal is not None:
             self._metrics.command_refusals.labels(ack.refusal).inc()
-        if ack.phase is Phase.TOOK and ack.pause_s is not None:
-            self._metrics.pause.observe(ack.pause_s)
         told = fields(
             command=ack.command_id, kind=ack.kind, epoch=ack.epoch, worker=ack.worker, phase=ack.phase,
             refusal=ack.refusal or "-", detail=ack.detail or "-",

@@ -8,7 +8,7 @@ from trimtab_models.messages.names import AppId, CommandId, Epoch, KeyGroup, Wor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessId:
-    """A process; `created` (epoch seconds) tells it from a later one with the same pid."""
+    """A process; `created` (seconds after the machine's start) tells it from a later one with the same pid."""
 
     pid: int
     created: float

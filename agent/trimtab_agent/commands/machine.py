@@ -45,7 +45,7 @@ WORKERS_RETURN_S = 5.0
 """After its start the agent holds commands so long for workers that have yet to connect again."""
 REMEMBER_S = 3600.0
 """After its deadline a command is remembered so long, to answer repeats."""
-MAX_REMEMBERED = 5_000
+MAX_REMEMBERED = 2_000
 
 ANSWERS: dict[CommandKind, frozenset[Phase]] = {
     CommandKind.PREPARE: frozenset({Phase.PREPARED, Phase.TOOK, Phase.ABANDONED, Phase.REFUSED, Phase.EXPIRED}),

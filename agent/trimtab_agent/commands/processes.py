@@ -62,7 +62,7 @@ class WorkerProcesses:
                 start_new_session=True,
             )
         self._children[child.pid] = child
-        return ProcessId(pid=child.pid, created=psutil.Process(child.pid).create_time())
+        return _identity(psutil.Process(child.pid))
 
     def _find(self, worker: WorkerId) -> ProcessId | None:
         """The oldest process that was started as this worker of this agent (its children inherit the names)."""
@@ -71,7 +71,7 @@ class WorkerProcesses:
         for process in psutil.process_iter():
             try:
                 if process.pid != os.getpid() and wanted.items() <= process.environ().items():
-                    found.append(ProcessId(pid=process.pid, created=process.create_time()))
+                    found.append(_identity(process))
             except (psutil.Error, OSError):
                 continue  # gone meanwhile, a zombie, or another user's
         return min(found, key=lambda process: process.created, default=None)
@@ -89,6 +89,11 @@ def identify(pid: int) -> ProcessId | None:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
-        return ProcessId(pid=pid, created=process.create_time())
+        return _identity(process)
     except psutil.Error:
         return None
+
+
+def _identity(process: psutil.Process) -> ProcessId:
+    """Both times move with the wall clock when that is set; their difference does not."""
+    return ProcessId(pid=process.pid, created=round(process.create_time() - psutil.boot_time(), 2))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from trimtab_agent.commands import machine as machine_module
 from trimtab_agent.commands.admission import Rules
 from trimtab_agent.commands.events import (
     AckDelivered,
@@ -30,7 +31,7 @@ from trimtab_agent.commands.events import (
     WorkerReported,
     Write,
 )
-from trimtab_agent.commands.machine import MAX_REMEMBERED, REMEMBER_S, CommandMachine
+from trimtab_agent.commands.machine import REMEMBER_S, CommandMachine
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_models.messages.decode import BadMessage
 from trimtab_models.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -284,12 +285,13 @@ def test_what_is_long_over_is_forgotten_once_it_is_delivered() -> None:
     )
 
 
-def test_memory_is_bounded() -> None:
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_module, "MAX_REMEMBERED", 20)
     m = machine()
-    for number in range(MAX_REMEMBERED + 10):
+    for number in range(30):
         act(m, received(command(CommandKind.REJOIN, number, worker=W9)))
 
-    assert len([entry for entry in m.entries() if isinstance(entry, Admitted)]) == MAX_REMEMBERED
+    assert len([entry for entry in m.entries() if isinstance(entry, Admitted)]) == 20
 
 
 # --- workers that come and go

@@ -1,0 +1,237 @@
+"""The machine's hands: nothing is done before the journal has it, nothing after the journal failed."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trimtab_agent.commands import driver as driver_module
+from trimtab_agent.commands.driver import CommandDriver, free_disk_bytes
+from trimtab_agent.commands.events import Admitted, Entry, Position, WorkerConnected
+from trimtab_agent.commands.journal import Journal
+from trimtab_agent.configuration import Configuration, GuardConfiguration, WorkerConfiguration
+from trimtab_agent.metrics import Metrics
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+
+W0, W1 = WorkerId("w0"), WorkerId("w1")
+APP = AppId("flights")
+
+
+class Hands:
+    """A driver whose worker and broker are this test."""
+
+    def __init__(self, folder: Path, **changes: Any) -> None:
+        self.folder = folder
+        self.told: list[str] = []
+        self.acks: list[Ack] = []
+        self.failures: list[str] = []
+        self.broker_says: list[str | None] = []
+        self.free_memory_bytes = 10**9
+        workers = {
+            W0: WorkerConfiguration(worker=W0, data_dir=folder / "not" / "yet"),
+            W1: WorkerConfiguration(worker=W1, command=("/no/such/program",)),
+        }
+        values: dict[str, Any] = {
+            "cluster": "demo", "host": HostId("h0"), "interval_s": 1.0, "state_dir": folder,
+            "socket": folder / "a.sock", "bootstrap_servers": "-", "workers": workers, **changes,
+        }  # fmt: skip
+        self.driver = CommandDriver(
+            Configuration(**values),
+            Metrics(),
+            tell=lambda worker, command: self.told.append(f"{worker} {command.kind} after {self.in_journal()}"),
+            produce=self.produce,
+            free_memory_bytes=lambda: self.free_memory_bytes,
+            fail=self.failures.append,
+        )
+
+    def produce(self, ack: Ack, done: Callable[[str | None], None]) -> None:
+        self.acks.append(ack)
+        if self.broker_says:
+            done(self.broker_says.pop(0))
+
+    def in_journal(self) -> int:
+        """Commands in the journal's file."""
+        return sum(isinstance(entry, Admitted) for entry in entries(self.folder))
+
+    def connect(self) -> None:
+        self.driver.handle(WorkerConnected(worker=W0, app=APP, process=None, steering=True))
+
+    @property
+    def answers(self) -> list[tuple[int, Phase, Refusal | None]]:
+        return [(ack.epoch.number, ack.phase, ack.refusal) for ack in self.acks]
+
+
+def entries(folder: Path) -> tuple[Entry, ...]:
+    return Journal(folder / "journal").recover().entries
+
+
+def command(number: int, kind: CommandKind = CommandKind.REJOIN, worker: WorkerId = W0, **changes: Any) -> Command:
+    now = time.time()
+    values: dict[str, Any] = {
+        "cluster": "demo", "kind": kind, "epoch": Epoch(1, number), "host": HostId("h0"), "worker": worker, "app": APP,
+        "issued_at": now - 1, "deadline": now + 60, **changes,
+    }  # fmt: skip
+    return Command(**values)
+
+
+def position(offset: int) -> Position:
+    return Position(kafka_cluster="k", partition=0, offset=offset)
+
+
+def prepare(number: int) -> Command:
+    key_group = KeyGroup(APP, OperatorId("sums"), 1)
+    return command(
+        number, CommandKind.PREPARE, handover="ho", key_groups=(key_group,), source=WorkerId("w9"), target=W0
+    )
+
+
+def run(story: Callable[[], Any]) -> None:
+    async def limited() -> None:
+        await asyncio.wait_for(story(), 20)
+
+    asyncio.run(limited())
+
+
+def test_the_worker_is_told_after_the_journal_has_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        hands = Hands(tmp_path)
+        hands.connect()
+        hands.driver.receive(command(1))
+
+        assert hands.told == ["w0 rejoin after 1"]
+        assert hands.answers == [(1, Phase.ACCEPTED, None)]
+
+    run(story)
+
+
+def test_an_ack_that_the_broker_did_not_take_is_sent_until_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_module, "ACK_RETRY_S", 0.01)
+
+    async def story() -> None:
+        hands = Hands(tmp_path)
+        hands.broker_says = ["timed out", "timed out", None]
+        hands.connect()
+        hands.driver.receive(command(1))
+        while hands.broker_says:
+            await asyncio.sleep(0.01)
+
+        assert hands.answers == [(1, Phase.ACCEPTED, None)] * 3
+        hands.driver.close()
+        again = Hands(tmp_path)
+        again.driver.resume()
+        assert again.answers == []
+
+    run(story)
+
+
+def test_after_a_restart_an_ack_that_nobody_confirmed_is_sent_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        hands = Hands(tmp_path)
+        hands.connect()
+        hands.driver.receive(command(1))
+
+        again = Hands(tmp_path)
+        again.driver.resume()
+        again.connect()
+
+        assert again.answers == [(1, Phase.ACCEPTED, None)]
+        assert again.told == ["w0 rejoin after 1"]
+
+    run(story)
+
+
+def test_when_the_journal_cannot_be_written_nothing_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Journal, entry: Entry, *, durable: bool = True) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def story() -> None:
+        hands = Hands(tmp_path)
+        hands.connect()
+        monkeypatch.setattr(Journal, "append", full)
+        hands.driver.receive(command(1))
+        hands.driver.receive(command(2))
+
+        assert (hands.told, hands.acks) == ([], [])
+        assert hands.failures == ["the journal cannot be written: [Errno 28] No space left on device"]
+
+    run(story)
+
+
+def test_with_a_damaged_journal_commands_of_before_are_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        hands = Hands(tmp_path)
+        hands.connect()
+        hands.driver.receive(command(1))
+        hands.driver.receive(command(2))
+        path = tmp_path / "journal"
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(lines[0].replace(b"rejoin", b"rejoim") + lines[1])
+
+        again = Hands(tmp_path)
+        again.connect()
+        again.driver.receive(command(1))
+        again.driver.receive(command(3, issued_at=time.time()))
+
+        assert again.answers[0] == (1, Phase.REFUSED, Refusal.FAILED)
+        assert again.answers[1] == (3, Phase.ACCEPTED, None)
+        assert path.with_name("journal.damaged").exists()
+        assert len(entries(tmp_path)) > 0  # written anew, whole
+
+    run(story)
+
+
+def test_the_place_to_read_from_is_saved_at_the_end_but_not_past_a_held_command(tmp_path: Path) -> None:
+    async def story() -> None:
+        hands = Hands(tmp_path)
+        hands.driver.advance(position(5))
+        hands.driver.close()
+        assert Hands(tmp_path).driver.positions == [position(5)]
+
+        holding = Hands(tmp_path)
+        holding.driver.receive(command(1))  # its worker has not connected yet
+        holding.driver.advance(position(6))
+        holding.driver.close()
+        assert Hands(tmp_path).driver.positions == [position(5)]
+
+    run(story)
+
+
+def test_what_cannot_be_started_is_refused_with_the_reason(tmp_path: Path) -> None:
+    async def story() -> None:
+        hands = Hands(tmp_path)
+        hands.driver.receive(command(1, CommandKind.START, W1))
+        while len(hands.acks) < 2:
+            await asyncio.sleep(0.01)
+
+        assert hands.answers == [(1, Phase.ACCEPTED, None), (1, Phase.REFUSED, Refusal.FAILED)]
+        assert "/no/such/program" in str(hands.acks[1].detail)
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "guard", [GuardConfiguration(min_free_disk_bytes=2**62), GuardConfiguration(min_free_memory_bytes=2**62)]
+)
+def test_the_guard_measures_disk_and_memory(tmp_path: Path, guard: GuardConfiguration) -> None:
+    async def story() -> None:
+        hands = Hands(tmp_path, guard=guard)
+        hands.connect()
+        hands.driver.receive(prepare(1))
+
+        assert hands.answers == [(1, Phase.REFUSED, Refusal.GUARD)]
+
+    run(story)
+
+
+def test_the_disk_of_a_folder_that_is_yet_to_be_made_is_that_of_its_parents(tmp_path: Path) -> None:
+    free = free_disk_bytes(tmp_path / "a" / "b")
+
+    assert free is not None
+    assert free > 0
+    assert free_disk_bytes(Path("/dev/null/x")) is None

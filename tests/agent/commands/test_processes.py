@@ -1,0 +1,104 @@
+"""Real worker processes: started once, found again, ended by SIGTERM, their end noticed."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from trimtab_agent.commands.events import ProcessEnded, ProcessId
+from trimtab_agent.commands.processes import WorkerProcesses, identify
+from trimtab_agent.configuration import WorkerConfiguration
+from trimtab_models.messages.names import WorkerId
+
+W0 = WorkerId("w0")
+OBEDIENT = (
+    "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(3)); print('up', flush=True); time.sleep(60)"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Ends what a test leaves running there."""
+    yield tmp_path
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("TRIMTAB_SOCKET") == str(tmp_path / "a.sock"):
+                process.kill()
+        except (psutil.Error, OSError):
+            continue
+
+
+def processes(folder: Path) -> WorkerProcesses:
+    return WorkerProcesses(cluster="demo", socket=folder / "a.sock", logs=folder)
+
+
+def worker(program: str = OBEDIENT) -> WorkerConfiguration:
+    return WorkerConfiguration(worker=W0, command=(sys.executable, "-c", program), environment={"COLOUR": "green"})
+
+
+def await_end(of: WorkerProcesses) -> ProcessEnded:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        for ended in of.ended():
+            return ended
+        time.sleep(0.02)
+    raise AssertionError("the process did not end")
+
+
+def await_up(folder: Path) -> None:
+    deadline = time.monotonic() + 10
+    while "up" not in (folder / "w0.log").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_process_from_start_to_end(folder: Path) -> None:
+    own = processes(folder)
+    process = own.ensure(worker())
+    await_up(folder)
+    environment = psutil.Process(process.pid).environ()
+
+    assert (environment["TRIMTAB_CLUSTER"], environment["TRIMTAB_WORKER"], environment["COLOUR"]) == (
+        "demo", "w0", "green",
+    )  # fmt: skip
+    assert os.getsid(process.pid) == process.pid  # a session of its own: no signal to the agent reaches it
+    assert list(own.ended()) == []
+    own.terminate(W0, process)
+    assert await_end(own) == ProcessEnded(worker=W0, process=process, exit_code=3)
+    assert list(own.ended()) == []
+
+
+def test_a_running_worker_is_found_not_started_twice(folder: Path) -> None:
+    first = processes(folder).ensure(worker())
+    await_up(folder)
+    after_restart = processes(folder)
+
+    assert after_restart.ensure(worker()) == first
+    after_restart.terminate(W0, first)
+    psutil.Process(first.pid).wait(10)  # in this test the dead process is a child of ours
+    assert await_end(after_restart) == ProcessEnded(worker=W0, process=first, exit_code=None)
+
+
+def test_a_process_with_the_pid_of_an_earlier_one_is_left_alone(folder: Path) -> None:
+    own = processes(folder)
+    process = own.ensure(worker())
+    await_up(folder)
+    earlier = ProcessId(pid=process.pid, created=process.created - 100)
+    stranger = processes(folder)
+
+    stranger.terminate(W0, earlier)
+
+    assert await_end(stranger) == ProcessEnded(worker=W0, process=earlier, exit_code=None)
+    assert identify(process.pid) == process
+
+
+def test_a_program_that_fails_at_once_tells_its_exit_code(folder: Path) -> None:
+    own = processes(folder)
+    own.ensure(worker("import sys; print('no table'); sys.exit(9)"))
+
+    assert await_end(own).exit_code == 9
+    assert "no table" in (folder / "w0.log").read_text()
