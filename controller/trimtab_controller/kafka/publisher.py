@@ -45,7 +45,7 @@ class Publisher:
                 "trimtab-controller",
                 transactional_id=transactional_id,
                 message_max_bytes=2 * MAX_MESSAGE_BYTES,
-                compression_type="zstd",
+                compression_type="gzip",  # the placement is read by aiokafka, which has no zstd without further packages
                 linger_ms=0,
             )
         )
