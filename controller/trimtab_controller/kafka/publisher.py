@@ -45,7 +45,9 @@ class Publisher:
                 "trimtab-controller",
                 transactional_id=transactional_id,
                 message_max_bytes=2 * MAX_MESSAGE_BYTES,
-                compression_type="gzip",  # the placement is read by aiokafka, which has no zstd without further packages
+                compression_type="gzip",  # aiokafka, which reads the placement, has no zstd by itself
+                # Longer than a broker is away: else it fences us for our own transaction.  A successor ends it at once.
+                transaction_timeout_ms=300_000,
                 linger_ms=0,
             )
         )
