@@ -1,19 +1,20 @@
 """`python -m trimtab_controller.stream --config controller.toml`; also the primary file of spark-submit."""
 
 import argparse
+import contextlib
 import logging
 import os
 import signal
 import sys
-import threading
 from pathlib import Path
+from typing import NoReturn
 
 from trimtab_controller.stream.configuration import load
 from trimtab_models.messages.decode import BadMessage
 
 
 def main() -> int:
-    """Exit code: 0 after SIGTERM or SIGINT, 1 when Spark gives up, 2 for a bad configuration."""
+    """Exit code: 0 after SIGTERM or SIGINT, 1 for what Spark cannot go on from, 2 for a bad configuration."""
     options = _options()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -25,12 +26,16 @@ def main() -> int:
     # Spark takes seconds to import: only with a configuration that can be used.
     from trimtab_controller.stream.driver import run
 
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+    signal.signal(signal.SIGTERM, _end)
     parent = os.getppid()
-    run(configuration, lambda: stopped.is_set() or (options.with_parent and os.getppid() != parent))
+    with contextlib.suppress(KeyboardInterrupt):
+        run(configuration, lambda: options.with_parent and os.getppid() != parent)
     return 0
+
+
+def _end(_number: int, _frame: object) -> NoReturn:
+    # An exception also ends waits inside Spark, such as that for a JVM to start.
+    sys.exit(0)
 
 
 def _options() -> argparse.Namespace:

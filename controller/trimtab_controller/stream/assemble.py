@@ -81,6 +81,15 @@ class Assembler:
                 del self._windows[start_ms]  # Spark sends no more rows of it
         return ready
 
+    def next_look_ms(self, now_ms: int, *, patience_ms: int) -> int:
+        """When to look for rows again: `patience_ms` after the end of the next window, or after now if it has ended.
+
+        Rows that come in before cannot complete a window, and every look has its price.
+        """
+        open_ends = [window.end_ms for window in self._windows.values() if not window.published]
+        end_ms = min(open_ends, default=(now_ms // self._window_ms + 1) * self._window_ms)
+        return max(end_ms, now_ms) + patience_ms
+
     def _take(self, row: Row, past_ms: int | None) -> None:
         self._newest_ms = max(row.last_ms, self._newest_ms or 0)
         if row.kind == Kind.HOST:

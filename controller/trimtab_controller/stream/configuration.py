@@ -18,16 +18,16 @@ class StreamSettings:
     """How reports become snapshots.
 
     `window_s`: what one snapshot covers, a multiple of the agents' interval.  `watermark_s`: how long a window waits
-    for a host that does not report.  `trigger_s`: how often Spark looks for reports; half an interval of the agents is
-    enough.  `expected_hosts`: None = those seen in the last windows.  `checkpoint_dir`: a folder, or a URI that all
-    Spark executors reach.  `embedded`: the controller runs the stream as its child.  `spark`: any configuration key of
-    Spark.
+    for a host that does not report.  `patience_s`: how long after the end of a window Spark looks for its reports, and
+    how often from then on.  `expected_hosts`: None = those seen in the last windows.  `checkpoint_dir`: a folder, or a
+    URI that all Spark executors reach.  `embedded`: the controller runs the stream as its child.  `spark`: any key of
+    Spark's configuration.
     """
 
     checkpoint_dir: str
     window_s: float = 10.0
     watermark_s: float = 5.0
-    trigger_s: float = 0.5
+    patience_s: float = 0.5
     expected_hosts: frozenset[HostId] | None = None
     embedded: bool = True
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -39,6 +39,11 @@ class StreamSettings:
     def window_ms(self) -> int:
         """`window_s` in milliseconds."""
         return round(self.window_s * 1000)
+
+    @property
+    def patience_ms(self) -> int:
+        """`patience_s` in milliseconds."""
+        return round(self.patience_s * 1000)
 
     @property
     def watermark_ms(self) -> int:
@@ -76,7 +81,7 @@ def read_stream_settings(section: Mapping[str, Any], path: str) -> StreamSetting
         checkpoint_dir=fields.text("checkpoint_dir"),
         window_s=_seconds(fields, "window_s", 10.0),
         watermark_s=_seconds(fields, "watermark_s", 5.0),
-        trigger_s=_seconds(fields, "trigger_s", 0.5),
+        patience_s=_seconds(fields, "patience_s", 0.5),
         expected_hosts=fields.optional("expected_hosts", lambda name: _read_hosts(fields, name)),
         embedded=fields.flag("embedded") if fields.has("embedded") else True,
         spark=fields.optional("spark", lambda name: _read_spark(fields, name)) or {},

@@ -17,7 +17,7 @@ from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.configuration import Configuration
 from trimtab_controller.stream.measures import Row
 from trimtab_controller.stream.publisher import Publisher, last_end_ms
-from trimtab_controller.stream.session import fresh_checkpoint, open_session
+from trimtab_controller.stream.session import fresh_checkpoint, open_session, prefer_plain_files
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.snapshot import Snapshot
 
@@ -32,7 +32,10 @@ Stopping = Callable[[], bool]
 
 
 def run(configuration: Configuration, stopping: Stopping) -> None:
-    """Turn reports into snapshots until `stopping()`; a query that fails is started again from two windows ago."""
+    """Turn reports into snapshots until `stopping()`; a query that fails is started again from two windows ago.
+
+    Ends in good order also when an exception, such as SystemExit in a signal handler, comes out of it.
+    """
     topics = Topics(configuration.cluster)
     spark = None
     try:
@@ -77,22 +80,35 @@ def rows_of(table: pa.Table) -> Iterator[Row]:
 class Batches:
     """What foreachBatch calls."""
 
-    def __init__(self, assembler: Assembler, publisher: Publisher) -> None:
+    def __init__(self, assembler: Assembler, publisher: Publisher, *, patience_ms: int) -> None:
         self.query: StreamingQuery | None = None
-        self.busy = threading.Lock()
-        """Held while a batch is worked on: who takes it can stop the query between two."""
+        self._patience_ms = patience_ms
         self._assembler = assembler
         self._publisher = publisher
         self._counted_batch = -1
+        self._working = threading.Lock()
+        self._closing = threading.Event()
 
     def __call__(self, batch: DataFrame, _batch_id: int) -> None:
-        """Take the rows of a batch, publish the windows that are ready."""
-        with self.busy:
+        """Take the rows of a batch, publish what is ready, hold the next batch up until it can complete one.
+
+        A batch costs much the same for one report as for thousands: one per window is a fraction of one per report.
+        """
+        with self._working:
             rows = rows_of(batch.toArrow())
             now_ms = time.time_ns() // 1_000_000
             for snapshot in self._assembler.on_rows(rows, now_ms=now_ms, dropped=self._newly_dropped()):
                 size = self._publisher.publish(snapshot)
                 log.info("published %s", _summary(snapshot, size))
+        now_ms = time.time_ns() // 1_000_000
+        self._closing.wait((self._assembler.next_look_ms(now_ms, patience_ms=self._patience_ms) - now_ms) / 1000)
+
+    def stop(self) -> None:
+        """Stop the query between two batches."""
+        self._closing.set()
+        with self._working:
+            if self.query:
+                self.query.stop()
 
     def _newly_dropped(self) -> int:
         """Rows that Spark has dropped behind its watermark, of batches not yet counted."""
@@ -123,24 +139,27 @@ def _run_query(spark: SparkSession, configuration: Configuration, topics: Topics
             expected_hosts=settings.expected_hosts,
         ),
         Publisher(bootstrap_servers=servers, topic=topics.snapshots),
+        patience_ms=settings.patience_ms,
     )
     records = pipeline.records(spark, bootstrap_servers=servers, topic=topics.reports, from_ms=from_ms)
     samples = pipeline.samples(records, cluster=configuration.cluster, max_ahead_ms=settings.window_ms)
     windows = pipeline.windows(samples, window_ms=settings.window_ms, watermark_ms=settings.watermark_ms)
+    prefer_plain_files(spark, settings.checkpoint_dir)
+    # Without a trigger one batch follows the other at once; `Batches` holds them up, this is for times without reports.
+    spark.conf.set("spark.sql.streaming.pollingDelay", f"{settings.patience_ms}ms")
     query = (
         windows.writeStream.outputMode("update")
-        .trigger(processingTime=f"{round(settings.trigger_s * 1000)} milliseconds")
         .option("checkpointLocation", fresh_checkpoint(spark, settings.checkpoint_dir, f"v{pipeline.VERSION}-{now_ms}"))
         .foreachBatch(batches)
         .start()
     )
     batches.query = query
     log.info("reading %s from from_ms=%d", topics.reports, from_ms)
-    while not query.awaitTermination(POLL_S):
-        if stopping():
-            with batches.busy:
-                query.stop()
-            return
+    try:
+        while not (stopping() or query.awaitTermination(POLL_S)):
+            pass
+    finally:
+        batches.stop()
 
 
 def _summary(snapshot: Snapshot, size: int) -> str:

@@ -27,6 +27,8 @@ def records(spark: SparkSession, *, bootstrap_servers: str, topic: str, from_ms:
         # Retention may be faster than a stopped stream; what is gone shows as coverage below 1.
         .option("failOnDataLoss", "false")
         .load()
+        # Otherwise a task per partition of the topic, however few cores there are: tasks cost more than their rows.
+        .coalesce(spark.sparkContext.defaultParallelism)
     )
 
 

@@ -45,6 +45,14 @@ def open_session(name: str, keys: Mapping[str, str]) -> SparkSession:
     return spark
 
 
+def prefer_plain_files(spark: SparkSession, folder: str) -> None:
+    """Write checkpoints in a local folder without Hadoop's FileContext, which starts several processes per file."""
+    if "://" not in folder:
+        package = "org.apache.spark.sql.execution.streaming.checkpointing"
+        name = f"{package}.FileSystemBasedCheckpointFileManager"
+        spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", name)
+
+
 def is_submitted() -> bool:
     """Whether spark-submit has started the JVM already; the connector's jars are its business then (`--jars`)."""
     return "PYSPARK_GATEWAY_PORT" in os.environ

@@ -1,0 +1,261 @@
+from collections.abc import Sequence
+
+from trimtab_controller.stream.assemble import Assembler, host_thing
+from trimtab_controller.stream.measures import Kind, Row
+from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId
+from trimtab_models.messages.report import WorkerState
+from trimtab_models.messages.snapshot import Snapshot
+
+WINDOW_MS = 10_000
+APP = AppId("app")
+
+
+def host(name: str, start_ms: int, seconds: float, *, samples: int | None = None, last_ms: int | None = None) -> Row:
+    return Row(
+        start_ms=start_ms,
+        kind=Kind.HOST,
+        host=name,
+        worker=None,
+        app=None,
+        operator=None,
+        partition=None,
+        target_operator=None,
+        target_partition=None,
+        samples=round(seconds) if samples is None else samples,
+        last_ms=start_ms + round(seconds * 1000) - 500 if last_ms is None else last_ms,
+        covered_s=seconds,
+        sums=[0.5 * seconds, 1000 * seconds, None, None, None],
+        known_s=[seconds, seconds, 0.0, 0.0, 0.0],
+        levels=[2.0, 1.0, 4e9, None, None, None, None],
+    )
+
+
+def worker(name: str, on: Row, *, state: int = 0, marked: int = 0) -> Row:
+    levels = [0.25, float(state), 1.0, 5e7, 3.0, 8.0, 12.0]
+    return on._replace(
+        kind=Kind.WORKER, worker=name, app="app", sums=[0.1, float(marked), None, None, None], levels=levels
+    )
+
+
+def key_group(partition: int, on: Row, *, owner: str = "w0", seconds: float | None = None) -> Row:
+    known = on.covered_s if seconds is None else seconds
+    return on._replace(
+        kind=Kind.KEY_GROUP,
+        worker=owner,
+        app="app",
+        operator="count",
+        partition=partition,
+        samples=round(known),
+        covered_s=known,
+        sums=[0.02 * known, 30 * known, 30 * known, None, 900 * known],
+        known_s=[known, known, known, 0.0, known],
+        levels=[4096.0, 7.0, None, None, None, None, None],
+    )
+
+
+def pair(source: int, target: int, on: Row, *, tuples: float) -> Row:
+    return on._replace(
+        kind=Kind.PAIR,
+        app="app",
+        operator="count",
+        partition=source,
+        target_operator="sum",
+        target_partition=target,
+        samples=1,
+        covered_s=1.0,
+        sums=[tuples, 8 * tuples, None, None, None],
+        known_s=[1.0, 1.0, 0.0, 0.0, 0.0],
+        levels=[None] * 7,
+    )
+
+
+def rejected(fault: str, start_ms: int, count: int) -> Row:
+    row = host("", start_ms, 0.0, samples=count, last_ms=start_ms + 1)
+    return row._replace(kind=Kind.REJECTED, host=None, operator=fault)
+
+
+def assembler(expected: Sequence[str] | None = ("h0", "h1"), from_ms: int = 0) -> Assembler:
+    hosts = None if expected is None else frozenset(map(HostId, expected))
+    return Assembler(cluster="c", window_ms=WINDOW_MS, watermark_ms=5_000, from_ms=from_ms, expected_hosts=hosts)
+
+
+def published(snapshots: Sequence[Snapshot]) -> list[tuple[int, int, int]]:
+    return [(snapshot.end_ms, snapshot.hosts_seen, snapshot.hosts_expected) for snapshot in snapshots]
+
+
+def kg(partition: int) -> KeyGroup:
+    return KeyGroup(APP, OperatorId("count"), partition)
+
+
+def test_a_window_is_published_once_when_every_expected_host_has_covered_it() -> None:
+    machine = assembler()
+    assert machine.on_rows([host("h0", 0, 10), host("h1", 0, 9)], now_ms=9_100) == []
+    assert published(machine.on_rows([host("h1", 0, 10)], now_ms=10_100)) == [(10_000, 2, 2)]
+    assert machine.on_rows([], now_ms=10_200) == []
+
+
+def test_a_host_that_went_on_is_not_waited_for() -> None:
+    machine = assembler()
+    rows = [host("h0", 0, 10), host("h1", 0, 9), host("h1", 10_000, 1)]  # one report of h1 was lost
+    assert published(machine.on_rows(rows, now_ms=11_100)) == [(10_000, 2, 2)]
+
+
+def test_a_missing_host_delays_its_window_until_the_watermark_and_lowers_the_coverage() -> None:
+    machine = assembler()
+    machine.on_rows([host("h0", 0, 10), host("h1", 0, 4), key_group(1, host("h1", 0, 4))], now_ms=10_100)
+    assert machine.on_rows([host("h0", 10_000, 5)], now_ms=15_100) == []  # watermark 9.5 s
+    (snapshot,) = machine.on_rows([host("h0", 10_000, 6)], now_ms=16_100)
+    assert (snapshot.hosts_seen, snapshot.hosts_expected, snapshot.coverage) == (1, 2, 0.5)
+    assert [window.host for window in snapshot.hosts] == ["h0"]
+    assert snapshot.watermark_ms == 10_500
+
+
+def test_key_groups_of_a_host_that_stopped_are_unknown_not_idle() -> None:
+    machine = assembler(["h0", "h1"])
+    stopped = host("h1", 0, 8)
+    rows = [host("h0", 0, 10), key_group(0, host("h0", 0, 10)), stopped, key_group(1, stopped), worker("w1", stopped)]
+    machine.on_rows([*rows, pair(1, 2, stopped, tuples=5)], now_ms=10_100)
+    (snapshot,) = machine.on_rows([host("h0", 10_000, 6)], now_ms=16_000)
+    assert [window.key_group for window in snapshot.key_groups] == [kg(0)]
+    assert (snapshot.nodes, snapshot.pairs) == ((), ())
+
+
+def test_without_a_list_the_first_window_waits_for_the_watermark_and_names_the_hosts_for_the_next() -> None:
+    machine = assembler(None)
+    assert machine.on_rows([host("h0", 0, 10), host("h1", 0, 10)], now_ms=10_100) == []
+    assert published(machine.on_rows([host("h0", 10_000, 6), host("h1", 10_000, 6)], now_ms=16_000)) == [(10_000, 2, 2)]
+    assert published(machine.on_rows([host("h0", 10_000, 10), host("h1", 10_000, 10)], now_ms=20_100)) == [
+        (20_000, 2, 2)
+    ]
+
+
+def test_without_a_list_a_lost_host_is_expected_for_three_windows() -> None:
+    machine = assembler(None)
+    rows = [host("h0", 0, 10), host("h1", 0, 10)]
+    rows += [host("h0", start, 10) for start in range(10_000, 70_000, 10_000)]
+    seen = published(machine.on_rows(rows, now_ms=70_000))
+    assert seen == [
+        (10_000, 2, 2),
+        (20_000, 1, 2),
+        (30_000, 1, 2),
+        (40_000, 1, 2),
+        (50_000, 1, 1),
+        (60_000, 1, 1),
+        (70_000, 1, 1),
+    ]
+
+
+def test_an_unlisted_host_is_reported_but_not_counted() -> None:
+    machine = assembler(["h0"])
+    (snapshot,) = machine.on_rows([host("h0", 0, 10), host("h9", 0, 10)], now_ms=10_100)
+    assert (snapshot.hosts_seen, snapshot.hosts_expected) == (1, 1)
+    assert [window.host for window in snapshot.hosts] == ["h0", "h9"]
+
+
+def test_windows_are_published_in_order() -> None:
+    machine = assembler(["h0"])
+    assert machine.on_rows([host("h0", 20_000, 1, last_ms=9_000)], now_ms=1) == []
+    later, earlier = host("h0", 10_000, 10), host("h0", 0, 10)
+    assert published(machine.on_rows([later, earlier], now_ms=20_100)) == [(10_000, 1, 1), (20_000, 1, 1)]
+
+
+def test_rows_after_the_publication_are_late_and_change_nothing() -> None:
+    machine = assembler(["h0"])
+    machine.on_rows([host("h0", 0, 10), key_group(1, host("h0", 0, 10), seconds=4)], now_ms=10_100)
+    assert machine.on_rows([key_group(1, host("h0", 0, 10), seconds=7)], now_ms=10_200) == []
+    (snapshot,) = machine.on_rows([host("h0", 10_000, 10)], now_ms=20_100, dropped=2)
+    assert snapshot.late_rows == 3 + 2
+    assert snapshot.key_groups == ()
+
+
+def test_rows_of_a_window_behind_the_watermark_are_late() -> None:
+    machine = assembler(["h0"])
+    machine.on_rows([host("h0", 0, 10), host("h0", 10_000, 10)], now_ms=20_000)
+    machine.on_rows([host("h1", 0, 3)], now_ms=20_100)
+    (snapshot,) = machine.on_rows([host("h0", 20_000, 10)], now_ms=30_100)
+    assert snapshot.late_rows == 3
+
+
+def test_windows_from_before_the_start_are_left_alone() -> None:
+    machine = assembler(["h0"], from_ms=10_000)
+    assert machine.on_rows([host("h0", 0, 10), rejected("malformed", 0, 4)], now_ms=10_000) == []
+    (snapshot,) = machine.on_rows([host("h0", 10_000, 10)], now_ms=20_000)
+    assert (snapshot.start_ms, snapshot.late_rows, dict(snapshot.rejected)) == (10_000, 0, {})
+
+
+def test_rejected_reports_are_counted_by_reason_since_the_start() -> None:
+    machine = assembler(["h0"])
+    machine.on_rows([rejected("malformed", 0, 2), rejected("future_dated", 0, 1)], now_ms=1)
+    (first,) = machine.on_rows([rejected("malformed", 0, 5), host("h0", 0, 10)], now_ms=10_000)
+    assert dict(first.rejected) == {"malformed": 5, "future_dated": 1}
+    (second,) = machine.on_rows([rejected("malformed", 10_000, 1), host("h0", 10_000, 10)], now_ms=20_000)
+    assert dict(second.rejected) == {"malformed": 6, "future_dated": 1}
+
+
+def test_only_refused_reports_give_a_snapshot_without_hosts() -> None:
+    machine = assembler(None)
+    machine.on_rows([rejected("wrong_version", 0, 5)], now_ms=9_000)
+    (snapshot,) = machine.on_rows([rejected("wrong_version", 10_000, 9)._replace(last_ms=15_000)], now_ms=15_000)
+    assert (snapshot.coverage, snapshot.hosts, dict(snapshot.rejected)) == (0.0, (), {"wrong_version": 14})
+
+
+def test_rates_are_per_second_in_which_the_quantity_was_known() -> None:
+    machine = assembler(["h0"])
+    h0 = host("h0", 0, 10)
+    (snapshot,) = machine.on_rows([h0, worker("w0", h0), key_group(3, h0), pair(3, 4, h0, tuples=50)], now_ms=10_000)
+    (on,), (node,), (group,), (flow,) = snapshot.hosts, snapshot.nodes, snapshot.key_groups, snapshot.pairs
+    assert (on.cpu, on.received_bytes_s, on.sent_bytes_s, on.cores, on.basis) == (0.5, 1000.0, None, 2.0, "cgroup")
+    assert (node.cpu, node.capacity, node.epoch, node.generation, node.complete) == (0.01, 0.25, (3, 8), 12, True)
+    assert (group.cpu, group.tuples_in_s, group.bytes_in_s, group.bytes_out_s) == (0.02, 30.0, None, 900.0)
+    assert (group.state_bytes, group.lag_records, group.backlog, group.covered_s) == (4096, 7, None, 10.0)
+    # Reported in one second only, because there was no traffic in the others.
+    assert (flow.tuples_s, flow.bytes_s) == (5.0, 40.0)
+
+
+def test_the_owner_is_the_worker_that_reported_last_and_all_samples_count() -> None:
+    machine = assembler()
+    h0, h1 = host("h0", 0, 10), host("h1", 0, 10)
+    old = key_group(5, h0, owner="w0", seconds=4)._replace(last_ms=3_500, levels=[1.0] * 7)
+    new = key_group(5, h1, owner="w1", seconds=6)
+    (snapshot,) = machine.on_rows([h0, h1, new, old], now_ms=10_000)
+    (group,) = snapshot.key_groups
+    assert (group.worker, group.covered_s, group.tuples_in_s, group.state_bytes) == ("w1", 10.0, 30.0, 4096)
+
+
+def test_of_two_owners_in_one_report_the_newer_one_has_it() -> None:
+    machine = assembler(["h0"])
+    h0 = host("h0", 0, 10)
+    rows = [h0, key_group(5, h0, owner="w0", seconds=9), key_group(5, h0, owner="w1", seconds=1)]
+    (snapshot,) = machine.on_rows(rows, now_ms=10_000)
+    assert [group.worker for group in snapshot.key_groups] == ["w1"]
+
+
+def test_marks_and_states_of_workers_are_passed_on() -> None:
+    machine = assembler(["h0"])
+    h0 = host("h0", 0, 10)
+    away = worker("w1", h0, state=3)._replace(known_s=[0.0] * 5, sums=[None] * 5)
+    (snapshot,) = machine.on_rows([h0, worker("w0", h0, marked=1), away], now_ms=10_000)
+    assert [(node.worker, node.state, node.complete, node.cpu) for node in snapshot.nodes] == [
+        ("w0", WorkerState.RUNNING, False, 0.01),
+        ("w1", WorkerState.AWAY, True, None),
+    ]
+
+
+def test_the_next_look_is_after_the_end_of_the_oldest_open_window() -> None:
+    machine = assembler()
+    assert machine.next_look_ms(3_000, patience_ms=500) == 10_500
+    machine.on_rows([host("h0", 0, 10)], now_ms=10_500)
+    assert machine.next_look_ms(10_700, patience_ms=500) == 11_200  # h1 is overdue
+    machine.on_rows([host("h1", 0, 10), host("h1", 10_000, 1)], now_ms=11_200)
+    assert machine.next_look_ms(11_300, patience_ms=500) == 20_500
+
+
+def test_a_spurious_call_changes_nothing() -> None:
+    machine = assembler(["h0"])
+    machine.on_rows([host("h0", 0, 9)], now_ms=9_000)
+    assert machine.on_rows([], now_ms=99_000) == []
+    assert published(machine.on_rows([host("h0", 0, 10)], now_ms=99_001)) == [(10_000, 1, 1)]
+
+
+def test_the_key_of_a_hosts_own_row() -> None:
+    assert host_thing(HostId("h0")) == host("h0", 0, 10).thing

@@ -1,0 +1,148 @@
+import random
+
+import pytest
+import zstandard
+
+from trimtab_controller.stream.chunks import MAX_CHUNK_BYTES, Chunk, Reassembler, read_chunk, split, unpack
+from trimtab_models.messages.decode import BadMessage, Fault
+from trimtab_models.messages.names import AppId, KeyGroup, OperatorId, WorkerId
+from trimtab_models.messages.snapshot import KeyGroupWindow, Snapshot
+
+
+def snapshot(
+    end_ms: int = 20_000, *, key_groups: int = 50, cluster: str = "c", published_ms: int | None = None
+) -> Snapshot:
+    numbers = random.Random(end_ms)
+    return Snapshot(
+        cluster=cluster,
+        start_ms=end_ms - 10_000,
+        end_ms=end_ms,
+        published_ms=published_ms or end_ms + 700,
+        hosts_seen=1,
+        hosts_expected=1,
+        watermark_ms=end_ms - 5_000,
+        late_rows=0,
+        key_groups=tuple(
+            KeyGroupWindow(
+                key_group=KeyGroup(AppId("app"), OperatorId("count"), partition),
+                worker=WorkerId("w0"),
+                covered_s=10.0,
+                cpu=numbers.random(),
+                tuples_in_s=numbers.random(),
+            )
+            for partition in range(key_groups)
+        ),
+    )
+
+
+def received(chunk: Chunk) -> Chunk:
+    return read_chunk(chunk.headers, chunk.payload)
+
+
+def test_a_small_snapshot_is_one_message() -> None:
+    (chunk,) = split(snapshot())
+    assert Reassembler("c").add(received(chunk)) == snapshot()
+
+
+def test_a_large_snapshot_comes_back_from_chunks_in_any_order_and_more_than_once() -> None:
+    chunks = split(snapshot(), max_chunk_bytes=100)
+    assert len(chunks) > 5
+    assert all(len(chunk.payload) <= 100 for chunk in chunks)
+    reassembler = Reassembler("c")
+    arrivals = [*chunks[1:], *chunks[1:4], chunks[0], *chunks]
+    random.Random(1).shuffle(arrivals)
+    assert [found for chunk in arrivals if (found := reassembler.add(received(chunk)))] == [snapshot()]
+
+
+def test_chunks_are_within_kafkas_default_message_size() -> None:
+    noise = random.Random(3)
+    large = snapshot(key_groups=1)
+    rejected = {f"r{index}-{noise.random()}": noise.randrange(10**15) for index in range(60_000)}
+    chunks = split(
+        Snapshot(**{name: getattr(large, name) for name in Snapshot.__dataclass_fields__} | {"rejected": rejected})
+    )
+    assert len(chunks) > 1
+    assert max(len(chunk.payload) for chunk in chunks) == MAX_CHUNK_BYTES
+
+
+def test_an_incomplete_snapshot_gives_way_to_the_next() -> None:
+    reassembler = Reassembler("c")
+    old, new = split(snapshot(20_000), max_chunk_bytes=100), split(snapshot(30_000), max_chunk_bytes=100)
+    found = [reassembler.add(chunk) for chunk in [*old[:-1], *new[:2], old[-1], *new[2:]]]
+    assert [value for value in found if value] == [snapshot(30_000)]
+
+
+def test_a_second_try_does_not_mix_with_the_first() -> None:
+    reassembler = Reassembler("c")
+    first = split(snapshot(published_ms=20_100), max_chunk_bytes=100)
+    second = split(snapshot(published_ms=20_900), max_chunk_bytes=100)
+    found = [reassembler.add(chunk) for chunk in [first[0], *second[1:], second[0]]]
+    assert [value for value in found if value] == [snapshot(published_ms=20_900)]
+
+
+def test_older_snapshots_are_left_aside() -> None:
+    reassembler = Reassembler("c")
+    (new,), (old,) = split(snapshot(30_000)), split(snapshot(20_000))
+    assert reassembler.add(new) is not None
+    assert reassembler.add(old) is None
+
+
+def test_another_clusters_snapshot_is_refused() -> None:
+    (chunk,) = split(snapshot(cluster="other"))
+    with pytest.raises(BadMessage) as refused:
+        Reassembler("c").add(chunk)
+    assert refused.value.fault == Fault.CLUSTER
+
+
+GOOD = [("snapshot", b"1-2"), ("end_ms", b"1"), ("chunk", b"0"), ("chunks", b"1")]
+
+
+@pytest.mark.parametrize(
+    ("headers", "value", "fault"),
+    [
+        (None, b"x", Fault.MISSING),
+        ([("snapshot", None), *GOOD[1:]], b"x", Fault.MISSING),
+        ([("snapshot", b"\xff/"), *GOOD[1:]], b"x", Fault.MISSING),
+        (GOOD, None, Fault.OVERSIZED),
+        (GOOD, b"", Fault.OVERSIZED),
+        (GOOD, b"x" * (2 * MAX_CHUNK_BYTES + 1), Fault.OVERSIZED),
+        ([*GOOD[:2], ("chunk", b"1"), GOOD[3]], b"x", Fault.RANGE),
+        ([*GOOD[:2], ("chunk", b"-1"), GOOD[3]], b"x", Fault.RANGE),
+        ([*GOOD[:3], ("chunks", b"99999999999999999999")], b"x", Fault.RANGE),
+        ([*GOOD[:3], ("chunks", b"5000")], b"x", Fault.RANGE),
+        (GOOD[:3], b"x", Fault.RANGE),
+        ([GOOD[0], ("end_ms", b"soon"), *GOOD[2:]], b"x", Fault.RANGE),
+    ],
+)
+def test_a_message_that_is_no_chunk_is_refused(
+    headers: list[tuple[str, bytes | None]], value: bytes, fault: Fault
+) -> None:
+    with pytest.raises(BadMessage) as refused:
+        read_chunk(headers, value)
+    assert refused.value.fault == fault
+
+
+def test_what_cannot_be_unpacked_is_refused_and_the_next_snapshot_is_read() -> None:
+    reassembler = Reassembler("c")
+    with pytest.raises(BadMessage):
+        reassembler.add(Chunk(snapshot="1-1", end_ms=1, index=0, count=1, payload=b"no zstd"))
+    with pytest.raises(BadMessage):
+        reassembler.add(Chunk(snapshot="2-1", end_ms=2, index=0, count=1, payload=zstandard.compress(b"{}")))
+    (chunk,) = split(snapshot())
+    assert reassembler.add(chunk) == snapshot()
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trimtab_controller.stream.chunks.MAX_SNAPSHOT_BYTES", 1_000_000)
+    with pytest.raises(BadMessage) as refused:
+        unpack(zstandard.compress(bytes(1_000_001)))
+    assert refused.value.fault == Fault.OVERSIZED
+    streamed = zstandard.ZstdCompressor().compressobj()
+    unsized = streamed.compress(bytes(1_000_001)) + streamed.flush()
+    with pytest.raises(BadMessage):
+        unpack(unsized)
+
+
+def test_a_chunk_outside_its_snapshot_cannot_be_made() -> None:
+    with pytest.raises(ValueError):
+        Chunk(snapshot="1-1", end_ms=1, index=2, count=2, payload=b"x")
