@@ -75,7 +75,8 @@ async def sum_delays(stream: Any) -> None:
         await totals.send(key=airplane, value=[sequence, year, count + 1, late + minutes])
 
 
-install(app, operators={EXTRACT: [flights], SUMS: [delays, sums]})
+if settings.plugin:
+    install(app, operators={EXTRACT: [flights], SUMS: [delays, sums]})
 
 if __name__ == "__main__":
     app.main()

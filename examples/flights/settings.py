@@ -7,11 +7,12 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """FLIGHTS_BROKER (host:port), FLIGHTS_DATA_DIR, FLIGHTS_WEB_PORT; optional FLIGHTS_KEY_GROUPS, _WORK, _COMMIT_S.
+    """FLIGHTS_BROKER (host:port), _DATA_DIR, _WEB_PORT; optional FLIGHTS_KEY_GROUPS, _WORK, _COMMIT_S, _PLUGIN.
 
     The web port is unique per worker: Faust takes it for the worker's identity.  `work` = rounds of hashing per event
     and operator, about 1 µs each: makes the job as heavy as wished.  `commit_s` = seconds between commits: what a
-    killed worker repeats at most.
+    killed worker repeats at most.  `plugin` = whether Trimtab is installed (1) or the worker is stock Faust (0), to
+    compare.
     """
 
     broker: str
@@ -20,6 +21,7 @@ class Settings:
     key_groups: int = 64
     work: int = 0
     commit_s: float = 1.0
+    plugin: bool = True
 
     def __post_init__(self) -> None:
         if self.key_groups < 1 or self.work < 0 or not self.commit_s > 0:
@@ -38,6 +40,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         key_groups=_number(environment, "FLIGHTS_KEY_GROUPS", 64),
         work=_number(environment, "FLIGHTS_WORK", 0),
         commit_s=_number(environment, "FLIGHTS_COMMIT_S", 1),
+        plugin=bool(_number(environment, "FLIGHTS_PLUGIN", 1)),
     )
 
 

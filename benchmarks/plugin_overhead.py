@@ -1,0 +1,138 @@
+"""What the plug-in costs: the flights job on one worker at full speed, with it and without, in turns.
+
+    PYTHONPATH=examples python benchmarks/plugin_overhead.py [--runs 5] [--flights 20000]
+
+A run: a fresh broker, an agent that takes statistics every second, one worker.  Once it is ready, all flights come at
+once; counted is the middle of the run, from the first tenth of the outputs to the ninth.  The job has no work of its
+own beyond the example's, so that the overhead is the largest one to expect.  Printed are the medians of flights per
+second (disturbed by whatever else the machine does) and of the worker's CPU per flight (less so), and what changes.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import psutil
+from confluent_kafka import Consumer, TopicPartition
+
+from flights.dataset import Flight, read_flights
+from flights.producer import FlightProducer
+from flights.wire import CHANGELOG, TOTALS, TOTALS_PARTITIONS, partitions
+from trimtab_controller.cli.sandbox import EXAMPLES, FLIGHTS_APP, FLIGHTS_ENVIRONMENT
+from trimtab_controller.sandbox.broker import Topic
+from trimtab_controller.sandbox.cluster import Cluster
+from trimtab_controller.sandbox.configuration import SandboxSettings, worker_name
+
+KEY_GROUPS = 16
+READY_LIMIT_S = 60.0
+RUN_LIMIT_S = 300.0
+AT_ONCE = 1e9
+"""Flights per second: more than there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """Of one run."""
+
+    flights_per_s: float
+    cpu_ms_per_flight: float
+
+
+@contextmanager
+def one_worker(*, plugin: bool, work: int = 0) -> Iterator[Cluster]:
+    """A broker, an agent and one worker of the flights job that is ready to work."""
+    environment = {
+        **FLIGHTS_ENVIRONMENT,
+        "FLIGHTS_KEY_GROUPS": str(KEY_GROUPS),
+        "FLIGHTS_WORK": str(work),
+        "FLIGHTS_PLUGIN": str(int(plugin)),
+    }
+    settings = SandboxSettings(
+        app=FLIGHTS_APP, app_folder=EXAMPLES, workers=1, capacity_cores=1.0, environment=environment
+    )
+    with tempfile.TemporaryDirectory() as folder, Cluster(settings, Path(folder)) as cluster:
+        cluster.start_broker()
+        compacted = {"cleanup.policy": "compact"}
+        cluster.broker.create_topics(
+            [
+                Topic(name=name, partitions=count, settings=compacted if name == CHANGELOG else {})
+                for name, count in partitions(KEY_GROUPS).items()
+            ]
+        )
+        cluster.start_agent(0)
+        worker = cluster.start_worker(0)
+        deadline = time.monotonic() + READY_LIMIT_S
+        while "Worker ready" not in worker.log.read_text(encoding="utf-8"):
+            cluster.check()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the worker is not ready after {READY_LIMIT_S:g} s")
+            time.sleep(0.1)
+        yield cluster
+
+
+def run(flights: list[Flight], *, plugin: bool) -> Speed:
+    """One run."""
+    with one_worker(plugin=plugin) as cluster:
+        worker = psutil.Process(cluster.pids[worker_name(0)])
+        outputs = Consumer({"bootstrap.servers": cluster.broker.address, "group.id": "overhead"})
+        marks: list[tuple[int, float, float]] = []
+        with FlightProducer(cluster.broker.address, flights, key_groups=KEY_GROUPS, rate=AT_ONCE) as producer:
+            deadline = time.monotonic() + RUN_LIMIT_S
+            while (done := count(outputs)) < 0.9 * len(flights):
+                if done > 0.1 * len(flights):
+                    used = worker.cpu_times()
+                    marks.append((done, time.monotonic(), used.user + used.system))
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{done} of {len(flights)} flights after {RUN_LIMIT_S:g} s")
+                time.sleep(0.1)
+            producer.stop()
+        outputs.close()
+    (first, began, used_before), (last, ended, used_after) = marks[0], marks[-1]
+    return Speed(
+        flights_per_s=(last - first) / (ended - began),
+        cpu_ms_per_flight=1000 * (used_after - used_before) / (last - first),
+    )
+
+
+def count(consumer: Consumer) -> int:
+    """Outputs so far."""
+    places = [TopicPartition(TOTALS, partition) for partition in range(TOTALS_PARTITIONS)]
+    return sum(consumer.get_watermark_offsets(place, timeout=10)[1] for place in places)
+
+
+def main() -> None:
+    """Run in turns and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5, help="of each kind")
+    parser.add_argument("--flights", type=int, default=20_000)
+    given = parser.parse_args()
+    flights = list(read_flights(limit=given.flights))
+    speeds: dict[bool, list[Speed]] = {False: [], True: []}
+    for number in range(given.runs):
+        for plugin in (False, True) if number % 2 == 0 else (True, False):
+            speed = run(flights, plugin=plugin)
+            speeds[plugin].append(speed)
+            name = "with plug-in" if plugin else "stock"
+            print(f"{name:14}{speed.flights_per_s:8.0f} flights/s {speed.cpu_ms_per_flight:8.3f} ms CPU per flight")
+    stock, steered = (
+        Speed(
+            flights_per_s=median(speed.flights_per_s for speed in speeds[plugin]),
+            cpu_ms_per_flight=median(speed.cpu_ms_per_flight for speed in speeds[plugin]),
+        )
+        for plugin in (False, True)
+    )
+    print(
+        f"medians: throughput {stock.flights_per_s:.0f} -> {steered.flights_per_s:.0f} flights/s "
+        f"({100 * (1 - steered.flights_per_s / stock.flights_per_s):+.1f} % lost), CPU per flight "
+        f"{stock.cpu_ms_per_flight:.3f} -> {steered.cpu_ms_per_flight:.3f} ms "
+        f"({100 * (steered.cpu_ms_per_flight / stock.cpu_ms_per_flight - 1):+.1f} %)"
+    )
+
+
+if __name__ == "__main__":
+    main()
