@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from trimtab_models.balance import BalanceResult, Effort, Never, Params, Problem, Status, solve, solve_flux
 
-SHORT = Params(effort=Effort(steps=400), polish=Effort(steps=200))
-quick = settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+SHORT = Params(effort=Effort(steps=200, patience=100), polish=Effort(steps=50))
+quick = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite

@@ -28,7 +28,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser("solve", help="solve one instance file and print the plan as JSON")
     parser.add_argument("method", choices=sorted(METHODS), metavar="METHOD", help=" | ".join(sorted(METHODS)))
     parser.add_argument("instance", type=Path, metavar="INSTANCE", help="an instance file (a cluster's snapshot)")
-    parser.add_argument("--time-limit", type=_seconds, metavar="S", help="answer with the best plan after S seconds")
+    parser.add_argument("--time-limit", type=_seconds, metavar="S", help="answer with the best plan after S seconds of solving")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same plan (0)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the plan to FILE, not to standard output")
     parser.set_defaults(run=run)
@@ -43,13 +43,13 @@ def _seconds(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code of the contract: 0 a plan, 2 bad input, 3 proven infeasible; the reason on standard error."""
-    started = time.monotonic()
     try:
         instance = parse_snapshot(args.instance.read_bytes())
     except OSError as error:
         return _refuse(f"{args.instance}: {error.strerror or error}", BAD_INPUT)
     except BadInstance as error:
         return _refuse(str(error), BAD_INPUT)
+    started = time.monotonic()  # the limit is for solving: reading a large file does not eat it up
     stop = Never() if args.time_limit is None else Deadline(time.monotonic, started + args.time_limit)
     result = METHODS[args.method](problem_of(instance), stop=stop, seed=args.seed)
     if isinstance(result, Infeasible):

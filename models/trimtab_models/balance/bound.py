@@ -178,12 +178,12 @@ def piece_bound(problem: Problem) -> float:
 
 
 def lower_bound(problem: Problem, reached: float, stop: Stop) -> float:
-    """The largest load distance (pp) proven to be out of reach, at most `reached`, that of some allowed allocation.
+    """The largest load distance (pp) that Piece, R, S, D and Cost prove to be out of reach.
 
-    Stopped early it returns what is proven by then. O(K log K) once, then O(K) per trial.
+    At most `reached`, the load distance of some allowed allocation. Stopped early it returns what is proven by then.
+    O(K log K) once, then O(K) per trial.
     """
-    count = CountConditions(problem)
-    refuters = [count.refute]
+    refuters = [CountConditions(problem).refute]
     if problem.max_cost_bytes is not None:
         refuters.append(CostConditions(problem, problem.max_cost_bytes).refute)
     proven = piece_bound(problem)
@@ -194,13 +194,12 @@ def lower_bound(problem: Problem, reached: float, stop: Stop) -> float:
                 middle = 0.5 * (low + high)
                 low, high = (middle, high) if refute(middle) else (low, middle)
             proven = low
-    if not stop():
-        proven = _with_reach(problem, count.pieces, proven, reached, stop)
     return min(proven, reached)
 
 
-def _with_reach(problem: Problem, pieces: Pieces, proven: float, reached: float, stop: Stop) -> float:
-    """Gallops up from the bound that is proven already, since Reach seldom adds much, then bisects."""
+def stronger_bound(problem: Problem, proven: float, reached: float, stop: Stop) -> float:
+    """`proven` raised by Reach, which costs more and seldom adds much: gallops up from there, then bisects."""
+    pieces = Pieces.ordered(problem, -problem.load)
     reach = Reach(problem, pieces.load, pieces.first)
     if reach.entries > REACH_ENTRIES:
         return proven

@@ -5,7 +5,6 @@ Up to `WHOLE_NODES` nodes one search sees them all. Above, the nodes are dealt b
 independent of each other.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -18,7 +17,8 @@ from trimtab_models.balance.tabu import EPSILON_PP, Band, Board, Search
 
 WHOLE_NODES = 120
 GROUP_NODES = 40
-GROUP_PATIENCE = 120
+GROUP_HASTE = 10  # a group's share of the patience: there are many, and they are dealt anew
+WORTH_ANOTHER_DEAL = 0.75  # of the violations before it
 MIN_GAIN_PP = 1e-9
 CLOSE_PP = 0.005  # targets nearer to the plan than this are not worth a search: start again from the bound
 
@@ -56,7 +56,7 @@ class Effort:
     """How long a search goes on without progress; `steps` is all that it may take."""
 
     steps: int
-    patience: int = 400
+    patience: int = 400  # of the first attempts; doubled whenever the targets have closed in on the plan
     longest_patience: int = 6400
 
 
@@ -84,12 +84,10 @@ class Improver:
         while side.of(score) > goal + MIN_GAIN_PP and not self._stop() and self.steps - before < effort.steps:
             value = side.of(score)
             if value - low <= CLOSE_PP:
-                if patience >= effort.longest_patience:
-                    break
                 low, patience = proven + 0.5 * (low - proven), min(2 * patience, effort.longest_patience)
             target = low + 0.5 * (value - low) if value - low > 4 * CLOSE_PP else low
             target = max(target, goal)
-            offers = self._attempt(best, side.band(target, held), patience)
+            offers = self._attempt(best, side.band(target, held), patience, effort.steps + before - self.steps)
             for allocation in offers:
                 found = evaluate(self._problem, allocation)
                 if found.allowed and side.of(found) < side.of(score) - MIN_GAIN_PP and _holds(found, side, held):
@@ -98,17 +96,18 @@ class Improver:
                 low = max(low, target)
         return Improved(allocation=best, score=score, steps=self.steps - before)
 
-    def _attempt(self, start: Ints, band: Band, patience: int) -> list[Ints]:
+    def _attempt(self, start: Ints, band: Band, patience: int, steps: int) -> list[Ints]:
+        """Allocations nearer to `band`, found in at most `steps` steps."""
         board = Board(self._problem, start, returning=self._returning)
         if len(board.capacity) > WHOLE_NODES:
-            return Deals(board, band, self._random, self._stop, self._count).run()
+            deals = Deals(board, band, self._random, patience, self._stop, steps)
+            states = deals.run()
+            self.steps += max(1, steps - deals.steps_left)
+            return states
         search = Search(board, band, self._random)
-        search.run(patience, self._stop)
-        self._count(search.steps)
+        search.run(patience, steps, self._stop)
+        self.steps += max(1, search.steps)
         return [search.best_at]
-
-    def _count(self, steps: int) -> None:
-        self.steps += steps
 
 
 def _holds(score: Score, side: Side, held: float) -> bool:
@@ -116,25 +115,42 @@ def _holds(score: Score, side: Side, held: float) -> bool:
 
 
 class Deals:
-    """Repairs a large board in groups of nodes, dealt anew several times."""
-
-    DEALS = 8
+    """Repairs a large board in groups of nodes, dealt anew until a deal gains too little."""
 
     def __init__(
-        self, board: Board, band: Band, random: np.random.Generator, stop: Stop, count: Callable[[int], None]
+        self,
+        board: Board,
+        band: Band,
+        random: np.random.Generator,
+        patience: int,
+        stop: Stop,
+        steps: int,
     ) -> None:
-        self._board, self._band, self._random, self._stop, self._count = board, band, random, stop, count
+        self._board, self._band, self._random = board, band, random
+        self._patience, self._stop = max(1, patience // GROUP_HASTE), stop
+        self._steps_left = steps
+
+    @property
+    def steps_left(self) -> int:
+        """What is left of the steps given."""
+        return self._steps_left
 
     def run(self) -> list[Ints]:
         """The allocation after each deal that repaired something, the last one last."""
         states: list[Ints] = []
-        for _ in range(self.DEALS):
+        before = np.inf
+        while not self._over():
             violations = self._band.violations(self._board.deviations, self._board.removing)
-            if violations.max(initial=0.0) <= EPSILON_PP or self._stop():
+            total = float(violations.sum())
+            if violations.max(initial=0.0) <= EPSILON_PP or total > WORTH_ANOTHER_DEAL * before:
                 break
+            before = total
             if self._repair_groups(violations):
                 states.append(self._board.at.copy())
         return states
+
+    def _over(self) -> bool:
+        return self._steps_left <= 0 or self._stop()
 
     def _deal(self) -> Ints:
         """(N,) group of each node: neighbours in the order of deviations go to different groups."""
@@ -160,7 +176,7 @@ class Deals:
         free = np.maximum(0.0, board.allowances - board.spent)
         pool, repaired = free.copy(), False
         for group in np.argsort(-outside, kind="stable"):
-            if not outside[group] or self._stop():
+            if not outside[group] or self._over():
                 break
             share = np.minimum(pool, np.maximum(free * outside[group] / outside.sum(), 2.0))
             nodes = nodes_by_group[node_ends[group - 1] if group else 0 : node_ends[group]]
@@ -177,8 +193,9 @@ class Deals:
     def _repair(self, part: Board, before: float, allowance: Floats) -> bool:
         """Searches `part` and says whether its violations fell within `allowance`."""
         search = Search(part, self._band, self._random)
-        search.run(GROUP_PATIENCE, self._stop)
-        self._count(search.steps)
+        search.run(self._patience, self._steps_left, self._stop)
+        self._steps_left -= search.steps
+        part.restore(search.least_at)
         after = float(self._band.violations(part.deviations, part.removing).sum())
         return after < before - 1e-12 and bool((part.spent <= allowance + EPSILON_PP).all())
 

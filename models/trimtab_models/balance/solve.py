@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.balance.bound import lower_bound
+from trimtab_models.balance.bound import lower_bound, stronger_bound
 from trimtab_models.balance.construct import construct, place_unplaced
 from trimtab_models.balance.drain import Drain, alerts
 from trimtab_models.balance.evaluate import Score, evaluate
 from trimtab_models.balance.flux import flux
 from trimtab_models.balance.improve import Effort, Improved, Improver, Side, improve_second_side
-from trimtab_models.balance.problem import UNPLACED, Ints, Problem
+from trimtab_models.balance.problem import Ints, Problem
 from trimtab_models.balance.result import BalanceResult, Infeasible, Stage, Status
 from trimtab_models.balance.stop import Stop
 from trimtab_models.balance.tabu import Band
@@ -78,30 +78,29 @@ class _Solver:
         self._stage = Stage.STAYED
         self._steps = 0
         self._bound = lower_bound(self.problem, self._score.load_distance, stop)
+        self._baseline = np.inf  # the load distance of Flux, where it matters
         self._random = np.random.default_rng(seed)
 
     def run(self) -> BalanceResult:
-        baseline = evaluate(self.problem, flux_plan := flux(self.problem, self.best, self._stop))
-        goal = self._bound + self._params.tolerance * (1 - 1e-6)
-        goal = min(goal, max(self._bound, baseline.load_distance))  # within the tolerance, and never worse than Flux
-        if self._draining():
-            return self._run_draining(flux_plan, goal)
-        self._lower(flux_plan, goal)
+        """All stages."""
+        if bool(self.problem.removing[self.best].any()):
+            return self._run_draining()
+        self._first_plans(0.0)
+        goal = self._goal()
+        self._improve(goal, self._params.effort, returning=True)
         self._finish(goal, returning=True)
         return self.result()
 
-    def _draining(self) -> bool:
-        return bool(self.problem.removing[self.best].any())
-
-    def _run_draining(self, flux_plan: Ints, goal: float) -> BalanceResult:
-        urgent = max(self._params.urgent, goal)
-        start = self.best
-        self._lower(flux_plan, urgent)
+    def _run_draining(self) -> BalanceResult:
+        urgent, start = self._params.urgent, self.best
+        self._first_plans(urgent)
+        band = max(urgent, self._goal())
+        self._improve(band, self._params.effort, returning=True)
+        band = max(band, self._score.load_distance)
         if self.best is not start:
-            band = max(urgent, self._score.load_distance)
             self._adopt(trim(self.problem, self.best, Band(under=band, over=band), self._stop, returning=True))
-        self._drain(max(urgent, self._score.load_distance))
-        ceiling = self._ceiling()
+        self._drain(band)
+        ceiling, goal = self._ceiling(), self._goal()
         self._improve(goal, self._params.polish, returning=False)
         self._finish(goal, returning=False)
         return self.result(ceiling)
@@ -109,16 +108,24 @@ class _Solver:
     def _ceiling(self) -> float:
         return max(self._score.load_distance, self.problem.max_load_distance)
 
-    def _lower(self, flux_plan: Ints, goal: float) -> None:
-        """Spends the budget on the load distance until it is at most `goal`."""
-        if self._score.load_distance <= goal:
+    def _goal(self) -> float:
+        """What need not be lowered further: within the tolerance of the bound, and never worse than Flux."""
+        return min(self._bound + self._params.tolerance * (1 - 1e-6), max(self._bound, self._baseline))
+
+    def _first_plans(self, enough: float) -> None:
+        """Flux and the construction, unless the load distance is `enough` already; then the bound that costs more."""
+        if self._score.load_distance <= max(enough, self._bound):
             return
-        self.offer(flux_plan, Stage.CONSTRUCTED)
-        if not self._stop():
-            target = max(self._bound, goal - self._params.tolerance) + CONSTRUCT_ABOVE_PP
-            start = np.where(self.problem.home == UNPLACED, self.best, self.problem.home)
-            self.offer(construct(self.problem, start, target, self._stop), Stage.CONSTRUCTED)
-        self._improve(goal, self._params.effort, returning=True)
+        baseline = flux(self.problem, self.best, self._stop)
+        self._baseline = evaluate(self.problem, baseline).load_distance
+        if self._score.load_distance <= max(enough, self._goal()) or self._stop():
+            return
+        start = self.best
+        self.offer(baseline, Stage.CONSTRUCTED)
+        target = max(self._bound, enough) + CONSTRUCT_ABOVE_PP
+        self.offer(construct(self.problem, start, target, self._stop), Stage.CONSTRUCTED)
+        if self._score.load_distance > self._goal() and not self._stop():
+            self._bound = stronger_bound(self.problem, self._bound, self._score.load_distance, self._stop)
 
     def _improve(self, goal: float, effort: Effort, *, returning: bool) -> None:
         if self._stop() or self._score.load_distance <= goal:

@@ -17,7 +17,7 @@ from trimtab_models.balance.stop import Stop
 EPSILON_PP = 1e-9
 TENURE = 8  # steps that a key group rests after a move, up to twice that
 PARTNERS = 64
-PAIRS = 40_000  # swaps looked at per step; above it fewer partners
+PAIRS = 20_000  # swaps looked at per step; above it fewer partners
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +88,11 @@ class Board:
         self.spent += self.price_of(key_group, target)
         self.at[key_group] = target
 
+    def restore(self, allocation: Ints) -> None:
+        """Goes back to `allocation`, undoing moves one by one."""
+        for key_group in np.flatnonzero(self.at != allocation).tolist():
+            self.move(key_group, int(allocation[key_group]))
+
     def price_of(self, key_group: int, target: int) -> Floats:
         """(B,) what the move adds to each budget: leaving home costs, going home refunds."""
         factor = int(self.at[key_group] == self.home[key_group]) - int(target == self.home[key_group])
@@ -107,31 +112,38 @@ class Search:
         self._dearest = board.prices.max(axis=1, initial=0.0)
         self._step = 0
         self._floor = np.where(board.removing, np.inf, band.under)
-        self.best_violation = np.inf  # the worst node of the best state within the budget
-        self.best_at = board.at.copy()
+        self._least_worst = self._least_sum = np.inf
+        self.best_at = board.at.copy()  # within the budget, the worst node is nearest to the band
+        self.least_at = board.at.copy()  # within the budget, the sum of violations is least
 
     @property
     def steps(self) -> int:
         """Steps taken so far."""
         return self._step
 
-    def run(self, patience: int, stop: Stop) -> bool:
+    def run(self, patience: int, steps: int, stop: Stop) -> bool:
         """True when the band is reached within the budget; gives up after `patience` steps without progress."""
         board, stalled, best = self._board, 0, np.inf
         while True:
-            overdrawn = float(board.overdraft(board.spent)) > EPSILON_PP
-            worst = float(self._violations.max(initial=0.0))
-            if not overdrawn and worst < self.best_violation:
-                self.best_violation, self.best_at = worst, board.at.copy()
-            if not overdrawn and worst <= EPSILON_PP:
-                return True
-            value = float(self._violations.sum() + board.overdraft(board.spent))
+            overdraft = float(board.overdraft(board.spent))
+            worst, total = float(self._violations.max(initial=0.0)), float(self._violations.sum())
+            if overdraft <= EPSILON_PP:
+                self._note(worst, total)
+                if worst <= EPSILON_PP:
+                    return True
+            value = total + overdraft
             best, stalled = (value, 0) if value < best - EPSILON_PP else (best, stalled + 1)
-            if stalled > patience or stop():
+            if stalled > patience or self._step >= steps or stop():
                 return False
             self._step += 1
-            for key_group, target in self._choose(overdrawn, worst):
+            for key_group, target in self._choose(overdraft > EPSILON_PP, worst):
                 self._apply(key_group, target)
+
+    def _note(self, worst: float, total: float) -> None:
+        if worst < self._least_worst:
+            self._least_worst, self.best_at = worst, self._board.at.copy()
+        if total < self._least_sum:
+            self._least_sum, self.least_at = total, self._board.at.copy()
 
     def _choose(self, overdrawn: bool, worst: float) -> tuple[Move, ...]:
         if worst <= EPSILON_PP or (overdrawn and self._random.random() < 0.5):
