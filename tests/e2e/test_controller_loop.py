@@ -1,5 +1,6 @@
 """The controller as a process on a real broker; workers and agents are played by the test at their Kafka port."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import aiokafka
 import pytest
+from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from trimtab_controller.execution.state import HandoverPhase
@@ -23,7 +26,7 @@ from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWin
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")
 WINDOW_S = 1.0
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
 
 
@@ -63,7 +66,7 @@ cluster = "{self.cluster}"
 bootstrap_servers = "{self.bootstrap}"
 [stream]
 window_s = {WINDOW_S}
-watermark_s = 20.0
+watermark_s = 120.0
 checkpoint_dir = "{self.folder / "checkpoints"}"
 embedded = false
 [balance]
@@ -287,6 +290,24 @@ def test_from_snapshot_to_balanced_cluster(world: World) -> None:
     assert (row["after"], row["handovers"]) == (pytest.approx(0.0), {HandoverPhase.DONE: len(row["pauses_s"])})
     assert world.metric("trimtab_controller_moves_total") == 8
     assert "load distance inside band" in world.trimtab("plan")
+
+
+def test_workers_can_read_what_is_published(world: World) -> None:
+    async def first_value() -> bytes:
+        reader = AIOKafkaConsumer(
+            bootstrap_servers=world.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+        )
+        await reader.start()
+        try:
+            reader.assign([aiokafka.TopicPartition(world.topics.placement, 0)])
+            return bytes((await asyncio.wait_for(reader.getone(), LIMIT_S)).value)
+        finally:
+            await reader.stop()
+
+    world.start()
+    wait_until_it_acts(world)
+    world.wait("placement", lambda: bool(world.placements), windows=True)
+    assert decode_placement(asyncio.run(first_value())) == world.placements[0]
 
 
 def test_killed_between_all_steps_the_plan_goes_on(world: World) -> None:

@@ -26,7 +26,7 @@ from trimtab_models.instances import encode_snapshot
 from trimtab_models.messages.decode import NAME_PATTERN, BadMessage
 from trimtab_models.messages.intents import PAUSE_KEY, Drain, Intent, Pause, decode_intent, drain_key, encode_intent
 from trimtab_models.messages.names import Topics, WorkerId
-from trimtab_models.messages.status import Status, decode_status, encode_status, status_key
+from trimtab_models.messages.status import Status, decode_status, encode_status
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 WRITE_LIMIT_S = 15.0
@@ -123,18 +123,15 @@ def run_status(args: argparse.Namespace, target: Target) -> int:
 
 
 def read_status(target: Target) -> Status | None:
-    """The status of the acting controller, or else of one in a dry run.  Raises CommandError."""
+    """The status of the acting controller; when that is silent, of the one last heard of.  Raises CommandError."""
     with reading(target.connection, "status") as consumer:
         found = drain(consumer, starts(consumer, [target.topics.status]))
-    messages = {message.key(): message for message in found.latest(target.topics.status)}
-    for acting in (True, False):
-        message = messages.get(status_key(acting=acting))
-        if message is not None:
-            try:
-                return decode_status(message.value())
-            except BadMessage as error:
-                raise CommandError(f"the status cannot be read: {error}") from error
-    return None
+    try:
+        told = [decode_status(message.value()) for message in found.latest(target.topics.status)]
+    except BadMessage as error:
+        raise CommandError(f"the status cannot be read: {error}") from error
+    alive = [status for status in told if status.acting and time.time() - status.at <= render.SILENT_AFTER_S]
+    return max(alive or told, key=lambda status: status.at, default=None)
 
 
 def run_plan(args: argparse.Namespace, target: Target) -> int:
