@@ -9,6 +9,7 @@ from pathlib import Path
 
 from trimtab_agent.configuration import Configuration, ConfigurationError, load_configuration
 from trimtab_agent.daemon import StartError, run_agent
+from trimtab_agent.kafka_link import check_client
 from trimtab_agent.logs import log_to_stderr
 from trimtab_agent.sampler.readings import find_limits, find_quotas
 
@@ -20,8 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         configuration = load_configuration(options.config)
+        check_client(configuration.client)
     except ConfigurationError as exc:
-        print(exc, file=sys.stderr)
+        print(f"{options.config}: {exc}", file=sys.stderr)
         return BAD_CONFIGURATION
     if options.command == "check":
         print(describe(configuration))

@@ -31,7 +31,7 @@ OWN_CLIENT_SETTINGS = frozenset(
 
 
 class ConfigurationError(ValueError):
-    """The file cannot be used; the message is one line that names file, key, what was found, what was expected."""
+    """The file cannot be used; the message is one line: the key, what was found, what was expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +93,13 @@ def load_configuration(path: Path) -> Configuration:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as exc:
-        raise ConfigurationError(f"{path}: cannot be read: {exc.strerror}") from exc
+        raise ConfigurationError(f"cannot be read: {exc.strerror}") from exc
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise ConfigurationError(f"{path}: found text that is not TOML, expected TOML: {exc}") from exc
+        raise ConfigurationError(f"found text that is not TOML, expected TOML: {exc}") from exc
     try:
         return read_configuration(document)
     except BadMessage as exc:
-        raise ConfigurationError(f"{path}: {exc}") from exc
+        raise ConfigurationError(str(exc)) from exc
 
 
 def read_configuration(document: Mapping[str, Any]) -> Configuration:

@@ -21,6 +21,7 @@ from confluent_kafka import (
 )
 
 from trimtab_agent.commands.events import Position
+from trimtab_agent.configuration import ConfigurationError
 
 POLL_S = 0.25
 REQUEST_LIMIT_S = 5.0
@@ -49,6 +50,14 @@ class LinkSettings:
     bootstrap_servers: str
     commands_topic: str
     client: Mapping[str, str]
+
+
+def check_client(client: Mapping[str, str]) -> None:
+    """Raises ConfigurationError for settings that the Kafka client does not know; connects to nobody."""
+    try:
+        Consumer({**client, "group.id": "check", "log_level": 0}).close()
+    except KafkaException as exc:
+        raise ConfigurationError(f"kafka.client: {exc.args[0].str()}") from exc
 
 
 class KafkaLink:

@@ -82,7 +82,7 @@ def test_faults(tmp_path: Path, text: str, complaint: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, text)
 
-    assert str(caught.value).startswith(f"{tmp_path / 'agent.toml'}: {complaint}")
+    assert str(caught.value).startswith(complaint)
     assert "\n" not in str(caught.value)
 
 
@@ -92,6 +92,15 @@ def test_a_bad_file_ends_with_2_and_one_line(tmp_path: Path, capsys: pytest.Capt
     assert main(["run", "--config", str(missing)]) == 2
 
     assert capsys.readouterr().err == f"{missing}: cannot be read: No such file or directory\n"
+
+
+def test_a_setting_that_the_kafka_client_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_text(AGENT + KAFKA + 'client = { "colour" = "green" }\n')
+
+    assert main(["check", "--config", str(path)]) == 2
+
+    assert capsys.readouterr().err == f'{path}: kafka.client: No such configuration property: "colour"\n'
 
 
 def test_check_tells_the_basis_of_each_capacity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,121 @@
+"""The agent as a process, without a broker: it starts, says what it waits for, and ends in order."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from trimtab_models.messages.local import Hello, Welcome, decode_frame, encode_frame
+from trimtab_models.messages.names import AppId, WorkerId
+
+LIMIT_S = 60
+
+
+class Agents:
+    """Agents that share one configuration file; a broker is not there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = folder / "a.sock"
+        self.log = folder / "log"
+        self.log.touch()
+        self.configure()
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def configure(self, more: str = "") -> None:
+        (self.folder / "agent.toml").write_text(
+            f'[agent]\ncluster = "demo"\nhost = "h0"\ninterval_s = 0.2\nstate_dir = "{self.folder}/state"\n'
+            f'socket = "{self.socket}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n{more}'
+        )
+
+    def start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "trimtab_agent.cli", "run", "--config", str(self.folder / "agent.toml")]
+        with self.log.open("ab") as log:
+            self.started.append(subprocess.Popen(command, stderr=log))
+        return self.started[-1]
+
+    def await_log(self, pattern: str) -> None:
+        self.wait_for(lambda: re.search(pattern, self.log.read_text()) is not None)
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while not condition():
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def agents(tmp_path: Path) -> Iterator[Agents]:
+    made = Agents(tmp_path)
+    yield made
+    for process in made.started:
+        process.kill()
+        process.wait()
+
+
+def test_without_a_broker_it_welcomes_workers_says_so_once_and_ends_in_order(agents: Agents) -> None:
+    agent = agents.start()
+    agents.await_log('event="broker away; reports wait')
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(agents.socket))
+        hello = Hello(
+            app=AppId("a"), worker=WorkerId("w0"), pid=1, steering=False, reason="old", operators={}, versions={}
+        )
+        connection.sendall(encode_frame(hello))
+        assert decode_frame(connection.makefile("rb").readline()) == Welcome(
+            cluster="demo",
+            host="h0",
+            interval_s=0.2,  # type: ignore[arg-type]
+        )
+        time.sleep(1.0)
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(LIMIT_S) == 0
+
+    log = agents.log.read_text()
+    assert log.count('event="broker away') == 1
+    assert "worker=w0 app=a" in log
+    assert "reason=old" in log
+    assert log.splitlines()[-1].endswith('event="ended; workers go on"')
+    assert not agents.socket.exists()
+
+
+def test_after_kill_it_takes_its_old_socket_over(agents: Agents) -> None:
+    first = agents.start()
+    agents.wait_for(agents.socket.exists)
+    first.kill()
+    first.wait()
+    assert agents.socket.exists()
+
+    agents.start()
+
+    def answers() -> bool:
+        with socket.socket(socket.AF_UNIX) as connection:
+            return connection.connect_ex(str(agents.socket)) == 0
+
+    agents.wait_for(answers)
+
+
+def test_two_agents_do_not_share_a_folder(agents: Agents) -> None:
+    agents.start()
+    agents.wait_for(agents.socket.exists)
+
+    assert agents.start().wait(LIMIT_S) == 1
+    assert "another agent uses this folder" in agents.log.read_text()
+    assert agents.started[0].poll() is None
+
+
+def test_a_port_that_is_taken_is_one_clear_line(agents: Agents) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        agents.configure(f'[metrics]\nlisten = "{place}"\n')
+
+        assert agents.start().wait(LIMIT_S) == 1
+
+    last = agents.log.read_text().splitlines()[-1]
+    assert f"metrics.listen: found {place}, which cannot be used: Address already in use" in last
