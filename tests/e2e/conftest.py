@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from trimtab_controller.sandbox.broker import Broker
+from trimtab_controller.sandbox.guard import RELEASE, start_guard
 from trimtab_controller.sandbox.marks import VARIABLE, end_marked, marked, with_mark
 from trimtab_controller.sandbox.processes import Processes
 
@@ -33,6 +35,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         reporter.ensure_newline()
         reporter.write_line(f"left over by the tests, now killed: {left}", red=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def guarded() -> Iterator[None]:
+    """When the run itself is killed, all that its tests started ends too, also a sandbox that outlives its command."""
+    with start_guard(RUN_MARK) as guard:
+        yield
+        guard.communicate(RELEASE)  # what is left over now is a test's fault: see pytest_sessionfinish
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,8 @@ from trimtab_controller.sandbox.java import java_command
 from trimtab_controller.sandbox.marks import can_bind
 from trimtab_controller.sandbox.processes import Child, Processes
 
-READY_LIMIT_S = 60.0
+READY_LIMIT_S = 120.0
+"""Three seconds on an idle machine; many times that on a crowded one."""
 STOP_LIMIT_S = 20.0
 PORT_TRIES = 5
 """How often a start is tried anew because somebody else was faster to take a port."""

@@ -6,6 +6,7 @@ parent's death, but not the children's children, and by "parent" it means the th
 """
 
 import signal
+import subprocess
 import sys
 from typing import BinaryIO
 
@@ -13,6 +14,13 @@ from trimtab_controller.sandbox.marks import end_marked
 
 RELEASE = b"release"
 """What the owner writes when its sandbox is to outlive it."""
+
+
+def start_guard(mark: str) -> "subprocess.Popen[bytes]":
+    """A guard of all that carries the mark, with this process as the owner."""
+    command = [sys.executable, "-m", "trimtab_controller.sandbox.guard", mark]
+    # A session of its own: Ctrl-C in the owner's terminal must not reach it.
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
 def main(mark: str, pipe: BinaryIO) -> int:

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from trimtab_controller.sandbox.guard import RELEASE
+from trimtab_controller.sandbox.guard import RELEASE, start_guard
 from trimtab_controller.sandbox.marks import bound, end_marked, marked, signal_process, with_mark
 
 STOP_LIMIT_S = 15.0
@@ -108,7 +107,7 @@ class Processes:
         self.logs = logs
         self._children: list[Child] = []
         logs.mkdir(parents=True, exist_ok=True)
-        self._guard: subprocess.Popen[bytes] | None = _start_guard(self.mark)
+        self._guard: subprocess.Popen[bytes] | None = start_guard(self.mark)
 
     def start(
         self,
@@ -165,12 +164,6 @@ class Processes:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _start_guard(mark: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "trimtab_controller.sandbox.guard", mark]
-    # A session of its own: Ctrl-C in the owner's terminal must not reach it.
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
 def _group(pid: int) -> int | None:

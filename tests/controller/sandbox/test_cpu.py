@@ -18,7 +18,7 @@ def burner_below(*command: str) -> str:
     return f"import subprocess, sys\nchild = {child}\nsys.stdin.readline()\nchild.kill()\nchild.wait()\n"
 
 
-def wait_for(condition: Callable[[], object], limit_s: float = 20.0) -> None:
+def wait_for(condition: Callable[[], object], limit_s: float = 60.0) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"

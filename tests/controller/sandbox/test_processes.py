@@ -23,7 +23,7 @@ def parent_of(code: str, *, own_session: bool) -> str:
     return f"import subprocess, sys, time; print({start}.pid, flush=True); time.sleep(60)"
 
 
-def wait_for(condition: Callable[[], object], limit_s: float = 15.0) -> None:
+def wait_for(condition: Callable[[], object], limit_s: float = 60.0) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
@@ -81,7 +81,7 @@ def test_a_child_deaf_to_sigterm_is_killed_after_the_limit(processes: Processes)
     printed(child)
     began = time.monotonic()
     assert child.stop(0.5) == -signal.SIGKILL
-    assert 0.5 <= time.monotonic() - began < 5
+    assert 0.5 <= time.monotonic() - began < 20
 
 
 def test_a_stopped_child_can_be_ended(processes: Processes) -> None:
