@@ -1,0 +1,202 @@
+"""The table of the balance model: gap to the proven bound, by cluster size, budget and time.
+
+    python benchmarks/balance/table.py [--quick] [--largest] [--wall]
+
+Instances: equal numbers of key groups per node, mean node load 50, key-group loads +-20 %, then 20 % of the nodes
+changed by 20, 50 or 80 percent of their load (half up, half down) through a random 30-100 % of their key groups.
+Budgets: 13, 20, 50 migrations at paper sizes, 1, 2, 3, 5 % of the key groups at all. A budget *binds* where the bound
+is above 1 pp, is *ample* where the bound is below 0.01 pp, else *middle*. Times are CPU seconds of this one-threaded
+process, so that other work on the machine does not change the result; with --wall they are seconds of the clock.
+"""
+
+import argparse
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+
+from trimtab_models.balance import BalanceResult, Deadline, Effort, Never, Params, Problem, solve
+
+BINDS, MIDDLE, AMPLE = "binds", "middle", "ample"
+CHANGES = (20, 50, 80)
+PAPER_BUDGETS = (13, 20, 50)
+SHARES = (0.01, 0.02, 0.03, 0.05)
+UNLIMITED = Params(effort=Effort(steps=10**9), polish=Effort(steps=0))
+NO_SEARCH = Params(effort=Effort(steps=0), polish=Effort(steps=0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """At `seconds` the gap (pp) is at most `gap` in `share` of the runs."""
+
+    budget: str
+    seconds: float
+    gap: float
+    share: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """A row of the table."""
+
+    nodes: int
+    key_groups: int
+    first_plan_s: float
+    aims: tuple[Aim, ...]
+
+    def budgets(self) -> list[int]:
+        """Budgets in migrations."""
+        shares = [round(share * self.key_groups) for share in SHARES]
+        return sorted({*shares, *(PAPER_BUDGETS if self.nodes <= 60 else ())})
+
+
+PAPER_AIMS = (
+    Aim(budget=BINDS, seconds=0.1, gap=0.02, share=0.8),
+    Aim(budget=BINDS, seconds=5, gap=0.1, share=0.95),
+    Aim(budget=MIDDLE, seconds=1, gap=0.3),
+    Aim(budget=MIDDLE, seconds=5, gap=0.15),
+    Aim(budget=AMPLE, seconds=0.1, gap=0.05),
+)
+SIZES = (
+    Size(nodes=20, key_groups=400, first_plan_s=0.005, aims=PAPER_AIMS),
+    Size(nodes=60, key_groups=1_200, first_plan_s=0.005, aims=PAPER_AIMS),
+    Size(
+        nodes=200, key_groups=4_000, first_plan_s=0.01,
+        aims=(
+            Aim(budget=BINDS, seconds=0.1, gap=0.02),
+            Aim(budget=MIDDLE, seconds=5, gap=0.2),
+            Aim(budget=AMPLE, seconds=2, gap=0.05),
+        ),
+    ),
+    Size(
+        nodes=1_000, key_groups=50_000, first_plan_s=0.1,
+        aims=(
+            Aim(budget=BINDS, seconds=0.2, gap=0.01),
+            Aim(budget=MIDDLE, seconds=10, gap=0.08),
+            Aim(budget=AMPLE, seconds=5, gap=0.1),
+        ),
+    ),
+    Size(
+        nodes=1_000, key_groups=100_000, first_plan_s=0.2,
+        aims=(
+            Aim(budget=BINDS, seconds=0.2, gap=0.01),
+            Aim(budget=MIDDLE, seconds=10, gap=0.15),
+            Aim(budget=AMPLE, seconds=10, gap=0.02),
+        ),
+    ),
+)  # fmt: skip
+LARGEST = Size(
+    nodes=10_000, key_groups=1_000_000, first_plan_s=5,
+    aims=(
+        Aim(budget=BINDS, seconds=5, gap=0.01),
+        Aim(budget=MIDDLE, seconds=60, gap=0.25),
+        Aim(budget=AMPLE, seconds=60, gap=0.15),
+    ),
+)  # fmt: skip
+
+
+def uneven_cluster(nodes: int, key_groups: int, change_percent: int, seed: int) -> Problem:
+    """Section 5.1 of the paper; what it leaves open is said in the head of this module."""
+    random = np.random.default_rng(seed)
+    per_node = key_groups // nodes
+    home = np.repeat(np.arange(nodes), per_node)
+    load = 50 / per_node * random.uniform(0.8, 1.2, len(home))
+    changed = random.choice(nodes, max(2, nodes // 5), replace=False)
+    for at, node in enumerate(changed):
+        grows = at % 2 == 0
+        least = 0.3 if grows else min(1.0, max(0.3, change_percent / 100 + 0.05))  # no load may fall below 0
+        count = max(1, int(np.ceil(random.uniform(least, 1.0) * per_node)))
+        touched = random.permutation(_block(node, per_node))[:count]
+        added = (1 if grows else -1) * change_percent / 100 * load[_block(node, per_node)].sum()
+        load[touched] *= max(0.02, 1 + added / load[touched].sum())
+    count = len(home)
+    return Problem(
+        load=load, cost_bytes=np.ones(count), home=home, pinned=np.zeros(count, bool), in_flight=np.zeros(count, bool),
+        capacity=np.ones(nodes), removing=np.zeros(nodes, bool), usage=np.zeros((0, count)), limit=np.zeros((0, nodes)),
+    )  # fmt: skip
+
+
+def _block(node: int, per_node: int) -> np.ndarray:
+    return np.arange(node * per_node, (node + 1) * per_node)
+
+
+def solved(problem: Problem, seconds: float, clock: Callable[[], float], params: Params) -> tuple[BalanceResult, float]:
+    """The plan after `seconds`, and what it took."""
+    started = clock()
+    stop = Deadline(clock, started + seconds) if np.isfinite(seconds) else Never()
+    result = solve(problem, stop=stop, seed=0, params=params)
+    assert isinstance(result, BalanceResult)
+    return result, clock() - started
+
+
+def problems_of(size: Size, seeds: int) -> Iterator[Problem]:
+    """Every instance of a row, with every budget."""
+    for change in CHANGES:
+        for seed in range(seeds):
+            cluster = uneven_cluster(size.nodes, size.key_groups, change, seed)
+            for budget in size.budgets():
+                yield replace(cluster, max_migrations=budget)
+
+
+def budget_class(bound: float) -> str:
+    """How tight a budget is."""
+    return BINDS if bound > 1 else AMPLE if bound < 0.01 else MIDDLE
+
+
+def print_row(size: Size, seeds: int, clock: Callable[[], float]) -> None:
+    """Measures and prints one row of the table, a line per aim."""
+    gaps: dict[Aim, list[float]] = defaultdict(list)
+    first: list[float] = []
+    for problem in problems_of(size, seeds):
+        plan, seconds = solved(problem, np.inf, clock, NO_SEARCH)
+        first.append(seconds)
+        kind = budget_class(plan.lower_bound)
+        for aim in size.aims:
+            if aim.budget == kind:
+                found, _ = solved(problem, aim.seconds, clock, UNLIMITED)
+                gaps[aim].append(found.score.load_distance - plan.lower_bound)
+    name = f"{size.nodes:,} / {size.key_groups:,}"
+    print_line(
+        name, "first plan", f"{np.median(first):.3f} s", f"{size.first_plan_s} s", np.median(first) <= size.first_plan_s
+    )
+    for aim in size.aims:
+        wanted = f"<= {aim.gap} pp in {aim.share:.0%}"
+        if not gaps[aim]:
+            print_line(name, f"{aim.budget} {aim.seconds} s", "no such instance", wanted, None)
+            continue
+        found = np.array(gaps[aim])
+        share = float((found <= aim.gap + 1e-6).mean())
+        measured = f"median {np.median(found):.3f} pp, {share:.0%} of {len(found)} runs"
+        print_line(name, f"{aim.budget} {aim.seconds} s", measured, wanted, share >= aim.share)
+
+
+def print_line(name: str, what: str, measured: str, aim: str, reached: bool | None) -> None:
+    """One line of the table."""
+    verdict = "" if reached is None else "reached" if reached else "NOT reached"
+    print(f"{name:>18} | {what:<14} | {measured:<38} | {aim:<22} | {verdict}", flush=True)
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="paper sizes only, one instance each")
+    parser.add_argument("--largest", action="store_true", help="only 10,000 nodes with 1,000,000 key groups")
+    parser.add_argument("--wall", action="store_true", help="seconds of the clock instead of CPU seconds")
+    parser.add_argument(
+        "--seeds", type=int, help="instances per kind (default 3; 1 with --quick and from 1,000 nodes on)"
+    )
+    args = parser.parse_args()
+    clock = time.perf_counter if args.wall else time.process_time
+    print_line("nodes / key groups", "budget, time", "measured", "aim", None)
+    for size in (LARGEST,) if args.largest else SIZES[:2] if args.quick else SIZES:
+        seeds = args.seeds or (1 if args.quick or size.nodes >= 1_000 else 3)
+        print_row(size, seeds, clock)
+
+
+if __name__ == "__main__":
+    main()
