@@ -44,6 +44,7 @@ checkpoint_dir = "unused"
 embedded = false
 [balance]
 min_interval_s = 0.0
+min_windows = 1
 [execution]
 handovers_in_flight = 100
 [metrics]

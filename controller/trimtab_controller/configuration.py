@@ -93,6 +93,7 @@ def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, flo
         load_distance=_or(preset.load_distance, fields, "load_distance", lambda n: fields.number(n, high=100)),
         min_interval_s=_or(preset.min_interval_s, fields, "min_interval_s", fields.number),
         smoothing=_or(preset.smoothing, fields, "smoothing", lambda n: fields.number(n, low=0.01, high=1)),
+        min_windows=_or(preset.min_windows, fields, "min_windows", lambda n: fields.integer(n, low=1, high=1000)),
         min_gain=_or(preset.min_gain, fields, "min_gain", lambda n: fields.number(n, high=100)),
         drain_load_distance=_or(
             preset.drain_load_distance, fields, "drain_load_distance", lambda n: fields.number(n, high=1000)

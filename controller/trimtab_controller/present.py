@@ -23,7 +23,8 @@ from trimtab_models.messages.intents import Pause
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.snapshot import Snapshot
 
-WINDOWS = 3
+WINDOWS = 12
+"""As far back as the smoothing reaches in practice."""
 LOOK_BACK_S = 120.0
 """So far back a window is looked for at least: one that is stale says more than none."""
 

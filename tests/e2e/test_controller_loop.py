@@ -72,6 +72,7 @@ embedded = false
 [balance]
 max_migrations = 8
 min_interval_s = 0.5
+min_windows = 1
 solver_time_limit_s = 0.5
 [execution]
 handovers_in_flight = 1

@@ -39,12 +39,14 @@ class Settings:
 
     Nothing moves while the load distance is within `load_distance`, or for less than `min_gain`.  A worker is emptied
     while the others stay within `drain_load_distance`: higher than the band, or one heavy key group would hold it up.
+    Loads are smoothed over windows (`smoothing` = weight of the newest) and believed after `min_windows` of them.
     """
 
     max_migrations: int = 13
     load_distance: float = 5.0
     min_interval_s: float = 30.0
     smoothing: float = 0.5
+    min_windows: int = 3
     min_gain: float = 0.5
     drain_load_distance: float = 25.0
 
@@ -155,9 +157,9 @@ def drift(view: AppView, placement: Placement | None) -> Adopted | None:
 
 
 def admit(
-    now: float, view: AppView, evaluation: Evaluation, execution: Execution, settings: Settings
+    now: float, view: AppView, evaluation: Evaluation, execution: Execution, settings: Settings, *, windows: int
 ) -> Skip | SolveWanted:
-    """Whether a plan is worth looking for.  A worker to be drained overrides the band, not the interval."""
+    """Whether a plan is worth looking for.  A worker to be drained overrides band and samples, not the interval."""
     distance = evaluation.load_distance
     if distance is None:
         return Skip(reason=SkipReason.ALL_DRAINING, detail=f"{view.app}: every worker is to be drained, none is left")
@@ -165,6 +167,9 @@ def admit(
     if not to_empty and distance <= settings.load_distance:
         detail = f"{view.app}: load distance inside band {distance:.1f} <= {settings.load_distance:.1f}"
         return Skip(reason=SkipReason.INSIDE_BAND, detail=detail)
+    if not to_empty and windows < settings.min_windows:
+        detail = f"{windows} of {settings.min_windows} windows seen, load distance {distance:.1f} so far"
+        return not_ready(NotReady(lack=Lack.TOO_FEW_WINDOWS, detail=detail, app=view.app))
     ended_at = execution.round.ended_at if execution.round else None
     if ended_at is not None and now - ended_at < settings.min_interval_s:
         left_s = settings.min_interval_s - (now - ended_at)

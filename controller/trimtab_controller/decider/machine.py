@@ -3,6 +3,7 @@
 Every snapshot ends in one decision: at once, or when the solver has answered.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trimtab_controller.decider.decide import (
@@ -105,6 +106,15 @@ class Known:
     lack: NotReady | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Smoothed loads of the key groups of an app.  They belong to the key group: a move does not void them."""
+
+    end_s: float = 0.0
+    windows: int = 0
+    loads: Mapping[KeyGroup, float] = field(default_factory=dict)
+
+
 class Decider:
     """`known` is what was seen last; `on_event` and `on_tick` return what to do, in order."""
 
@@ -115,7 +125,7 @@ class Decider:
         self._acting = acting
         self._intents: tuple[Intent, ...] = ()
         self._liveness = Liveness()
-        self._smoothed: dict[AppId, dict[KeyGroup, float]] = {}
+        self._history: dict[AppId, History] = {}
         self._wanted: SolveWanted | None = None
         self._measured: str | None = None
         self._stale_at: float | None = None
@@ -145,7 +155,7 @@ class Decider:
             case IntentsChanged(intents=intents):
                 self._intents = intents
             case ExecutionChanged(execution=execution):
-                self._on_execution(execution)
+                self._execution = execution
             case SolverAnswered(answer=answer):
                 return self._on_answer(answer)
         return []
@@ -165,12 +175,6 @@ class Decider:
             self.known.lack = NotReady(lack=Lack.STALE_SNAPSHOT, detail=detail)
         return [Decided(decision=not_ready(self.known.lack))]
 
-    def _on_execution(self, execution: Execution) -> None:
-        ended = self._execution.busy and not execution.busy
-        self._execution = execution
-        if ended:  # loads of the old placement do not speak about the new one
-            self._smoothed.clear()
-
     # --- a snapshot -----------------------------------------------------------------------------------------------
 
     def _on_snapshot(self, now: float, snapshot: Snapshot) -> list[Action]:
@@ -180,16 +184,15 @@ class Decider:
         self._stale_at = now + self._needs.max_age_s
         self._liveness.see(snapshot, placed_workers(self._execution.placements.values()))
         lack = check_cluster(snapshot, now, self._liveness, self._needs)
-        views = {} if lack else {app: self._observe(app, snapshot) for app in self._apps(snapshot)}
+        apps = [] if lack else apps_of(snapshot, self._execution.placements)
+        raw = {app: self._observe(app, snapshot) for app in apps}
+        views = {app: self._smooth(view) if isinstance(view, AppView) else view for app, view in raw.items()}
         evaluations = {app: evaluate(view) for app, view in views.items() if isinstance(view, AppView)}
         self.known = Known(snapshot=snapshot, views=views, evaluations=evaluations, lack=lack)
-        actions: list[Action] = list(self._measure())
+        actions: list[Action] = list(self._measure(raw))
         if self._wanted is None:
             actions.append(self._decide(now))
         return actions
-
-    def _apps(self, snapshot: Snapshot) -> list[AppId]:
-        return apps_of(snapshot, self._execution.placements)
 
     def _observe(self, app: AppId, snapshot: Snapshot) -> AppView | NotReady:
         view = observe(
@@ -206,19 +209,30 @@ class Decider:
         if changed_at is not None and view.start_s < changed_at:
             detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
             return NotReady(lack=Lack.WINDOW_TOO_EARLY, detail=detail, app=app)
-        smoothed = smooth(view, self._smoothed.get(app, {}), self._settings.smoothing)
-        self._smoothed[app] = {row.key_group: row.load for row in smoothed.key_groups}
+        return view
+
+    def _smooth(self, view: AppView) -> AppView:
+        """The view with loads over the windows so far: their mean at first, then the newest one's weight is fixed."""
+        history = self._history.get(view.app)
+        if history is None or view.start_s - history.end_s > self._needs.max_age_s:
+            history = History()
+        windows = history.windows + 1
+        smoothed = smooth(view, history.loads, max(self._settings.smoothing, 1.0 / windows))
+        loads = {row.key_group: row.load for row in smoothed.key_groups}
+        self._history[view.app] = History(end_s=view.end_s, windows=windows, loads=loads)
         return smoothed
 
-    def _measure(self) -> list[RoundMeasured]:
+    def _measure(self, raw: Mapping[AppId, AppView | NotReady]) -> list[RoundMeasured]:
+        """What the first whole window after the last round shows, not smoothed."""
         last = self._execution.round
         if last is None or last.ended_at is None or last.plan == self._measured:
             return []
-        evaluation = self.known.evaluations.get(last.app)
-        if evaluation is None or evaluation.load_distance is None:
+        view = raw.get(last.app)
+        found = evaluate(view).load_distance if isinstance(view, AppView) else None
+        if found is None:
             return []
         self._measured = last.plan
-        return [RoundMeasured(plan=last.plan, planned=last.planned, load_distance=evaluation.load_distance)]
+        return [RoundMeasured(plan=last.plan, planned=last.planned, load_distance=found)]
 
     def _decide(self, now: float) -> Decided | Solve:
         """The decision about the app that needs it most."""
@@ -254,7 +268,8 @@ class Decider:
         if adopted is not None and self._acting:
             return adopted
         stop = to_stop(view, self._execution)
-        return stop or admit(now, view, self.known.evaluations[app], self._execution, self._settings)
+        evaluation, windows = self.known.evaluations[app], self._history[app].windows
+        return stop or admit(now, view, evaluation, self._execution, self._settings, windows=windows)
 
     # --- an answer ------------------------------------------------------------------------------------------------
 

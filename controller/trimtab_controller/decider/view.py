@@ -25,6 +25,7 @@ class Lack(StrEnum):
     OWNER_UNKNOWN = "owner_unknown"
     LOAD_UNKNOWN = "load_unknown"
     WINDOW_TOO_EARLY = "window_too_early"
+    TOO_FEW_WINDOWS = "too_few_windows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,9 @@ from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWin
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")
 W0, W1 = WorkerId("w0"), WorkerId("w1")
-SETTINGS = Settings(max_migrations=2, load_distance=5.0, min_interval_s=30.0, smoothing=0.5, min_gain=0.5)
+SETTINGS = Settings(
+    max_migrations=2, load_distance=5.0, min_interval_s=30.0, smoothing=0.5, min_windows=1, min_gain=0.5
+)
 NEEDS = Requirements(max_age_s=45.0)
 PAUSE = Pause(by="op", at=1.0, reason="maintenance")
 DRAIN_W1 = Drain(worker=W1, by="op", at=1.0, reason="kernel")
@@ -197,15 +199,37 @@ def test_windows_that_began_before_the_last_round_ended_do_not_count() -> None:
     assert (type(decided), type(again)) == (Decided, Decided), "measured once"
 
 
-def test_loads_from_before_a_round_are_forgotten() -> None:
+def test_loads_are_a_mean_at_first_then_smoothed_and_kept_over_a_round() -> None:
     made = decider(execution(BALANCED))
-    made.on_event(1011.0, window(BALANCED, cpu=0.1))
-    made.on_event(1021.0, window(BALANCED, 1020.0, cpu=0.3))
-    assert made.known.evaluations[APP].node_loads == {W0: 20.0, W1: 20.0}, "smoothed"
-    made.on_event(1022.0, ExecutionChanged(execution=execution(BALANCED, round=a_round(None))))
-    made.on_event(1023.0, ExecutionChanged(execution=execution(BALANCED, round=a_round(1023.0))))
-    made.on_event(1041.0, window(BALANCED, 1040.0, cpu=0.5))
-    assert made.known.evaluations[APP].node_loads == {W0: 50.0, W1: 50.0}
+    seen = []
+    for number, cpu in enumerate((0.1, 0.3, 0.5, 0.1)):
+        end_s = 1010.0 + 10.0 * number
+        made.on_event(end_s + 1.0, window(BALANCED, end_s, cpu=cpu))
+        seen.append(made.known.evaluations[APP].node_loads[W0])
+    assert seen == pytest.approx([10.0, 20.0, 35.0, 22.5]), "the third weighs 0.5 and not a third"
+    made.on_event(1042.0, ExecutionChanged(execution=execution(BALANCED, round=a_round(1042.0))))
+    measured, _ = made.on_event(1061.0, window(BALANCED, 1060.0, cpu=0.4))
+    assert made.known.evaluations[APP].node_loads[W0] == pytest.approx(31.25)
+    assert measured == RoundMeasured(plan="1.2", planned=2.0, load_distance=0.0)
+    made.on_event(1111.0, window(BALANCED, 1120.0, cpu=0.7))
+    assert made.known.evaluations[APP].node_loads[W0] == pytest.approx(70.0), "after a long gap anew"
+
+
+def test_loads_are_believed_after_enough_windows_but_a_drain_need_not_wait() -> None:
+    settings = replace(SETTINGS, min_windows=2)
+    made = Decider(settings, NEEDS, execution(ON_W0), acting=True)
+    first = only(made.on_event(1011.0, window(ON_W0)))
+    assert first == Skip(
+        reason=SkipReason.NOT_READY,
+        detail="app: too_few_windows: 1 of 2 windows seen, load distance 15.0 so far",
+        lack=Lack.TOO_FEW_WINDOWS,
+    )
+    [second] = made.on_event(1021.0, window(ON_W0, 1020.0))
+    assert isinstance(second, Solve)
+    draining = Decider(settings, NEEDS, execution(BALANCED), acting=True)
+    draining.on_event(1000.0, IntentsChanged(intents=(DRAIN_W1,)))
+    [at_once] = draining.on_event(1011.0, window(BALANCED))
+    assert isinstance(at_once, Solve)
 
 
 def test_the_placement_follows_reports_that_differ() -> None:
