@@ -14,6 +14,7 @@ from typing import Any
 
 import faust
 from steered_app_names import BUCKETS_PER_S, WINDOW_S
+
 from trimtab_agent.engines.faust import SteeringSettings, handover, install, steering
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer

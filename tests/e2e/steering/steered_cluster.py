@@ -7,13 +7,14 @@ import random
 import signal
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+
 from trimtab_controller.sandbox.broker import Broker, Topic
 from trimtab_controller.sandbox.processes import Child, Processes
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
@@ -119,7 +120,8 @@ class Cluster:
         self.sent: list[tuple[str, float]] = []
         """Key and timestamp (seconds) of input number i."""
         self.random = random.Random(setup.seed)
-        self.killed = False
+        self.faults = 0
+        """How often a worker was killed or stopped."""
         self.calm: list[tuple[float, float]] = []
         self._number = 0
         self._epoch = 0
@@ -226,7 +228,7 @@ class Cluster:
         self.alive[name] = self.processes.start(name, command, environment=environment, folder=self.folder)
 
     def kill(self, name: WorkerId) -> None:
-        self.killed = True
+        self.faults += 1
         self.alive.pop(name).kill()
 
     async def terminate(self, name: WorkerId, limit_s: float = 30.0) -> int | None:
@@ -237,7 +239,7 @@ class Cluster:
 
     def fault(self, name: WorkerId, what: str, point: str) -> None:
         """Let a worker die or stop when it comes to a point."""
-        self.killed = True
+        self.faults += 1
         (self.folder / f"{name}.fault").write_text(f"{what} {point}")
 
     # ---- what the workers say
@@ -259,7 +261,7 @@ class Cluster:
         return [KeyGroup(APP, operator, p) for operator, rows in self.rows.items() for p in range(len(rows))]
 
     async def settled(self, limit_s: float = 60.0) -> float:
-        """Wait until every key group has one owner, by fresh statistics of all workers in one generation; go on from there.
+        """Wait until every key group has one owner, by fresh statistics of all workers; go on from there.
 
         Returns the seconds it took.  Raises TimeoutError.
         """
@@ -421,6 +423,3 @@ async def until(done: Callable[[], bool], limit_s: float) -> bool:
 
 def _told(ack: Ack | None) -> str:
     return "no answer" if ack is None else f"{ack.phase} {ack.refusal or ''} {ack.detail or ''}".strip()
-
-
-Counts = Counter[int]

@@ -24,22 +24,25 @@ class Verdict:
     lost: dict[str, int]
     duplicated: dict[str, int]
     wrong_keys: dict[str, int]
-    wrong_beyond_duplicates: dict[str, int]
-    """Keys whose value is not explained by events done twice."""
+    too_low: dict[str, int]
+    """Keys that miss an event, or that a late write has set back."""
+    done_again: dict[str, int]
+    """How many events too many the counting tables have."""
     not_committed: dict[str, int]
-    refused: int
+    owners_wrong: int
+    """Key groups that did not have exactly one owner at the end."""
 
-    @property
-    def faultless(self) -> bool:
-        """Everything once."""
-        return not any(
-            map(sum, (d.values() for d in (self.lost, self.duplicated, self.wrong_keys, self.not_committed)))
-        )
-
-    @property
-    def at_least_once(self) -> bool:
-        """Everything, and nothing wrong but by duplicates."""
-        return not any(map(sum, (d.values() for d in (self.lost, self.wrong_beyond_duplicates, self.not_committed))))
+    def complaints(self, again: int) -> list[str]:
+        """What is not as promised, when so many events may have been done twice."""
+        never = {"lost": self.lost, "too low": self.too_low, "not committed": self.not_committed}
+        found = [f"{what}: {counts}" for what, counts in never.items() if any(counts.values())]
+        for what, counts in {"duplicated": self.duplicated, "done again": self.done_again}.items():
+            found += [f"{what}: {topic} {n}, allowed {again}" for topic, n in counts.items() if n > again]
+        if not again and any(self.wrong_keys.values()):
+            found.append(f"wrong keys: {self.wrong_keys}")
+        if self.owners_wrong:
+            found.append(f"key groups without exactly one owner: {self.owners_wrong}")
+        return found
 
 
 async def judge(cluster: Cluster) -> Verdict:
@@ -59,14 +62,16 @@ async def judge(cluster: Cluster) -> Verdict:
 
     await until(lambda: not any(left().values()), 60.0)
     not_committed = left()
+    owners = cluster.owners()
+    owners_wrong = sum(len(owners[key_group]) != 1 for key_group in cluster.key_groups)
     for name in list(cluster.alive):
         if await cluster.terminate(name) is None:
             raise TimeoutError(f"{name} did not end")
     read = {t: _read(cluster, t) for t in ("outputs", "regrouped", "totals", *cluster.setup.changelogs)}
-    return _judged(cluster, read, not_committed)
+    return _judged(cluster, read, not_committed, owners_wrong)
 
 
-def _judged(cluster: Cluster, read: dict[str, Records], not_committed: dict[str, int]) -> Verdict:
+def _judged(cluster: Cluster, read: dict[str, Records], not_committed: dict[str, int], owners_wrong: int) -> Verdict:
     sent = len(cluster.sent)
     times: dict[str, Counter[int]] = {
         topic: Counter(int(value) for rows in read[topic].values() for _, value in rows if value)
@@ -75,21 +80,19 @@ def _judged(cluster: Cluster, read: dict[str, Records], not_committed: dict[str,
     lost = {topic: sum(number not in seen for number in range(sent)) for topic, seen in times.items()}
     twice = {topic: sum(count - 1 for count in seen.values()) for topic, seen in times.items()}
     found = {topic: _last(rows) for topic, rows in read.items() if topic in cluster.setup.changelogs}
-    wrong, beyond = {}, {}
-    for topic, wanted in _wanted(cluster).items():
-        differences = {key: found[topic].get(key, 0) - value for key, value in wanted.items()}
-        wrong[topic] = sum(map(bool, differences.values())) + len(found[topic].keys() - wanted.keys())
-        # An event done twice counts twice; nothing may be missing, and nobody else's key may have changed.
-        slack = _again(cluster, topic, times)
-        beyond[topic] = sum(not 0 <= d <= slack[key] for key, d in differences.items())
+    off = {
+        topic: {key: found[topic].get(key, 0) - wanted.get(key, 0) for key in wanted.keys() | found[topic].keys()}
+        for topic, wanted in _wanted(cluster).items()
+    }
     return Verdict(
         sent=sent,
         lost=lost,
         duplicated=twice,
-        wrong_keys=wrong,
-        wrong_beyond_duplicates=beyond,
+        wrong_keys={topic: sum(map(bool, keys.values())) for topic, keys in off.items()},
+        too_low={topic: sum(d < 0 for d in keys.values()) for topic, keys in off.items()},
+        done_again={t: sum(d for d in keys.values() if d > 0) for t, keys in off.items() if "sums" not in t},
         not_committed=not_committed,
-        refused=len(cluster.refused),
+        owners_wrong=owners_wrong,
     )
 
 
@@ -103,28 +106,6 @@ def _wanted(cluster: Cluster) -> dict[str, Counter[str]]:
         if cluster.setup.windowed:
             wanted[WINDOWED][_window_key(key, timestamp)] += 1
     return wanted
-
-
-def _again(cluster: Cluster, topic: str, times: dict[str, Counter[int]]) -> Counter[str]:
-    """Key -> what it may be too high by, when numbers were done more than once.
-
-    An event may have been done again after its output, or (worker killed between the two) its table may have been
-    written once more than its output: each kill gives the numbers of one commit interval at most.
-    """
-    slack: Counter[str] = Counter()
-    many = 10**9 if cluster.killed else 0
-    for number, (key, timestamp) in enumerate(cluster.sent):
-        again = max(seen[number] - 1 for seen in times.values()) or many
-        match topic:
-            case "oracle-groups-changelog":
-                slack[f"g{number % 97}"] += again
-            case "oracle-sums-changelog":
-                slack[key] += again * number
-            case name if name == WINDOWED:
-                slack[_window_key(key, timestamp)] += again
-            case _:
-                slack[key] += again
-    return slack
 
 
 def _window_key(key: str, timestamp: float) -> str:

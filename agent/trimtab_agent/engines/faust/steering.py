@@ -31,6 +31,9 @@ from trimtab_models.messages.placement import Placement
 log = logging.getLogger(__name__)
 
 POLL_S = 0.02
+SETTLE_LIMIT_S = 10.0
+
+PATIENT = frozenset({CommandKind.PREPARE, CommandKind.REJOIN})
 
 Named = Callable[[], Mapping[OperatorId, frozenset[str]]]
 """The topics of the operators that the author named; called when the app is complete."""
@@ -151,9 +154,9 @@ class FaustSteering(Facts):
     async def _settle(self) -> None:
         """Keep warm what the placement says and what was prepared, and nothing else."""
         async with self._settling:
+            if self._refusal is not None or not await self._until(lambda: self._handover.is_stable, SETTLE_LIMIT_S):
+                return  # a rebalance: it ends with `stable()`, which comes here again
             generation = self._handover.generation
-            if self._refusal is not None or not await self._until(lambda: self._handover.is_stable, POLL_S * 5):
-                return  # `stable()` comes again
             wanted = self._placed_standbys().union(*(key_groups for _, key_groups in self._prepared.values()))
             self._standbys.cool(self._standbys.followed() - wanted)
             try:
@@ -180,7 +183,7 @@ class FaustSteering(Facts):
             return
         answer = self._answers.begin(command.id, report)
         try:
-            self._admit(command)
+            await self._admit(command)
             await self._steps[command.kind](self, command, answer)
         except Denied as denied:
             answer.say(Refused(refusal=denied.refusal, detail=denied.detail))
@@ -190,15 +193,16 @@ class FaustSteering(Facts):
             log.exception("command %s failed", command.id)
             answer.say(Refused(refusal=Refusal.FAILED, detail=repr(fault)))
 
-    def _admit(self, command: Command) -> None:
-        """Refuse what does not fit this worker."""
+    async def _admit(self, command: Command) -> None:
+        """Refuse what does not fit this worker; what can wait for the end of a rebalance waits."""
         if self._refusal is not None:
             raise Denied(Refusal.NOT_STEERING, self._refusal)
         if command.kind not in self._steps:
             raise Denied(Refusal.FAILED, f"{command.kind} is not for the worker")
         if (command.worker, command.app) != (self._board.worker, self._board.app):
             raise Denied(Refusal.UNKNOWN_WORKER, f"this is {self._board.worker} of {self._board.app}")
-        if not self._handover.is_stable:
+        limit_s = command.deadline - time.time() if command.kind in PATIENT else 0.0
+        if not await self._until(lambda: self._handover.is_stable, limit_s):
             raise GenerationOver("the worker is in a rebalance")
         if not self._ownership.known(command.key_groups):
             raise Denied(Refusal.PRECONDITION, f"operators here: {dict(self.operators())}")

@@ -175,10 +175,13 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             await asyncio.Event().wait()
 
     def resume_flow(self) -> None:
-        """Let messages flow; source partitions only when they have been sought in this generation (mend 4)."""
-        opens, self._open = self._sought and not self._open, self._sought
+        """Let messages flow; source partitions only when they have been sought in this generation (mend 4).
+
+        Without an assignment nothing is sought, and nothing can be fetched too early.
+        """
+        was_open, self._open = self._open, self._sought or not self.assignment()
         super().resume_flow()
-        if opens:
+        if self._open and not was_open:
             self.watcher.stable()
 
     # ---- commits

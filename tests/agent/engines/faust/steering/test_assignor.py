@@ -1,0 +1,144 @@
+"""Real Faust apps, one per worker, joined by hand: bytes through the wire codecs both ways."""
+
+import functools
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import faust
+import pytest
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from aiokafka.protocol.metadata import MetadataResponse_v1
+
+from trimtab_agent.engines.faust.assignor import PlacementAssignor
+from trimtab_agent.engines.faust.board import Board
+from trimtab_agent.engines.faust.operators import Layout
+from trimtab_models.messages.names import NO_EPOCH, AppId, Epoch, OperatorId, WorkerId
+from trimtab_models.messages.placement import Placement
+
+PARTITIONS = 6
+LEADER_TOPIC = "ks-__assignor-__leader"
+TOPICS = {"in": 6, "mid": 6, "ks-counts-changelog": 6, "ks-sums-changelog": 6, LEADER_TOPIC: 1}
+FIRST, SECOND = OperatorId("first"), OperatorId("second")
+LAYOUT = Layout(
+    named={
+        FIRST: frozenset({"in", "ks-counts-changelog"}),
+        SECOND: frozenset({"mid", "ks-sums-changelog"}),
+    },
+    sources=frozenset({"in", "mid"}),
+    changelogs=frozenset({"ks-counts-changelog", "ks-sums-changelog"}),
+)
+
+
+class Worker:
+    def __init__(self, number: int, *, steered: bool = True) -> None:
+        self.board = Board(cluster="c", app=AppId("ks"), worker=WorkerId(f"w{number}"))
+        self.board.layout = LAYOUT
+        app = faust.App("ks", canonical_url=f"http://w{number}:6066", table_standby_replicas=0, web_enabled=False)
+        if steered:
+            app.conf.PartitionAssignor = functools.partial(PlacementAssignor, self.board)
+        for name in ("counts", "sums"):
+            app.Table(name, partitions=PARTITIONS)
+        self.assignor: Any = app.assignor
+
+    def owns(self, topic: str) -> list[int]:
+        return sorted(tp.partition for tp in self.assignor.assigned_actives() if tp.topic == topic)
+
+
+def rejoin(workers: Mapping[str, Worker], *, leader: str) -> None:
+    cluster = ClusterMetadata(bootstrap_servers=["127.0.0.1:9092"])
+    topics = [(0, t, False, [(0, p, 0, [0], [0]) for p in range(count)]) for t, count in TOPICS.items()]
+    cluster.update_metadata(MetadataResponse_v1([(0, "127.0.0.1", 9092, None)], 0, topics))
+    joined = {
+        member: ConsumerProtocolMemberMetadata.decode(worker.assignor.metadata(set(TOPICS)).encode())
+        for member, worker in workers.items()
+    }
+    assigned = workers[leader].assignor.assign(cluster, joined)
+    for member, worker in workers.items():
+        worker.assignor.on_assignment(ConsumerProtocolMemberAssignment.decode(assigned[member].encode()))
+
+
+def placement(number: int, first: list[tuple[str, ...]], second: list[tuple[str, ...]]) -> Placement:
+    rows = {FIRST: first, SECOND: second}
+    owners = {operator: tuple(tuple(map(WorkerId, row)) for row in found) for operator, found in rows.items()}
+    return Placement(cluster="c", app=AppId("ks"), epoch=Epoch(1, number), owners=owners)
+
+
+@pytest.fixture
+def workers() -> dict[str, Worker]:
+    return {f"m{number}": Worker(number) for number in range(3)}
+
+
+def test_operators_are_placed_independently_also_when_only_a_follower_knows_the_placement(
+    workers: dict[str, Worker],
+) -> None:
+    workers["m2"].board.offer(placement(1, [("w0",)] * 4 + [("w1", "w2")] * 2, [("w2",)] * 6))
+
+    rejoin(workers, leader="m0")
+
+    assert [w.owns("in") for w in workers.values()] == [[0, 1, 2, 3], [4, 5], []]
+    assert [w.owns("ks-counts-changelog") for w in workers.values()] == [[0, 1, 2, 3], [4, 5], []]
+    assert [w.owns("mid") for w in workers.values()] == [[], [], [0, 1, 2, 3, 4, 5]]
+    assert [w.board.applied for w in workers.values()] == [Epoch(1, 1)] * 3
+    assert sum(len(w.owns(LEADER_TOPIC)) for w in workers.values()) == 1
+
+
+def test_a_dead_worker_is_replaced_by_its_standbys_and_the_rest_is_spread(workers: dict[str, Worker]) -> None:
+    workers["m0"].board.offer(placement(1, [("w1", "w2")] * 3 + [("w1",)] * 3, [("w0",)] * 6))
+    rejoin(workers, leader="m0")
+    del workers["m1"]
+
+    rejoin(workers, leader="m2")
+
+    assert {m: w.owns("in") for m, w in workers.items()} == {"m0": [3, 4, 5], "m2": [0, 1, 2]}
+    assert workers["m0"].owns("mid") == [0, 1, 2, 3, 4, 5]
+
+
+def test_without_a_placement_faust_decides_and_says_so(workers: dict[str, Worker]) -> None:
+    rejoin(workers, leader="m1")
+
+    assert sorted(itertools.chain(*(w.owns("in") for w in workers.values()))) == list(range(PARTITIONS))
+    assert [w.board.applied for w in workers.values()] == [NO_EPOCH] * 3
+
+
+def test_a_leader_never_raises(workers: dict[str, Worker], monkeypatch: pytest.MonkeyPatch) -> None:
+    workers["m0"].board.offer(placement(1, [("w0",)] * 6, [("w0",)] * 6))
+    monkeypatch.setattr("trimtab_agent.engines.faust.assignor.place", lambda *_, **__: 1 / 0)
+
+    rejoin(workers, leader="m0")
+
+    assert sorted(itertools.chain(*(w.owns("in") for w in workers.values()))) == list(range(PARTITIONS))
+    assert workers["m0"].board.applied == NO_EPOCH
+
+
+def test_a_member_with_stock_faust_gets_its_share_and_can_lead(workers: dict[str, Worker]) -> None:
+    workers["m1"] = Worker(1, steered=False)
+    workers["m0"].board.offer(placement(1, [("w0",)] * 6, [("w1",)] * 6))
+
+    rejoin(workers, leader="m0")
+    assert (workers["m0"].owns("in"), workers["m1"].owns("in")) == ([0, 1, 2, 3, 4, 5], [])
+
+    rejoin(workers, leader="m1")
+    assert sorted(itertools.chain(*(w.owns("in") for w in workers.values()))) == list(range(PARTITIONS))
+
+
+def test_what_changed_in_place_is_told_at_the_next_join(workers: dict[str, Worker]) -> None:
+    workers["m0"].board.offer(placement(1, [("w0",)] * 6, [("w0",)] * 6))
+    rejoin(workers, leader="m0")
+    before = workers["m0"].assignor.metadata(set(TOPICS)).encode()
+
+    workers["m0"].assignor._assignment.actives["in"] = [0, 1, 2]
+
+    assert workers["m0"].assignor.metadata(set(TOPICS)).encode() != before
+
+
+def test_an_older_or_foreign_placement_is_not_taken() -> None:
+    board = Board(cluster="c", app=AppId("ks"), worker=WorkerId("w0"))
+    assert board.offer(placement(2, [], []))
+
+    assert not board.offer(placement(1, [("w0",)], []))
+    assert not board.offer(placement(2, [("w0",)], []))
+    foreign = Placement(cluster="d", app=AppId("ks"), epoch=Epoch(9, 9), owners={})
+    assert not board.offer(foreign)
+    assert board.placement == placement(2, [], [])

@@ -1,0 +1,57 @@
+"""Who owns what after a rebalance: the placement where it can be followed, every partition exactly once."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trimtab_agent.engines.faust.placing import Reason, place
+
+A, B, C = "a", "b", "c"
+
+
+def test_the_placement_is_followed() -> None:
+    assert place([(A,), (B, A), (C,)], partitions=3, previous={0: C}, members=[A, B, C]) == {
+        0: (A, Reason.PLACED),
+        1: (B, Reason.PLACED),
+        2: (C, Reason.PLACED),
+    }
+
+
+def test_a_dead_owner_is_replaced_by_its_first_living_standby() -> None:
+    assert place([(None, None, B, A)], partitions=1, previous={0: A}, members=[A, B]) == {0: (B, Reason.STANDBY)}
+
+
+def test_without_a_living_candidate_it_stays() -> None:
+    assert place([(None,), ()], partitions=3, previous={0: B, 1: A, 2: B}, members=[A, B]) == {
+        0: (B, Reason.STAYED),
+        1: (A, Reason.STAYED),
+        2: (B, Reason.STAYED),
+    }
+
+
+def test_orphans_go_to_those_who_have_least() -> None:
+    placed = place([(A,), (A,), (B,)], partitions=6, previous={}, members=[A, B, C])
+
+    assert {p: placed[p] for p in (3, 4, 5)} == {3: (C, Reason.SPREAD), 4: (B, Reason.SPREAD), 5: (C, Reason.SPREAD)}
+
+
+def test_a_group_without_members_is_a_fault() -> None:
+    with pytest.raises(ValueError, match="without members"):
+        place([], partitions=1, previous={}, members=[])
+
+
+@given(st.data())
+def test_every_partition_has_one_living_owner_and_placed_ones_theirs(data: st.DataObject) -> None:
+    members = data.draw(st.lists(st.sampled_from("abcde"), min_size=1, unique=True))
+    candidate = st.sampled_from(["a", "b", "c", "d", "e", None])
+    partitions = data.draw(st.integers(1, 12))
+    wanted = data.draw(st.lists(st.lists(candidate, max_size=3), max_size=partitions))
+    previous = data.draw(st.dictionaries(st.integers(0, 11), st.sampled_from("abcde")))
+
+    placed = place(wanted, partitions=partitions, previous=previous, members=members)
+
+    assert sorted(placed) == list(range(partitions))
+    assert {owner for owner, _ in placed.values()} <= set(members)
+    for partition, row in enumerate(wanted):
+        if row and row[0] in members:
+            assert placed[partition] == (row[0], Reason.PLACED)

@@ -1,0 +1,45 @@
+"""The self-check finds what is gone."""
+
+import pytest
+
+from trimtab_agent.engines.faust import privates
+from trimtab_agent.engines.faust.privates import Private, complaints
+
+
+class Thing:
+    def __init__(self) -> None:
+        self._kept = 1
+
+    def _called(self, one: int, two: int = 0) -> int:
+        return self._kept + one + two
+
+
+def test_the_installed_versions_are_as_the_mends_expect_them() -> None:
+    assert list(complaints()) == []
+
+
+@pytest.mark.parametrize(
+    ("private", "complaint"),
+    [
+        (Private(Thing, "", ("_kept",), (("_called", ("one", "two")),)), None),
+        (Private(Thing, "", ("_gone",)), "Thing._gone is gone"),
+        (Private(Thing, "", (), (("_gone", ()),)), "Thing._gone is gone"),
+        (Private(Thing, "", (), (("_called", ("two",)),)), "found parameters ('one', 'two'), expected ('two',)"),
+    ],
+)
+def test_names_and_parameters(monkeypatch: pytest.MonkeyPatch, private: Private, complaint: str | None) -> None:
+    monkeypatch.setattr(privates, "PRIVATES", (private,))
+
+    found = list(complaints())
+
+    assert len(found) == (complaint is not None)
+    assert complaint is None or complaint in found[0]
+
+
+def test_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privates, "VERSIONS", {"aiokafka": "0.13.9", "no-such-package": "1"})
+
+    assert list(complaints()) == [
+        "aiokafka: found version 0.14.0, expected 0.13.9",
+        "no-such-package: found version none, expected 1",
+    ]

@@ -1,0 +1,62 @@
+"""Proves steering on a real broker: `prove.py [SCENARIO ...]`; without names, all of them.  Exit 1 when one fails."""
+
+import asyncio
+import logging
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+from steered_runs import Outcome, run
+from steered_scenarios import SCENARIOS, Scenario
+from steered_verdict import Pauses
+
+
+def main(names: list[str]) -> int:
+    """Run the scenarios, print what came of them and the table of pauses."""
+    chosen = [scenario for scenario in SCENARIOS if not names or scenario.name in names]
+    if unknown := set(names) - {scenario.name for scenario in SCENARIOS}:
+        print(f"unknown: {sorted(unknown)}; known: {[scenario.name for scenario in SCENARIOS]}")
+        return 2
+    logging.basicConfig(level=logging.CRITICAL)
+    folder = Path(tempfile.mkdtemp(prefix="prove-steering-"))
+    print(f"logs: {folder}", flush=True)
+    table: dict[str, dict[str, Pauses]] = {}
+    failed = 0
+    for scenario in chosen:
+        outcome = _run(scenario, folder / scenario.name.replace(" ", "-").replace(",", ""))
+        failed += outcome is None or bool(outcome.complaints)
+        if outcome is not None:
+            table[scenario.name] = outcome.pauses
+    _print_pauses(table)
+    print(f"{len(chosen) - failed} of {len(chosen)} scenarios as promised")
+    return 1 if failed else 0
+
+
+def _run(scenario: Scenario, folder: Path) -> Outcome | None:
+    print(f"== {scenario.name}", flush=True)
+    try:
+        outcome = asyncio.run(run(scenario, folder))
+    except (AssertionError, TimeoutError):
+        traceback.print_exc(limit=-3)
+        return None
+    v = outcome.verdict
+    print(
+        f"   {outcome.seconds:.0f} s, {v.sent} sent; lost {sum(v.lost.values())}, "
+        f"duplicated {sum(v.duplicated.values())}, wrong keys {sum(v.wrong_keys.values())}, "
+        f"not committed {sum(v.not_committed.values())}: "
+        + ("as promised" if not outcome.complaints else "; ".join(outcome.complaints)),
+        flush=True,
+    )
+    return outcome
+
+
+def _print_pauses(table: dict[str, dict[str, Pauses]]) -> None:
+    print("\npauses: longest time without a processed event of a key group, within 2 s of a move")
+    for name, rows in table.items():
+        for row, found in rows.items():
+            print(f"  {name:20s} {row:22s} {found}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
