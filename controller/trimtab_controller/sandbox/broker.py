@@ -182,7 +182,11 @@ class Broker:
         (self._folder / "log4j2.properties").write_text(LOGGING, encoding="utf-8")
         self._write_settings((PORTS[0], PORTS[1]))  # any will do: the format does not depend on them
         formatting = self._java("format", "kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c")
-        if formatting.wait(READY_LIMIT_S) != 0:
+        try:
+            code = formatting.wait(READY_LIMIT_S)
+        except TimeoutError as error:
+            raise BrokerError(str(error)) from error
+        if code != 0:
             raise BrokerError(f"the data folder could not be formatted:\n{log_end(formatting.log)}")
 
     def _run_until_ready(self) -> bool:

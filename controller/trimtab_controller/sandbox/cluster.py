@@ -1,5 +1,6 @@
 """A whole cluster on one machine: broker, topics, Faust workers, an agent for each, and the controller."""
 
+import os
 import shutil
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from trimtab_controller.sandbox.broker import Broker, Topic, free_ports, log_end
 from trimtab_controller.sandbox.configuration import (
     BROKER,
     CONTROLLER,
+    MAX_WORKERS,
     SandboxSettings,
     WorkerLaunch,
     agent_configuration,
@@ -28,7 +30,9 @@ from trimtab_controller.sandbox.state import SandboxState, StartedProcess
 from trimtab_controller.sandbox.toml import to_toml
 from trimtab_models.messages.names import Topics, TopicSettings, topic_settings
 
-AGENT_READY_LIMIT_S = 30.0
+AGENT_READY_LIMIT_S = 60.0
+SOCKET_PATH_BYTES = 100
+"""Every system allows so many for the path of a Unix socket, and hardly more."""
 
 
 class ClusterError(Exception):
@@ -50,8 +54,7 @@ class Cluster:
         self.topics = Topics(settings.cluster)
         self.processes = Processes(self.logs)
         self.broker = Broker(self.folder / "broker", self.processes, heap_mb=settings.heap_mb)
-        # Short, whatever the folder: the path of a Unix socket may have 107 bytes at most.
-        self.sockets = Path(tempfile.mkdtemp(prefix="trimtab-"))
+        self.sockets = make_socket_folder(self.folder)
         self._web_ports = free_ports(settings.workers)
         self._metrics_ports = free_ports(settings.workers + 1)
         self._children: dict[str, Child] = {}
@@ -235,6 +238,15 @@ class Cluster:
 
 _PYTHON = {"PYTHONUNBUFFERED": "1"}
 """Logs are read while their processes run."""
+
+
+def make_socket_folder(folder: Path) -> Path:
+    """A folder for the agents' sockets: in the sandbox's, or a temporary one where that path would be too long."""
+    inside = folder / "sockets"
+    if len(os.fsencode(inside / f"{host_name(MAX_WORKERS)}.sock")) > SOCKET_PATH_BYTES:
+        return Path(tempfile.mkdtemp(prefix="trimtab-"))
+    inside.mkdir(parents=True, exist_ok=True)
+    return inside
 
 
 def _program(module: str, *arguments: str) -> list[str]:

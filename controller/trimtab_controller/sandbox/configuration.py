@@ -7,6 +7,7 @@ from pathlib import Path
 from trimtab_controller.sandbox.toml import Table
 
 LOOPBACK = "127.0.0.1"
+MAX_WORKERS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +36,8 @@ class SandboxSettings:
         module, colon, attribute = self.app.partition(":")
         if not (module and colon and attribute):
             raise ValueError(f"app: found {self.app!r}, expected module:attribute")
-        if not 1 <= self.workers <= 64:
-            raise ValueError(f"workers: found {self.workers}, expected 1 to 64")
+        if not 1 <= self.workers <= MAX_WORKERS:
+            raise ValueError(f"workers: found {self.workers}, expected 1 to {MAX_WORKERS}")
         capacities = self.capacity_cores
         if isinstance(capacities, tuple) and len(capacities) != self.workers:
             raise ValueError(f"capacity_cores: found {len(capacities)} values for {self.workers} workers")
