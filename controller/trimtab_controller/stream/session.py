@@ -65,6 +65,8 @@ def _keys_at_start(keys: Mapping[str, str]) -> dict[str, str]:
     if not {"spark.jars", "spark.jars.packages"} & keys.keys():
         start["spark.jars"] = ",".join(str(jar) for jar in spark_jars())
     if keys.get("spark.master", "").startswith("local"):
+        # The reports of a few hosts are too little work for the optimising compiler to earn what it costs itself.
+        start["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1"
         # The JVM talks to itself only; a machine's own name need not resolve.
         start |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return start
