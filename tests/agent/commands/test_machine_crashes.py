@@ -1,0 +1,165 @@
+"""The command machine under random events and crashes: what was said is remembered, nothing is decided twice."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimtab_agent.commands.admission import Rules
+from trimtab_agent.commands.events import (
+    AckDelivered,
+    Acked,
+    Action,
+    Admitted,
+    CommandReceived,
+    Entry,
+    ProcessEnded,
+    ProcessId,
+    ProcessStarted,
+    SendAck,
+    StartProcess,
+    StopProcess,
+    TellWorker,
+    WorkerAcked,
+    WorkerConnected,
+    WorkerDisconnected,
+    WorkerReported,
+    Write,
+)
+from trimtab_agent.commands.machine import ANSWERS, ENDS, CommandMachine
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_models.messages.decode import BadMessage
+from trimtab_models.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+
+H0, W0 = HostId("h0"), WorkerId("w0")
+APP = AppId("flights")
+KEY_GROUP = KeyGroup(APP, OperatorId("sums"), 1)
+RULES = Rules(configured=frozenset({W0}), startable=frozenset({W0}))
+
+
+def command(number: int, kind: CommandKind) -> Command:
+    values: dict[str, Any] = {
+        "cluster": "demo", "kind": kind, "epoch": Epoch(1, number), "host": H0, "worker": W0, "app": APP,
+        "issued_at": 0.0, "deadline": 40.0,
+    }  # fmt: skip
+    if kind in (CommandKind.PREPARE, CommandKind.RELEASE, CommandKind.ABANDON):
+        ends = (W0, WorkerId("w9")) if kind is CommandKind.RELEASE else (WorkerId("w9"), W0)
+        values |= {"handover": "ho", "key_groups": (KEY_GROUP,), "source": ends[0], "target": ends[1]}
+    if kind is CommandKind.RELEASE:
+        values |= {"generation": 4}
+    return Command(**values)
+
+
+COMMANDS = tuple(command(number, kind) for number, kind in enumerate(CommandKind, start=1))
+
+
+class World:
+    """An agent with a disk, and everything that was ever said or done."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pid = 1
+        self.disk: list[Entry] = []
+        self.said: list[Ack] = []
+        self.told: list[CommandId] = []
+        self.boot()
+
+    def boot(self) -> None:
+        self.machine = CommandMachine(cluster="demo", host=H0, rules=RULES, started_at=self.now)
+        self.machine.restore(self.disk)
+        self.perform(self.machine.resume(), None)
+
+    def perform(self, actions: Sequence[Action], crash_after: int | None) -> None:
+        """Do the actions; with a crash only so many of them, then start again from the disk."""
+        for action in actions[:crash_after]:
+            match action:
+                case Write(entry=entry):
+                    self.disk.append(entry)
+                case SendAck(ack=ack):
+                    assert ack in written(self.disk), "sent before it was written"
+                    self.said.append(ack)
+                case TellWorker(command=told):
+                    assert told.id in admitted(self.disk), "handed on before it was written"
+                    self.told.append(told.id)
+                case StartProcess() | StopProcess():
+                    pass
+        if crash_after is not None:
+            self.boot()
+
+    def step(self, what: str, number: int, phase: Phase, crash_after: int | None) -> None:
+        self.now += 1.5
+        about = COMMANDS[number % len(COMMANDS)]
+        if what == "tick":
+            self.perform(self.machine.on_tick(self.now), crash_after)
+            return
+        try:
+            self.perform(self.machine.on_event(self.now, self.event(what, about, phase)), crash_after)
+        except BadMessage:
+            assert what == "answer"
+
+    def event(self, what: str, about: Command, phase: Phase) -> Any:
+        process = ProcessId(pid=self.pid, created=1.0)
+        match what:
+            case "receive":
+                return CommandReceived(command=about)
+            case "connect":
+                return WorkerConnected(worker=W0, app=APP, process=process, steering=True)
+            case "disconnect":
+                return WorkerDisconnected(worker=W0)
+            case "report full" | "report empty":
+                owned = frozenset({KEY_GROUP} if what == "report full" else ())
+                return WorkerReported(worker=W0, owned=owned, complete=True)
+            case "started":
+                return ProcessStarted(worker=W0, process=process)
+            case "ended":
+                return ProcessEnded(worker=W0, process=process, exit_code=0)
+            case "delivered":
+                return AckDelivered(command_id=about.id, phase=phase)
+            case _:
+                return WorkerAcked(worker=W0, ack=answer(about, phase, self.now))
+
+
+def answer(about: Command, phase: Phase, at: float) -> Ack:
+    return Ack(
+        cluster="demo", command_id=about.id, epoch=about.epoch, kind=about.kind, host=H0, worker=W0, phase=phase,
+        at=at, handover=about.handover, refusal=Refusal.GENERATION if phase is Phase.REFUSED else None,
+    )  # fmt: skip
+
+
+def written(disk: Sequence[Entry]) -> list[Ack]:
+    return [entry.ack for entry in disk if isinstance(entry, Admitted | Acked)]
+
+
+def admitted(disk: Sequence[Entry]) -> set[CommandId]:
+    return {entry.command.id for entry in disk if isinstance(entry, Admitted)}
+
+
+STEPS = st.tuples(
+    st.sampled_from(
+        ["receive", "receive", "connect", "disconnect", "report full", "report empty", "started", "ended",
+         "delivered", "answer", "answer", "tick"]
+    ),
+    st.integers(0, len(COMMANDS) - 1),
+    st.sampled_from(sorted({phase for phases in ANSWERS.values() for phase in phases})),
+    st.none() | st.integers(0, 4),
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STEPS, max_size=40))
+def test_crashes_at_any_action_lose_and_double_nothing(steps: list[tuple[str, int, Phase, int | None]]) -> None:
+    world = World()
+
+    for step in steps:
+        world.step(*step)
+
+    admissions = [entry.command.id for entry in world.disk if isinstance(entry, Admitted)]
+    assert len(admissions) == len(set(admissions)), "a command was judged twice"
+    for about in COMMANDS:
+        phases = [ack.phase for ack in written(world.disk) if ack.command_id == about.id]
+        assert len(phases) == len(set(phases)), "a phase was answered twice"
+        assert len(ENDS.intersection(phases)) <= 1, "a command ended twice"
+    again = CommandMachine(cluster="demo", host=H0, rules=RULES, started_at=world.now)
+    again.restore(world.machine.entries())
+    assert list(again.entries()) == list(world.machine.entries()), "a rewritten journal says something else"
