@@ -159,7 +159,7 @@ def print_row(size: Size, seeds: int, clock: Callable[[], float]) -> None:
         for aim in size.aims:
             if aim.budget == kind:
                 found, _ = solved(problem, aim.seconds, clock, UNLIMITED)
-                gaps[aim].append(found.score.load_distance - plan.lower_bound)
+                gaps[aim].append(found.gap_pp)
     name = f"{size.nodes:,} / {size.key_groups:,}"
     print_line(
         name, "first plan", f"{np.median(first):.3f} s", f"{size.first_plan_s} s", np.median(first) <= size.first_plan_s

@@ -28,8 +28,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser("solve", help="solve one instance file and print the plan as JSON")
     parser.add_argument("method", choices=sorted(METHODS), metavar="METHOD", help=" | ".join(sorted(METHODS)))
     parser.add_argument("instance", type=Path, metavar="INSTANCE", help="an instance file (a cluster's snapshot)")
-    parser.add_argument("--time-limit", type=_seconds, metavar="S", help="answer with the best plan after S seconds of solving")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same plan (0)")
+    parser.add_argument(
+        "--time-limit", type=_seconds, metavar="S", help="answer with the best plan after S seconds of solving"
+    )
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="the same seed gives the same plan (0)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the plan to FILE, not to standard output")
     parser.set_defaults(run=run)
 
@@ -39,6 +41,13 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds < float("inf"):
         raise argparse.ArgumentTypeError("seconds >= 0 expected")
     return seconds
+
+
+def _seed(text: str) -> int:
+    seed = int(text)
+    if seed < 0:
+        raise argparse.ArgumentTypeError("a whole number >= 0 expected")
+    return seed
 
 
 def run(args: argparse.Namespace) -> int:

@@ -26,6 +26,7 @@ from trimtab_models.balance.stop import Stop
 
 TOLERANCE_PP = 1e-6
 REACH_TOLERANCE_PP = 1e-4
+RELATIVE = 1e-9  # of the load distance: floats are no finer where loads are huge
 REACH_ENTRIES = 200_000  # above this many (node, moves out) pairs Reach takes seconds and seldom improves the bound
 
 
@@ -190,7 +191,7 @@ def lower_bound(problem: Problem, reached: float, stop: Stop) -> float:
     for refute in refuters:
         low, high = proven, reached
         if low < high and refute(low):
-            while high - low > TOLERANCE_PP and not stop():
+            while high - low > max(TOLERANCE_PP, RELATIVE * reached) and not stop():
                 middle = 0.5 * (low + high)
                 low, high = (middle, high) if refute(middle) else (low, middle)
             proven = low
@@ -212,7 +213,7 @@ def stronger_bound(problem: Problem, proven: float, reached: float, stop: Stop) 
             high = trial
             break
         low, stride = trial, 2 * stride
-    while high - low > REACH_TOLERANCE_PP and not stop():
+    while high - low > max(REACH_TOLERANCE_PP, RELATIVE * reached) and not stop():
         middle = 0.5 * (low + high)
         low, high = (middle, high) if reach.refute(middle) else (low, middle)
     return low

@@ -80,12 +80,11 @@ class Drain:
         """Moves what waits on marked nodes, heaviest first, while every kept node stays at or under `ceiling` (pp)."""
         problem = self._problem
         waiting = np.flatnonzero(self._waiting)
+        cheapest = problem.prices[:, waiting].min(axis=1, initial=np.inf)
         for key_group in waiting[np.argsort(-problem.load[waiting], kind="stable")].tolist():
-            if self._stop():
+            if self._stop() or (cheapest > self._left).any():
                 break
             if (problem.prices[:, key_group] > self._left).any():
-                if (problem.prices[:, waiting].min(axis=1) > self._left).any():
-                    break
                 continue
             after = self._deviations + problem.load[key_group] / problem.capacity
             after[problem.removing | self._too_full(key_group) | (after > ceiling)] = np.inf
@@ -125,7 +124,11 @@ def alerts(problem: Problem, allocation: Ints, ceiling: float) -> tuple[Alert, .
     """One alert for every key group on a marked node that cannot leave; none for those that merely wait their turn."""
     found = []
     deviations, used, limit = problem.deviations(allocation), problem.usages(allocation), problem.limit + slack(problem)
-    for key_group in np.flatnonzero(_on_marked(problem, allocation)).tolist():
+    room = float(((ceiling - deviations) * problem.capacity)[problem.kept].max())
+    suspects = ~problem.movable | (problem.prices > problem.allowances[:, None]).any(axis=0) | (problem.load > room)
+    if len(problem.limit):
+        suspects[:] = True
+    for key_group in np.flatnonzero(_on_marked(problem, allocation) & suspects).tolist():
         fits = problem.kept & (used + problem.usage[:, [key_group]] <= limit).all(axis=0)
         light = deviations + problem.load[key_group] / problem.capacity <= ceiling
         obstacle = None

@@ -83,26 +83,24 @@ class _Solver:
 
     def run(self) -> BalanceResult:
         """All stages."""
-        if bool(self.problem.removing[self.best].any()):
+        if self.problem.removing[self.best].any():
             return self._run_draining()
         self._first_plans(0.0)
-        goal = self._goal()
-        self._improve(goal, self._params.effort, returning=True)
-        self._finish(goal, returning=True)
+        self._improve(0.0, self._params.effort, returning=True)
+        self._finish(returning=True)
         return self.result()
 
     def _run_draining(self) -> BalanceResult:
         urgent, start = self._params.urgent, self.best
         self._first_plans(urgent)
-        band = max(urgent, self._goal())
-        self._improve(band, self._params.effort, returning=True)
-        band = max(band, self._score.load_distance)
+        self._improve(urgent, self._params.effort, returning=True)
+        band = max(urgent, self._goal(), self._score.load_distance)
         if self.best is not start:
             self._adopt(trim(self.problem, self.best, Band(under=band, over=band), self._stop, returning=True))
         self._drain(band)
-        ceiling, goal = self._ceiling(), self._goal()
-        self._improve(goal, self._params.polish, returning=False)
-        self._finish(goal, returning=False)
+        ceiling = self._ceiling()
+        self._improve(0.0, self._params.polish, returning=False)
+        self._finish(returning=False)
         return self.result(ceiling)
 
     def _ceiling(self) -> float:
@@ -113,7 +111,7 @@ class _Solver:
         return min(self._bound + self._params.tolerance * (1 - 1e-6), max(self._bound, self._baseline))
 
     def _first_plans(self, enough: float) -> None:
-        """Flux and the construction, unless the load distance is `enough` already; then the bound that costs more."""
+        """Flux and the construction, unless the load distance is `enough` already."""
         if self._score.load_distance <= max(enough, self._bound):
             return
         baseline = flux(self.problem, self.best, self._stop)
@@ -124,14 +122,15 @@ class _Solver:
         self.offer(baseline, Stage.CONSTRUCTED)
         target = max(self._bound, enough) + CONSTRUCT_ABOVE_PP
         self.offer(construct(self.problem, start, target, self._stop), Stage.CONSTRUCTED)
-        if self._score.load_distance > self._goal() and not self._stop():
-            self._bound = stronger_bound(self.problem, self._bound, self._score.load_distance, self._stop)
 
-    def _improve(self, goal: float, effort: Effort, *, returning: bool) -> None:
-        if self._stop() or self._score.load_distance <= goal:
+    def _improve(self, enough: float, effort: Effort, *, returning: bool) -> None:
+        """Searches until the load distance is `enough` or near the bound."""
+        if self._stop() or not effort.steps or self._score.load_distance <= max(enough, self._goal()):
             return
         self._stage = Stage.IMPROVED
+        self._bound = stronger_bound(self.problem, self._bound, self._score.load_distance, self._stop)
         improver = Improver(self.problem, self._random, self._stop, returning=returning)
+        goal = max(enough, self._goal())
         self._take(improver.lower(self.best, Side.BOTH, self._bound, goal, effort))
 
     def _drain(self, band: float) -> None:
@@ -141,7 +140,7 @@ class _Solver:
         self._stage = Stage.DRAINED
         self._adopt(drain.allocation)
 
-    def _finish(self, goal: float, *, returning: bool) -> None:
+    def _finish(self, *, returning: bool) -> None:
         """The second objective, then the third."""
         tolerance = self._params.tolerance
         if not self._stop():
@@ -151,9 +150,8 @@ class _Solver:
             self._take(improve_second_side(improver, plan, self._params.polish, tolerance))
         if not self._stop():
             self._stage = Stage.TRIMMED
-            self._adopt(
-                trim(self.problem, self.best, _held(self._score, goal, tolerance), self._stop, returning=returning)
-            )
+            band = _held(self._score, self._goal(), tolerance)
+            self._adopt(trim(self.problem, self.best, band, self._stop, returning=returning))
 
     def offer(self, allocation: Ints, stage: Stage) -> None:
         """Takes `allocation` if it is allowed and lowers the load distance."""
@@ -171,7 +169,8 @@ class _Solver:
         self.best, self._score = improved.allocation, improved.score
         self._steps += improved.steps
 
-    def result(self, ceiling: float = np.inf) -> BalanceResult:
+    def result(self, ceiling: float | None = None) -> BalanceResult:
+        """The incumbent with what is known of it; alerts only where marked nodes were to be emptied up to `ceiling`."""
         problem = self.problem
         changed = self.best != problem.home
         status = Status.FEASIBLE
@@ -187,7 +186,7 @@ class _Solver:
             stage=self._stage,
             steps=self._steps,
             seed=self._seed,
-            alerts=alerts(problem, self.best, min(ceiling, self._ceiling())),
+            alerts=() if ceiling is None else alerts(problem, self.best, ceiling),
             reversed_in_flight=tuple(np.flatnonzero(changed & problem.in_flight).tolist()),
         )
 

@@ -16,6 +16,7 @@ from trimtab_models.instances.reading import (
     check_flag,
     check_number,
     check_text,
+    is_finite,
     located,
     parse_document,
     read_list,
@@ -135,6 +136,7 @@ class BalanceInstance:
         for position, key_group in enumerate(self.key_groups):
             if key_group.node is not None and key_group.node not in nodes:
                 raise BadInstance(f".key_groups[{position}].node", shown(key_group.node), "the id of a node, or null")
+        self._check_sums()
         if not self.flows:
             return
         known = {key_group.id for key_group in self.key_groups}
@@ -142,6 +144,17 @@ class BalanceInstance:
             for end, id_ in (("from", flow.source), ("to", flow.target)):
                 if id_ not in known:
                     raise BadInstance(f".flows[{position}].{end}", shown(id_), "the id of a key group")
+
+    def _check_sums(self) -> None:
+        """Each number is finite; what is computed from them must be too."""
+        least = min((node.capacity for node in self.nodes), default=1.0)
+        for name, total in (
+            ("load", sum(float(key_group.load) for key_group in self.key_groups) / least),
+            ("state_bytes", sum(float(key_group.state_bytes) for key_group in self.key_groups)),
+            ("usage", sum(float(amount) for key_group in self.key_groups for amount in key_group.usage.values())),
+        ):
+            if not is_finite(total):
+                raise BadInstance(".key_groups", f"a sum of {name} beyond every number", "a finite sum")
 
 
 def parse_snapshot(text: str | bytes) -> BalanceInstance:

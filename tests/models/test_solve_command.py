@@ -1,0 +1,100 @@
+"""`trimtab solve`: exit codes, one line on standard error, the same file format in and out."""
+
+import json
+
+import pytest
+
+from trimtab_controller.cli import main
+
+CLUSTER = {
+    "version": 1,
+    "nodes": [{"id": "n1", "capacity": 1}, {"id": "n2", "capacity": 1}],
+    "key_groups": [
+        {"id": f"k{at}", "operator": "count", "node": "n1", "load": 10, "state_bytes": 100} for at in range(4)
+    ],
+}
+
+
+@pytest.fixture
+def solve(tmp_path, capsys):
+    def run(document, *arguments, method="milp"):
+        path = tmp_path / "instance.json"
+        path.write_text(document if isinstance(document, str) else json.dumps(document))
+        code = main(["solve", method, str(path), *arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize("method", ["milp", "flux"])
+def test_a_plan_is_one_json_object_on_standard_output(solve, method):
+    code, out, err = solve(CLUSTER, method=method)
+    plan = json.loads(out)
+    assert (code, err) == (0, "")
+    assert (plan["method"], plan["status"], plan["migrations"], plan["cost_bytes"]) == (method, "optimal", 2, 200)
+    assert plan["node_loads"] == {"n1": 20.0, "n2": 20.0}
+
+
+def test_out_writes_the_plan_to_a_file(solve, tmp_path):
+    code, out, err = solve(CLUSTER, "--out", str(tmp_path / "plan.json"), "--time-limit", "5", "--seed", "3")
+    assert (code, out, err) == (0, "", "")
+    assert json.loads((tmp_path / "plan.json").read_text())["load_distance"] == 0
+
+
+def test_bad_input_is_exit_2_and_one_line_with_path_found_and_expected(solve):
+    document = json.loads(json.dumps(CLUSTER))
+    document["key_groups"][2]["load"] = -1
+    code, out, err = solve(document)
+    assert (code, out) == (2, "")
+    assert err == "trimtab solve: $.key_groups[2].load: found -1, expected a finite number >= 0\n"
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"version": 1, "version": 1}', "[NaN]"])
+def test_what_is_no_instance_is_exit_2(solve, text):
+    code, out, err = solve(text)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_sums_beyond_every_number_are_bad_input(solve):
+    huge = [{**key_group, "load": 1e308} for key_group in CLUSTER["key_groups"]]
+    code, _, err = solve(CLUSTER | {"key_groups": huge})
+    assert (code, err) == (
+        2,
+        "trimtab solve: $.key_groups: found a sum of load beyond every number, expected a finite sum\n",
+    )
+
+
+def test_huge_loads_are_solved_all_the_same(solve):
+    huge = [{**key_group, "load": 1e290} for key_group in CLUSTER["key_groups"]]
+    code, out, _ = solve(CLUSTER | {"key_groups": huge})
+    assert (code, json.loads(out)["load_distance"]) == (0, 0)
+
+
+def test_a_missing_file_is_exit_2(tmp_path, capsys):
+    assert main(["solve", "milp", str(tmp_path / "none.json")]) == 2
+    assert capsys.readouterr().err.endswith("none.json: No such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reason"),
+    [([], "there is no node"), ([{"id": "n1", "capacity": 1, "removing": True}], "all nodes are marked for removal")],
+)
+def test_no_node_to_keep_is_exit_3_with_the_reason(solve, nodes, reason):
+    code, out, err = solve({"version": 1, "nodes": nodes, "key_groups": []})
+    assert (code, out, err) == (3, "", f"trimtab solve: {reason}\n")
+
+
+def test_a_key_group_that_cannot_leave_is_named_beside_the_plan(solve):
+    document = json.loads(json.dumps(CLUSTER))
+    document["nodes"][0]["removing"] = True
+    document["key_groups"][1]["pinned"] = True
+    code, out, err = solve(document)
+    assert (code, json.loads(out)["migrations"]) == (0, 3)
+    assert err == "warning: key group 'k1' cannot leave node 'n1', which is marked for removal: it is pinned\n"
+
+
+@pytest.mark.parametrize("arguments", [["--seed", "-1"], ["--time-limit", "-1"], ["--time-limit", "nan"]])
+def test_wrong_usage_is_exit_2(solve, arguments):
+    with pytest.raises(SystemExit) as end:
+        solve(CLUSTER, *arguments)
+    assert end.value.code == 2
