@@ -1,16 +1,18 @@
 """`python -m trimtab_controller.stream --config controller.toml`; also the primary file of spark-submit."""
 
 import argparse
-import contextlib
 import logging
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
-from typing import NoReturn
 
 from trimtab_controller.stream.configuration import load
 from trimtab_models.messages.decode import BadMessage
+
+STOP_LIMIT_S = 8.0
+"""After a signal the process ends within this time, in good order or not: all it knows is in Kafka."""
 
 
 def main() -> int:
@@ -26,16 +28,26 @@ def main() -> int:
     # Spark takes seconds to import: only with a configuration that can be used.
     from trimtab_controller.stream.driver import run
 
-    signal.signal(signal.SIGTERM, _end)
+    stopped = _stop_signals()
     parent = os.getppid()
-    with contextlib.suppress(KeyboardInterrupt):
-        run(configuration, lambda: options.with_parent and os.getppid() != parent)
+    run(configuration, lambda: stopped.is_set() or (options.with_parent and os.getppid() != parent))
     return 0
 
 
-def _end(_number: int, _frame: object) -> NoReturn:
-    # An exception also ends waits inside Spark, such as that for a JVM to start.
-    sys.exit(0)
+def _stop_signals() -> threading.Event:
+    """Set by SIGTERM and SIGINT."""
+    stopped = threading.Event()
+
+    def stop(_number: int, _frame: object) -> None:
+        stopped.set()
+        # An exception would cut a call into the JVM in half; but a JVM that starts slowly, or hangs, must not keep us.
+        limit = threading.Timer(STOP_LIMIT_S, os._exit, (0,))
+        limit.daemon = True
+        limit.start()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    return stopped
 
 
 def _options() -> argparse.Namespace:

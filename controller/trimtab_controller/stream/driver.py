@@ -32,10 +32,7 @@ Stopping = Callable[[], bool]
 
 
 def run(configuration: Configuration, stopping: Stopping) -> None:
-    """Turn reports into snapshots until `stopping()`; a query that fails is started again from two windows ago.
-
-    Ends in good order also when an exception, such as SystemExit in a signal handler, comes out of it.
-    """
+    """Turn reports into snapshots until `stopping()`; a query that fails is started again from two windows ago."""
     topics = Topics(configuration.cluster)
     spark = None
     try:

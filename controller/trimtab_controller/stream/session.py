@@ -1,6 +1,7 @@
 """The Spark session: started here, or the one that spark-submit started."""
 
 import os
+import signal
 import sys
 from collections.abc import Mapping
 
@@ -36,7 +37,10 @@ def open_session(name: str, keys: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName(name)
     for key, value in {**_keys_at_start(keys), **keys}.items():
         builder = builder.config(key, value)
+    on_interrupt = signal.getsignal(signal.SIGINT)
     spark = builder.getOrCreate()
+    # Spark has put a handler of its own there, whose exception cuts calls into the JVM in half.
+    signal.signal(signal.SIGINT, on_interrupt)
     spark.sparkContext.setLogLevel("WARN")
     given = dict(spark.sparkContext.getConf().getAll())
     for key, value in _SQL_KEYS.items():
