@@ -38,7 +38,7 @@ class Setup:
 
     workers: int = 3
     partitions: int = 12
-    rate: float = 300.0
+    rate: float = 120.0
     keys: int = 600
     windowed: bool = False
     work_s: float = 0.0
@@ -48,7 +48,7 @@ class Setup:
     took_limit_s: float = 4.0
     max_poll_s: float = 1000.0
     delays_s: dict[str, float] = field(default_factory=dict)
-    preload: int = 2000
+    preload: int = 1000
     placed: bool = True
     seed: int = 1
 

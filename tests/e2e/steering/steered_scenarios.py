@@ -309,17 +309,17 @@ SCENARIOS = (
     *(
         Scenario(
             name=f"storm, {delay_s} s",
-            setup=Setup(seed=8, rate=200.0, placed=delay_s > 0, delays_s={"perform_seek": delay_s} if delay_s else {}),
+            setup=Setup(seed=8, rate=100.0, placed=delay_s > 0, delays_s={"perform_seek": delay_s} if delay_s else {}),
             act=storm(12),
         )
         for delay_s in (0.0, 0.15, 0.4)
     ),
     Scenario(
         name="storm, slow steps",
-        setup=Setup(seed=9, rate=200.0, delays_s={"on_partitions_revoked": 0.2, "_fetch": 0.1, "wait_for_commit": 0.1}),
+        setup=Setup(seed=9, rate=100.0, delays_s={"on_partitions_revoked": 0.2, "_fetch": 0.1, "wait_for_commit": 0.1}),
         act=storm(12),
     ),
-    Scenario(name="slow hand-overs", setup=Setup(seed=10, rate=200.0, delays_s=SLOW_STEPS), act=slow_hand_overs(12)),
+    Scenario(name="slow hand-overs", setup=Setup(seed=10, rate=100.0, delays_s=SLOW_STEPS), act=slow_hand_overs(12)),
     Scenario(name="slow agents", setup=Setup(seed=11, rate=60.0, work_s=0.005, preload=300), act=moves(6, 2)),
     Scenario(name="kills", setup=Setup(seed=12, **SHORT_SESSION), act=kills()),  # type: ignore[arg-type]
     Scenario(name="stops", setup=Setup(seed=13, **SHORT_SESSION), act=stops),  # type: ignore[arg-type]

@@ -60,8 +60,12 @@ async def judge(cluster: Cluster) -> Verdict:
             found[topic] = sum(end - max(0, committed.get(p, 0)) for p, end in ends.items())
         return found
 
-    await until(lambda: not any(left().values()), 60.0)
     not_committed = left()
+    while any(not_committed.values()):  # as long as it goes on
+        before = not_committed
+        await until(lambda before=before: left() != before, 20.0)  # type: ignore[misc]
+        if (not_committed := left()) == before:
+            break
     owners = cluster.owners()
     owners_wrong = sum(len(owners[key_group]) != 1 for key_group in cluster.key_groups)
     for name in list(cluster.alive):

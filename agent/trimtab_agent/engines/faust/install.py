@@ -108,6 +108,15 @@ def _steer(app: Any, board: Board, steering: FaustSteering, settings: SteeringSe
     app.transport = SteeredTransport(app, fence=fence, settings=settings, watcher=steering)
     fence.guard(app.flow_control)
 
+    stop_consumer = app._stop_consumer
+
+    async def finish_and_stop() -> None:
+        if app._consumer is not None:
+            await app._consumer.finish()
+        await stop_consumer()
+
+    app._stop_consumer = finish_and_stop
+
     async def close(*_: Any, **__: Any) -> None:
         await steering.close()
 

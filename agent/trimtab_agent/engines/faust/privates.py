@@ -1,7 +1,8 @@
 """The private names of Faust, aiokafka and mode that steering touches, with the reason, checked at start.
 
-They are used in `transport/`, `ownership.py`, `standby.py`, `assignor.py` and `steering.py` only.  On other versions
-than those the mends were proven on, or when a name is gone, the plug-in reports but does not steer.
+They are used in `transport/`, `ownership.py`, `standby.py`, `windows.py`, `assignor.py`, `steering.py` and
+`install.py`.  On other versions than those the mends were proven on, or when a name is gone, the plug-in reports but
+does not steer.
 """
 
 import inspect
@@ -20,6 +21,7 @@ import faust.stores.rocksdb
 import faust.streams
 import faust.tables.manager
 import faust.tables.recovery
+import faust.tables.table
 import faust.transport.conductor
 import faust.transport.consumer
 import faust.transport.drivers.aiokafka
@@ -115,9 +117,25 @@ PRIVATES: tuple[Private, ...] = (
         faust.stores.rocksdb.Store,
         "opening and closing a standby's database",
         ("_dbs",),
-        (("_open_for_partition", ("partition",)), ("set_persisted_offset", ("tp", "offset"))),
+        (
+            ("_open_for_partition", ("partition",)),
+            ("set_persisted_offset", ("tp", "offset")),
+            ("_decode_key", ("key",)),
+            ("_visible_keys", ("db",)),
+        ),
     ),
-    Private(faust.App, "what the next rebalance compares with", ("_assignment",)),
+    Private(
+        faust.tables.table.Table,
+        "the windows of a key group come and go with it",
+        ("_partition_timestamps", "_partition_timestamp_keys", "_partition_latest_timestamp"),
+        (("_should_expire_keys", ()), ("_to_key", ("k",))),
+    ),
+    Private(
+        faust.App,
+        "what the next rebalance compares with; mend 8 at a stop",
+        ("_assignment", "_consumer"),
+        (("_stop_consumer", ()),),
+    ),
     Private(
         mode.utils.queues.ThrowableQueue, "taking back events that no agent has begun", ("_putters",), (("clear", ()),)
     ),

@@ -23,6 +23,7 @@ from trimtab_agent.engines.faust.sideloop import SideLoop
 from trimtab_agent.engines.faust.standby import Standbys
 from trimtab_agent.engines.faust.tail import Tail
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
+from trimtab_agent.engines.faust.windows import Windows
 from trimtab_models.messages.commands import Command, CommandKind, Refusal
 from trimtab_models.messages.handover import HandoverKind, HandoverRecord, Offsets
 from trimtab_models.messages.names import KeyGroup, OperatorId, Topics
@@ -62,6 +63,7 @@ class FaustSteering(Facts):
         self._channel = Channel(
             Topics(board.cluster), connection, on_placement=self._read_placement, on_handover=self._read_handover
         )
+        self._windows = Windows(app, ownership)
         self._answers = Answers()
         self._prepared: dict[str, tuple[Answer, tuple[KeyGroup, ...]]] = {}
         """Hand-overs prepared here, by id; their answer is still to say `took`."""
@@ -117,6 +119,7 @@ class FaustSteering(Facts):
             except MixedPartitions as error:
                 self.refuse(str(error))
             self._start(self._settle())
+            self._start(self._windows.follow())
 
     async def close(self) -> None:
         """End everything that runs beside the app."""
@@ -265,6 +268,7 @@ class FaustSteering(Facts):
         self._taken[command.handover] = asyncio.Event()
         began = time.monotonic()
         given = await self._handover.release(key_groups, generation)
+        self._start(self._windows.follow())
         try:
             await self._publish(_released(command, given, self._board.cluster, time.monotonic() - began))
         except KafkaError:  # written or not: only a rebalance can tell
@@ -333,6 +337,7 @@ class FaustSteering(Facts):
                 await self._ask_for_rejoin()  # do not let its events wait for the source's time-out
             return
         pause_s = record.held_s + max(0.0, time.time() - written_at)
+        self._start(self._windows.follow())
         await self._publish(_took(record))
         if answer is not None:
             answer.say(Took(generation=record.generation, pause_s=pause_s))

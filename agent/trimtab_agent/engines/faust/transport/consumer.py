@@ -140,6 +140,13 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         await self._on_partitions_revoked(revoked)
         self.forget(sources | revoked)
 
+    async def finish(self) -> None:
+        """Before the worker stops: finish what was begun, for Faust is about to clear the queues (mend 8)."""
+        sources = {tp for tp in self._active_partitions | self._delivered.keys() if not self._is_changelog_tp(tp)}
+        self.block(sources)
+        if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
+            self.log.warning("events are still in work at the stop")
+
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Stop the flow (mend 6), wait for the fetch in flight (mend 1), then let Faust restore its tables."""
         self._sought = self._open = False

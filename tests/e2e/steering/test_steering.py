@@ -1,0 +1,64 @@
+"""Steering on a real broker, the short version: `prove.py` runs all scenarios, longer."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from steered_cluster import Setup
+from steered_runs import run
+from steered_scenarios import Scenario, drain_and_return, kills, moves, storm
+from steered_verdict import Verdict
+
+SHORT = (
+    Scenario(
+        name="hand-overs, windowed tables",
+        setup=Setup(windowed=True, rate=60.0, preload=300),
+        act=moves(4, 2, calm_s=0.0, rest_s=0.2),
+    ),
+    Scenario(
+        name="storm on an uncommitted backlog, slow end of recovery",
+        setup=Setup(rate=60.0, preload=600, placed=False, delays_s={"perform_seek": 0.15}),
+        act=storm(4),
+    ),
+    Scenario(name="drain, stop, start, give back", setup=Setup(rate=60.0, preload=300), act=drain_and_return),
+    Scenario(
+        name="old owner killed after its commit",
+        setup=Setup(rate=60.0, preload=300, session_s=6.0, heartbeat_s=0.3, took_limit_s=2.0),
+        act=kills(("old_committed",)),
+    ),
+)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("scenario", SHORT, ids=lambda scenario: scenario.name)
+def test_nothing_is_lost_or_done_twice(scenario: Scenario, tmp_path: Path) -> None:
+    outcome = asyncio.run(run(scenario, tmp_path))
+
+    assert outcome.complaints == []
+
+
+def test_the_judge_sees_what_is_wrong() -> None:
+    fine = Verdict(
+        sent=3,
+        lost={"outputs": 0},
+        duplicated={"outputs": 0},
+        wrong_keys={"counts": 0},
+        too_low={"counts": 0},
+        done_again={"counts": 0},
+        not_committed={"numbers": 0},
+        owners_wrong=0,
+    )
+    assert fine.complaints(0) == []
+    for wrong in (
+        {"lost": {"outputs": 1}},
+        {"duplicated": {"outputs": 1}},
+        {"wrong_keys": {"counts": 1}},
+        {"too_low": {"counts": 1}},
+        {"done_again": {"counts": 1}},
+        {"not_committed": {"numbers": 1}},
+        {"owners_wrong": 1},
+    ):
+        assert Verdict(**{**fine.__dict__, **wrong}).complaints(0) != [], wrong
+    again = Verdict(**{**fine.__dict__, "duplicated": {"outputs": 5}, "wrong_keys": {"counts": 5}})
+    assert again.complaints(5) == []
+    assert again.complaints(4) != []
