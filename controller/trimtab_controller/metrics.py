@@ -50,8 +50,11 @@ class Metrics:
         self.stream_restarts = gauge("stream_restarts", "How often the stream was started again.")
 
     def listen(self, host: str, port: int) -> int:
-        """Serve the metrics; returns the port."""
-        server, _ = start_http_server(port, host, self.registry)
+        """Serve the metrics; returns the port.  Raises OSError that names the address."""
+        try:
+            server, _ = start_http_server(port, host, self.registry)
+        except OSError as error:
+            raise OSError(f"metrics cannot be served on {host}:{port}: {error.strerror or error}") from error
         return int(server.server_port)
 
     def see_handover(self, handover: Handover) -> None:

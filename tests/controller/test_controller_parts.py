@@ -1,5 +1,6 @@
 """Smaller parts of the controller: inbox, board and status, stream child, command line."""
 
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY, JournalEntry, encode_entry
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round
 from trimtab_controller.kafka.inbox import CLOCK_TOLERANCE_S, Inbox
+from trimtab_controller.metrics import Metrics
 from trimtab_controller.recovery import taken_over
 from trimtab_controller.stream_child import StreamChild
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, encode_ack
@@ -273,3 +275,12 @@ def test_help_needs_neither_kafka_nor_numpy(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "what the controller would do now" in done.stdout
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"metrics cannot be served on 127.0.0.1:{port}: Address already in use"):
+            Metrics().listen("127.0.0.1", port)

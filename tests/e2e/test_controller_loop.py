@@ -77,8 +77,8 @@ solver_time_limit_s = 0.5
 [execution]
 handovers_in_flight = 1
 key_groups_per_handover = 4
-prepare_timeout_s = 10.0
-handover_timeout_s = 10.0
+prepare_timeout_s = 60.0
+handover_timeout_s = 60.0
 [metrics]
 listen = "127.0.0.1:{self.metrics_port}"
 """

@@ -218,7 +218,7 @@ def describe(decision: Decision) -> str:
             return f"nothing: {decision.detail}"
         case Planned(plan=plan):
             count = len(plan.moves)
-            by = ", by the greedy method, the solver did not answer in time" if plan.fallback else ""
+            by = ", by the greedy method, the solver gave no answer" if plan.fallback else ""
             return (
                 f"{plan.app}: {count} move{'s' if count != 1 else ''}, load distance {plan.before:.1f} -> "
                 f"{plan.planned:.1f} (bound {plan.lower_bound:.1f}), because {plan.reason}{by}"

@@ -3,6 +3,7 @@
 import logging
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -22,6 +23,7 @@ Serve = Callable[[Connection], None]
 
 def serve(connection: Connection) -> None:
     """The solver process: a question in, an answer out, until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the controller, which ends this process
     os.environ["OMP_NUM_THREADS"] = "1"  # before numpy: the searches are sequential, idle threads only cost
     from trimtab_controller.solver.balance import answer
 
