@@ -51,13 +51,15 @@ def alternate(producer: FlightProducer, rate: float, *, turns: int, seconds: flo
 
 
 def read_reports(cluster: Cluster) -> list[Report]:
-    """All reports so far."""
+    """All reports up to now; more of them come every second."""
+    now_ms = time.time() * 1000
     topic = cluster.topics.reports
     consumer = Consumer({"bootstrap.servers": cluster.broker.address, "group.id": "share", "enable.auto.commit": False})
     count = next(settings.partitions for settings in topic_settings(cluster.topics) if settings.name == topic)
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(count)])
     reports: list[Report] = []
-    while messages := consumer.consume(1000, timeout=3.0):
+    while not any(report.at_ms > now_ms for report in reports):
+        messages = consumer.consume(1000, timeout=3.0)
         reports += [decode_report(message.value()) for message in messages if not message.error()]
     consumer.close()
     return reports
