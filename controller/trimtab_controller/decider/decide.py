@@ -28,6 +28,7 @@ class SkipReason(StrEnum):
     SCALING_IN_FLIGHT = "scaling_in_flight"
     TOO_SOON = "too_soon"
     INSIDE_BAND = "inside_band"
+    INSIDE_NOISE = "inside_noise"
     ALL_DRAINING = "all_draining"
     NOTHING_BETTER = "nothing_better"
     SOLVER_FAILED = "solver_failed"
@@ -160,8 +161,8 @@ def admit(
     now: float, view: AppView, evaluation: Evaluation, execution: Execution, settings: Settings, *, windows: int
 ) -> Skip | SolveWanted:
     """Whether a plan is worth looking for.  A worker to be drained overrides band and samples, not the interval."""
-    distance = evaluation.load_distance
-    if distance is None:
+    distance, noise = evaluation.load_distance, evaluation.noise
+    if distance is None or noise is None:
         return Skip(reason=SkipReason.ALL_DRAINING, detail=f"{view.app}: every worker is to be drained, none is left")
     to_empty = [worker for worker in view.draining if view.owned_by(worker)]
     if not to_empty and distance <= settings.load_distance:
@@ -170,6 +171,9 @@ def admit(
     if not to_empty and windows < settings.min_windows:
         detail = f"{windows} of {settings.min_windows} windows seen, load distance {distance:.1f} so far"
         return not_ready(NotReady(lack=Lack.TOO_FEW_WINDOWS, detail=detail, app=view.app))
+    if not to_empty and distance <= noise:
+        detail = f"{view.app}: load distance {distance:.1f} may be noise, the windows vary by {noise:.1f}"
+        return Skip(reason=SkipReason.INSIDE_NOISE, detail=detail)
     ended_at = execution.round.ended_at if execution.round else None
     if ended_at is not None and now - ended_at < settings.min_interval_s:
         left_s = settings.min_interval_s - (now - ended_at)

@@ -22,7 +22,7 @@ from trimtab_controller.decider.decide import (
     to_start,
     to_stop,
 )
-from trimtab_controller.decider.evaluate import Evaluation, evaluate, smooth
+from trimtab_controller.decider.evaluate import Evaluation, History, evaluate, follow
 from trimtab_controller.decider.observe import (
     Liveness,
     Requirements,
@@ -35,7 +35,7 @@ from trimtab_controller.decider.view import AppView, Lack, NotReady
 from trimtab_controller.execution.state import Execution, ScalingPhase
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_models.messages.intents import Drain, Intent, Pause
-from trimtab_models.messages.names import AppId, KeyGroup, WorkerId
+from trimtab_models.messages.names import AppId, WorkerId
 from trimtab_models.messages.snapshot import Snapshot
 
 
@@ -104,15 +104,6 @@ class Known:
     views: dict[AppId, AppView | NotReady] = field(default_factory=dict)
     evaluations: dict[AppId, Evaluation] = field(default_factory=dict)
     lack: NotReady | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    """Smoothed loads of the key groups of an app.  They belong to the key group: a move does not void them."""
-
-    end_s: float = 0.0
-    windows: int = 0
-    loads: Mapping[KeyGroup, float] = field(default_factory=dict)
 
 
 class Decider:
@@ -212,14 +203,11 @@ class Decider:
         return view
 
     def _smooth(self, view: AppView) -> AppView:
-        """The view with loads over the windows so far: their mean at first, then the newest one's weight is fixed."""
+        """The view with loads over the windows so far; after a long gap they begin anew."""
         history = self._history.get(view.app)
         if history is None or view.start_s - history.end_s > self._needs.max_age_s:
             history = History()
-        windows = history.windows + 1
-        smoothed = smooth(view, history.loads, max(self._settings.smoothing, 1.0 / windows))
-        loads = {row.key_group: row.load for row in smoothed.key_groups}
-        self._history[view.app] = History(end_s=view.end_s, windows=windows, loads=loads)
+        smoothed, self._history[view.app] = follow(view, history, self._settings.smoothing)
         return smoothed
 
     def _measure(self, raw: Mapping[AppId, AppView | NotReady]) -> list[RoundMeasured]:

@@ -225,11 +225,30 @@ def test_loads_are_believed_after_enough_windows_but_a_drain_need_not_wait() -> 
         lack=Lack.TOO_FEW_WINDOWS,
     )
     [second] = made.on_event(1021.0, window(ON_W0, 1020.0))
-    assert isinstance(second, Solve)
+    assert isinstance(second, Solve), "steady loads"
     draining = Decider(settings, NEEDS, execution(BALANCED), acting=True)
     draining.on_event(1000.0, IntentsChanged(intents=(DRAIN_W1,)))
     [at_once] = draining.on_event(1011.0, window(BALANCED))
     assert isinstance(at_once, Solve)
+
+
+def test_what_may_be_noise_moves_nothing_until_it_has_lasted() -> None:
+    made = decider(execution(BALANCED))
+    decisions = []
+    for number, (first, second) in enumerate([(0.1, 0.1), (0.1, 0.5), (0.3, 0.1), (0.1, 0.5), (0.1, 0.5)]):
+        arrived = window(BALANCED, 1010.0 + 10.0 * number)
+        one, two = arrived.snapshot.key_groups
+        rows = (replace(one, cpu=first), replace(two, cpu=second))
+        arrived = SnapshotArrived(snapshot=replace(arrived.snapshot, key_groups=rows))
+        [action] = made.on_event(1011.0 + 10.0 * number, arrived)
+        decisions.append("solve" if isinstance(action, Solve) else describe(only([action])))
+    assert decisions == [
+        "nothing: app: load distance inside band 0.0 <= 5.0",
+        "nothing: app: load distance 10.0 may be noise, the windows vary by 20.0",
+        "nothing: app: load distance inside band 0.0 <= 5.0",
+        "nothing: app: load distance 10.0 may be noise, the windows vary by 15.4",
+        "solve",
+    ]
 
 
 def test_the_placement_follows_reports_that_differ() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from trimtab_controller.decider.decide import Settings
-from trimtab_controller.decider.evaluate import evaluate, smooth
+from trimtab_controller.decider.evaluate import NOISE_ERRORS, History, evaluate, follow
 from trimtab_controller.decider.instance import instance_of
 from trimtab_controller.decider.observe import Liveness, Requirements, check_cluster, observe, ownership
 from trimtab_controller.decider.view import AppView, Lack, NotReady
@@ -194,11 +194,19 @@ def test_load_distance_is_relative_to_capacity_and_one_sided_for_a_drained_worke
     assert evaluate(nobody).load_distance is None
 
 
-def test_smoothing_weighs_the_newest_window() -> None:
-    view = look(WHOLE)
-    assert isinstance(view, AppView)
-    smoothed = smooth(view, {kg(0): 30.0}, 0.25)
-    assert [row.load for row in smoothed.key_groups] == [25.0, 10.0, 10.0]
+def test_loads_are_a_mean_at_first_then_smoothed_and_their_variance_follows() -> None:
+    history, seen = History(), []
+    for cpu in (0.1, 0.3, 0.5):
+        view = look(snapshot([node(W0), node(W1)], [owned(0, W0, cpu), owned(1, W1)]), placement=None)
+        assert isinstance(view, AppView)
+        smoothed, history = follow(view, history, 0.5)
+        [changing, steady] = smoothed.key_groups
+        seen.append((changing.load, changing.variance))
+        assert (steady.load, steady.variance) == (pytest.approx(10.0), 0.0)
+    # Weights 1; 1/2, 1/2; 1/4, 1/4, 1/2.  Variance of the mean = weighted variance * f / (1 - f).
+    assert seen == [(10.0, 0.0), (20.0, pytest.approx(100.0)), (pytest.approx(35.0), pytest.approx(275.0 * 0.6))]
+    noisy = evaluate(smoothed)
+    assert noisy.noise == pytest.approx(NOISE_ERRORS * (275.0 * 0.6) ** 0.5 * (1 / 0.5 - 1 / 1.0))
 
 
 def test_a_view_is_an_instance_of_the_contract() -> None:
