@@ -188,6 +188,27 @@ def test_a_thousand_nodes_without_a_budget_come_within_a_tenth_of_a_point():
     assert result.score.load_distance <= 0.1
 
 
+def test_groups_of_a_large_cluster_keep_limits_pins_and_both_budgets():
+    random = np.random.default_rng(5)
+    plain = uneven(seed=5, nodes=150, per_node=10)
+    capacity = random.choice([0.5, 1.0, 2.0], 150)
+    cluster = replace(
+        plain, load=plain.load * capacity[plain.home], capacity=capacity, pinned=random.random(1500) < 0.1,
+        cost_bytes=random.integers(1, 100, 1500).astype(float), max_migrations=400, max_cost_bytes=15_000.0,
+        usage=random.random((2, 1500)), limit=np.full((2, 150), 6.0),
+    )  # fmt: skip
+    result = plan_of(cluster, Params(effort=Effort(steps=4000), polish=Effort(steps=50)))
+    baseline = solve_flux(cluster, stop=Never(), seed=0)
+    moved = result.allocation != cluster.home
+    assert not cluster.pinned[moved].any()
+    assert moved.sum() <= 400
+    assert cluster.cost_bytes[moved].sum() <= 15_000
+    for usage in cluster.usage:
+        now, after = (np.bincount(where, usage, 150) for where in (cluster.home, result.allocation))
+        assert (after <= np.maximum(6.0, now) + 1e-9).all()
+    assert result.score.load_distance < 0.5 * baseline.score.load_distance
+
+
 def test_the_papers_lemma_2_does_not_hold_so_a_rule_empties_marked_nodes():
     """40 equal key groups on 4 nodes, one marked: the optimum leaves one there for ever; the rule does not."""
     cluster = problem([k % 4 for k in range(40)], [5.0] * 40, nodes=4, removing=[False, False, False, True])

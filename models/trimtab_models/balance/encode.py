@@ -15,7 +15,7 @@ from trimtab_models.instances import BalanceInstance
 def encode_result(
     instance: BalanceInstance, result: BalanceResult, *, method: str, solve_seconds: float
 ) -> dict[str, Any]:
-    """The plan as the contract has it: loads in percent of each node's own capacity, costs in bytes."""
+    """The plan for `instance`, with nothing in flight, as the contract has it."""
     problem = problem_of(instance)
     node_ids = [node.id for node in instance.nodes]
     changed = np.flatnonzero(result.allocation != problem.home).tolist()

@@ -53,11 +53,16 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long a search goes on without progress; `steps` is all that it may take."""
+    """How long a search goes on without progress, and all that it may take: `steps`, and more for every node."""
 
     steps: int
+    steps_per_node: int = 0
     patience: int = 400  # of the first attempts; doubled whenever the targets have closed in on the plan
     longest_patience: int = 6400
+
+    def total(self, nodes: int) -> int:
+        """Steps for a cluster of `nodes`."""
+        return self.steps + self.steps_per_node * nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +85,15 @@ class Improver:
     def lower(self, start: Ints, side: Side, proven: float, goal: float, effort: Effort) -> Improved:
         """The best plan found from `start` whose `side` is lower; stops at `goal` (>= `proven`, the lower bound)."""
         best, score = start, evaluate(self._problem, start)
-        held, low, patience, before = score.load_distance, proven, effort.patience, self.steps
-        while side.of(score) > goal + MIN_GAIN_PP and not self._stop() and self.steps - before < effort.steps:
+        held, low, patience = score.load_distance, proven, effort.patience
+        before, end = self.steps, self.steps + effort.total(len(self._problem.capacity))
+        while side.of(score) > goal + MIN_GAIN_PP and not self._stop() and self.steps < end:
             value = side.of(score)
             if value - low <= CLOSE_PP:
                 low, patience = proven + 0.5 * (low - proven), min(2 * patience, effort.longest_patience)
             target = low + 0.5 * (value - low) if value - low > 4 * CLOSE_PP else low
             target = max(target, goal)
-            offers = self._attempt(best, side.band(target, held), patience, effort.steps + before - self.steps)
+            offers = self._attempt(best, side.band(target, held), patience, end - self.steps)
             for allocation in offers:
                 found = evaluate(self._problem, allocation)
                 if found.allowed and side.of(found) < side.of(score) - MIN_GAIN_PP and _holds(found, side, held):

@@ -25,8 +25,8 @@ from trimtab_models.balance.tabu import Band
 from trimtab_models.balance.trim import trim
 
 CONSTRUCT_ABOVE_PP = 1e-6  # the bound itself may be refuted by a hair
-FULL_EFFORT = Effort(steps=8_000)
-POLISH_EFFORT = Effort(steps=2_000)
+FULL_EFFORT = Effort(steps=8_000, steps_per_node=10)
+POLISH_EFFORT = Effort(steps=2_000, steps_per_node=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class _Solver:
 
     def _improve(self, enough: float, effort: Effort, *, returning: bool) -> None:
         """Searches until the load distance is `enough` or near the bound."""
-        if self._stop() or not effort.steps or self._score.load_distance <= max(enough, self._goal()):
+        if self._stop() or not effort.total(1) or self._score.load_distance <= max(enough, self._goal()):
             return
         self._stage = Stage.IMPROVED
         self._bound = stronger_bound(self.problem, self._bound, self._score.load_distance, self._stop)
