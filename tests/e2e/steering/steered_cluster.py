@@ -37,9 +37,9 @@ class Setup:
     """One run.  Seconds; `rate` in events per second; `delays_s` by the name of the step they are put before."""
 
     workers: int = 3
-    partitions: int = 12
+    partitions: int = 8
     rate: float = 120.0
-    keys: int = 600
+    keys: int = 400
     windowed: bool = False
     work_s: float = 0.0
     commit_interval_s: float = 1.0

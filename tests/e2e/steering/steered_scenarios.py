@@ -25,7 +25,7 @@ class Scenario:
 
 async def begin(cluster: Cluster) -> None:
     """Wait until the first load is worked off, then go on at the given rate."""
-    await cluster.settled(90.0)
+    await cluster.settled(150.0)
     await cluster.worked_off()
     cluster.start_load()
     await asyncio.sleep(1.0)
@@ -178,7 +178,7 @@ async def drain_and_return(cluster: Cluster) -> None:
     assert await cluster.terminate(name) == 0
     await asyncio.sleep(2.0)
     cluster.start(name)
-    await cluster.settled(90.0)
+    await cluster.settled(150.0)
     for key_group in mine:
         assert await cluster.hand_over((key_group,), cluster.row(key_group)[0], name)
     await cluster.settled()
@@ -211,7 +211,7 @@ def storm(rejoins: int) -> Act:
             await until(lambda: bool(cluster.agent.statistics), 40.0)
             await cluster.publish()
             await cluster.rejoin()
-        await cluster.settled(90.0)
+        await cluster.settled(150.0)
         cluster.start_load()
         for _ in range(rejoins):
             await cluster.publish()
@@ -254,7 +254,7 @@ def kills(points: tuple[str, ...] = POINTS) -> Act:
             assert await until(lambda child=child: not child.alive, 10.0), f"nobody died at {point}"  # type: ignore[misc]
             await cluster.settled()
             cluster.start(victim)
-            await cluster.settled(90.0)
+            await cluster.settled(150.0)
 
     return act
 
@@ -295,7 +295,7 @@ async def stops(cluster: Cluster) -> None:
         await cluster.settled()
 
 
-SHORT_SESSION = {"session_s": 6.0, "heartbeat_s": 0.3, "took_limit_s": 2.0}
+SHORT_SESSION = {"session_s": 8.0, "heartbeat_s": 0.5, "took_limit_s": 2.0}
 SLOW_STEPS = {"drain": 0.15, "flush": 0.1, "prove_by_commit": 0.2, "run": 0.05, "_publish": 0.2, "_take": 0.2}
 
 SCENARIOS = (

@@ -23,7 +23,7 @@ SHORT = (
     Scenario(name="drain, stop, start, give back", setup=Setup(rate=60.0, preload=300), act=drain_and_return),
     Scenario(
         name="old owner killed after its commit",
-        setup=Setup(rate=60.0, preload=300, session_s=6.0, heartbeat_s=0.3, took_limit_s=2.0),
+        setup=Setup(rate=60.0, preload=300, session_s=8.0, heartbeat_s=0.5, took_limit_s=2.0),
         act=kills(("old_committed",)),
     ),
 )

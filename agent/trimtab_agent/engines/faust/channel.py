@@ -20,6 +20,7 @@ from trimtab_models.messages.placement import Placement, decode_placement
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
+TOPICS_RETRY_S = 5.0
 LONG_POLL_MS = 500
 CLOSE_LIMIT_S = 2.0
 
@@ -47,6 +48,7 @@ class Channel:
         self._on_placement = on_placement
         self._on_handover = on_handover
         self._writer: AIOKafkaProducer | None = None
+        self._missing: frozenset[str] = frozenset()
         self.loaded = threading.Event()
         """All placements published so far have been read, or there is no placement topic."""
 
@@ -84,10 +86,9 @@ class Channel:
         )
         await reader.start()
         try:
-            missing = {self._placement.topic, self._handover.topic} - await reader.topics()
-            if missing:
-                log.warning("not steered yet: no topic %s", ", ".join(sorted(missing)))
+            if await self._lacks_topics(reader):
                 self.loaded.set()
+                await asyncio.sleep(TOPICS_RETRY_S)
                 return
             reader.assign([self._placement, self._handover])
             await reader.seek_to_beginning(self._placement)
@@ -101,6 +102,14 @@ class Channel:
                     self.loaded.set()
         finally:
             await reader.stop()
+
+    async def _lacks_topics(self, reader: Any) -> bool:
+        """Whether topics are missing; said once."""
+        before, wanted = self._missing, {self._placement.topic, self._handover.topic}
+        self._missing = frozenset(wanted - await reader.topics())
+        if self._missing != before:
+            log.warning("not steered while there is no topic %s", ", ".join(sorted(self._missing)) or "(all are there)")
+        return bool(self._missing)
 
     def _dispatch(self, record: Any) -> None:
         try:

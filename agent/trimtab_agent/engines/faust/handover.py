@@ -145,14 +145,11 @@ class Handover:
         if any(map(self._ownership.owns, key_groups)) or not self._standbys.is_followed(key_groups):
             raise Denied(Refusal.NOT_PREPARED, "owned already, or its tables are not followed")
         consumer = self._app.consumer
-        proof = asyncio.ensure_future(
-            consumer.thread.prove_by_commit(generation, offsets, self._settings.commit_limit_s)
-        )
-        try:
-            await self._catch_up(dict(ends), generation)
-        finally:
-            await asyncio.wait([proof])
-        proof.result()
+        proving = consumer.thread.prove_by_commit(generation, offsets, self._settings.commit_limit_s)
+        done = await asyncio.gather(proving, self._catch_up(dict(ends), generation), return_exceptions=True)
+        for fault in done:
+            if isinstance(fault, BaseException):
+                raise fault
         self.check(generation)
         # From here our own writes are the newest: they must not be read back.  No await until it is the owner.
         self._standbys.leave(ends.keys())

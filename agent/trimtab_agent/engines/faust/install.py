@@ -103,6 +103,7 @@ def unfit_tables(app: Any) -> Iterator[str]:
 
 def _steer(app: Any, board: Board, steering: FaustSteering, settings: SteeringSettings) -> None:
     fence = Fence(app.conf.broker_session_timeout)
+    board.faust_standbys = app.conf.table_standby_replicas
     app.conf.table_standby_replicas = 0  # standbys follow the placement, not Faust
     app.conf.PartitionAssignor = functools.partial(PlacementAssignor, board)
     app.transport = SteeredTransport(app, fence=fence, settings=settings, watcher=steering)

@@ -10,13 +10,13 @@ from typing import Any
 from aiokafka.errors import KafkaError
 from faust.types import TP
 
-from trimtab_agent.engines.faust.answers import Answer, Answers
+from trimtab_agent.engines.faust.answers import MAX_REMEMBERED, Answer, Answers
 from trimtab_agent.engines.faust.board import Board
 from trimtab_agent.engines.faust.channel import Channel, Connection
 from trimtab_agent.engines.faust.facts import Facts
 from trimtab_agent.engines.faust.handover import Denied, Given, Handover
 from trimtab_agent.engines.faust.operators import Layout, MixedPartitions
-from trimtab_agent.engines.faust.outcomes import Abandoned, Prepared, Refused, Rejoined, Released, Report, Took
+from trimtab_agent.engines.faust.outcomes import Abandoned, Outcome, Prepared, Refused, Rejoined, Released, Report, Took
 from trimtab_agent.engines.faust.ownership import Ownership
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.sideloop import SideLoop
@@ -69,33 +69,40 @@ class FaustSteering(Facts):
         """Hand-overs prepared here, by id; their answer is still to say `took`."""
         self._taken: dict[str, asyncio.Event] = {}
         """Hand-overs released here, by id; set when the target says `took`."""
-        self._seen: set[tuple[HandoverKind, str]] = set()
+        self._seen: dict[tuple[HandoverKind, str], None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._settling = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._side: SideLoop | None = None
 
     def refuse(self, reason: str) -> None:
-        """Only report from now on; the group assigns as stock Faust does."""
+        """Only report from now on."""
         log.warning("this worker is not steered: %s", reason)
         self._refusal = reason
+
+    def _withdraw(self, reason: str) -> None:
+        """Refuse now that the app is known: the group assigns as stock Faust does."""
+        self.refuse(reason)
         self._board.layout = None
+        self._app.assignor.replicas = self._board.faust_standbys
 
     # ---- what the group does (transport.Watcher)
 
     async def before_join(self, topics: frozenset[str]) -> None:
         """Learn what the app consists of, and the placement: this worker may be elected leader."""
-        if self._side is not None or self._refusal is not None:
+        if self._refusal is not None:
             return
         if reasons := list(self._unfit_tables()):
-            self.refuse("; ".join(reasons))
+            self._withdraw("; ".join(reasons))
             return
         changelogs = frozenset(self._app.tables.changelog_topics)
         own = {self._app._leader_assignor._leader_topic_name, self._app.conf.reply_to}
         try:
             self._board.layout = Layout(named=self._named(), sources=topics - changelogs - own, changelogs=changelogs)
         except ValueError as error:
-            self.refuse(str(error))
+            self._withdraw(str(error))
+            return
+        if self._side is not None:  # subscribed again, to topics that came later
             return
         self._loop = asyncio.get_running_loop()
         self._side = SideLoop("trimtab")
@@ -117,7 +124,7 @@ class FaustSteering(Facts):
             try:
                 self._ownership.learn(self._board.layout)
             except MixedPartitions as error:
-                self.refuse(str(error))
+                self._withdraw(str(error))
             self._start(self._settle())
             self._start(self._windows.follow())
 
@@ -160,20 +167,21 @@ class FaustSteering(Facts):
             if self._refusal is not None or not await self._until(lambda: self._handover.is_stable, SETTLE_LIMIT_S):
                 return  # a rebalance: it ends with `stable()`, which comes here again
             generation = self._handover.generation
-            wanted = self._placed_standbys().union(*(key_groups for _, key_groups in self._prepared.values()))
+            wanted = self._placed_here().union(*(key_groups for _, key_groups in self._prepared.values()))
             self._standbys.cool(self._standbys.followed() - wanted)
             try:
                 await self._standbys.warm(wanted, lambda: self._handover.check(generation))
             except GenerationOver:
                 return
 
-    def _placed_standbys(self) -> frozenset[KeyGroup]:
+    def _placed_here(self) -> frozenset[KeyGroup]:
+        """Key groups that the placement gives this worker in any role, and that it does not own (yet)."""
         placement, worker = self._board.placement, self._board.worker
         return frozenset(
             key_group
             for operator in self._ownership.operators().values()
             for key_group in (self._ownership.key_group(operator, p) for p in range(operator.partitions))
-            if placement is not None and worker in placement.of(operator.id, key_group.partition)[1:]
+            if placement is not None and worker in placement.of(operator.id, key_group.partition)
             if not self._ownership.owns(key_group)
         )
 
@@ -265,13 +273,14 @@ class FaustSteering(Facts):
         # The next rebalance must give what the hand-over gives.
         if not await self._until(lambda: self._is_placed(command), self._settings.placement_wait_s):
             raise Denied(Refusal.PRECONDITION, f"the placement seen here does not name {command.target} as their owner")
-        self._taken[command.handover] = asyncio.Event()
         began = time.monotonic()
         given = await self._handover.release(key_groups, generation)
         self._start(self._windows.follow())
+        self._taken[command.handover] = asyncio.Event()
         try:
             await self._publish(_released(command, given, self._board.cluster, time.monotonic() - began))
         except KafkaError:  # written or not: only a rebalance can tell
+            del self._taken[command.handover]
             await self._ask_for_rejoin()
             raise
         answer.say(
@@ -315,7 +324,9 @@ class FaustSteering(Facts):
     async def _on_record(self, record: HandoverRecord, written_at: float) -> None:
         if (record.kind, record.handover) in self._seen:  # a repeat must not revive an old hand-over
             return
-        self._seen.add((record.kind, record.handover))
+        self._seen[record.kind, record.handover] = None
+        if len(self._seen) > MAX_REMEMBERED:
+            del self._seen[next(iter(self._seen))]
         if record.kind is HandoverKind.TOOK:
             if (taken := self._taken.get(record.handover)) is not None:
                 taken.set()
@@ -323,7 +334,6 @@ class FaustSteering(Facts):
             await self._take(record, written_at)
 
     async def _take(self, record: HandoverRecord, written_at: float) -> None:
-        answer, _ = self._prepared.pop(record.handover, (None, ()))
         try:
             await self._handover.take(
                 record.key_groups, _by_partition(record.offsets), _by_partition(record.ends), record.generation
@@ -331,16 +341,19 @@ class FaustSteering(Facts):
         except (Denied, GenerationOver) as reason:
             refusal = reason.refusal if isinstance(reason, Denied) else Refusal.GENERATION
             log.warning("hand-over %s is not taken: %s", record.handover, reason)
-            if answer is not None:
-                answer.say(Refused(refusal=refusal, detail=str(reason)))
+            self._say_at_last(record.handover, Refused(refusal=refusal, detail=str(reason)))
             if self._handover.generation == record.generation and self._handover.is_stable:
                 await self._ask_for_rejoin()  # do not let its events wait for the source's time-out
             return
         pause_s = record.held_s + max(0.0, time.time() - written_at)
         self._start(self._windows.follow())
+        self._say_at_last(record.handover, Took(generation=record.generation, pause_s=pause_s))
         await self._publish(_took(record))
-        if answer is not None:
-            answer.say(Took(generation=record.generation, pause_s=pause_s))
+
+    def _say_at_last(self, handover: str, outcome: Outcome) -> None:
+        """End the answer to a prepare, unless a rebalance has ended it."""
+        if (prepared := self._prepared.pop(handover, None)) is not None:
+            prepared[0].say(outcome)
 
     async def _publish(self, record: HandoverRecord) -> None:
         assert self._side is not None
