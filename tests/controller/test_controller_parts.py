@@ -210,7 +210,7 @@ def test_a_status_survives_the_wire_and_a_bad_one_is_refused() -> None:
                 steering=False,
             ),
         ),
-        apps=(AppStatus(app=APP, key_groups=0, load_distance=None, mean_load=None, not_ready="why"),),
+        apps=(AppStatus(app=APP, key_groups=0, load_distance=None, mean_load=None, not_ready="why", noise=1.5),),
         decisions=(DecisionStatus(at=NOW, kind="skip", reason="hold", text="nothing"),),
         rejected={"t.malformed": 2},
     )

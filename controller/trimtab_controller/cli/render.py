@@ -35,7 +35,8 @@ def show_status(status: Status, now: float) -> None:
             console.print(f"{app.app}: not ready: {app.not_ready}", style="yellow")
         elif app.load_distance is not None:
             mean = f", mean load {app.mean_load:.1f} %" if app.mean_load is not None else ""
-            console.print(f"{app.app}: load distance {app.load_distance:.1f}{mean}, {app.key_groups} key groups")
+            noise = f" (noise {app.noise:.1f})" if app.noise is not None else ""
+            console.print(f"{app.app}: load distance {app.load_distance:.1f}{noise}{mean}, {app.key_groups} key groups")
     if status.nodes:
         console.print(_nodes(status))
     if status.rounds:

@@ -37,13 +37,17 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppStatus:
-    """One app: smoothed load distance and mean load; None while they are not known, `not_ready` says why."""
+    """One app: smoothed load distance and mean load; None while they are not known, `not_ready` says why.
+
+    `noise` = how much of the load distance the variation of the windows explains (pp).
+    """
 
     app: AppId
     key_groups: int
     load_distance: float | None
     mean_load: float | None
     not_ready: str | None
+    noise: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +200,7 @@ def _read_app(row: Fields) -> AppStatus:
         load_distance=row.optional("load_distance", row.number),
         mean_load=row.optional("mean_load", row.number),
         not_ready=row.optional("not_ready", lambda name: row.text(name, limit=4000)),
+        noise=row.optional("noise", row.number),
     )
 
 
