@@ -7,6 +7,7 @@ from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_models.balance import (
     BalanceResult,
     Deadline,
+    Effort,
     Infeasible,
     Params,
     Problem,
@@ -21,6 +22,8 @@ from trimtab_models.messages.names import WorkerId, parse_key_group
 
 PRECISION_PP = 0.1
 """Loads are measured, not known: the last hundredths of a percentage point would cost time and moves for nothing."""
+POLISH = Effort(steps=60)
+"""For the side that does not set the load distance: a tenth of a second, not all of the time limit."""
 OPTIMAL_PP = 0.01
 """What the file contract calls optimal."""
 
@@ -30,7 +33,7 @@ def answer(question: Question, clock: Callable[[], float] = time.monotonic) -> A
     started = clock()
     problem = problem_of(question.instance)
     stop = Deadline(clock, started + question.time_limit_s)
-    result = solve(problem, stop=stop, seed=question.seed, params=Params(tolerance=PRECISION_PP))
+    result = solve(problem, stop=stop, seed=question.seed, params=Params(tolerance=PRECISION_PP, polish=POLISH))
     return _answer_of(question, problem, result, clock() - started, fallback=False)
 
 
