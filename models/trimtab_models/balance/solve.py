@@ -24,6 +24,7 @@ from trimtab_models.balance.stop import Stop
 from trimtab_models.balance.tabu import Band
 from trimtab_models.balance.trim import trim
 
+OPTIMAL_PP = 0.01  # the file contract: proven within this of the bound
 CONSTRUCT_ABOVE_PP = 1e-6  # the bound itself may be refuted by a hair
 FULL_EFFORT = Effort(steps=8_000, steps_per_node=10)
 POLISH_EFFORT = Effort(steps=2_000, steps_per_node=1)
@@ -31,9 +32,9 @@ POLISH_EFFORT = Effort(steps=2_000, steps_per_node=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """`tolerance` and `urgent` in pp. A plan within `tolerance` of the bound counts as optimal."""
+    """`tolerance` and `urgent` in pp. A plan within `tolerance` of the bound is not improved further."""
 
-    tolerance: float = 0.01
+    tolerance: float = OPTIMAL_PP
     urgent: float = 5.0  # above it moves are spent on the load distance before marked nodes are emptied
     effort: Effort = FULL_EFFORT
     polish: Effort = POLISH_EFFORT  # for the second side, and after draining
@@ -176,7 +177,7 @@ class _Solver:
         status = Status.FEASIBLE
         if not changed.any():
             status = Status.UNCHANGED
-        elif self._score.load_distance <= self._bound + self._params.tolerance:
+        elif self._score.load_distance <= self._bound + OPTIMAL_PP:
             status = Status.OPTIMAL
         return BalanceResult(
             status=status,
