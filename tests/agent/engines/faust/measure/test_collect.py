@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from trimtab_agent.engines.faust.measure.apportion import IDLE_CORES, MESSAGES_PER_ROUND
+from trimtab_agent.engines.faust.measure.apportion import IDLE_CORES, MESSAGES_PER_ROUND, ROUND_ELASTICITY
 from trimtab_agent.engines.faust.measure.collect import Collector
 from trimtab_agent.engines.faust.measure.sensor import Flow, Taken
 from trimtab_models.messages.local import Statistics, decode_frame, encode_frame
@@ -95,9 +95,14 @@ def test_all_of_an_interval_by_key_group():
         sums: 30 + 1500 / 16384 + 4 * MESSAGES_PER_ROUND,
     }
     per_weight = transport_s / (sum(weights.values()) + 5 * MESSAGES_PER_ROUND)
+    stays = (1 - ROUND_ELASTICITY) * MESSAGES_PER_ROUND
     assert [(s.key_group, s.worker) for s in statistics.key_groups] == [(extract, W0), (sums, W0), (quiet, W0)]
     assert [s.cpu_s for s in statistics.key_groups] == pytest.approx(
-        [0.05 + per_weight * weights[extract], 0.02 + per_weight * weights[sums], 0.0]
+        [
+            0.05 + per_weight * (weights[extract] - stays * 8),
+            0.02 + per_weight * (weights[sums] - stays * 4),
+            0.0,
+        ]
     )
     assert [rest(s) for s in statistics.key_groups] == [
         (10, 10, 1000, 400, None, None, None),
@@ -144,7 +149,8 @@ def test_idle_intervals_are_learned_but_not_those_of_a_rebalance():
     busy = collector.collect(at_ms=3000, interval_s=1.0)
 
     idle_s = 0.02
-    own, all_of_it = 30 + 1500 / 16384 + 4 * MESSAGES_PER_ROUND, 50 + 2900 / 16384 + 17 * MESSAGES_PER_ROUND
+    own = 30 + 1500 / 16384 + 4 * MESSAGES_PER_ROUND * ROUND_ELASTICITY
+    all_of_it = 50 + 2900 / 16384 + 17 * MESSAGES_PER_ROUND
     expected = 0.02 + (0.4 - idle_s - 0.071) * own / all_of_it
     assert busy.key_groups[0].cpu_s == pytest.approx(expected)
 
