@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_models.balance import (
@@ -23,7 +24,8 @@ from trimtab_models.messages.names import WorkerId, parse_key_group
 PRECISION_PP = 0.1
 """Loads are measured, not known: the last hundredths of a percentage point would cost time and moves for nothing."""
 POLISH = Effort(steps=60)
-"""For the side that does not set the load distance: a tenth of a second, not all of the time limit."""
+"""For the side that does not set the load distance: a tenth of a second, not all of the time limit.  While a worker is
+emptied, polish is also what lowers the load distance afterwards: then it keeps its own effort."""
 OPTIMAL_PP = 0.01
 """What the file contract calls optimal."""
 
@@ -33,7 +35,10 @@ def answer(question: Question, clock: Callable[[], float] = time.monotonic) -> A
     started = clock()
     problem = problem_of(question.instance)
     stop = Deadline(clock, started + question.time_limit_s)
-    result = solve(problem, stop=stop, seed=question.seed, params=Params(tolerance=PRECISION_PP, polish=POLISH))
+    params = Params(tolerance=PRECISION_PP)
+    if not problem.removing.any():
+        params = replace(params, polish=POLISH)
+    result = solve(problem, stop=stop, seed=question.seed, params=params)
     return _answer_of(question, problem, result, clock() - started, fallback=False)
 
 
