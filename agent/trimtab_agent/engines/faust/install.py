@@ -2,11 +2,13 @@
 
 import functools
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from faust.exceptions import AlreadyConfiguredWarning
 from faust.tables.wrappers import WindowWrapper
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
 
@@ -104,8 +106,10 @@ def unfit_tables(app: Any) -> Iterator[str]:
 def _steer(app: Any, board: Board, steering: FaustSteering, settings: SteeringSettings) -> None:
     fence = Fence(app.conf.broker_session_timeout)
     board.faust_standbys = app.conf.table_standby_replicas
-    app.conf.table_standby_replicas = 0  # standbys follow the placement, not Faust
-    app.conf.PartitionAssignor = functools.partial(PlacementAssignor, board)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AlreadyConfiguredWarning)  # nothing has used them before the worker starts
+        app.conf.table_standby_replicas = 0  # standbys follow the placement, not Faust
+        app.conf.PartitionAssignor = functools.partial(PlacementAssignor, board)
     app.transport = SteeredTransport(app, fence=fence, settings=settings, watcher=steering)
     fence.guard(app.flow_control)
 

@@ -57,6 +57,7 @@ PRIVATES: tuple[Private, ...] = (
         (
             ("_wait_next_records", ("timeout",)),
             ("_getmany", ("active_partitions", "timeout")),
+            ("_clean_unacked_messages", ()),
             ("_new_offset", ("tp",)),
             ("_add_gap", ("tp", "offset_from", "offset_to")),
             ("_is_changelog_tp", ("tp",)),
@@ -130,6 +131,7 @@ PRIVATES: tuple[Private, ...] = (
         ("_partition_timestamps", "_partition_timestamp_keys", "_partition_latest_timestamp"),
         (("_should_expire_keys", ()), ("_to_key", ("k",))),
     ),
+    Private(faust.Agent, "mend 10: which messages are in an agent's hands", ("_actors",)),
     Private(
         faust.App,
         "what the next rebalance compares with; mend 8 at a stop",

@@ -1,6 +1,7 @@
 """The steering part of the plug-in: carries out commands, keeps the placement's standbys warm, watches the group."""
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -104,6 +105,10 @@ class FaustSteering(Facts):
             return
         if self._side is not None:  # subscribed again, to topics that came later
             return
+        # Faust collects garbage for every table at every rebalance, with everything stopped.  What has been loaded by
+        # now never becomes garbage; not looking at it makes that milliseconds instead of tenths of seconds.
+        gc.collect()
+        gc.freeze()
         self._loop = asyncio.get_running_loop()
         self._side = SideLoop("trimtab")
         self._side.submit(self._channel.run())

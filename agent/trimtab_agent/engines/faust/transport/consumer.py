@@ -251,7 +251,23 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._purge(tps)
         return True
 
+    def _clean_unacked_messages(self) -> None:
+        """Wait only for messages in an agent's hands once the fence has refused one (mend 10).
+
+        Refused by one agent and done by another, it is never acked; it is read again in the next generation.
+        """
+        super()._clean_unacked_messages()
+        if self.fence.tripped:
+            streams = [
+                actor.stream.get_active_stream() for agent in self.app.agents.values() for actor in agent._actors
+            ]
+            in_hands = {id(stream.current_event.message) for stream in streams if stream.current_event is not None}
+            for message in list(self._unacked_messages):
+                if id(message) not in in_hands:
+                    self._unacked_messages.discard(message)
+
     def _begun(self, tps: Collection[TP]) -> bool:
+        self._clean_unacked_messages()
         return any(message.tp in tps and not message.acked for message in list(self._unacked_messages))
 
     def _purge(self, tps: Collection[TP]) -> None:
