@@ -28,8 +28,8 @@ class Row(NamedTuple):
     """All samples of one thing, from one host, in one window that starts at `start_ms`.
 
     `last_ms` = the middle of the newest sample's interval; `covered_s` = the sum of their intervals.  `sums` has one
-    element per name in SUMS and `known_s` the seconds in which that quantity was known; `levels` has the last known
-    value per name in LEVELS. A rejected report has its fault as `operator` and nothing else.
+    element per name in SUMS and `known_s` the seconds in which that quantity was known; `levels` has the last value
+    per name in LEVELS. A rejected report has its fault as `operator` and nothing else.
     """
 
     start_ms: int

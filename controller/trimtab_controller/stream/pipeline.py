@@ -91,7 +91,7 @@ def windows(sampled: DataFrame, *, window_ms: int, watermark_ms: int) -> DataFra
         F.sum("interval_s").alias("covered_s"),
         *(F.sum(name).alias(name) for name in _SUMS),
         *(F.sum(F.expr(f"if({name} IS NULL, 0D, interval_s)")).alias(f"known_{name}") for name in _SUMS),
-        *(F.expr(f"max_by({name}, if({name} IS NULL, NULL, at_ms))").alias(name) for name in _LEVELS),
+        *(F.max_by(name, "at_ms").alias(name) for name in _LEVELS),
     )
     return summed.select(
         F.expr("unix_millis(window.start)").alias("start_ms"),

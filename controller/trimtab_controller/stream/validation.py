@@ -67,45 +67,48 @@ def _too_many(r: str) -> str:
     return " OR ".join(f"size({r}.{name}) > {limit}" for name, limit in limits.items())
 
 
+# Spark plans every batch anew, so these expressions are kept small: concatenation and addition are NULL when one part
+# is, `least` and `greatest` leave NULL out, and names joined by what none may contain are matched at once.
 def _missing(r: str) -> str:
-    needed = {"w": "w s cap st m", "k": "w a o p", "e": "a fo fp to tp n b"}
-    absent = [f"{r}.{name} IS NULL" for name in (*"vchtiqnwke", "n.b")]
-    for array, names in needed.items():
-        tests = " OR ".join(["x IS NULL", *(f"x.{name} IS NULL" for name in names.split())])
-        absent.append(f"exists({r}.{array}, x -> {tests})")
-    return " OR ".join(absent)
+    arrays = {
+        "w": "concat(x.w, x.s) IS NULL OR x.cap IS NULL OR x.st IS NULL OR x.m IS NULL",
+        "k": "concat(x.w, x.a, x.o) IS NULL OR x.p IS NULL",
+        "e": "concat(x.a, x.fo, x.to) IS NULL OR x.fp + x.tp + x.n + x.b IS NULL",
+    }
+    report = f"concat({r}.c, {r}.h, {r}.n.b) IS NULL OR {r}.v + {r}.t + {r}.i + {r}.q IS NULL"
+    absent = [f"{r}.{name} IS NULL OR exists({r}.{name}, x -> {test})" for name, test in arrays.items()]
+    return " OR ".join([report, *absent])
 
 
 def _out_of_range(r: str) -> str:
     cpu_limit = f"{MAX_CORES} * {r}.i"
     host = [
-        _no_name(f"{r}.h"),
+        _no_names(f"{r}.h"),
         _outside(f"{r}.i", 0.001, 3600),
-        *(f"{r}.{name} < 0" for name in ("t", "q", "n.rx", "n.tx", "n.mem", "n.lim")),
+        _negative(*(f"{r}.{name}" for name in ("t", "q", "n.rx", "n.tx", "n.mem", "n.lim"))),
         _outside(f"{r}.n.cpu", 0, cpu_limit),
         _outside(f"{r}.n.cor", 0, MAX_NUMBER),
         _not_in(f"{r}.n.b", Basis),
     ]
     worker = [
-        _no_name("x.w"),
-        _no_name("x.a"),
+        _no_names("x.w", "coalesce(x.a, 'none')"),
         _not_in("x.s", WorkerState),
         _outside("x.cap", 0.001, MAX_CORES),
         _outside("x.cpu", 0, cpu_limit),
-        "x.mem < 0 OR x.g < 0",
-        "x.ep IS NOT NULL AND (size(x.ep) <> 2 OR coalesce(x.ep[0], -1) < 0 OR coalesce(x.ep[1], -1) < 0)",
+        _negative("x.mem", "x.g", "array_min(x.ep)"),
+        "size(x.ep) <> 2 AND x.ep IS NOT NULL OR exists(x.ep, y -> y IS NULL)",
         f"exists(x.m, y -> y IS NULL OR {_not_in('y', Mark)})",
     ]
     key_group = [
-        *(_no_name(f"x.{name}") for name in ("w", "a", "o")),
+        _no_names("x.w", "x.a", "x.o"),
         _outside("x.p", 0, MAX_PARTITIONS),
         _outside("x.cpu", 0, cpu_limit),
-        *(f"x.{name} < 0" for name in ("ni", "no", "bi", "bo", "sb", "lg", "bl")),
+        _negative(*(f"x.{name}" for name in ("ni", "no", "bi", "bo", "sb", "lg", "bl"))),
     ]
     pair = [
-        *(_no_name(f"x.{name}") for name in ("a", "fo", "to")),
-        *(_outside(f"x.{name}", 0, MAX_PARTITIONS) for name in ("fp", "tp")),
-        "x.n < 0 OR x.b < 0",
+        _no_names("x.a", "x.fo", "x.to"),
+        _negative("x.fp", "x.tp", "x.n", "x.b"),
+        f"greatest(x.fp, x.tp) > {MAX_PARTITIONS}",
     ]
     arrays = {"w": worker, "k": key_group, "e": pair}
     return " OR ".join(host + [f"exists({r}.{name}, x -> {' OR '.join(tests)})" for name, tests in arrays.items()])
@@ -116,9 +119,14 @@ def _outside(x: str, low: float, high: float | str) -> str:
     return f"({x} < {low} OR {x} > {high})"
 
 
-def _no_name(x: str) -> str:
+def _negative(*columns: str) -> str:
+    return f"least({', '.join(columns)}) < 0"
+
+
+def _no_names(*columns: str) -> str:
+    pattern = "/".join([f"({NAME_PATTERN.pattern})"] * len(columns))
     # \z, because $ would let a final line feed through; doubled for the SQL literal.
-    return f"NOT ({x} RLIKE '^({NAME_PATTERN.pattern})\\\\z')"
+    return f"NOT (concat_ws('/', {', '.join(columns)}) RLIKE '^{pattern}\\\\z')"
 
 
 def _not_in(x: str, family: type[StrEnum]) -> str:
