@@ -22,10 +22,17 @@ from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution, HandoverPhase
-from trimtab_controller.kafka.connection import Connection, StoppedError, ensure_topics, wait_for_broker
+from trimtab_controller.kafka.connection import (
+    Connection,
+    StoppedError,
+    ensure_topics,
+    is_weather,
+    pause,
+    wait_for_broker,
+)
 from trimtab_controller.kafka.inbox import Inbox, Received
 from trimtab_controller.kafka.publisher import Publisher, Record, transactional_id
-from trimtab_controller.kafka.reader import new_consumer, since
+from trimtab_controller.kafka.reader import ReadError, new_consumer, since
 from trimtab_controller.metrics import Metrics
 from trimtab_controller.recovery import Found, recover, taken_over
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
@@ -39,6 +46,7 @@ from trimtab_models.messages.status import encode_status, status_key
 log = logging.getLogger(__name__)
 
 POLL_S = 0.05
+RETRY_S = 1.0
 STATUS_SOON_S = 0.5
 """After a change the status is published so much later at the latest ..."""
 STATUS_INTERVAL_S = 5.0
@@ -119,12 +127,13 @@ class Controller:
                 from_s = self._clock() - WINDOWS_TO_CATCH_UP * stream.window_s - stream.watermark_s
                 snapshots = since(consumer, self._topics.snapshots, from_s)
                 consumer.assign([*found.positions, *snapshots])
-            except KafkaException as error:
+            except (KafkaException, ReadError) as error:
                 if consumer is not None:
                     consumer.close()
-                if not error.args[0].retriable():
+                if isinstance(error, KafkaException) and not is_weather(error.args[0]):
                     raise
-                log.warning("Kafka went away during the start: %s", error.args[0].str())
+                log.warning("the start does not succeed yet: %s", error)
+                pause(RETRY_S, self._stopping)
             else:
                 return consumer, found
 

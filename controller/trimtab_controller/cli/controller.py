@@ -13,7 +13,6 @@ from trimtab_controller.configuration import BadConfiguration, load
 from trimtab_controller.driver import Controller
 from trimtab_controller.kafka.connection import MissingTopicsError
 from trimtab_controller.kafka.publisher import FencedError, PublicationError
-from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.recovery import JournalError
 
 ENDED, FAILED, BAD_CONFIGURATION, FENCED = 0, 1, 2, 3
@@ -46,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     except FencedError as error:
         print(f"trimtab controller: {error}; this one ends", file=sys.stderr)
         return FENCED
-    except (PublicationError, MissingTopicsError, JournalError, ReadError, OSError) as error:
+    except (PublicationError, MissingTopicsError, JournalError, OSError) as error:
         print(f"trimtab controller: {error}", file=sys.stderr)
         return FAILED
     except KafkaException as error:

@@ -16,7 +16,26 @@ log = logging.getLogger(__name__)
 Stopping = Callable[[], bool]
 
 BACKOFF_S = (0.5, 1.0, 2.0, 5.0)
-REQUEST_LIMIT_S = 5.0
+REQUEST_LIMIT_S = 10.0
+WEATHER = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError._WAIT_COORD,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+"""Faults that pass.  librdkafka itself calls only those of transactions retriable."""
 
 
 class StoppedError(Exception):
@@ -61,6 +80,11 @@ def wait_for_broker(admin: AdminClient, connection: Connection, stopping: Stoppi
     raise StoppedError
 
 
+def is_weather(error: KafkaError) -> bool:
+    """Whether it makes sense to try again."""
+    return bool(error.retriable()) or error.code() in WEATHER
+
+
 def backoff_s(attempt: int) -> float:
     """How long to wait before the next attempt (seconds)."""
     return BACKOFF_S[min(attempt, len(BACKOFF_S) - 1)]
@@ -74,7 +98,10 @@ def pause(seconds: float, stopping: Stopping) -> None:
 
 
 def ensure_topics(admin: AdminClient, topics: Topics) -> None:
-    """Create the topics of the cluster that are not there. Raises MissingTopicsError when that is not allowed."""
+    """Create the topics of the cluster that are not there.
+
+    Raises MissingTopicsError when that is not allowed, KafkaException when the broker does not answer.
+    """
     present = admin.list_topics(timeout=REQUEST_LIMIT_S).topics
     missing = [wanted for wanted in topic_settings(topics) if wanted.name not in present]
     if not missing:
@@ -84,7 +111,11 @@ def ensure_topics(admin: AdminClient, topics: Topics) -> None:
         try:
             created.result(REQUEST_LIMIT_S)
             log.info("created topic %s", name)
+        except TimeoutError as error:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"topic {name} is not there yet")) from error
         except KafkaException as error:
+            if is_weather(error.args[0]):
+                raise
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 refused.append(f"{name} ({error.args[0].str()})")
     if refused:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection
+from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, is_weather
 
 READ_LIMIT_S = 120.0
 OFFSET_BEGINNING = -2
@@ -111,6 +111,6 @@ def drain(consumer: Consumer, positions: list[TopicPartition]) -> Reading:
             elif error.code() == KafkaError._PARTITION_EOF:
                 reading.next_offsets[where] = message.offset()
                 left.discard(where)
-            elif not error.retriable():
+            elif not is_weather(error):
                 raise KafkaException(error)
     return reading
