@@ -34,6 +34,7 @@ app = faust.App(
     consumer_auto_offset_reset="earliest",
     broker_commit_interval=settings.commit_s,
     stream_wait_empty=True,
+    producer_linger=0.02,  # fewer, fuller requests: most of the cost of small records is the request
     web_enabled=False,
     web_port=settings.web_port,
 )

@@ -36,14 +36,14 @@ class DemoSettings:
     workers: int = 4
     key_groups: int = 64
     capacities: tuple[float, ...] = (0.25, 0.25, 0.25, 0.25)
-    rate: float = 400.0
+    rate: float = 300.0
     work: int = 60
     surge_factor: float = 3.0
     surge_key_groups: int = 8
     window_s: float = 5.0
     unbalanced_s: float = 15.0
-    ready_limit_s: float = 90.0
-    round_limit_s: float = 60.0
+    ready_limit_s: float = 150.0
+    round_limit_s: float = 90.0
     drain_limit_s: float = 75.0
     finish_limit_s: float = 60.0
 
