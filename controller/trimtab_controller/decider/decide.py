@@ -172,7 +172,7 @@ def admit(
         detail = f"{windows} of {settings.min_windows} windows seen, load distance {distance:.1f} so far"
         return not_ready(NotReady(lack=Lack.TOO_FEW_WINDOWS, detail=detail, app=view.app))
     if not to_empty and distance <= noise:
-        detail = f"{view.app}: load distance {distance:.1f} may be noise, the windows vary by {noise:.1f}"
+        detail = f"{view.app}: load distance {distance:.1f} may be noise, windows were foreseen to {noise:.1f}"
         return Skip(reason=SkipReason.INSIDE_NOISE, detail=detail)
     ended_at = execution.round.ended_at if execution.round else None
     if ended_at is not None and now - ended_at < settings.min_interval_s:

@@ -4,42 +4,46 @@ Loads are percent of one core; node loads and load distances are percent of the 
 `trimtab solve`): mean = sum of loads / capacity of the workers that stay; load distance = largest deviation from it,
 upwards only for a worker that is being drained.
 
-A load is the mean over the windows at first, then exponentially smoothed.  Its variance follows by the same weights
-(West 1979, incremental weighted mean and variance): with weights w_i that sum to 1 and f = sum of w_i^2, the windows
-vary by v / (1 - f) around the mean, and the mean itself by f times that.
+A load is the mean over the windows at first, then exponentially smoothed.  How sure a load distance is follows from how
+well the last windows were foreseen: for every window the node loads that the history predicts for the owners of the day
+are compared with what was measured.  That takes in noise of single key groups, noise that all of a worker share, and
+key groups that cost more in one place than in another.  With weights w_i of the windows and f = sum of w_i^2 the
+prediction errors vary by s^2 (1 + f), the smoothed loads by s^2 f.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple
 
-from trimtab_controller.decider.view import AppView, Owned, Worker
+from trimtab_controller.decider.view import AppView, Owned
 from trimtab_models.messages.names import KeyGroup, WorkerId
 
-NOISE_ERRORS = 2.0
-"""A load distance within so many standard errors of the node that sets it may well be none."""
-
-
-class Smoothed(NamedTuple):
-    """Weighted mean and variance of a key group's load over the windows."""
-
-    mean: float
-    variance: float
+NOISE_ERRORS = 3.0
+"""A load distance within so many standard errors may well be none: it is the largest of many deviations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """Loads of the key groups of an app up to a window.  They belong to the key group: a move does not void them.
 
-    `concentration` = sum of the squared weights of the windows: 1 with one window, 1/n with n equal ones.
+    `concentration` = f, the sum of the squared weights of the windows: 1 with one window, 1/n with n equal ones.
+    `error` = smoothed mean square of the errors of the predicted deviations of the workers (pp^2).
     """
 
     end_s: float = 0.0
     windows: int = 0
     concentration: float = 1.0
-    loads: Mapping[KeyGroup, Smoothed] = field(default_factory=dict)
+    error: float = 0.0
+    loads: Mapping[KeyGroup, float] = field(default_factory=dict)
+
+    @property
+    def noise(self) -> float:
+        """What part of a load distance may be noise (pp); 0 while only one window is known."""
+        return NOISE_ERRORS * math.sqrt(self.error * self.concentration / (1.0 + self.concentration))
+
+
+NO_HISTORY = History()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,49 +63,61 @@ def follow(view: AppView, history: History, smoothing: float) -> tuple[AppView, 
     """The view with its loads smoothed, and the history with this window in it."""
     windows = history.windows + 1
     weight = max(smoothing, 1.0 / windows)
-    concentration = (1.0 - weight) ** 2 * history.concentration + weight**2
-    loads = {row.key_group: _update(history.loads.get(row.key_group), row.load, weight) for row in view.key_groups}
-    certainty = concentration / (1.0 - concentration) if windows > 1 and concentration < 1.0 else 0.0
-
-    def smoothed(row: Owned) -> Owned:
-        load = loads[row.key_group]
-        return replace(row, load=load.mean, variance=load.variance * certainty)
-
-    seen = replace(view, key_groups=tuple(smoothed(row) for row in view.key_groups))
-    return seen, History(end_s=view.end_s, windows=windows, concentration=concentration, loads=loads)
-
-
-def _update(before: Smoothed | None, load: float, weight: float) -> Smoothed:
-    if before is None:
-        return Smoothed(load, 0.0)
-    step = load - before.mean
-    return Smoothed(before.mean + weight * step, (1.0 - weight) * (before.variance + weight * step * step))
+    predicted = replace(view, key_groups=tuple(_with_load(row, history.loads, 0.0) for row in view.key_groups))
+    smoothed = replace(view, key_groups=tuple(_with_load(row, history.loads, weight) for row in view.key_groups))
+    # The first window was not foreseen; the second one is the first to err, and then weighs all.
+    error_weight = max(smoothing, 1.0 / max(1, windows - 1))
+    error = 0.0 if windows == 1 else _mean_square(view, predicted)
+    return smoothed, History(
+        end_s=view.end_s,
+        windows=windows,
+        concentration=(1.0 - weight) ** 2 * history.concentration + weight**2,
+        error=(1.0 - error_weight) * history.error + error_weight * error,
+        loads={row.key_group: row.load for row in smoothed.key_groups},
+    )
 
 
-def evaluate(view: AppView) -> Evaluation:
+def _with_load(row: Owned, before: Mapping[KeyGroup, float], weight: float) -> Owned:
+    """The key group with weight * its load + (1 - weight) * the one before, where there is one."""
+    known = before.get(row.key_group, row.load)
+    return replace(row, load=known + weight * (row.load - known))
+
+
+def _mean_square(measured: AppView, predicted: AppView) -> float:
+    """Mean square of the difference of the workers' deviations from the mean (pp^2)."""
+    found, foreseen = _deviations(measured), _deviations(predicted)
+    return sum((found[worker] - foreseen[worker]) ** 2 for worker in found) / len(found)
+
+
+def evaluate(view: AppView, history: History = NO_HISTORY) -> Evaluation:
     """Loads and load distance of the present placement."""
-    loads = dict.fromkeys((worker.id for worker in view.workers), 0.0)
-    variances = dict(loads)
-    for row in view.key_groups:
-        loads[row.owner] += row.load
-        variances[row.owner] += row.variance
-    node_loads = {worker.id: loads[worker.id] / worker.capacity for worker in view.workers}
-    kept = sum(worker.capacity for worker in view.workers if not worker.draining)
-    if not kept:
+    node_loads = _node_loads(view)
+    if all(worker.draining for worker in view.workers):
         return Evaluation(node_loads=node_loads, mean_load=None, load_distance=None, noise=None)
-    mean = sum(loads.values()) / kept
-
-    def deviation(worker: Worker) -> float:
-        above = node_loads[worker.id] - mean
-        return above if worker.draining else abs(above)
-
-    worst = max(view.workers, key=deviation)
-    own, others = variances[worst.id], sum(variances.values()) - variances[worst.id]
-    # Of load / capacity - sum of loads / kept capacity, the loads being independent.
-    variance = own * (1.0 / worst.capacity - 1.0 / kept) ** 2 + others / kept**2
+    deviations = _deviations(view)
+    distances = (deviations[worker.id] if worker.draining else abs(deviations[worker.id]) for worker in view.workers)
     return Evaluation(
         node_loads=node_loads,
-        mean_load=mean,
-        load_distance=max(0.0, deviation(worst)),
-        noise=NOISE_ERRORS * math.sqrt(variance),
+        mean_load=_mean_load(view),
+        load_distance=max(0.0, *distances),
+        noise=history.noise,
     )
+
+
+def _node_loads(view: AppView) -> dict[WorkerId, float]:
+    """Percent of each worker's own capacity."""
+    loads = dict.fromkeys((worker.id for worker in view.workers), 0.0)
+    for row in view.key_groups:
+        loads[row.owner] += row.load
+    return {worker.id: loads[worker.id] / worker.capacity for worker in view.workers}
+
+
+def _mean_load(view: AppView) -> float:
+    """All load over the capacity of the workers that stay, or of all when none does."""
+    kept = [worker for worker in view.workers if not worker.draining] or view.workers
+    return sum(row.load for row in view.key_groups) / sum(worker.capacity for worker in kept)
+
+
+def _deviations(view: AppView) -> dict[WorkerId, float]:
+    mean = _mean_load(view)
+    return {worker: load - mean for worker, load in _node_loads(view).items()}

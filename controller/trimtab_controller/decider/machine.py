@@ -178,7 +178,9 @@ class Decider:
         apps = [] if lack else apps_of(snapshot, self._execution.placements)
         raw = {app: self._observe(app, snapshot) for app in apps}
         views = {app: self._smooth(view) if isinstance(view, AppView) else view for app, view in raw.items()}
-        evaluations = {app: evaluate(view) for app, view in views.items() if isinstance(view, AppView)}
+        evaluations = {
+            app: evaluate(view, self._history[app]) for app, view in views.items() if isinstance(view, AppView)
+        }
         self.known = Known(snapshot=snapshot, views=views, evaluations=evaluations, lack=lack)
         actions: list[Action] = list(self._measure(raw))
         if self._wanted is None:

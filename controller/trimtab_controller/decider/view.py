@@ -49,16 +49,12 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """A key group where it really is: `load` in percent of one core, `state_bytes` None = not measured.
-
-    `variance` of the load as an estimate from several windows: 0 as long as there is only one.
-    """
+    """A key group where it really is: `load` in percent of one core, `state_bytes` None = not measured."""
 
     key_group: KeyGroup
     owner: WorkerId
     load: float
     state_bytes: int | None
-    variance: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ class NodeStatus:
 class AppStatus:
     """One app: smoothed load distance and mean load; None while they are not known, `not_ready` says why.
 
-    `noise` = how much of the load distance the variation of the windows explains (pp).
+    `noise` = how much of the load distance may be noise, by how well the last windows were foreseen (pp).
     """
 
     app: AppId

@@ -235,7 +235,7 @@ def test_loads_are_believed_after_enough_windows_but_a_drain_need_not_wait() -> 
 def test_what_may_be_noise_moves_nothing_until_it_has_lasted() -> None:
     made = decider(execution(BALANCED))
     decisions = []
-    for number, (first, second) in enumerate([(0.1, 0.1), (0.1, 0.5), (0.3, 0.1), (0.1, 0.5), (0.1, 0.5)]):
+    for number, (first, second) in enumerate([(0.1, 0.1), (0.1, 0.5), (0.3, 0.1), *[(0.1, 0.5)] * 4]):
         arrived = window(BALANCED, 1010.0 + 10.0 * number)
         one, two = arrived.snapshot.key_groups
         rows = (replace(one, cpu=first), replace(two, cpu=second))
@@ -244,9 +244,11 @@ def test_what_may_be_noise_moves_nothing_until_it_has_lasted() -> None:
         decisions.append("solve" if isinstance(action, Solve) else describe(only([action])))
     assert decisions == [
         "nothing: app: load distance inside band 0.0 <= 5.0",
-        "nothing: app: load distance 10.0 may be noise, the windows vary by 20.0",
+        "nothing: app: load distance 10.0 may be noise, windows were foreseen to 34.6",
         "nothing: app: load distance inside band 0.0 <= 5.0",
-        "nothing: app: load distance 10.0 may be noise, the windows vary by 15.4",
+        "nothing: app: load distance 10.0 may be noise, windows were foreseen to 30.3",
+        "nothing: app: load distance 15.0 may be noise, windows were foreseen to 23.8",
+        "nothing: app: load distance 17.5 may be noise, windows were foreseen to 17.6",
         "solve",
     ]
 

@@ -194,19 +194,24 @@ def test_load_distance_is_relative_to_capacity_and_one_sided_for_a_drained_worke
     assert evaluate(nobody).load_distance is None
 
 
-def test_loads_are_a_mean_at_first_then_smoothed_and_their_variance_follows() -> None:
+def test_loads_are_a_mean_at_first_then_smoothed_and_noise_is_what_was_not_foreseen() -> None:
     history, seen = History(), []
     for cpu in (0.1, 0.3, 0.5):
         view = look(snapshot([node(W0), node(W1)], [owned(0, W0, cpu), owned(1, W1)]), placement=None)
         assert isinstance(view, AppView)
         smoothed, history = follow(view, history, 0.5)
         [changing, steady] = smoothed.key_groups
-        seen.append((changing.load, changing.variance))
-        assert (steady.load, steady.variance) == (pytest.approx(10.0), 0.0)
-    # Weights 1; 1/2, 1/2; 1/4, 1/4, 1/2.  Variance of the mean = weighted variance * f / (1 - f).
-    assert seen == [(10.0, 0.0), (20.0, pytest.approx(100.0)), (pytest.approx(35.0), pytest.approx(275.0 * 0.6))]
-    noisy = evaluate(smoothed)
-    assert noisy.noise == pytest.approx(NOISE_ERRORS * (275.0 * 0.6) ** 0.5 * (1 / 0.5 - 1 / 1.0))
+        assert steady.load == pytest.approx(10.0)
+        seen.append((changing.load, history.concentration, history.error))
+    # Weights 1; 1/2, 1/2; 1/4, 1/4, 1/2.  w0 was 20 % of a core above what was foreseen, then 30: it has half a core,
+    # the mean rises by half of what w0 does, so both workers are off by 20 pp, then by 30.
+    assert seen == [
+        (pytest.approx(10.0), 1.0, 0.0),
+        (pytest.approx(20.0), 0.5, pytest.approx(400.0)),
+        (pytest.approx(35.0), 0.375, pytest.approx(0.5 * 400.0 + 0.5 * 900.0)),
+    ]
+    assert evaluate(smoothed, history).noise == pytest.approx(NOISE_ERRORS * (650.0 * 0.375 / 1.375) ** 0.5)
+    assert evaluate(smoothed).noise == 0.0
 
 
 def test_a_view_is_an_instance_of_the_contract() -> None:
