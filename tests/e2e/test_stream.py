@@ -249,6 +249,7 @@ def bad_payloads(good: Report) -> Iterator[tuple[Fault, bytes | None]]:
             yield fault, changed(good, change)
 
 
+@pytest.mark.timeout(600)
 def test_every_number_every_refused_report_and_every_missing_host(rig: Rig) -> None:
     start_ms = start_of_window()
     second_ms, third_ms = start_ms + WINDOW_S * 1000, start_ms + 2 * WINDOW_S * 1000
@@ -327,6 +328,7 @@ def test_every_number_every_refused_report_and_every_missing_host(rig: Rig) -> N
     assert stream.stop() == 0
 
 
+@pytest.mark.timeout(600)
 def test_it_goes_on_in_real_time_counts_late_rows_and_repeats_no_window_after_kill(rig: Rig) -> None:
     interval_ms = 500
 

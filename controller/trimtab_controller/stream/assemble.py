@@ -77,8 +77,8 @@ class Assembler:
                 if not self._is_ready(window):
                     break
                 ready.append(self._publish(window, now_ms))
-            if self._is_past(window):
-                del self._windows[start_ms]  # Spark sends no more rows of it
+            if past_ms is not None and window.end_ms <= past_ms:
+                del self._windows[start_ms]  # Spark drops rows behind the watermark of one batch ago: no more will come
         return ready
 
     def next_look_ms(self, now_ms: int, *, patience_ms: int) -> int:
@@ -94,13 +94,9 @@ class Assembler:
         self._newest_ms = max(row.last_ms, self._newest_ms or 0)
         if row.kind == Kind.HOST:
             self._reached_ms[row.host] = max(row.last_ms, self._reached_ms.get(row.host, 0))
-        end_ms = row.start_ms + self._window_ms
-        if row.start_ms < self._from_ms:
+        window = self._windows.get(row.start_ms) or self._open(row, past_ms)
+        if window is None:
             return
-        if past_ms is not None and end_ms <= past_ms:
-            self._late_rows += row.samples
-            return
-        window = self._windows.setdefault(row.start_ms, _Window(end_ms))
         before = window.rows.get(row.thing)
         window.rows[row.thing] = row
         added = row.samples - (before.samples if before else 0)
@@ -108,6 +104,16 @@ class Assembler:
             self._late_rows += added
         if row.kind == Kind.REJECTED and row.operator:
             self._rejected[row.operator] = self._rejected.get(row.operator, 0) + added
+
+    def _open(self, row: Row, past_ms: int | None) -> _Window | None:
+        end_ms = row.start_ms + self._window_ms
+        if past_ms is not None and end_ms <= past_ms:
+            self._late_rows += row.samples
+            return None
+        if row.start_ms < self._from_ms:
+            return None
+        self._windows[row.start_ms] = _Window(end_ms)
+        return self._windows[row.start_ms]
 
     def _is_past(self, window: _Window) -> bool:
         return self.watermark_ms is not None and window.end_ms <= self.watermark_ms

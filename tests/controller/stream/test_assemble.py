@@ -183,6 +183,13 @@ def test_windows_from_before_the_start_are_left_alone() -> None:
     assert (snapshot.start_ms, snapshot.late_rows, dict(snapshot.rejected)) == (10_000, 0, {})
 
 
+def test_a_report_from_before_the_start_is_late_once_the_watermark_has_passed() -> None:
+    machine = assembler(["h0"], from_ms=20_000)
+    machine.on_rows([host("h0", 20_000, 9)], now_ms=29_000)
+    (snapshot,) = machine.on_rows([host("h0", 20_000, 10), host("h1", 0, 2)], now_ms=30_000)
+    assert snapshot.late_rows == 2
+
+
 def test_rejected_reports_are_counted_by_reason_since_the_start() -> None:
     machine = assembler(["h0"])
     machine.on_rows([rejected("malformed", 0, 2), rejected("future_dated", 0, 1)], now_ms=1)
