@@ -345,8 +345,9 @@ class Cluster:
 
     def pick(self, most: int = 1) -> tuple[tuple[KeyGroup, ...], WorkerId, WorkerId]:
         """Random key groups of one owner, and another worker."""
-        source = self.random.choice([n for n in self.alive if any(self.row(k)[0] == n for k in self.key_groups)])
-        target = self.random.choice([name for name in self.alive if name != source])
+        present = [name for name in self.alive if name in self.agent.statistics]
+        source = self.random.choice([n for n in present if any(self.row(k)[0] == n for k in self.key_groups)])
+        target = self.random.choice([name for name in present if name != source])
         held = [k for k in self.key_groups if self.row(k)[0] == source]
         return tuple(self.random.sample(held, min(self.random.randint(1, most), len(held)))), source, target
 

@@ -63,7 +63,7 @@ async def judge(cluster: Cluster) -> Verdict:
     not_committed = left()
     while any(not_committed.values()):  # as long as it goes on
         before = not_committed
-        await until(lambda before=before: left() != before, 20.0)  # type: ignore[misc]
+        await until(lambda before=before: left() != before, 60.0)  # type: ignore[misc]
         if (not_committed := left()) == before:
             break
     owners = cluster.owners()

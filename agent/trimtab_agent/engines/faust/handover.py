@@ -75,14 +75,14 @@ class Handover:
             raise GenerationOver(f"not stable in generation {generation}")
 
     async def release(self, key_groups: Collection[KeyGroup], generation: int) -> Given:
-        """Finish, flush, commit, and stop owning.  Raises Denied or GenerationOver: then it owns them as before."""
+        """Finish, flush, commit, and stop owning.  Whatever it raises, it then owns them as before."""
         self.check(generation)
         sources = self._ownership.sources(key_groups)
         consumer = self._app.consumer
         consumer.block(sources)
         try:
             given = await self._finish(key_groups, generation)
-        except (Denied, GenerationOver):
+        except Exception:
             if generation == self.generation and self.is_stable:
                 await self._go_on(sources, generation)
             raise
@@ -103,13 +103,17 @@ class Handover:
         await self._app.producer.flush()  # outputs and changelog records of these key groups
         self.check(generation)
         flushed = time.monotonic()
-        await consumer.wait_for_commit()
-        offsets = {tp: consumer.next_offset(tp) for tp in sources}
-        consumer.start_at(offsets)  # no periodic commit has anything to say about them any more
-        _, ends = await asyncio.gather(
-            consumer.thread.prove_by_commit(generation, offsets, settings.commit_limit_s),
-            consumer.highwaters(*changelogs) if changelogs else _nothing(),
-        )
+        consumer.withheld |= sources  # a periodic commit of them must not come after the new owner's first
+        try:
+            await consumer.wait_for_commit()
+            self.check(generation)
+            offsets = {tp: consumer.next_offset(tp) for tp in sources}
+            _, ends = await asyncio.gather(
+                consumer.thread.prove_by_commit(generation, offsets, settings.commit_limit_s),
+                consumer.highwaters(*changelogs) if changelogs else _nothing(),
+            )
+        finally:
+            consumer.withheld -= sources
         self.check(generation)
         committed = time.monotonic()
         return Given(
@@ -123,9 +127,8 @@ class Handover:
     async def _go_on(self, sources: set[TP], generation: int) -> None:
         """Stay the owner: read again what was taken out of the queues."""
         consumer = self._app.consumer
-        await consumer.take_back(
-            sources, math.inf, lambda: self.check(generation)
-        )  # the drain may not have come to that
+        # The drain may not have come to this.
+        await consumer.take_back(sources, math.inf, lambda: self.check(generation))
         positions = {tp: consumer.next_offset(tp) for tp in sources}
         consumer.go_on_at(positions)
         await consumer.thread.run(consumer.thread.attach, generation, positions)

@@ -23,7 +23,7 @@ from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.sideloop import SideLoop
 from trimtab_agent.engines.faust.standby import Standbys
 from trimtab_agent.engines.faust.tail import Tail
-from trimtab_agent.engines.faust.transport.thread import GenerationOver
+from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
 from trimtab_agent.engines.faust.windows import Windows
 from trimtab_models.messages.commands import Command, CommandKind, Refusal
 from trimtab_models.messages.handover import HandoverKind, HandoverRecord, Offsets
@@ -201,13 +201,9 @@ class FaustSteering(Facts):
         try:
             await self._admit(command)
             await self._steps[command.kind](self, command, answer)
-        except Denied as denied:
-            answer.say(Refused(refusal=denied.refusal, detail=denied.detail))
-        except GenerationOver as over:
-            answer.say(Refused(refusal=Refusal.GENERATION, detail=str(over)))
         except Exception as fault:  # the worker goes on; the controller hears why this did not work
-            log.exception("command %s failed", command.id)
-            answer.say(Refused(refusal=Refusal.FAILED, detail=repr(fault)))
+            log.warning("%s %s is refused: %r", command.kind, command.handover or command.id, fault)
+            answer.say(_refused(fault))
 
     async def _admit(self, command: Command) -> None:
         """Refuse what does not fit this worker; what can wait for the end of a rebalance waits."""
@@ -280,6 +276,7 @@ class FaustSteering(Facts):
             raise Denied(Refusal.PRECONDITION, f"the placement seen here does not name {command.target} as their owner")
         began = time.monotonic()
         given = await self._handover.release(key_groups, generation)
+        log.info("hand-over %s: released %s to %s", command.handover, _names(key_groups), command.target)
         self._start(self._windows.follow())
         self._taken[command.handover] = asyncio.Event()
         try:
@@ -343,14 +340,14 @@ class FaustSteering(Facts):
             await self._handover.take(
                 record.key_groups, _by_partition(record.offsets), _by_partition(record.ends), record.generation
             )
-        except (Denied, GenerationOver) as reason:
-            refusal = reason.refusal if isinstance(reason, Denied) else Refusal.GENERATION
-            log.warning("hand-over %s is not taken: %s", record.handover, reason)
-            self._say_at_last(record.handover, Refused(refusal=refusal, detail=str(reason)))
+        except Exception as fault:
+            log.warning("hand-over %s is not taken: %r", record.handover, fault)
+            self._say_at_last(record.handover, _refused(fault))
             if self._handover.generation == record.generation and self._handover.is_stable:
                 await self._ask_for_rejoin()  # do not let its events wait for the source's time-out
             return
         pause_s = record.held_s + max(0.0, time.time() - written_at)
+        log.info("hand-over %s: took %s after %.3f s", record.handover, _names(record.key_groups), pause_s)
         self._start(self._windows.follow())
         self._say_at_last(record.handover, Took(generation=record.generation, pause_s=pause_s))
         await self._publish(_took(record))
@@ -397,6 +394,22 @@ def _released(command: Command, given: Given, cluster: str, held_s: float) -> Ha
 
 def _took(record: HandoverRecord) -> HandoverRecord:
     return replace(record, kind=HandoverKind.TOOK, offsets=(), ends=(), held_s=0.0)
+
+
+def _refused(fault: Exception) -> Refused:
+    match fault:
+        case Denied():
+            return Refused(refusal=fault.refusal, detail=fault.detail)
+        case CommitRefused():
+            return Refused(refusal=Refusal.COMMIT_REFUSED, detail=str(fault))
+        case GenerationOver():
+            return Refused(refusal=Refusal.GENERATION, detail=str(fault))
+        case _:
+            return Refused(refusal=Refusal.FAILED, detail=repr(fault))
+
+
+def _names(key_groups: Iterable[KeyGroup]) -> str:
+    return ", ".join(map(str, sorted(key_groups)))
 
 
 def _rows(offsets: Mapping[TP, int]) -> Offsets:

@@ -47,6 +47,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.settings: SteeringSettings = transport.settings
         self.watcher: Watcher = transport.watcher
         self.blocked: set[TP] = set()
+        self.withheld: set[TP] = set()
+        """Left out of periodic commits: a hand-over is committing them itself."""
         self._rebalances = 0
         self._sought = False
         self._open = False
@@ -133,6 +135,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._rebalances += 1
         self._sought = self._open = False
         self.watcher.rebalancing()
+        self.withheld.clear()  # if a hand-over's commit is refused now, the last commit of the generation has them
         sources = {tp for tp in revoked | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
         if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
@@ -205,6 +208,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     def _new_offset(self, tp: TP) -> int | None:
         """Offset to commit: up to the first unfinished event (mend 9); None when nothing has been finished since."""
+        if tp in self.withheld:
+            return None
         acked, delivered = self._acked_index[tp], self._delivered.get(tp)
         self._acked[tp].clear()  # the stock bookkeeping, of which only the keys are used
         before = self._position.get(tp)

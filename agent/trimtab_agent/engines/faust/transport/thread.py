@@ -28,6 +28,10 @@ class GenerationOver(Exception):
     """The group has left, or is leaving, the generation this step was meant for."""
 
 
+class CommitRefused(GenerationOver):
+    """The broker did not accept the commit that was to prove membership."""
+
+
 class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     """Faust's consumer thread with a fence, in-place assignment and a commit that proves membership."""
 
@@ -148,7 +152,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         try:
             await asyncio.wait_for(asyncio.wrap_future(future), limit_s)
         except (KafkaError, TimeoutError) as error:
-            raise GenerationOver(f"the commit was not accepted: {error!r}") from error
+            raise CommitRefused(f"the commit was not accepted: {error!r}") from error
 
     def _live(self, generation: int) -> tuple[Any, Any]:
         """The consumer and its assignment, if the group is in this generation and stays there."""

@@ -1,0 +1,87 @@
+"""One line in the user's app; what cannot be steered is said, with the reason."""
+
+from typing import Any
+
+import faust
+import pytest
+
+from trimtab_agent.engines.faust import NotConfigured, install
+from trimtab_agent.engines.faust.install import unfit, unfit_tables
+from trimtab_agent.engines.faust.link import Link
+from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIMTAB_CLUSTER", "demo")
+    monkeypatch.setenv("TRIMTAB_WORKER", "w0")
+    monkeypatch.delenv("TRIMTAB_SOCKET", raising=False)
+
+
+def app(**options: Any) -> Any:
+    return faust.App("ks", **{"store": "rocksdb://", "web_enabled": False, **options})
+
+
+def test_a_fit_app_is_steered_whether_its_agents_are_defined_before_or_after() -> None:
+    before = app()
+
+    @before.agent(before.topic("in"))
+    async def work(stream: Any) -> None: ...
+
+    for fit in (before, app()):
+        plugin = install(fit)
+        assert plugin.steering.refusal is None
+        assert isinstance(fit.transport, SteeredTransport)
+        assert fit.conf.table_standby_replicas == 0
+        assert fit.assignor.metadata(set()).user_data
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"processing_guarantee": "exactly_once"}, "processing_guarantee"),
+        ({"producer_threaded": True}, "producer_threaded"),
+        ({"stream_wait_empty": False}, "stream_wait_empty"),
+        ({"consumer_auto_offset_reset": "latest"}, "consumer_auto_offset_reset='latest'"),
+        ({"consumer_group_instance_id": "w0"}, "consumer_group_instance_id"),
+        ({"broker": "confluent://localhost"}, "broker driver 'confluent'"),
+    ],
+)
+def test_an_unfit_app_reports_only_and_keeps_its_own_ways(options: dict[str, Any], reason: str) -> None:
+    unfitting = app(**options)
+
+    assert [found for found in unfit(unfitting) if found.startswith(reason)]
+    if "broker" not in options:
+        plugin = install(unfitting)
+        assert plugin.steering.refusal is not None
+        assert reason in plugin.steering.refusal
+        assert not isinstance(unfitting.transport, SteeredTransport)
+        assert unfitting.conf.table_standby_replicas == 1
+
+
+def test_tables_that_cannot_move_are_named() -> None:
+    mixed = app()
+    mixed.Table("fine")
+    mixed.GlobalTable("everywhere")
+    mixed.Table("scattered", use_partitioner=True)
+    in_memory = app(store="memory://")
+    in_memory.Table("lost")
+
+    assert [reason.split(":")[0] for reason in unfit_tables(mixed)] == ["table everywhere", "table scattered"]
+    assert [reason.split(",")[0] for reason in unfit_tables(in_memory)] == ["table lost: store memory:"]
+
+
+def test_with_a_socket_the_worker_talks_to_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIMTAB_SOCKET", "/run/trimtab/agent.sock")
+    talking = app()
+
+    install(talking)
+
+    assert [issubclass(service, Link) for service in talking._extra_services] == [True]
+
+
+@pytest.mark.parametrize("variable", ["TRIMTAB_CLUSTER", "TRIMTAB_WORKER"])
+def test_who_this_process_is_must_be_said(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "no name")
+    with pytest.raises(NotConfigured, match=f"{variable}: found 'no name'"):
+        install(app())

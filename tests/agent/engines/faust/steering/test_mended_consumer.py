@@ -1,0 +1,155 @@
+"""What is committed, and where a partition goes on: the consumer without a broker."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import faust
+import pytest
+from faust.types import TP
+
+from trimtab_agent.engines.faust import SteeringSettings
+from trimtab_agent.engines.faust.fence import Fence
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
+from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+
+ONE, OTHER = TP("in", 1), TP("in", 2)
+
+
+class Event:
+    """As much of a Faust event, and of its message, as the queues are searched for."""
+
+    def __init__(self, tp: TP, offset: int, *, begun: bool = False) -> None:
+        self.message = self
+        self.tp, self.offset, self.tracked = tp, offset, begun
+
+
+class Channel:
+    def __init__(self, app: Any, events: list[Event]) -> None:
+        self.queue = app.FlowControlQueue(maxsize=100)
+        self.queue._queue.extend(events)
+
+    @property
+    def left(self) -> list[tuple[TP, int]]:
+        return [(event.tp, event.offset) for event in self.queue._queue]
+
+
+@pytest.fixture
+def consumer() -> Iterator[SteeredConsumer]:
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    app = faust.App("ks", web_enabled=False)
+    transport = SteeredTransport(app, fence=Fence(10.0), settings=SteeringSettings(), watcher=None)  # type: ignore[arg-type]
+
+    async def nothing(*_: Any) -> None: ...
+
+    made = transport.create_consumer(callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing)
+    made.start_at({ONE: 10, OTHER: 0})
+    yield made
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+def give(consumer: SteeredConsumer, tp: TP, *offsets: int) -> None:
+    for offset in offsets:
+        consumer._note_delivery(tp, offset)
+        consumer._read_offset[tp] = offset
+
+
+def finish(consumer: SteeredConsumer, tp: TP, *offsets: int) -> None:
+    consumer._acked_index[tp].update(offsets)
+    consumer._acked[tp].extend(offsets)
+
+
+def queued(consumer: SteeredConsumer, *events: Event) -> Channel:
+    channel = Channel(consumer.app, list(events))
+    for tp in (ONE, OTHER):
+        consumer.app.topics._tp_index[tp].add(channel)
+    return channel
+
+
+def test_a_commit_ends_before_the_first_unfinished_event(consumer: SteeredConsumer) -> None:
+    give(consumer, ONE, 10, 11, 12, 13)
+    finish(consumer, ONE, 11, 13)
+    assert consumer._new_offset(ONE) is None
+
+    finish(consumer, ONE, 10)
+    assert consumer._new_offset(ONE) == 12
+    assert consumer._new_offset(ONE) is None
+
+    finish(consumer, ONE, 12)
+    assert consumer._new_offset(ONE) == 14
+
+
+def test_holes_in_the_log_hold_nothing_up(consumer: SteeredConsumer) -> None:
+    give(consumer, ONE, 15, 40)
+    finish(consumer, ONE, 15)
+    assert consumer._new_offset(ONE) == 16
+
+    finish(consumer, ONE, 40)
+    assert consumer._new_offset(ONE) == 41
+
+
+def test_what_a_hand_over_commits_is_left_out_and_not_forgotten(consumer: SteeredConsumer) -> None:
+    give(consumer, ONE, 10)
+    finish(consumer, ONE, 10)
+    consumer.withheld.add(ONE)
+    assert consumer._new_offset(ONE) is None
+    assert consumer.next_offset(ONE) == 11
+
+    consumer.withheld.clear()
+    assert consumer._new_offset(ONE) == 11
+
+
+def test_events_that_nobody_has_begun_are_taken_back(consumer: SteeredConsumer) -> None:
+    give(consumer, ONE, 10, 11, 12)
+    give(consumer, OTHER, 0, 1)
+    first = queued(consumer, Event(ONE, 11, begun=True), Event(OTHER, 1), Event(ONE, 12))
+    second = queued(consumer, Event(ONE, 12))
+
+    consumer._purge({ONE})
+
+    assert first.left == [(ONE, 11), (OTHER, 1)]
+    assert second.left == []
+    assert consumer.next_offset(ONE) == 12
+    finish(consumer, ONE, 10, 11)
+    assert consumer._new_offset(ONE) == 12
+
+
+def test_with_everything_taken_back_it_goes_on_where_it_was(consumer: SteeredConsumer) -> None:
+    give(consumer, OTHER, 0, 1)
+    queued(consumer, Event(OTHER, 0), Event(OTHER, 1))
+
+    consumer._purge({OTHER})
+
+    assert consumer.next_offset(OTHER) == 0
+
+
+def test_a_blocked_partition_delivers_nothing_more_of_the_running_round(consumer: SteeredConsumer) -> None:
+    consumer._round = {ONE: [1, 2, 3], OTHER: [4]}
+    consumer._active_partitions |= {ONE, OTHER}
+    rest = iter(consumer._round[ONE])
+    next(rest)
+
+    consumer.block({ONE})
+
+    assert list(rest) == []
+    assert consumer._round[OTHER] == [4]
+    assert consumer._active_partitions == {OTHER}
+
+    consumer.on_buffer_drop(ONE)
+    assert consumer._active_partitions == {OTHER}
+
+    consumer.unblock({ONE})
+    assert consumer._active_partitions == {ONE, OTHER}
+
+
+def test_nothing_is_left_of_a_partition_that_is_gone(consumer: SteeredConsumer) -> None:
+    give(consumer, ONE, 10, 11)
+    finish(consumer, ONE, 10)
+
+    consumer.forget({ONE})
+
+    assert consumer._new_offset(ONE) is None
+    assert ONE not in consumer._delivered
+    assert ONE not in consumer._committed_offset
