@@ -1,12 +1,15 @@
 """What is done to a running cluster, and what is promised for it."""
 
 import asyncio
+import contextlib
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from steered_cluster import Cluster, Move, Setup, until, worker
+
+from trimtab_models.messages.names import WorkerId
 
 Act = Callable[[Cluster], Awaitable[None]]
 
@@ -107,53 +110,49 @@ def joins(rounds: int) -> Act:
         await begin(cluster)
         new, done = worker(cluster.setup.workers), 0
         for _ in range(rounds):
-            starting = asyncio.create_task(_in_between(cluster))
-            await asyncio.sleep(1.5)
-            cluster.start(new)
-            await until(lambda: new in cluster.agent.statistics, 40.0)
-            await asyncio.sleep(2.0)
-            done += await _stop(starting)
+            async with in_between(cluster) as while_joining:
+                await asyncio.sleep(1.5)
+                cluster.start(new)
+                await until(lambda: new in cluster.agent.statistics, 40.0)
+                await asyncio.sleep(2.0)
             await cluster.settled()
             done += await empty(cluster, new)
-            leaving = asyncio.create_task(_in_between(cluster, besides=new))
-            await asyncio.sleep(1.0)
-            assert await cluster.terminate(new) == 0
-            await asyncio.sleep(2.0)
-            done += await _stop(leaving)
+            async with in_between(cluster, besides=new) as while_leaving:
+                await asyncio.sleep(1.0)
+                assert await cluster.terminate(new) == 0
+                await asyncio.sleep(2.0)
             await cluster.settled()
+            done += len(while_joining) + len(while_leaving)
         assert done > 2 * rounds, f"only {done} hand-overs were done"
 
     return act
 
 
-async def _in_between(cluster: Cluster, *, besides: str = "") -> int:
-    """Hand-overs until cancelled, some of which a rebalance overtakes; returns how many were done."""
-    done = 0
-    while not _stopping(asyncio.current_task()):
-        key_groups, source, target = cluster.pick(2)
-        if besides in (source, target):
-            continue
-        if await cluster.hand_over(key_groups, source, target, took_limit_s=6.0):
-            done += 1
-        else:
-            await cluster.settled()
-    return done
+@contextlib.asynccontextmanager
+async def in_between(cluster: Cluster, *, besides: str = "") -> AsyncIterator[list[int]]:
+    """Hand-overs during the block, some of which a rebalance overtakes; the list grows with each that is done."""
+    done: list[int] = []
+    ending = asyncio.Event()
+
+    async def hand_over() -> None:
+        while not ending.is_set():
+            key_groups, source, target = cluster.pick(2)
+            if besides in (source, target):
+                await asyncio.sleep(0)
+            elif await cluster.hand_over(key_groups, source, target, took_limit_s=6.0):
+                done.append(len(key_groups))
+            else:
+                await cluster.settled()
+
+    running = asyncio.create_task(hand_over())
+    try:
+        yield done
+    finally:
+        ending.set()
+        await running
 
 
-_ENDING: set[object] = set()
-
-
-def _stopping(task: object) -> bool:
-    return task in _ENDING
-
-
-async def _stop(task: "asyncio.Task[int]") -> int:
-    """Let the running hand-over end."""
-    _ENDING.add(task)
-    return await task
-
-
-async def empty(cluster: Cluster, name: str) -> int:
+async def empty(cluster: Cluster, name: WorkerId) -> int:
     """Hand all of a worker's key groups to the others, a few at a time; returns how many hand-overs it took."""
     count = 0
     for _ in range(20):
@@ -161,7 +160,7 @@ async def empty(cluster: Cluster, name: str) -> int:
         if not held:
             return count
         target = cluster.random.choice([other for other in cluster.alive if other != name])
-        if await cluster.hand_over(tuple(held[:4]), worker(int(name[1:])), target):
+        if await cluster.hand_over(tuple(held[:4]), name, target):
             count += 1
         else:
             await cluster.settled()
@@ -264,8 +263,8 @@ async def stops(cluster: Cluster) -> None:
     await begin(cluster)
     stop_s = cluster.setup.session_s + 3.0
 
-    async def frozen(name: str, limit_s: float) -> None:
-        child = cluster.alive[worker(int(name[1:]))]
+    async def frozen(name: WorkerId, limit_s: float) -> None:
+        child = cluster.alive[name]
         await asyncio.sleep(limit_s)
         child.send(signal.SIGCONT)
 

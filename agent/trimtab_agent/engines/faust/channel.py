@@ -57,7 +57,7 @@ class Channel:
         while True:
             try:
                 await self._read()
-            except (KafkaError, OSError) as error:
+            except Exception as error:  # whatever it is, a worker that is deaf for ever would be worse
                 log.warning("placement and hand-overs are not read for now: %r", error)
             await asyncio.sleep(RETRY_S)
 
@@ -65,7 +65,11 @@ class Channel:
         """Write a hand-over record; returns when it is in the log.  Raises KafkaError: then it may or may not be."""
         if self._writer is None:
             writer = AIOKafkaProducer(**self._connection, acks="all", enable_idempotence=True)
-            await writer.start()
+            try:
+                await writer.start()
+            except KafkaError:
+                await writer.stop()
+                raise
             self._writer = writer
         await self._writer.send_and_wait(
             self._handover.topic, encode_handover(record), key=record.app.encode(), partition=self._handover.partition
@@ -84,8 +88,8 @@ class Channel:
             isolation_level="read_committed",  # a placement counts with the commands of its transaction
             fetch_max_wait_ms=LONG_POLL_MS,
         )
-        await reader.start()
         try:
+            await reader.start()
             if await self._lacks_topics(reader):
                 self.loaded.set()
                 await asyncio.sleep(TOPICS_RETRY_S)

@@ -27,7 +27,7 @@ from trimtab_agent.engines.faust.transport.thread import CommitRefused, Generati
 from trimtab_agent.engines.faust.windows import Windows
 from trimtab_models.messages.commands import Command, CommandKind, Refusal
 from trimtab_models.messages.handover import HandoverKind, HandoverRecord, Offsets
-from trimtab_models.messages.names import KeyGroup, OperatorId, Topics
+from trimtab_models.messages.names import NO_EPOCH, KeyGroup, OperatorId, Topics
 from trimtab_models.messages.placement import Placement
 
 log = logging.getLogger(__name__)
@@ -254,7 +254,9 @@ class FaustSteering(Facts):
         answer.say(Abandoned())
 
     async def _rejoin(self, command: Command, answer: Answer) -> None:
-        if self._board.applied < (self.epoch or command.epoch):
+        # The command may be faster than the placement that it is to bring about.
+        await self._until(lambda: (self.epoch or NO_EPOCH) >= command.epoch, self._settings.placement_wait_s)
+        if self._board.applied < max(self.epoch or NO_EPOCH, command.epoch):
             generation = self._handover.generation
             await self._ask_for_rejoin()
             limit_s = max(0.0, command.deadline - time.time())

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from trimtab_agent.engines.faust.channel import RETRY_S, Connection
@@ -75,7 +74,7 @@ class Tail:
         while True:
             try:
                 await self._follow()
-            except (KafkaError, OSError) as error:
+            except Exception as error:  # whatever it is: standbys fall behind, nothing else
                 log.warning("standby tables do not follow for now: %r", error)
             await asyncio.sleep(RETRY_S)
 
@@ -83,8 +82,8 @@ class Tail:
         reader = AIOKafkaConsumer(
             **self._connection, enable_auto_commit=False, auto_offset_reset="earliest", fetch_max_wait_ms=100
         )
-        await reader.start()
         try:
+            await reader.start()
             self._changed = True
             following = False
             while True:
