@@ -19,7 +19,7 @@ from flights.wire import (
     decode_source,
     table_key,
 )
-from trimtab_agent.engines.faust import install
+from trimtab_agent.engines.faust import SteeringSettings, install
 
 settings = from_environment(os.environ)
 
@@ -77,7 +77,11 @@ async def sum_delays(stream: Any) -> None:
 
 
 if settings.plugin:
-    install(app, operators={EXTRACT: [flights], SUMS: [delays, sums]})
+    install(
+        app,
+        operators={EXTRACT: [flights], SUMS: [delays, sums]},
+        settings=SteeringSettings(fetch_min_bytes=1 << 16, fetch_max_wait_ms=40),  # fuller fetches, as above
+    )
 
 if __name__ == "__main__":
     app.main()

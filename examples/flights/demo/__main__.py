@@ -71,6 +71,7 @@ def run(out: Path, settings: DemoSettings, console: Console) -> tuple[dict[str, 
             "python": platform.python_version(),
         },
         capacities={WorkerId(worker_name(index)): share for index, share in enumerate(settings.capacities)},
+        phases=outcome.phases,
         rounds=outcome.rounds,
         drain_started_at=outcome.drain_started_at,
         calm=outcome.calm,
@@ -81,7 +82,7 @@ def run(out: Path, settings: DemoSettings, console: Console) -> tuple[dict[str, 
         processes_left=left.processes,
         ports_left=left.ports,
     )
-    draw(evidence, outcome.phases, started_at, out / "load.png")
+    draw(evidence, course, out / "load.png")
     document = summary(course, evidence)
     return document, broken_promises(document)
 

@@ -1,6 +1,5 @@
 """The demo's picture: load per worker over time, hand-overs marked."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -10,11 +9,16 @@ import matplotlib.pyplot as plt
 
 from flights.demo.evidence import Evidence
 from flights.demo.loads import load_distance, node_loads
+from flights.demo.summary import Course
 
 
-def draw(evidence: Evidence, phases: Sequence[tuple[float, str]], started_at: float, path: Path) -> None:
-    """Write the picture.  `phases` are (epoch seconds, name of what begins then)."""
-    windows = [(row.end_ms / 1000 - started_at, node_loads(row), load_distance(row)) for row in evidence.snapshots]
+def draw(evidence: Evidence, course: Course, path: Path) -> None:
+    """Write the picture."""
+    started_at = course.started_at
+    windows = [
+        (row.end_ms / 1000 - started_at, node_loads(row), load_distance(row, course.draining_at(row.start_ms / 1000)))
+        for row in evidence.snapshots
+    ]
     known = [(at, loads, distance) for at, loads, distance in windows if loads is not None]
     figure, (loads_axis, distance_axis) = plt.subplots(
         2, 1, figsize=(11, 7), sharex=True, height_ratios=[3, 1], layout="constrained"
@@ -24,9 +28,10 @@ def draw(evidence: Evidence, phases: Sequence[tuple[float, str]], started_at: fl
         loads_axis.plot([at for at, _ in rows], [load for _, load in rows], marker="o", markersize=3, label=worker)
     for handover in evidence.handovers:
         loads_axis.axvline(handover.end - started_at, color="grey", alpha=0.35, linewidth=0.8)
-    for at, name in phases:
+    for number, (at, name) in enumerate(course.phases):
         loads_axis.axvline(at - started_at, color="black", linestyle="--", linewidth=1)
-        loads_axis.text(at - started_at, 1.01, name, transform=loads_axis.get_xaxis_transform(), fontsize=8)
+        height = 1.01 + 0.035 * (number % 3)  # so that near ones can both be read
+        loads_axis.text(at - started_at, height, name, transform=loads_axis.get_xaxis_transform(), fontsize=8)
     loads_axis.set_ylabel("load, % of the worker's capacity")
     loads_axis.set_ylim(bottom=0)
     loads_axis.legend(loc="lower right", ncols=4)

@@ -35,9 +35,9 @@ class DemoSettings:
 
     workers: int = 4
     key_groups: int = 64
-    capacities: tuple[float, ...] = (0.25, 0.25, 0.25, 0.25)
+    capacities: tuple[float, ...] = (0.2, 0.25, 0.35, 0.25)
     rate: float = 300.0
-    work: int = 60
+    work: int = 500
     surge_factor: float = 3.0
     surge_key_groups: int = 8
     window_s: float = 5.0
@@ -188,10 +188,10 @@ class Scenario:
         return self._watch.last
 
     def _key_groups_of(self, worker: str) -> list[int]:
-        """Partitions of `sums` that the worker owns, those with the least load first."""
+        """Partitions of `sums` that the worker owns, those with the most load first."""
         newest = read_snapshots(self._cluster.broker.address, self._cluster.topics)[-1]
         rows = [row for row in newest.key_groups if row.worker == worker and row.key_group.operator == SUMS]
-        return [row.key_group.partition for row in sorted(rows, key=lambda row: row.cpu or 0.0)]
+        return [row.key_group.partition for row in sorted(rows, key=lambda row: -(row.cpu or 0.0))]
 
     # ------------------------------------------------------------------ doing
     def _phase(self, text: str) -> None:

@@ -34,6 +34,8 @@ class Course:
     seconds: float
     versions: Mapping[str, str]
     capacities: Mapping[WorkerId, float]
+    phases: tuple[tuple[float, str], ...]
+    """(when it began, what it was)"""
     rounds: tuple[RoundStatus, ...]
     drain_started_at: float
     calm: tuple[float, float]
@@ -42,6 +44,10 @@ class Course:
     cpu_seconds: Mapping[str, float]
     processes_left: int
     ports_left: int
+
+    def draining_at(self, at: float) -> list[WorkerId]:
+        """Workers that were marked for removal at this time."""
+        return [self.drained.worker] if at >= self.drain_started_at else []
 
 
 def pauses_of(round_: RoundStatus, evidence: Evidence) -> tuple[PauseSummary, PauseSummary]:
@@ -64,8 +70,7 @@ def measured_after(round_: RoundStatus, course: Course, evidence: Evidence) -> f
     if round_.ended_at is None:
         return None
     window = first_window_after(evidence.snapshots, round_.ended_at)
-    draining = [course.drained.worker] if round_.started_at >= course.drain_started_at else []
-    return None if window is None else load_distance(window, draining)
+    return None if window is None else load_distance(window, course.draining_at(window.start_ms / 1000))
 
 
 def summary(course: Course, evidence: Evidence) -> dict[str, Any]:

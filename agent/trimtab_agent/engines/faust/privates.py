@@ -144,7 +144,14 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         aiokafka.AIOKafkaConsumer,
         "set before the start",
-        ("_fetch_max_wait_ms", "_partition_assignment_strategy", "_coordinator", "_fetcher", "_subscription"),
+        (
+            "_fetch_max_wait_ms",
+            "_fetch_min_bytes",
+            "_partition_assignment_strategy",
+            "_coordinator",
+            "_fetcher",
+            "_subscription",
+        ),
     ),
     Private(
         aiokafka.consumer.fetcher.Fetcher,

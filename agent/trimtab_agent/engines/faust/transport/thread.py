@@ -44,6 +44,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = self.transport.settings.fetch_max_wait_ms
+        consumer._fetch_min_bytes = self.transport.settings.fetch_min_bytes
         # Without tables and standby replicas Faust silently takes aiokafka's round robin.
         self._assignor = self.app.assignor
         consumer._partition_assignment_strategy = [self._assignor]
