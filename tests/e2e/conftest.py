@@ -28,7 +28,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    left = [f"{process.pid} {' '.join(process.cmdline())[:150]}" for process in marked(RUN_MARK)]
+    commands = {process.pid: " ".join(process.cmdline()) for process in marked(RUN_MARK)}
+    # The tracker is this interpreter's own: multiprocessing ends it when the interpreter ends.
+    left = [f"{pid} {command[:150]}" for pid, command in commands.items() if "resource_tracker" not in command]
     if left:
         end_marked(RUN_MARK)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
