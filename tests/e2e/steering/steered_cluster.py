@@ -66,7 +66,6 @@ class Move:
     key_groups: tuple[KeyGroup, ...]
     source: WorkerId
     target: WorkerId
-    owners: dict[KeyGroup, WorkerId]
     pause_s: float | None = None
 
 
@@ -116,7 +115,6 @@ class Cluster:
         self.alive: dict[WorkerId, Child] = {}
         self.rows: dict[OperatorId, list[tuple[WorkerId, ...]]] = {}
         self.moves: list[Move] = []
-        self.refused: list[Ack] = []
         self.sent: list[tuple[str, float]] = []
         """Key and timestamp (seconds) of input number i."""
         self.random = random.Random(setup.seed)
@@ -336,8 +334,6 @@ class Cluster:
         while time.monotonic() < deadline:
             for ack in self.agent.acks:
                 if ack.command_id == command.id and ack.phase in wanted:
-                    if ack.phase is Phase.REFUSED:
-                        self.refused.append(ack)
                     return ack
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.agent.news.wait(), 0.05)
@@ -373,7 +369,7 @@ class Cluster:
         before_release()
         self.place(key_groups, (target, source))
         await self.publish()
-        at, owners = time.time(), {k: self.row(k)[0] for k in self.key_groups}
+        at = time.time()
         fields["generation"] = prepared.generation
         release = await self.command(CommandKind.RELEASE, source, **fields)
         took = await self.answer(prepare, {Phase.TOOK}, took_limit_s)
@@ -388,7 +384,6 @@ class Cluster:
                 key_groups=key_groups,
                 source=source,
                 target=target,
-                owners=owners,
                 pause_s=took.pause_s if took is not None and done else None,
             )
         )

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 POLL_S = 0.02
 SETTLE_LIMIT_S = 10.0
 
-PATIENT = frozenset({CommandKind.PREPARE, CommandKind.REJOIN})
+PATIENT = frozenset({CommandKind.PREPARE, CommandKind.ABANDON, CommandKind.REJOIN})
 
 Named = Callable[[], Mapping[OperatorId, frozenset[str]]]
 """The topics of the operators that the author named; called when the app is complete."""
@@ -227,8 +227,9 @@ class FaustSteering(Facts):
         self._prepared[command.handover] = (answer, key_groups)
         try:
             lag = await self._warm_up(command, generation)
-        except BaseException:
-            self._prepared.pop(command.handover, None)
+        except Exception:
+            if self._prepared.pop(command.handover, None) is None:
+                return  # a rebalance has voided it, and said so
             raise
         sizes = [size for key_group in key_groups if (size := self.state_bytes(key_group)) is not None]
         answer.say(Prepared(generation=generation, lag_records=lag, state_bytes=sum(sizes) if sizes else None))
