@@ -1,0 +1,198 @@
+"""Commands to a worker: what is refused and why, what is answered, and who looks after a release."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import faust
+import pytest
+from faust.types import TP
+
+from trimtab_agent.engines.faust import SteeringSettings
+from trimtab_agent.engines.faust.board import Board
+from trimtab_agent.engines.faust.handover import Denied, Given
+from trimtab_agent.engines.faust.outcomes import Outcome, Refused, Released
+from trimtab_agent.engines.faust.steering import FaustSteering
+from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
+from trimtab_models.messages.commands import Command, CommandKind, Refusal
+from trimtab_models.messages.handover import HandoverKind, HandoverRecord
+from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_models.messages.placement import Placement
+
+APP, SUMS = AppId("ks"), OperatorId("sums")
+ME, OTHER = WorkerId("w0"), WorkerId("w1")
+MINE = KeyGroup(APP, SUMS, 0)
+SETTINGS = SteeringSettings(placement_wait_s=0.03, took_limit_s=0.03)
+
+
+class Handover:
+    """Stands in for the steps inside Faust."""
+
+    generation, is_stable = 3, True
+    fault: Exception | None = None
+
+    def check(self, generation: int) -> None:
+        if generation != self.generation:
+            raise GenerationOver(f"not stable in generation {generation}")
+
+    async def release(self, key_groups: Any, generation: int) -> Given:
+        if self.fault is not None:
+            raise self.fault
+        return Given(offsets={TP("in", 0): 7}, ends={TP("log", 0): 5}, drain_s=0.1, flush_s=0.2, commit_s=0.3)
+
+    async def forget_released(self, key_groups: Any, generation: int) -> None: ...
+
+
+class Ownership:
+    def known(self, key_groups: Any) -> bool:
+        return all(key_group.operator == SUMS for key_group in key_groups)
+
+    def owns(self, key_group: KeyGroup) -> bool:
+        return key_group == MINE
+
+    def operators(self) -> dict[OperatorId, Any]:
+        return {}
+
+
+class Worker:
+    def __init__(self, *, placed: WorkerId = OTHER) -> None:
+        board = Board(cluster="c", app=APP, worker=ME)
+        board.offer(Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={SUMS: ((placed, ME),)}))
+        self.steering = FaustSteering(
+            faust.App("ks", web_enabled=False),
+            board,
+            connection={},
+            named=dict,
+            unfit_tables=list,
+            settings=SETTINGS,
+        )
+        self.handover = Handover()
+        self.published: list[HandoverRecord] = []
+        self.rejoins = 0
+        self.said: list[Outcome] = []
+        steering: Any = self.steering
+        steering._handover, steering._ownership = self.handover, Ownership()
+        steering._windows.follow = self._nothing
+        steering._publish, steering._ask_for_rejoin = self._publish, self._ask_for_rejoin
+
+    async def _nothing(self) -> None: ...
+
+    async def _publish(self, record: HandoverRecord) -> None:
+        self.published.append(record)
+
+    async def _ask_for_rejoin(self) -> None:
+        self.rejoins += 1
+
+    def hears(self, command: Command, then: Callable[[], Any] = lambda: None, *, wait_s: float = 0.0) -> list[Outcome]:
+        async def run() -> None:
+            await self.steering.execute(command, self.said.append)
+            await asyncio.sleep(0)
+            if (following := then()) is not None:
+                await following
+            await asyncio.sleep(wait_s)
+
+        asyncio.run(run())
+        return self.said
+
+
+def release(**changed: Any) -> Command:
+    now = time.time()
+    fields: dict[str, Any] = {
+        "cluster": "c",
+        "kind": CommandKind.RELEASE,
+        "epoch": Epoch(1, 1),
+        "host": HostId("h0"),
+        "worker": ME,
+        "app": APP,
+        "issued_at": now,
+        "deadline": now + 10,
+        "handover": "h",
+        "key_groups": (MINE,),
+        "source": ME,
+        "target": OTHER,
+        "generation": 3,
+    }
+    return Command(**{**fields, **changed})
+
+
+def test_a_release_is_told_to_the_target_and_answered() -> None:
+    worker = Worker()
+
+    assert worker.hears(release()) == [Released(generation=3, drain_s=0.1, flush_s=0.2, commit_s=0.3)]
+    (record,) = worker.published
+    assert (record.kind, record.handover, record.generation) == (HandoverKind.RELEASED, "h", 3)
+    assert (record.offsets, record.ends) == ((("in", 0, 7),), (("log", 0, 5),))
+
+
+def test_what_nobody_takes_is_left_to_a_rebalance() -> None:
+    worker = Worker()
+    worker.hears(release(), wait_s=0.1)
+    assert worker.rejoins == 1
+
+
+def test_what_was_taken_is_not() -> None:
+    worker = Worker()
+
+    def take() -> Any:
+        (record,) = worker.published
+        taken = HandoverRecord(**{f: getattr(record, f) for f in record.__slots__} | {"kind": HandoverKind.TOOK})
+        return worker.steering._on_record(taken, 0.0)
+
+    worker.hears(release(), take, wait_s=0.1)
+    assert worker.rejoins == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "refusal"),
+    [
+        ({"worker": OTHER}, Refusal.UNKNOWN_WORKER),
+        ({"generation": 2}, Refusal.GENERATION),
+        ({"source": OTHER, "target": ME}, Refusal.PRECONDITION),
+        ({"key_groups": (KeyGroup(APP, SUMS, 1),)}, Refusal.PRECONDITION),
+        ({"key_groups": (KeyGroup(APP, OperatorId("else"), 0),)}, Refusal.PRECONDITION),
+        ({"target": WorkerId("w2")}, Refusal.PRECONDITION),
+    ],
+)
+def test_a_release_that_does_not_fit_changes_nothing(changed: dict[str, Any], refusal: Refusal) -> None:
+    worker = Worker()
+    (said,) = worker.hears(release(**changed))
+
+    assert isinstance(said, Refused)
+    assert (said.refusal, worker.published, worker.rejoins) == (refusal, [], 0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "refusal"),
+    [
+        (Denied(Refusal.DRAIN_TIMEOUT, "slow"), Refusal.DRAIN_TIMEOUT),
+        (GenerationOver("over"), Refusal.GENERATION),
+        (CommitRefused("no"), Refusal.COMMIT_REFUSED),
+        (ZeroDivisionError("bug"), Refusal.FAILED),
+    ],
+)
+def test_a_step_that_fails_is_refused_with_its_reason(fault: Exception, refusal: Refusal) -> None:
+    worker = Worker()
+    worker.handover.fault = fault
+    (said,) = worker.hears(release())
+
+    assert isinstance(said, Refused)
+    assert (said.refusal, worker.published) == (refusal, [])
+
+
+def test_a_repeat_is_answered_not_carried_out() -> None:
+    worker = Worker()
+    command = release()
+    first = list(worker.hears(command))
+
+    assert worker.hears(command) == first * 2
+    assert len(worker.published) == 1
+
+
+def test_a_worker_in_a_rebalance_and_one_that_is_not_steered_refuse() -> None:
+    busy, unsteered = Worker(), Worker()
+    busy.handover.is_stable = False
+    unsteered.steering.refuse("exactly_once")
+
+    assert busy.hears(release()) == [Refused(refusal=Refusal.GENERATION, detail="the worker is in a rebalance")]
+    assert unsteered.hears(release()) == [Refused(refusal=Refusal.NOT_STEERING, detail="exactly_once")]
