@@ -8,21 +8,17 @@ In an interval the process used P seconds of CPU.  They are
     B   idle base: heartbeats, timers, polling, statistics; runs whether or not there is traffic
     T   transport: fetching, decoding, queueing, encoding, producing, committing
 
-T has no owner on the clock: one thread serves all partitions, in rounds of the network.  It is modelled as W messages
-of cost m and R rounds of cost r, where a message counts with its bytes and a round costs as much as MESSAGES_PER_ROUND
-of them (at low rates each message comes alone, at 0.7 ms; in full rounds one costs 0.07 ms):
+T has no owner on the clock: one thread serves all partitions, in rounds of the network (a fetch, a produce request and
+their wake-ups), each with the messages of many.  A round costs ten times a message in it, and whether one is saved when
+a key group goes depends on who else is there.  A load that depends on the neighbours cannot be balanced: the plan would
+miss what it promised.  So rounds stay with the worker, and a key group is charged, beside its agents' steps, what its
+messages w_k cost in full rounds:
 
-    T = m * W + r * R,    r = MESSAGES_PER_ROUND * m    =>    m = T / (W + MESSAGES_PER_ROUND * R)
+    c_k = a_k + m * w_k,    m = min(MESSAGE_S, T / W),    sum(c_k) <= P - B
 
-With k go its messages w_k, and those e_k of the rounds that were only for k.  A round that also served another key
-group will be needed for that one: its cost stays.  And rounds get cheaper the more there are (warm caches, answers that
-come while another is handled): with single messages T grows as the power ROUND_ELASTICITY of the rate, so a round less
-saves that part of an average one.  So
-
-    c_k = a_k + m * (w_k + ROUND_ELASTICITY * MESSAGES_PER_ROUND * e_k),    sum(c_k) <= P - B
-
-Sharing all of T by messages instead promises far more than a move brings, most where messages come together.
-`benchmarks/share_prediction.py` silences some of a worker's key groups and compares.
+This is the same at any owner, so a move brings what was promised; at low rates, where messages come alone and take
+their rounds with them, it brings more.  `benchmarks/share_prediction.py` silences some of a worker's key groups and
+compares.
 
 B must not be charged either: it is measured when it shows alone, in intervals without traffic (`IdleBase`).  A line
 through busy intervals would have to be extended far beyond them, and a minimum over busy intervals mistakes steady
@@ -37,10 +33,8 @@ from typing import TypeVar
 
 BYTES_PER_MESSAGE = 16 * 1024
 """So many bytes weigh as much as one more message (serialisation and copies against the fixed cost per message)."""
-MESSAGES_PER_ROUND = 9
-"""One round of the network (request, answer, wake-ups) costs as much as so many messages in full rounds."""
-ROUND_ELASTICITY = 0.65
-"""Measured: T from 5 to 45 events/s grows with the power 0.65, from 50 to 200 events/s with 0.64."""
+MESSAGE_S = 70e-6
+"""CPU seconds of one message in full rounds, from fetch or to produce (measured with 200 events/s on one worker)."""
 IDLE_CORES = 0.006
 """Idle base of a worker before it has been seen without traffic; measured: 0.005 to 0.009 with 24 to 192 partitions."""
 IDLE_MESSAGES_PER_S = 1.0
@@ -53,28 +47,20 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What one key group did in an interval: CPU seconds of its agents; messages and bytes received, sent and logged;
-    rounds of the network that were for it alone.
-    """
+    """What one key group did in an interval: CPU seconds of its agents; messages and bytes in, out and logged."""
 
     agents_s: float = 0.0
     messages: int = 0
     bytes: int = 0
-    rounds: int = 0
 
     def __post_init__(self) -> None:
-        if self.agents_s < 0 or self.messages < 0 or self.bytes < 0 or self.rounds < 0:
+        if self.agents_s < 0 or self.messages < 0 or self.bytes < 0:
             raise ValueError(f"work is not negative: {self}")
 
     @property
     def weight(self) -> float:
         """Of its part of the transport, in messages."""
-        return self.messages + self.bytes / BYTES_PER_MESSAGE + MESSAGES_PER_ROUND * self.rounds
-
-    @property
-    def leaving(self) -> float:
-        """The part of the weight that goes when the key group goes."""
-        return self.weight - (1 - ROUND_ELASTICITY) * MESSAGES_PER_ROUND * self.rounds
+        return self.messages + self.bytes / BYTES_PER_MESSAGE
 
 
 class IdleBase:
@@ -94,17 +80,17 @@ class IdleBase:
             self._seen.append(process_s / interval_s)
 
 
-def apportion(work: Mapping[K, Work], *, process_s: float, idle_s: float, shared_rounds: int = 0) -> dict[K, float]:
+def apportion(work: Mapping[K, Work], *, process_s: float, idle_s: float) -> dict[K, float]:
     """CPU seconds of each key group; together at most `process_s - idle_s`.
 
     `work` is of all that the process did; what belongs to no key group stands in it under a key of its own, so that
-    nobody else pays for it.  `shared_rounds` served more than one key group.
+    nobody else pays for it.
     """
     agents_s = sum(one.agents_s for one in work.values())
-    weight = sum(one.weight for one in work.values()) + MESSAGES_PER_ROUND * shared_rounds
+    weight = sum(one.weight for one in work.values())
     busy_s = max(0.0, process_s - idle_s)
     # The agents' clock is read more often than the process's; with coarse clocks it may show a little more.
     exact = min(1.0, busy_s / agents_s) if agents_s else 1.0
     transport_s = max(0.0, busy_s - agents_s)
-    per_weight = transport_s / weight if weight else 0.0
-    return {key: one.agents_s * exact + one.leaving * per_weight for key, one in work.items()}
+    message_s = min(MESSAGE_S, transport_s / weight) if weight else 0.0
+    return {key: one.agents_s * exact + one.weight * message_s for key, one in work.items()}

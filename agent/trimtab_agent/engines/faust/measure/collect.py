@@ -23,12 +23,11 @@ class _Tally:
     received: Flow = field(default_factory=Flow)
     sent: Flow = field(default_factory=Flow)
     logged: Flow = field(default_factory=Flow)
-    rounds: int = 0
 
     @property
     def work(self) -> Work:
         flow = self.received + self.sent + self.logged
-        return Work(agents_s=self.agents_ns / 1e9, messages=flow.messages, bytes=flow.bytes, rounds=self.rounds)
+        return Work(agents_s=self.agents_ns / 1e9, messages=flow.messages, bytes=flow.bytes)
 
 
 class Collector:
@@ -57,9 +56,7 @@ class Collector:
         if steering.state is WorkerState.RUNNING:
             messages = sum(one.messages for one in work.values())
             self._idle.observe(process_s=process_s, interval_s=interval_s, messages=messages)
-        shared_rounds = sum(taken.rounds.values()) - sum(one.rounds for one in work.values())
-        idle_s = self._idle.cores * interval_s
-        shares = apportion(work, process_s=process_s, idle_s=idle_s, shared_rounds=shared_rounds)
+        shares = apportion(work, process_s=process_s, idle_s=self._idle.cores * interval_s)
         return Statistics(
             at_ms=at_ms,
             interval_s=interval_s,
@@ -113,10 +110,6 @@ def _by_key_group(taken: Taken, key_group_of: KeyGroupOf) -> Mapping[KeyGroup | 
             tally.logged = tally.logged + flow
     for partition_or_none, spent_ns in taken.agents_ns.items():
         of(partition_or_none).agents_ns += spent_ns
-    for partitions, count in taken.rounds.items():
-        served = {key_group_of(*one) for one in partitions}
-        if len(served) == 1:  # no partitions: more than can be one key group's
-            tallies.setdefault(served.pop(), _Tally()).rounds += count
     return tallies
 
 

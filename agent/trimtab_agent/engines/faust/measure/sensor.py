@@ -5,7 +5,6 @@ a reference would hold back Faust's acknowledgement and the memory of whole batc
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +14,6 @@ from faust.streams import current_event
 from faust.types import TP, AppT, EventT, Message, StreamT
 
 from trimtab_agent.engines.faust.measure.meter import CpuMeter, meter_agents
-from trimtab_agent.engines.faust.measure.rounds import Rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +36,6 @@ class Taken:
     received: Mapping[TP, Flow] = field(default_factory=dict)
     sent: Mapping[tuple[TP | None, TP], Flow] = field(default_factory=dict)
     failed_sends: int = 0
-    rounds: Mapping[frozenset[TP], int] = field(default_factory=dict)
-    """Of the network, by the partitions they served (see `rounds`)."""
     agents_ns: Mapping[TP | None, int] = field(default_factory=dict)
     process_ns: int = 0
     """CPU of the whole process."""
@@ -57,8 +53,6 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
         self._received: dict[TP, list[int]] = {}
         self._sent: dict[tuple[TP | None, TP], list[int]] = {}
         self._failed_sends = 0
-        self._rounds_in = Rounds()
-        self._rounds_out = Rounds()
 
     async def on_start(self) -> None:
         """Faust starts sensors before agents."""
@@ -67,7 +61,6 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
     def on_message_in(self, tp: TP, offset: int, message: Message) -> None:
         """A message comes to the first of its streams."""
         _count(self._received, tp, len(message.key or b"") + len(message.value or b""))
-        self._rounds_in.message(tp)
 
     def on_stream_event_in(self, tp: TP, offset: int, stream: StreamT, event: EventT) -> None:
         """A stream begins an event: from here on the running step is this partition's."""
@@ -83,9 +76,7 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
     def on_send_completed(self, producer: Any, state: tuple[TP | None, int], metadata: Any) -> None:
         """The broker has it; only now its partition is known."""
         source, size = state
-        target = metadata.topic_partition
-        _count(self._sent, (source, target), size)
-        self._rounds_out.message(target if source is None else source)
+        _count(self._sent, (source, metadata.topic_partition), size)
 
     def on_send_error(self, producer: Any, exc: BaseException, state: Any) -> None:
         """It went nowhere."""
@@ -96,14 +87,11 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
         received, self._received = self._received, {}
         sent, self._sent = self._sent, {}
         failed_sends, self._failed_sends = self._failed_sends, 0
-        rounds = Counter(self._rounds_in.take())
-        rounds.update(self._rounds_out.take())
         before, self._process_ns = self._process_ns, self._process_clock()
         return Taken(
             received={tp: Flow(*count) for tp, count in received.items()},
             sent={pair: Flow(*count) for pair, count in sent.items()},
             failed_sends=failed_sends,
-            rounds=rounds,
             agents_ns=self.cpu.take(),
             process_ns=self._process_ns - before,
         )

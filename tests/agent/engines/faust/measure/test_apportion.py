@@ -6,20 +6,27 @@ from trimtab_agent.engines.faust.measure.apportion import (
     BYTES_PER_MESSAGE,
     IDLE_CORES,
     IDLE_INTERVALS,
-    MESSAGES_PER_ROUND,
-    ROUND_ELASTICITY,
+    MESSAGE_S,
     IdleBase,
     Work,
     apportion,
 )
 
 
-def test_transport_is_shared_by_messages_and_agents_are_exact():
+def test_agents_are_exact_and_messages_cost_what_they_cost_in_full_rounds():
     work = {"a": Work(agents_s=0.30, messages=300), "b": Work(agents_s=0.05, messages=100)}
 
     shares = apportion(work, process_s=0.76, idle_s=0.01)
 
-    assert shares == pytest.approx({"a": 0.30 + 0.30, "b": 0.05 + 0.10})
+    assert shares == pytest.approx({"a": 0.30 + 300 * MESSAGE_S, "b": 0.05 + 100 * MESSAGE_S})
+
+
+def test_messages_cost_no_more_than_the_process_used():
+    work = {"a": Work(messages=300), "b": Work(messages=100)}
+
+    shares = apportion(work, process_s=0.014, idle_s=0.01)
+
+    assert shares == pytest.approx({"a": 0.003, "b": 0.001})
 
 
 def test_bytes_weigh_as_messages():
@@ -27,13 +34,13 @@ def test_bytes_weigh_as_messages():
 
     shares = apportion(work, process_s=0.6, idle_s=0.0)
 
-    assert shares == pytest.approx({"small": 0.3, "large": 0.3})
+    assert shares == pytest.approx({"small": 3 * MESSAGE_S, "large": 3 * MESSAGE_S})
 
 
 def test_nobody_pays_for_what_belongs_to_no_key_group():
     work = {"a": Work(messages=1), None: Work(agents_s=0.2, messages=3)}
 
-    assert apportion(work, process_s=1.0, idle_s=0.0)["a"] == pytest.approx(0.2)
+    assert apportion(work, process_s=0.2 + 1e-4, idle_s=0.0)["a"] == pytest.approx(0.25e-4)
 
 
 def test_the_idle_base_is_charged_to_nobody():
@@ -44,18 +51,16 @@ def test_without_any_work_there_is_nothing_to_share():
     assert apportion({}, process_s=0.5, idle_s=0.1) == {}
 
 
-def test_a_round_of_its_own_goes_with_a_key_group_and_a_shared_one_stays():
-    work = {"alone": Work(messages=10, rounds=10), "together": Work(messages=10)}
-    weight = 20 + 10 * MESSAGES_PER_ROUND + 5 * MESSAGES_PER_ROUND
+def test_a_key_group_is_charged_the_same_whoever_its_neighbours_are():
+    mine = Work(agents_s=0.01, messages=40)
 
-    shares = apportion(work, process_s=1.0, idle_s=0.0, shared_rounds=5)
+    alone = apportion({"mine": mine}, process_s=0.2, idle_s=0.01)["mine"]
+    crowded = apportion({"mine": mine, "other": Work(agents_s=0.3, messages=900)}, process_s=0.6, idle_s=0.01)["mine"]
 
-    alone = 10 * (1 + ROUND_ELASTICITY * MESSAGES_PER_ROUND)
-    assert shares == pytest.approx({"alone": alone / weight, "together": 10 / weight})
-    assert sum(shares.values()) < 1.0
+    assert alone == crowded
 
 
-@pytest.mark.parametrize("field", ["agents_s", "messages", "bytes", "rounds"])
+@pytest.mark.parametrize("field", ["agents_s", "messages", "bytes"])
 def test_work_is_never_negative(field: str):
     with pytest.raises(ValueError, match=field):
         Work(**{field: -1})
@@ -66,30 +71,16 @@ works = st.builds(
     agents_s=st.floats(0.0, 1.0),
     messages=st.integers(0, 10_000),
     bytes=st.integers(0, 10_000_000),
-    rounds=st.integers(0, 1000),
 )
 
 
-@given(st.dictionaries(st.integers(0, 20), works), st.floats(0.0, 2.0), st.floats(0.0, 2.0), st.integers(0, 100))
-def test_shares_never_exceed_what_the_process_used_above_idle(
-    work: dict[int, Work], process_s: float, idle_s: float, shared_rounds: int
-):
-    shares = apportion(work, process_s=process_s, idle_s=idle_s, shared_rounds=shared_rounds)
+@given(st.dictionaries(st.integers(0, 20), works), st.floats(0.0, 2.0), st.floats(0.0, 2.0))
+def test_shares_never_exceed_what_the_process_used_above_idle(work: dict[int, Work], process_s: float, idle_s: float):
+    shares = apportion(work, process_s=process_s, idle_s=idle_s)
 
     assert shares.keys() == work.keys()
     assert all(share >= 0 for share in shares.values())
     assert sum(shares.values()) <= max(0.0, process_s - idle_s) + 1e-9
-
-
-def test_a_share_of_messages_moves_with_its_key_group():
-    """Two workers that split the work at the same unit costs have the shares of the one that did it all."""
-    work = {key: Work(agents_s=0.01 * key, messages=10 * key, bytes=99 * key) for key in range(1, 9)}
-    shares = apportion(work, process_s=1.7, idle_s=0.01)
-    left = {key: one for key, one in work.items() if key % 2}
-
-    again = apportion(left, process_s=sum(shares[key] for key in left) + 0.01, idle_s=0.01)
-
-    assert again == pytest.approx({key: shares[key] for key in left})
 
 
 def test_the_idle_base_is_a_constant_until_the_worker_was_seen_idle():

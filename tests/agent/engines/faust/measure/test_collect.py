@@ -1,11 +1,11 @@
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from faust.types import TP
 
-from trimtab_agent.engines.faust.measure.apportion import IDLE_CORES, MESSAGES_PER_ROUND, ROUND_ELASTICITY
+from trimtab_agent.engines.faust.measure.apportion import MESSAGE_S
 from trimtab_agent.engines.faust.measure.collect import Collector
 from trimtab_agent.engines.faust.measure.sensor import Flow, Taken
 from trimtab_models.messages.local import Statistics, decode_frame, encode_frame
@@ -72,12 +72,6 @@ BUSY = Taken(
         (TP("mid", 0), TP("outside", 1)): Flow(10, 500),
         (None, TP("log", 0)): Flow(10, 600),
     },
-    rounds={
-        frozenset({TP("in", 0)}): 8,
-        frozenset({TP("mid", 0), TP("log", 0)}): 4,
-        frozenset({TP("in", 0), TP("mid", 0)}): 3,
-        frozenset(): 2,
-    },
     agents_ns={None: 1_000_000, TP("in", 0): 50_000_000, TP("mid", 0): 20_000_000},
     process_ns=400_000_000,
 )
@@ -89,20 +83,9 @@ def test_all_of_an_interval_by_key_group():
 
     statistics = collect(BUSY, steering)
 
-    transport_s = 0.4 - IDLE_CORES - 0.071
-    weights = {
-        extract: 20 + 1400 / 16384 + 8 * MESSAGES_PER_ROUND,
-        sums: 30 + 1500 / 16384 + 4 * MESSAGES_PER_ROUND,
-    }
-    per_weight = transport_s / (sum(weights.values()) + 5 * MESSAGES_PER_ROUND)
-    stays = (1 - ROUND_ELASTICITY) * MESSAGES_PER_ROUND
     assert [(s.key_group, s.worker) for s in statistics.key_groups] == [(extract, W0), (sums, W0), (quiet, W0)]
     assert [s.cpu_s for s in statistics.key_groups] == pytest.approx(
-        [
-            0.05 + per_weight * (weights[extract] - stays * 8),
-            0.02 + per_weight * (weights[sums] - stays * 4),
-            0.0,
-        ]
+        [0.05 + MESSAGE_S * (20 + 1400 / 16384), 0.02 + MESSAGE_S * (30 + 1500 / 16384), 0.0]
     )
     assert [rest(s) for s in statistics.key_groups] == [
         (10, 10, 1000, 400, None, None, None),
@@ -140,7 +123,9 @@ def test_before_the_operators_are_known_nothing_is_complete():
 
 def test_idle_intervals_are_learned_but_not_those_of_a_rebalance():
     steering = FakeSteering(owns={group("sums", 0)}, state=WorkerState.REBALANCING)
-    sensor = FakeSensor(Taken(process_ns=900_000_000), Taken(process_ns=20_000_000), BUSY)
+    sensor = FakeSensor(
+        Taken(process_ns=900_000_000), Taken(process_ns=20_000_000), replace(BUSY, process_ns=92_500_000)
+    )
     collector = Collector(sensor, steering, worker=W0)
 
     collector.collect(at_ms=1000, interval_s=1.0)
@@ -149,9 +134,8 @@ def test_idle_intervals_are_learned_but_not_those_of_a_rebalance():
     busy = collector.collect(at_ms=3000, interval_s=1.0)
 
     idle_s = 0.02
-    own = 30 + 1500 / 16384 + 4 * MESSAGES_PER_ROUND * ROUND_ELASTICITY
-    all_of_it = 50 + 2900 / 16384 + 17 * MESSAGES_PER_ROUND
-    expected = 0.02 + (0.4 - idle_s - 0.071) * own / all_of_it
+    own, all_of_it = 30 + 1500 / 16384, 50 + 2900 / 16384
+    expected = 0.02 + (0.0925 - idle_s - 0.071) * own / all_of_it
     assert busy.key_groups[0].cpu_s == pytest.approx(expected)
 
 

@@ -88,14 +88,6 @@ def test_a_send_counts_when_it_arrives_also_in_a_later_interval(sensor: KeyGroup
     assert sensor.take().sent == {(SOURCE, MIDDLE): Flow(1, 2)}
 
 
-def test_rounds_are_counted_each_way_by_whom_they_served(sensor: KeyGroupSensor, at_source: Event):
-    sensor.on_message_in(SOURCE, 0, message(SOURCE))
-    sensor.on_message_in(MIDDLE, 0, message(MIDDLE))
-    send(sensor, LOG)
-
-    assert sensor.take().rounds == {frozenset({SOURCE, MIDDLE}): 1, frozenset({SOURCE}): 1}
-
-
 def test_a_failed_send_went_nowhere(sensor: KeyGroupSensor, at_source: Event):
     state = sensor.on_send_initiated(None, "mid", None, 1, 1)
     sensor.on_send_error(None, RuntimeError(), state)
@@ -115,7 +107,6 @@ def test_taking_begins_the_next_interval(sensor: KeyGroupSensor, clock: ProcessC
     assert first == Taken(
         received={SOURCE: Flow(1, 8)},
         sent={(SOURCE, MIDDLE): Flow(1, 10)},
-        rounds={frozenset({SOURCE}): 2},
         agents_ns={SOURCE: 70},
         process_ns=500,
     )
