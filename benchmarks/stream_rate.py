@@ -1,0 +1,203 @@
+"""What the stream carries and how soon it answers: `python benchmarks/stream_rate.py [--samples N] [--windows N]`.
+
+Rate: reports on a real broker, read, parsed, validated and summed by the stream's own query on one core (local[1]);
+samples per second, and per second of CPU that the JVM used (all its threads: the figure that holds on a busy machine).
+Delay: hosts report every second, the stream runs as in a sandbox; seconds from a window's end to its snapshot at a
+consumer.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psutil
+from confluent_kafka import Consumer, Producer
+
+from trimtab_controller.sandbox.broker import Broker, Topic
+from trimtab_controller.sandbox.processes import Processes
+from trimtab_controller.stream import pipeline
+from trimtab_controller.stream.chunks import Reassembler, read_chunk
+from trimtab_controller.stream.session import open_session
+from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
+from trimtab_models.messages.report import (
+    Basis,
+    HostSample,
+    KeyGroupSample,
+    Report,
+    WorkerSample,
+    WorkerState,
+    encode_report,
+)
+
+CLUSTER = "bench"
+KEY_GROUPS_PER_REPORT = 1_000
+WARM_UP_ROUNDS = 4
+ROUNDS = 5
+HOSTS = 4
+WINDOW_S = 5.0
+
+
+def report(host: int, at_ms: int, key_groups: int) -> bytes:
+    """A report of one worker with all figures known."""
+    worker = WorkerId(f"w{host}")
+    samples = tuple(
+        KeyGroupSample(
+            key_group=KeyGroup(AppId("app"), OperatorId("delays"), host * key_groups + index),
+            worker=worker,
+            cpu_s=0.00123 + index / 1e6,
+            tuples_in=100 + index,
+            tuples_out=90 + index,
+            bytes_in=10_000 + index,
+            bytes_out=9_000 + index,
+            state_bytes=2_000_000 + index,
+            lag_records=index,
+            backlog=0,
+        )
+        for index in range(key_groups)
+    )
+    state = WorkerSample(
+        worker=worker,
+        app=AppId("app"),
+        state=WorkerState.RUNNING,
+        capacity=1.0,
+        cpu_s=0.5,
+        epoch=Epoch(1, 1),
+        generation=1,
+    )
+    whole = HostSample(cpu_s=0.5, cores=2.0, basis=Basis.CGROUP, received_bytes=10**6, sent_bytes=10**6)
+    return encode_report(
+        Report(
+            cluster=CLUSTER,
+            host=HostId(f"h{host}"),
+            at_ms=at_ms,
+            interval_s=1.0,
+            sequence=at_ms,
+            sample=whole,
+            workers=(state,),
+            key_groups=samples,
+        )
+    )
+
+
+def measure_rate(broker: Broker, topics: Topics, samples: int) -> dict[str, float]:
+    """Samples per second on one core, medians over rounds."""
+    reports = samples // KEY_GROUPS_PER_REPORT
+    producer = Producer({"bootstrap.servers": broker.address, "compression.type": "lz4"})
+    now_ms = int(time.time() * 1000)
+    for index in range(reports):
+        producer.produce(topics.reports, report(index % 10, now_ms - 1000 * (index // 10), KEY_GROUPS_PER_REPORT), "h")
+        producer.flush()
+    # A stream that carries much is told to compile well.
+    keys = {"spark.master": "local[1]", "spark.driver.extraJavaOptions": "-Xss16m -XX:+UseSerialGC"}
+    others = set(psutil.Process().children(recursive=True))
+    spark = open_session("trimtab-stream-rate", {**keys, "spark.driver.memory": "2g"})
+    (jvm,) = set(psutil.Process().children(recursive=True)) - others
+    source = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.address)
+    records = source.option("subscribe", topics.reports).load().coalesce(1)
+    sampled = pipeline.samples(records, cluster=CLUSTER, max_ahead_ms=10_000)
+    summed = pipeline.windows(sampled, window_ms=10_000, watermark_ms=5_000)
+    rows = reports * (KEY_GROUPS_PER_REPORT + 2)  # each with its host and its worker
+    rates, cpu_rates = [], []
+    for index in range(WARM_UP_ROUNDS + ROUNDS):
+        began, used = time.monotonic(), sum(jvm.cpu_times()[:2])
+        summed.write.format("noop").mode("overwrite").save()
+        if index >= WARM_UP_ROUNDS:
+            rates.append(rows / (time.monotonic() - began))
+            cpu_rates.append(rows / (sum(jvm.cpu_times()[:2]) - used))
+    spark.stop()
+    return {
+        "samples_per_s_one_core": round(statistics.median(rates)),
+        "samples_per_cpu_s": round(statistics.median(cpu_rates)),
+        "reports_per_s_one_core": round(statistics.median(rates) / (KEY_GROUPS_PER_REPORT + 2), 1),
+        "key_groups_per_report": KEY_GROUPS_PER_REPORT,
+    }
+
+
+def keep_reporting(broker: Broker, topics: Topics, key_groups: int, done: threading.Event) -> None:
+    """All hosts, every second, a few milliseconds after it."""
+    producer = Producer({"bootstrap.servers": broker.address})
+    second = int(time.time()) + 1
+    while not done.wait(max(0.0, second - time.time()) + 0.02):
+        for host in range(HOSTS):
+            producer.produce(topics.reports, report(host, second * 1000, key_groups), f"h{host}")
+        producer.flush()
+        second += 1
+
+
+def measure_delay(
+    broker: Broker, topics: Topics, folder: Path, processes: Processes, windows: int
+) -> dict[str, object]:
+    """Seconds from the end of a window to its snapshot, after a warm-up of as many windows."""
+    file = folder / "controller.toml"
+    hosts = json.dumps([f"h{host}" for host in range(HOSTS)])
+    file.write_text(
+        f'[controller]\ncluster = "{CLUSTER}"\n[kafka]\nbootstrap_servers = "{broker.address}"\n[stream]\n'
+        f'window_s = {WINDOW_S}\nexpected_hosts = {hosts}\ncheckpoint_dir = "{folder / "checkpoints"}"\n'
+        'spark = { "spark.master" = "local[2]" }\n',
+        encoding="utf-8",
+    )
+    stream = processes.start("stream", [sys.executable, "-m", "trimtab_controller.stream", "--config", str(file)])
+    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "bench", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topics.snapshots])
+    reassembler = Reassembler(CLUSTER)
+    delays: list[float] = []
+    began = time.monotonic()
+    used, used_at = 0.0, began
+    while len(delays) < 2 * windows and stream.alive and time.monotonic() < began + 120 + 3 * windows * WINDOW_S:
+        message = consumer.poll(0.1)
+        if message is None or message.error():
+            continue
+        snapshot = reassembler.add(read_chunk(message.headers(), message.value()))
+        if snapshot is not None:
+            delays.append(time.time() - snapshot.end_ms / 1000)
+        if len(delays) == windows:
+            used, used_at = cpu_s(stream.pid), time.monotonic()
+    cores = (cpu_s(stream.pid) - used) / (time.monotonic() - used_at)
+    consumer.close()
+    steady = delays[windows:]
+    if not steady:
+        raise SystemExit(f"too few snapshots, see {stream.log}")
+    return {
+        "windows": len(steady),
+        "window_end_to_snapshot_s": {"median": round(statistics.median(steady), 2), "max": round(max(steady), 2)},
+        "stream_cores": round(cores, 3),
+    }
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process and its children."""
+    process = psutil.Process(pid)
+    return sum(sum(each.cpu_times()[:2]) for each in (process, *process.children(recursive=True)))
+
+
+def main() -> None:
+    """Print both as JSON lines."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=200_000, help="key-group samples per round of the rate (200000)")
+    parser.add_argument("--windows", type=int, default=12, help="windows of which the delay is taken (12)")
+    parser.add_argument("--key-groups", type=int, default=64, help="per host while the delay is taken (64)")
+    options = parser.parse_args()
+    topics = Topics(CLUSTER)
+    with tempfile.TemporaryDirectory() as name, Processes(Path(name) / "logs") as processes:
+        folder = Path(name)
+        with Broker(folder / "broker", processes) as broker:
+            broker.create_topics([Topic(name=topics.reports, partitions=4), Topic(name=topics.snapshots, partitions=1)])
+            rate = measure_rate(broker, topics, options.samples)
+            print(json.dumps(rate), flush=True)
+            done = threading.Event()
+            source = threading.Thread(target=keep_reporting, args=(broker, topics, options.key_groups, done))
+            source.start()
+            try:
+                print(json.dumps(measure_delay(broker, topics, folder, processes, options.windows)), flush=True)
+            finally:
+                done.set()
+                source.join()
+
+
+if __name__ == "__main__":
+    main()
