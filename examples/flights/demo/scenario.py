@@ -76,7 +76,7 @@ def sandbox_settings(settings: DemoSettings) -> SandboxSettings:
         },
         controller={
             "stream": {"window_s": settings.window_s, "watermark_s": 2.0},
-            "balance": {"max_migrations": 20, "load_distance": 2.0, "min_interval_s": 5.0, "smoothing": 0.6},
+            "balance": {"max_migrations": 20, "load_distance": 3.0, "min_interval_s": 5.0, "smoothing": 0.4},
         },
     )
 
