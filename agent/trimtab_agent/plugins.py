@@ -120,7 +120,8 @@ class PluginServer:
         try:
             if len(self._tasks) > MAX_CONNECTIONS:
                 raise _ClosedError("connections", f"more than {MAX_CONNECTIONS} connections")
-            line = await asyncio.wait_for(_read_line(reader), HELLO_LIMIT_S)
+            async with asyncio.timeout(HELLO_LIMIT_S):
+                line = await _read_line(reader)
             if line:
                 worker = self._introduce(_expect_hello(line), writer)
                 await self._read_frames(worker, reader)

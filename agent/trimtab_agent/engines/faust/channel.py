@@ -78,7 +78,8 @@ class Channel:
     async def close(self) -> None:
         """Close the writer."""
         if self._writer is not None:
-            await asyncio.wait_for(self._writer.stop(), CLOSE_LIMIT_S)
+            async with asyncio.timeout(CLOSE_LIMIT_S):
+                await self._writer.stop()
 
     async def _read(self) -> None:
         reader = AIOKafkaConsumer(

@@ -107,7 +107,8 @@ class Link(Service):  # type: ignore[misc]
         try:
             hello = self._hello()
             await self._write(writer, hello)
-            welcome = await asyncio.wait_for(self._welcome(reader), WELCOME_LIMIT_S)
+            async with asyncio.timeout(WELCOME_LIMIT_S):
+                welcome = await self._welcome(reader)
             logger.info("connected to the agent of host %s", welcome.host)
             await _first_of(
                 self._receive(reader, welcome),
@@ -218,7 +219,8 @@ class Link(Service):  # type: ignore[misc]
             self._note("frame too large for the agent", ValueError(f"{len(line)} bytes"))
             return
         writer.write(line)
-        await asyncio.wait_for(writer.drain(), WRITE_LIMIT_S)
+        async with asyncio.timeout(WRITE_LIMIT_S):
+            await writer.drain()
 
     def _note(self, reason: str, exc: Exception) -> None:
         """Count it; say it the first time."""

@@ -303,7 +303,8 @@ class FaustSteering(Facts):
         """After a release: nobody took it in time? Then the group shall decide, by the placement."""
         try:
             await self._handover.forget_released(key_groups, generation)
-            await asyncio.wait_for(self._taken[handover].wait(), self._settings.took_limit_s)
+            async with asyncio.timeout(self._settings.took_limit_s):
+                await self._taken[handover].wait()
         except TimeoutError:
             if self._handover.generation == generation and self._handover.is_stable:
                 log.warning("hand-over %s was not taken: asking for a rebalance", handover)

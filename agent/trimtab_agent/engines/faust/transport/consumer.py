@@ -159,7 +159,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.blocked.clear()
         self._delivered.clear()
         try:
-            await asyncio.wait_for(self.not_waiting_next_records.wait(), FETCH_LIMIT_S)
+            async with asyncio.timeout(FETCH_LIMIT_S):
+                await self.not_waiting_next_records.wait()
         except TimeoutError:
             self.log.warning("the fetch in flight did not end before the assignment")
         self.fence.renew()

@@ -151,7 +151,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
 
         future = asyncio.run_coroutine_threadsafe(commit(), self.thread_loop)
         try:
-            await asyncio.wait_for(asyncio.wrap_future(future), limit_s)
+            async with asyncio.timeout(limit_s):
+                await asyncio.wrap_future(future)
         except (KafkaError, TimeoutError) as error:
             raise CommitRefused(f"the commit was not accepted: {error!r}") from error
 

@@ -373,3 +373,30 @@ def test_each_outcome_has_its_ack(outcome: Outcome, phase: Phase, told: dict[str
     assert (answer.phase, answer.at) == (phase, 3.0)
     assert {name: getattr(answer, name) for name in told} == told
     assert decode_frame(encode_frame(answer)) == answer
+
+
+def test_it_ends_also_when_the_stop_comes_as_a_write_is_done(path: Path):
+    """The drain ends in the same round of the loop in which the link is cancelled: the cancellation must win."""
+
+    class Writer:
+        def __init__(self) -> None:
+            self.drained = asyncio.get_running_loop().create_future()
+
+        def write(self, line: bytes) -> None: ...
+
+        async def drain(self) -> None:
+            await asyncio.shield(self.drained)
+
+    async def scenario() -> bool:
+        link = Link(app=APP, worker=WORKER, socket=path, steering=FakeSteering(nothing), collector=FakeCollector())
+        writer = Writer()
+        task = asyncio.ensure_future(link._write(writer, WELCOME))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        writer.drained.set_result(None)
+        await asyncio.sleep(0)  # the future is done, and whoever waits for it is about to be told
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert asyncio.run(scenario())
