@@ -43,7 +43,13 @@ class FlightProducer:
         self._fault: KafkaError | None = None
         self._thread = threading.Thread(target=self._run, name="flight-producer", daemon=True)
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "compression.type": "none"}
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "compression.type": "none",
+                "log_level": 0,  # what matters comes by delivery reports
+            }
         )
 
     @property

@@ -27,6 +27,8 @@ from trimtab_controller.sandbox.java import JavaMissingError
 from trimtab_models.messages.names import WorkerId
 
 OUT = Path("out", "demo")
+WIDTH = 130
+"""Columns where no terminal tells how many it has."""
 
 
 def main() -> int:
@@ -36,7 +38,7 @@ def main() -> int:
     out: Path = parser.parse_args().out.absolute()
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         document, broken = run(out, DemoSettings(), console)

@@ -40,7 +40,7 @@ class Backlog:
     """How far a consumer group is behind."""
 
     def __init__(self, bootstrap: str, group: str, topics: dict[str, int]) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         self._group = group
         self._places = [
             TopicPartition(topic, partition) for topic, count in topics.items() for partition in range(count)
