@@ -27,7 +27,7 @@ class StreamSettings:
     checkpoint_dir: str
     window_s: float = 10.0
     watermark_s: float = 5.0
-    patience_s: float = 0.5
+    patience_s: float = 0.3
     expected_hosts: frozenset[HostId] | None = None
     embedded: bool = True
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def read_stream_settings(section: Mapping[str, Any], path: str) -> StreamSetting
         checkpoint_dir=fields.text("checkpoint_dir"),
         window_s=_seconds(fields, "window_s", 10.0),
         watermark_s=_seconds(fields, "watermark_s", 5.0),
-        patience_s=_seconds(fields, "patience_s", 0.5),
+        patience_s=_seconds(fields, "patience_s", 0.3),
         expected_hosts=fields.optional("expected_hosts", lambda name: _read_hosts(fields, name)),
         embedded=fields.flag("embedded") if fields.has("embedded") else True,
         spark=fields.optional("spark", lambda name: _read_spark(fields, name)) or {},

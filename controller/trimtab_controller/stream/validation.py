@@ -67,66 +67,51 @@ def _too_many(r: str) -> str:
     return " OR ".join(f"size({r}.{name}) > {limit}" for name, limit in limits.items())
 
 
-# Spark plans every batch anew, so these expressions are kept small: concatenation and addition are NULL when one part
-# is, `least` and `greatest` leave NULL out, and names joined by what none may contain are matched at once.
+# Spark compiles what works on a whole column of an array (`r.k.cpu`), and interprets what works on its elements: the
+# latter is used for a single test at a time and where nothing else will do.
 def _missing(r: str) -> str:
-    arrays = {
-        "w": "concat(x.w, x.s) IS NULL OR x.cap IS NULL OR x.st IS NULL OR x.m IS NULL",
-        "k": "concat(x.w, x.a, x.o) IS NULL OR x.p IS NULL",
-        "e": "concat(x.a, x.fo, x.to) IS NULL OR x.fp + x.tp + x.n + x.b IS NULL",
-    }
-    report = f"concat({r}.c, {r}.h, {r}.n.b) IS NULL OR {r}.v + {r}.t + {r}.i + {r}.q IS NULL"
-    absent = [f"{r}.{name} IS NULL OR exists({r}.{name}, x -> {test})" for name, test in arrays.items()]
-    return " OR ".join([report, *absent])
+    needed = {"w": "w s cap st m", "k": "w a o p", "e": "a fo fp to tp n b"}
+    tests = [f"concat({r}.c, {r}.h, {r}.n.b) IS NULL OR {r}.v + {r}.t + {r}.i + {r}.q IS NULL"]
+    for array, names in needed.items():
+        tests.append(f"{r}.{array} IS NULL")
+        tests += [_any(f"{r}.{array}.{name}", "y IS NULL") for name in names.split()]
+    return " OR ".join(tests)
 
 
 def _out_of_range(r: str) -> str:
     cpu_limit = f"{MAX_CORES} * {r}.i"
-    host = [
-        _no_names(f"{r}.h"),
-        _outside(f"{r}.i", 0.001, 3600),
-        _negative(*(f"{r}.{name}" for name in ("t", "q", "n.rx", "n.tx", "n.mem", "n.lim"))),
-        _outside(f"{r}.n.cpu", 0, cpu_limit),
-        _outside(f"{r}.n.cor", 0, MAX_NUMBER),
+    counts = {"w": "mem g", "k": "ni no bi bo sb lg bl", "e": "n b"}
+    names = {"w": "w a", "k": "w a o", "e": "a fo to"}
+    tests = [
+        _no_name(f"{r}.h"),
+        f"{r}.i < 0.001 OR {r}.i > 3600",
+        f"least({r}.t, {r}.q, {r}.n.rx, {r}.n.tx, {r}.n.mem, {r}.n.lim, {r}.n.cpu, {r}.n.cor) < 0",
+        f"{r}.n.cpu > {cpu_limit} OR {r}.n.cor > {MAX_NUMBER}",
         _not_in(f"{r}.n.b", Basis),
+        _any(f"{r}.w.s", _not_in("y", WorkerState)),
+        _any(f"{r}.w.m", f"exists(y, z -> z IS NULL OR {_not_in('z', Mark)})"),
+        _any(f"{r}.w.ep", "size(y) <> 2 AND y IS NOT NULL OR array_min(y) < 0 OR exists(y, z -> z IS NULL)"),
+        _outside(f"{r}.w.cap", 0.001, MAX_CORES),
+        *(_outside(f"{r}.{array}.cpu", 0, cpu_limit) for array in "wk"),
+        *(_outside(f"{r}.{partition}", 0, MAX_PARTITIONS) for partition in ("k.p", "e.fp", "e.tp")),
+        *(f"array_min({r}.{array}.{name}) < 0" for array, columns in counts.items() for name in columns.split()),
+        *(_any(f"{r}.{array}.{name}", _no_name("y")) for array, columns in names.items() for name in columns.split()),
     ]
-    worker = [
-        _no_names("x.w", "coalesce(x.a, 'none')"),
-        _not_in("x.s", WorkerState),
-        _outside("x.cap", 0.001, MAX_CORES),
-        _outside("x.cpu", 0, cpu_limit),
-        _negative("x.mem", "x.g", "array_min(x.ep)"),
-        "size(x.ep) <> 2 AND x.ep IS NOT NULL OR exists(x.ep, y -> y IS NULL)",
-        f"exists(x.m, y -> y IS NULL OR {_not_in('y', Mark)})",
-    ]
-    key_group = [
-        _no_names("x.w", "x.a", "x.o"),
-        _outside("x.p", 0, MAX_PARTITIONS),
-        _outside("x.cpu", 0, cpu_limit),
-        _negative(*(f"x.{name}" for name in ("ni", "no", "bi", "bo", "sb", "lg", "bl"))),
-    ]
-    pair = [
-        _no_names("x.a", "x.fo", "x.to"),
-        _negative("x.fp", "x.tp", "x.n", "x.b"),
-        f"greatest(x.fp, x.tp) > {MAX_PARTITIONS}",
-    ]
-    arrays = {"w": worker, "k": key_group, "e": pair}
-    return " OR ".join(host + [f"exists({r}.{name}, x -> {' OR '.join(tests)})" for name, tests in arrays.items()])
+    return " OR ".join(tests)
 
 
-def _outside(x: str, low: float, high: float | str) -> str:
+def _any(array: str, test: str) -> str:
+    return f"exists({array}, y -> {test})"
+
+
+def _outside(array: str, low: float, high: float | str) -> str:
     """Also true for NaN, which Spark orders above every number."""
-    return f"({x} < {low} OR {x} > {high})"
+    return f"array_min({array}) < {low} OR array_max({array}) > {high}"
 
 
-def _negative(*columns: str) -> str:
-    return f"least({', '.join(columns)}) < 0"
-
-
-def _no_names(*columns: str) -> str:
-    pattern = "/".join([f"({NAME_PATTERN.pattern})"] * len(columns))
+def _no_name(name: str) -> str:
     # \z, because $ would let a final line feed through; doubled for the SQL literal.
-    return f"NOT (concat_ws('/', {', '.join(columns)}) RLIKE '^{pattern}\\\\z')"
+    return f"NOT {name} RLIKE '^({NAME_PATTERN.pattern})\\\\z'"
 
 
 def _not_in(x: str, family: type[StrEnum]) -> str:

@@ -12,7 +12,7 @@ def test_only_the_checkpoint_folder_is_needed() -> None:
         checkpoint_dir="/var/x",
         window_s=10.0,
         watermark_s=5.0,
-        patience_s=0.5,
+        patience_s=0.3,
         expected_hosts=None,
         embedded=True,
         spark={},
