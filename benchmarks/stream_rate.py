@@ -36,7 +36,7 @@ from trimtab_models.messages.report import (
 
 CLUSTER = "bench"
 KEY_GROUPS_PER_REPORT = 1_000
-WARM_UP_ROUNDS = 4
+WARM_UP_ROUNDS = 10
 ROUNDS = 5
 HOSTS = 4
 WINDOW_S = 5.0

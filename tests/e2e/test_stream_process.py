@@ -1,0 +1,66 @@
+"""The stream's process without a broker: it says what it waits for, and ends when it should."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from trimtab_controller.sandbox.broker import free_ports
+from trimtab_controller.sandbox.processes import Processes
+
+LIMIT_S = 90.0
+"""Importing Spark takes seconds on a busy machine."""
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    with Processes(tmp_path / "logs") as running:
+        yield running
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    file = tmp_path / "controller.toml"
+    file.write_text(
+        f'[controller]\ncluster = "c"\n[kafka]\nbootstrap_servers = "127.0.0.1:{free_ports(1)[0]}"\n'
+        f'[stream]\ncheckpoint_dir = "{tmp_path}"\n',
+        encoding="utf-8",
+    )
+    return [sys.executable, "-m", "trimtab_controller.stream", "--config", str(file)]
+
+
+def wait_for(log: Path, text: str) -> None:
+    end = time.monotonic() + LIMIT_S
+    while text not in log.read_text():
+        assert time.monotonic() < end, log.read_text()
+        time.sleep(0.1)
+
+
+def test_without_a_broker_it_waits_says_so_and_ends_on_sigterm(processes: Processes, command: list[str]) -> None:
+    stream = processes.start("stream", command)
+    wait_for(stream.log, "next try in 1 s")  # the second try
+    stream.send(signal.SIGTERM)
+    assert stream.wait(10) == 0
+
+
+def test_it_ends_with_the_process_that_started_it(processes: Processes, command: list[str]) -> None:
+    start = "import subprocess, sys, time; subprocess.Popen(sys.argv[1:]); time.sleep(600)"
+    parent = processes.start("parent", [sys.executable, "-c", start, *command, "--with-parent"])
+    wait_for(parent.log, "next try")
+    (stream,) = psutil.Process(parent.pid).children()
+    parent.kill()
+    stream.wait(15)
+    assert not stream.is_running()
+
+
+def test_a_bad_configuration_is_one_line_and_exit_code_2(command: list[str]) -> None:
+    file = Path(command[-1])
+    file.write_text(file.read_text() + "window = 5\n")
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr == f"{file}: stream.window: found 5, expected no such field\n"
