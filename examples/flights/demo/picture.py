@@ -31,7 +31,8 @@ def draw(evidence: Evidence, course: Course, path: Path) -> None:
     for number, (at, name) in enumerate(course.phases):
         loads_axis.axvline(at - started_at, color="black", linestyle="--", linewidth=1)
         height = 1.01 + 0.035 * (number % 3)  # so that near ones can both be read
-        loads_axis.text(at - started_at, height, name, transform=loads_axis.get_xaxis_transform(), fontsize=8)
+        side = "right" if at - started_at > 0.7 * course.seconds else "left"
+        loads_axis.text(at - started_at, height, name, ha=side, transform=loads_axis.get_xaxis_transform(), fontsize=8)
     loads_axis.set_ylabel("load, % of the worker's capacity")
     loads_axis.set_ylim(bottom=0)
     loads_axis.legend(loc="lower right", ncols=4)
