@@ -36,13 +36,13 @@ class DemoSettings:
     workers: int = 4
     key_groups: int = 64
     capacities: tuple[float, ...] = (0.2, 0.25, 0.35, 0.25)
-    rate: float = 300.0
+    rate: float = 220.0
     work: int = 500
     surge_factor: float = 3.0
     surge_key_groups: int = 8
     window_s: float = 5.0
     unbalanced_s: float = 15.0
-    ready_limit_s: float = 150.0
+    ready_limit_s: float = 120.0
     round_limit_s: float = 90.0
     drain_limit_s: float = 75.0
     finish_limit_s: float = 60.0
@@ -115,11 +115,11 @@ class Scenario:
             return self._act()
 
     def _start_everything_else(self) -> None:
+        self._cluster.start_controller(act=True)  # first: Spark takes longest
         for index in range(self._settings.workers):
             self._cluster.start_agent(index)
         for index in range(self._settings.workers):
             self._cluster.start_worker(index)
-        self._cluster.start_controller(act=True)
 
     def _act(self) -> Outcome:
         settings = self._settings
