@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from trimtab_models.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_models.messages.names import Topics, TopicSettings, topic_settings
 
 log = logging.getLogger(__name__)
@@ -123,9 +122,4 @@ def ensure_topics(admin: AdminClient, topics: Topics) -> None:
 
 
 def _new_topic(wanted: TopicSettings) -> NewTopic:
-    config = {"max.message.bytes": str(2 * MAX_MESSAGE_BYTES)}
-    if wanted.compacted:
-        config["cleanup.policy"] = "compact"
-    if wanted.retention_hours is not None:
-        config["retention.ms"] = str(wanted.retention_hours * 3_600_000)
-    return NewTopic(wanted.name, wanted.partitions, -1, config=config)
+    return NewTopic(wanted.name, wanted.partitions, -1, config=wanted.configuration)

@@ -255,12 +255,7 @@ def _program(module: str, *arguments: str) -> list[str]:
 
 
 def _own_topic(settings: TopicSettings) -> Topic:
-    kafka: dict[str, str] = {}
-    if settings.compacted:
-        kafka["cleanup.policy"] = "compact"
-    if settings.retention_hours is not None:
-        kafka["retention.ms"] = str(settings.retention_hours * 3_600_000)
-    return Topic(name=settings.name, partitions=settings.partitions, settings=kafka)
+    return Topic(name=settings.name, partitions=settings.partitions, settings=settings.configuration)
 
 
 def _wait_for_socket(child: Child, socket: Path) -> None:

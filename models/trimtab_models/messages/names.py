@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple, NewType
 
-from trimtab_models.messages.decode import NAME_PATTERN, BadMessage, Fault, check_integer
+from trimtab_models.messages.decode import MAX_MESSAGE_BYTES, NAME_PATTERN, BadMessage, Fault, check_integer
 
 HostId = NewType("HostId", str)
 WorkerId = NewType("WorkerId", str)
@@ -117,12 +117,26 @@ class TopicSettings:
     partitions: int
     compacted: bool = False
     retention_hours: int | None = None
+    stamped_by_broker: bool = False
+    """Record times are the broker's: a sender with a fast clock cannot date its records ahead."""
+
+    @property
+    def configuration(self) -> dict[str, str]:
+        """As Kafka's topic keys."""
+        keys = {"max.message.bytes": str(2 * MAX_MESSAGE_BYTES)}
+        if self.compacted:
+            keys["cleanup.policy"] = "compact"
+        if self.retention_hours is not None:
+            keys["retention.ms"] = str(self.retention_hours * 3_600_000)
+        if self.stamped_by_broker:
+            keys["message.timestamp.type"] = "LogAppendTime"
+        return keys
 
 
 def topic_settings(topics: Topics) -> tuple[TopicSettings, ...]:
     """How the topics of a cluster are created."""
     return (
-        TopicSettings(topics.reports, 4, retention_hours=24),
+        TopicSettings(topics.reports, 4, retention_hours=24, stamped_by_broker=True),
         TopicSettings(topics.snapshots, 1, retention_hours=24),
         TopicSettings(topics.placement, 1, compacted=True),
         TopicSettings(topics.commands, 1, retention_hours=24),
