@@ -102,7 +102,7 @@ class Cluster:
         path = self.folder / name / "agent.toml"
         path.write_text(to_toml(table), encoding="utf-8")
         socket.unlink(missing_ok=True)  # of a killed predecessor
-        command = _program("trimtab_agent.cli", "run", "--config", str(path))
+        command = program("trimtab_agent.cli", "run", "--config", str(path))
         # In the app's folder, from where it may have to start a worker.
         child = self.processes.start(name, command, environment=_PYTHON, folder=self.settings.app_folder)
         self._adopt(name, child, Part.AGENTS)
@@ -112,7 +112,7 @@ class Cluster:
     def start_controller(self, *, act: bool) -> Child:
         """Start the controller, to act or to say only what it would do."""
         path = self.write_controller_toml()
-        command = _program("trimtab_controller.cli", "controller", "run", "--config", str(path))
+        command = program("trimtab_controller.cli", "controller", "run", "--config", str(path))
         child = self.processes.start(CONTROLLER, [*command, "--act"] if act else command, environment=_PYTHON)
         return self._adopt(CONTROLLER, child, Part.DECIDER)
 
@@ -249,8 +249,8 @@ def make_socket_folder(folder: Path) -> Path:
     return inside
 
 
-def _program(module: str, *arguments: str) -> list[str]:
-    # As the console script does it, but for the interpreter that runs now, wherever its scripts are.
+def program(module: str, *arguments: str) -> list[str]:
+    """The command line of a console script, but for the interpreter that runs now, wherever its scripts are."""
     return [sys.executable, "-c", f"from {module} import main; raise SystemExit(main())", *arguments]
 
 

@@ -1,7 +1,6 @@
 """The demo's run: unbalanced, balanced, shifted, drained.  Drives a sandbox as an operator would, with `trimtab`."""
 
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from flights.replay import Sent
 from flights.wire import APP, CHANGELOG, DELAYS, SOURCE, SUMS, partitions
 from trimtab_controller.cli.sandbox import EXAMPLES, FLIGHTS_APP, FLIGHTS_ENVIRONMENT
 from trimtab_controller.sandbox.broker import Topic
-from trimtab_controller.sandbox.cluster import Cluster
+from trimtab_controller.sandbox.cluster import Cluster, program
 from trimtab_controller.sandbox.configuration import SandboxSettings, worker_name
 from trimtab_models.messages.names import WorkerId
 from trimtab_models.messages.report import WorkerState
@@ -216,14 +215,7 @@ class Scenario:
             time.sleep(TICK_S)
 
     def _trimtab(self, *arguments: str) -> None:
-        config = ("--config", str(self._cluster.controller_toml))
-        program = "from trimtab_controller.cli import main; raise SystemExit(main())"
-        done = subprocess.run(
-            [sys.executable, "-c", program, *arguments, *config],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        command = program("trimtab_controller.cli", *arguments, "--config", str(self._cluster.controller_toml))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         if done.returncode:
             raise DemoError(f"trimtab {' '.join(arguments)}: exit code {done.returncode}: {done.stderr.strip()}")

@@ -74,12 +74,28 @@ class Excesses:
         return np.where(self._problem.removing, np.inf, spare)
 
 
-class CountConditions:
+class Transfers:
+    """What pieces, in the order in which a node would give them, can carry to the nodes that miss load."""
+
+    def __init__(self, problem: Problem, pieces: Pieces) -> None:
+        self._excesses = Excesses(problem)
+        self.pieces = pieces
+
+    def offers(self, d: float) -> Floats:
+        """(P,) what each piece can carry to the deficits, after those of its node that go before it."""
+        room = np.maximum(0.0, self._excesses.spare(d))[self.pieces.node] - self.pieces.before
+        return np.clip(room, 0.0, self.pieces.load)
+
+    def deficit(self, d: float) -> float:
+        """Load that the nodes below the band miss, less what unplaced key groups bring."""
+        return float(np.maximum(0.0, -self._excesses.spare(d)).sum()) - self._excesses.unplaced
+
+
+class CountConditions(Transfers):
     """R, S and D for a budget of migrations."""
 
     def __init__(self, problem: Problem) -> None:
-        self._excesses = Excesses(problem)
-        self.pieces = Pieces.ordered(problem, -problem.load)
+        super().__init__(problem, Pieces.ordered(problem, -problem.load))
         self._rank = np.arange(len(self.pieces.load)) - self.pieces.first[self.pieces.node]
         self._top = np.concatenate(([0.0], np.cumsum(np.sort(self.pieces.load)[::-1])))
         budget = problem.max_migrations
@@ -93,15 +109,6 @@ class CountConditions:
         start = pieces.first[hot]
         fewest[hot] = np.searchsorted(pieces.running, pieces.running[start] + above[hot]) - start
         return fewest if (fewest <= np.diff(pieces.first)).all() else None
-
-    def offers(self, d: float) -> Floats:
-        """(P,) what each piece can carry to the deficits, after the larger ones of its node."""
-        room = np.maximum(0.0, self._excesses.spare(d))[self.pieces.node] - self.pieces.before
-        return np.clip(room, 0.0, self.pieces.load)
-
-    def deficit(self, d: float) -> float:
-        """Load that the nodes below the band miss, less what unplaced key groups bring."""
-        return float(np.maximum(0.0, -self._excesses.spare(d)).sum()) - self._excesses.unplaced
 
     def refute(self, d: float) -> bool:
         """Whether R, S or D rules `d` out."""
@@ -125,13 +132,12 @@ class CountConditions:
         return carried + self._excesses.slack < self.deficit(d)
 
 
-class CostConditions:
+class CostConditions(Transfers):
     """R and D for a budget of bytes."""
 
     def __init__(self, problem: Problem, budget_bytes: float) -> None:
-        self._excesses = Excesses(problem)
         bytes_per_load = problem.cost_bytes / np.maximum(problem.load, 1e-300)
-        self.pieces = Pieces.ordered(problem, bytes_per_load)
+        super().__init__(problem, Pieces.ordered(problem, bytes_per_load))
         self._bytes_per_load = bytes_per_load[self.pieces.key_groups]
         self.cheapest = np.argsort(self._bytes_per_load, kind="stable")
         self._budget_bytes = budget_bytes
@@ -139,15 +145,6 @@ class CostConditions:
     def mandatory(self, d: float) -> Bools:
         """(P,) the cheapest pieces that bring their node under the band, the last of them only in part."""
         return self.pieces.before < self._excesses.above(d)[self.pieces.node]
-
-    def offers(self, d: float) -> Floats:
-        """(P,) what each piece can carry to the deficits, after the cheaper ones of its node."""
-        room = np.maximum(0.0, self._excesses.spare(d))[self.pieces.node] - self.pieces.before
-        return np.clip(room, 0.0, self.pieces.load)
-
-    def deficit(self, d: float) -> float:
-        """Load that the nodes below the band miss, less what unplaced key groups bring."""
-        return float(np.maximum(0.0, -self._excesses.spare(d)).sum()) - self._excesses.unplaced
 
     def refute(self, d: float) -> bool:
         """Whether R or D rules `d` out."""
