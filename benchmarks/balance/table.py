@@ -20,7 +20,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from trimtab_models.balance import BalanceResult, Deadline, Effort, Never, Params, Problem, solve
+from trimtab_models.balance import BalanceResult, Effort, Params, Problem, solve
+from trimtab_models.solving import Deadline, Never
 
 BINDS, MIDDLE, AMPLE = "binds", "middle", "ample"
 CHANGES = (20, 50, 80)

@@ -7,27 +7,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from trimtab_models.balance import (
-    Deadline,
-    Infeasible,
-    Never,
-    describe_alert,
-    encode_result,
-    problem_of,
-    solve,
-    solve_flux,
-)
-from trimtab_models.instances import BadInstance, parse_snapshot
+from trimtab_models.instances import BadInstance
+from trimtab_models.solving import FAMILIES, Deadline, Infeasible, Never, method_named
 
 PLAN, BAD_INPUT, INFEASIBLE = 0, 2, 3
-METHODS = {"milp": solve, "flux": solve_flux}
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Registers the command `solve`."""
     parser = commands.add_parser("solve", help="solve one instance file and print the plan as JSON")
-    parser.add_argument("method", choices=sorted(METHODS), metavar="METHOD", help=" | ".join(sorted(METHODS)))
-    parser.add_argument("instance", type=Path, metavar="INSTANCE", help="an instance file (a cluster's snapshot)")
+    parser.add_argument("method", choices=sorted(FAMILIES), metavar="METHOD", help=" | ".join(FAMILIES))
+    parser.add_argument("instance", type=Path, metavar="INSTANCE", help="the instance file of the file contract")
     parser.add_argument(
         "--time-limit", type=_seconds, metavar="S", help="answer with the best plan after S seconds of solving"
     )
@@ -52,21 +42,22 @@ def _seed(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code of the contract: 0 a plan, 2 bad input, 3 proven infeasible; the reason on standard error."""
+    method = method_named(args.method)
     try:
-        instance = parse_snapshot(args.instance.read_bytes())
+        instance = method.read(args.instance.read_bytes())
     except OSError as error:
         return _refuse(f"{args.instance}: {error.strerror or error}", BAD_INPUT)
     except BadInstance as error:
         return _refuse(str(error), BAD_INPUT)
     started = time.monotonic()  # the limit is for solving: reading a large file does not eat it up
     stop = Never() if args.time_limit is None else Deadline(time.monotonic, started + args.time_limit)
-    result = METHODS[args.method](problem_of(instance), stop=stop, seed=args.seed)
-    if isinstance(result, Infeasible):
-        return _refuse(result.reason, INFEASIBLE)
-    for alert in result.alerts:
-        print(f"warning: {describe_alert(instance, alert)}", file=sys.stderr)
-    plan = encode_result(instance, result, method=args.method, solve_seconds=time.monotonic() - started)
-    return _write(plan, args.out)
+    answer = method.solve(instance, stop, args.seed)
+    seconds = time.monotonic() - started
+    if isinstance(answer, Infeasible):
+        return _refuse(answer.reason, INFEASIBLE)
+    for warning in answer.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    return _write(answer.document | {"solve_seconds": seconds}, args.out)
 
 
 def _write(plan: dict[str, Any], out: Path | None) -> int:

@@ -7,12 +7,9 @@ from dataclasses import replace
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_models.balance import (
     BalanceResult,
-    Deadline,
     Effort,
-    Infeasible,
     Params,
     Problem,
-    Status,
     describe_alert,
     evaluate,
     problem_of,
@@ -20,6 +17,7 @@ from trimtab_models.balance import (
     solve_flux,
 )
 from trimtab_models.messages.names import WorkerId, parse_key_group
+from trimtab_models.solving import Deadline, Infeasible, Status
 
 PRECISION_PP = 0.1
 """Loads are measured, not known: the last hundredths of a percentage point would cost time and moves for nothing."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
 from trimtab_models.balance.reach import Reach
-from trimtab_models.balance.stop import Stop
+from trimtab_models.solving.stop import Stop
 
 TOLERANCE_PP = 1e-6
 REACH_TOLERANCE_PP = 1e-4

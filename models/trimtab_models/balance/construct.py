@@ -8,7 +8,7 @@ import numpy as np
 from trimtab_models.balance.bound import CostConditions, CountConditions
 from trimtab_models.balance.evaluate import slack
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
-from trimtab_models.balance.stop import Stop
+from trimtab_models.solving.stop import Stop
 
 WHOLE = 0.999  # a piece that the deficits can take only in part is left out
 

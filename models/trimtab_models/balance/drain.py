@@ -14,8 +14,8 @@ import numpy as np
 
 from trimtab_models.balance.evaluate import slack
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
-from trimtab_models.balance.stop import Stop
 from trimtab_models.balance.tabu import Band
+from trimtab_models.solving.stop import Stop
 
 TRIES = 8  # substitutes looked at per move: prices and limits may rule out the first ones
 

@@ -12,10 +12,8 @@ from trimtab_models.balance.result import BalanceResult
 from trimtab_models.instances import BalanceInstance
 
 
-def encode_result(
-    instance: BalanceInstance, result: BalanceResult, *, method: str, solve_seconds: float
-) -> dict[str, Any]:
-    """The plan for `instance`, with nothing in flight, as the contract has it."""
+def encode_result(instance: BalanceInstance, result: BalanceResult, *, method: str) -> dict[str, Any]:
+    """The plan for `instance`, with nothing in flight, as the contract has it but for `solve_seconds`."""
     problem = problem_of(instance)
     node_ids = [node.id for node in instance.nodes]
     changed = np.flatnonzero(result.allocation != problem.home).tolist()
@@ -41,7 +39,6 @@ def encode_result(
         "cost_bytes": _total(instance.key_groups[k].cost_bytes for k in changed if problem.home[k] != UNPLACED),
         "collocation_before": collocation(instance, problem.home),
         "collocation": collocation(instance, result.allocation),
-        "solve_seconds": solve_seconds,
     }
 
 

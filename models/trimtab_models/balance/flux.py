@@ -12,7 +12,7 @@ import numpy as np
 
 from trimtab_models.balance.evaluate import slack
 from trimtab_models.balance.problem import Floats, Ints, Problem
-from trimtab_models.balance.stop import Stop
+from trimtab_models.solving.stop import Stop
 
 
 def flux(problem: Problem, start: Ints, stop: Stop) -> Ints:

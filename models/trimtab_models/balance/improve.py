@@ -12,8 +12,8 @@ import numpy as np
 
 from trimtab_models.balance.evaluate import Score, evaluate
 from trimtab_models.balance.problem import Floats, Ints, Problem
-from trimtab_models.balance.stop import Stop
 from trimtab_models.balance.tabu import EPSILON_PP, Band, Board, Search
+from trimtab_models.solving.stop import Stop
 
 WHOLE_NODES = 120
 GROUP_NODES = 40

@@ -6,15 +6,7 @@ from enum import Enum
 from trimtab_models.balance.drain import Alert
 from trimtab_models.balance.evaluate import Score
 from trimtab_models.balance.problem import Ints
-
-
-class Status(Enum):
-    """What is known of a plan; the words of the file contract."""
-
-    OPTIMAL = "optimal"  # the load distance is within the tolerance of the proven bound
-    FEASIBLE = "feasible"
-    UNCHANGED = "unchanged"  # no move: nothing better was found or is allowed
-    INFEASIBLE = "infeasible"
+from trimtab_models.solving.outcome import Status
 
 
 class Stage(Enum):
@@ -46,11 +38,3 @@ class BalanceResult:
     def gap_pp(self) -> float:
         """How far the plan may be from the best, in percentage points."""
         return max(0.0, self.score.load_distance - self.lower_bound)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Infeasible:
-    """No plan exists, and why."""
-
-    reason: str
-    status: Status = Status.INFEASIBLE

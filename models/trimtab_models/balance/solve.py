@@ -19,10 +19,11 @@ from trimtab_models.balance.evaluate import Score, evaluate
 from trimtab_models.balance.flux import flux
 from trimtab_models.balance.improve import Effort, Improved, Improver, Side, improve_second_side
 from trimtab_models.balance.problem import Ints, Problem
-from trimtab_models.balance.result import BalanceResult, Infeasible, Stage, Status
-from trimtab_models.balance.stop import Stop
+from trimtab_models.balance.result import BalanceResult, Stage
 from trimtab_models.balance.tabu import Band
 from trimtab_models.balance.trim import trim
+from trimtab_models.solving.outcome import Infeasible, Status
+from trimtab_models.solving.stop import Stop
 
 OPTIMAL_PP = 0.01  # the file contract: proven within this of the bound
 CONSTRUCT_ABOVE_PP = 1e-6  # the bound itself may be refuted by a hair

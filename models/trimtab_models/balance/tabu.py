@@ -12,7 +12,7 @@ import numpy as np
 
 from trimtab_models.balance.evaluate import slack
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
-from trimtab_models.balance.stop import Stop
+from trimtab_models.solving.stop import Stop
 
 EPSILON_PP = 1e-9
 TENURE = 8  # steps that a key group rests after a move, up to twice that

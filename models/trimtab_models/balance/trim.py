@@ -4,8 +4,8 @@ import numpy as np
 
 from trimtab_models.balance.evaluate import slack
 from trimtab_models.balance.problem import UNPLACED, Ints, Problem
-from trimtab_models.balance.stop import Stop
 from trimtab_models.balance.tabu import Band
+from trimtab_models.solving.stop import Stop
 
 
 def trim(problem: Problem, allocation: Ints, band: Band, stop: Stop, *, returning: bool) -> Ints:

@@ -1,0 +1,29 @@
+"""The balance model's methods of the file contract."""
+
+from collections.abc import Callable, Mapping
+
+from trimtab_models.balance.encode import describe_alert, encode_result
+from trimtab_models.balance.problem import Problem, problem_of
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import solve, solve_flux
+from trimtab_models.instances import BalanceInstance, parse_snapshot
+from trimtab_models.solving.methods import Method, Plan
+from trimtab_models.solving.outcome import Infeasible
+from trimtab_models.solving.stop import Stop
+
+
+def _method(name: str, solver: Callable[..., BalanceResult | Infeasible]) -> Method:
+    def planned(instance: BalanceInstance, stop: Stop, seed: int) -> Plan | Infeasible:
+        problem: Problem = problem_of(instance)
+        result = solver(problem, stop=stop, seed=seed)
+        if isinstance(result, Infeasible):
+            return result
+        return Plan(
+            document=encode_result(instance, result, method=name),
+            warnings=tuple(describe_alert(instance, alert) for alert in result.alerts),
+        )
+
+    return Method(read=parse_snapshot, solve=planned)
+
+
+METHODS: Mapping[str, Method] = {"milp": _method("milp", solve), "flux": _method("flux", solve_flux)}

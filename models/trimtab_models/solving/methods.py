@@ -1,0 +1,41 @@
+"""The methods of the file contract by name: a document in, a plan out.
+
+Every family of models has a module `methods` with `METHODS`, a mapping from name to `Method`. A family is imported
+only when one of its methods is asked for: numpy and OR-Tools take longer to load than most instances to solve.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from trimtab_models.solving.outcome import Infeasible
+from trimtab_models.solving.stop import Stop
+
+FAMILIES = {
+    "milp": "trimtab_models.balance.methods",
+    "flux": "trimtab_models.balance.methods",
+}
+"""Method -> the module that knows it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The result document of the contract, but for the seconds that it took; `warnings` are for people."""
+
+    document: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """`read` raises BadInstance; `solve(instance, stop, seed)` answers with the best plan that it has when stopped."""
+
+    read: Callable[[bytes], Any]
+    solve: Callable[[Any, Stop, int], Plan | Infeasible]
+
+
+def method_named(name: str) -> Method:
+    """The method `name` of `FAMILIES`. Raises KeyError on another name."""
+    method: Method = import_module(FAMILIES[name]).METHODS[name]
+    return method
