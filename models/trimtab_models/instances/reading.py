@@ -7,11 +7,12 @@ and for values built in code alike.
 
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 SHOWN_CHARACTERS = 60
+T = TypeVar("T")
 
 
 class BadInstance(ValueError):
@@ -83,6 +84,12 @@ def check_count(path: str, value: object) -> None:
         raise BadInstance(path, shown(value), "a whole number >= 0")
 
 
+def check_version(path: str, value: object, version: int) -> None:
+    """Refuses every version of a document but `version`."""
+    if type(value) is not int or value != version:
+        raise BadInstance(path, shown(value), str(version))
+
+
 def is_finite(value: float) -> bool:
     """Whether `value` is a number that a float can hold."""
     try:
@@ -128,6 +135,19 @@ def read_list(value: object) -> list[Any]:
     if not isinstance(value, list):
         raise BadInstance("", shown(value), "a list")
     return value
+
+
+def read_each(value: object, path: str, read: Callable[[object], T]) -> tuple[T, ...]:
+    """What `read` makes of every entry of the list `value`, which stands at `path`."""
+    with located(path):
+        entries = read_list(value)
+    values: list[T] = []
+    try:
+        for entry in entries:
+            values.append(read(entry))  # noqa: PERF401  (how far it came tells which entry was refused)
+    except BadInstance as error:
+        raise BadInstance(f"{path}[{len(values)}]{error.path}", error.found, error.expected) from None
+    return tuple(values)
 
 
 def parse_document(text: str | bytes) -> object:

@@ -4,9 +4,9 @@ It is the same document as a live cluster's snapshot, so that yesterday's cluste
 percent of a node of capacity 1, rates in tuples per second, sizes and budgets in bytes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any
 
 from trimtab_models.instances.reading import (
     BadInstance,
@@ -16,16 +16,16 @@ from trimtab_models.instances.reading import (
     check_flag,
     check_number,
     check_text,
+    check_version,
     is_finite,
     located,
     parse_document,
-    read_list,
+    read_each,
     read_object,
     shown,
 )
 
 VERSION = 1
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,11 +166,10 @@ def decode_snapshot(document: object) -> BalanceInstance:
     """The instance in a decoded JSON document. Raises `BadInstance`."""
     with located("$"):
         entry = read_object(document, ("version", "nodes", "key_groups"), ("flows", "budget", "options"))
-        if type(entry["version"]) is not int or entry["version"] != VERSION:
-            raise BadInstance(".version", shown(entry["version"]), str(VERSION))
-        nodes = _read_each(entry["nodes"], ".nodes", _read_node)
-        key_groups = _read_each(entry["key_groups"], ".key_groups", _read_key_group)
-        flows = _read_each(entry.get("flows", []), ".flows", _read_flow)
+        check_version(".version", entry["version"], VERSION)
+        nodes = read_each(entry["nodes"], ".nodes", _read_node)
+        key_groups = read_each(entry["key_groups"], ".key_groups", _read_key_group)
+        flows = read_each(entry.get("flows", []), ".flows", _read_flow)
         with located(".budget"):
             budget = _read_budget(entry.get("budget", {}))
         with located(".options"):
@@ -179,18 +178,6 @@ def decode_snapshot(document: object) -> BalanceInstance:
 
 
 OPTIONS = tuple(each.name for each in fields(Options))
-
-
-def _read_each(value: object, path: str, read: Callable[[object], T]) -> tuple[T, ...]:
-    with located(path):
-        entries = read_list(value)
-    values: list[T] = []
-    try:
-        for entry in entries:
-            values.append(read(entry))  # noqa: PERF401  (how far it came tells which entry was refused)
-    except BadInstance as error:
-        raise BadInstance(f"{path}[{len(values)}]{error.path}", error.found, error.expected) from None
-    return tuple(values)
 
 
 def _read_node(value: object) -> Node:
