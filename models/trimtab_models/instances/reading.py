@@ -78,10 +78,10 @@ def check_number(path: str, value: object, *, positive: bool = False) -> None:
     raise BadInstance(path, shown(value), "a finite number > 0" if positive else "a finite number >= 0")
 
 
-def check_count(path: str, value: object) -> None:
-    """Refuses everything but a whole number >= 0."""
-    if type(value) is not int or value < 0:
-        raise BadInstance(path, shown(value), "a whole number >= 0")
+def check_count(path: str, value: object, *, least: int = 0) -> None:
+    """Refuses everything but a whole number >= `least`."""
+    if type(value) is not int or value < least:
+        raise BadInstance(path, shown(value), f"a whole number >= {least}")
 
 
 def check_version(path: str, value: object, version: int) -> None:

@@ -15,6 +15,13 @@ from trimtab_models.solving.stop import Stop
 FAMILIES = {
     "milp": "trimtab_models.balance.methods",
     "flux": "trimtab_models.balance.methods",
+    "even": "trimtab_models.placement.methods",
+    "lf": "trimtab_models.placement.methods",
+    "dyndl-off": "trimtab_models.dyndl.methods",
+    "dyndl-on": "trimtab_models.dyndl.methods",
+    "hadoop": "trimtab_models.dyndl.methods",
+    "delay": "trimtab_models.dyndl.methods",
+    "list": "trimtab_models.dyndl.methods",
 }
 """Method -> the module that knows it."""
 

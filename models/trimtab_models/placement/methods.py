@@ -1,0 +1,39 @@
+"""The placement methods of the file contract."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from trimtab_models.instances.topology import Topology, parse_topology
+from trimtab_models.placement.job import Job, job_of
+from trimtab_models.placement.solve import Params, PlacementResult, Scheduler, solve
+from trimtab_models.solving.methods import Method, Plan
+from trimtab_models.solving.outcome import Infeasible
+from trimtab_models.solving.stop import Stop
+
+
+def encode_placement(job: Job, result: PlacementResult, *, method: str) -> dict[str, Any]:
+    """The plan as the contract has it but for `solve_seconds`."""
+    slots = [{"node": slot.node, "port": slot.port} for slot in job.slots]
+    return {
+        "method": method,
+        "assignment": {job.name(instance): slots[slot] for instance, slot in enumerate(result.placement)},
+        "cohesion": result.score.cohesion,
+        "coupling": result.score.coupling,
+        "remote_senders": result.score.remote_senders,
+        "slots_used": result.score.slots_used,
+        "pipelines": [[job.name(instance) for instance in pipeline] for pipeline in result.pipelines],
+    }
+
+
+def _method(scheduler: Scheduler) -> Method:
+    def planned(topology: Topology, stop: Stop, seed: int) -> Plan | Infeasible:
+        job = job_of(topology)
+        result = solve(job, stop=stop, seed=seed, params=Params(schedulers=(scheduler,)))
+        if isinstance(result, Infeasible):
+            return result
+        return Plan(document=encode_placement(job, result, method=scheduler.value))
+
+    return Method(read=parse_topology, solve=planned)
+
+
+METHODS: Mapping[str, Method] = {scheduler.value: _method(scheduler) for scheduler in (Scheduler.EVEN, Scheduler.LF)}

@@ -1,0 +1,97 @@
+"""The two schedulers: even (what Storm does) and L/F (locality and fairness).
+
+Where L/F differs from the paper: a pipeline goes to the slot with the fewest instances, not to slot `i mod r`; with
+more pipelines than slots the paper's own star configuration would lose the fairness that it claims. Beyond the paper
+both pass over slots that lack room; what has room nowhere goes where it overloads least.
+"""
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+from trimtab_models.placement.job import UNPLACED, Amounts, Job
+from trimtab_models.placement.pipelines import Pipeline
+
+ROUNDING = 1e-12  # of a slot's capacity: what sums of floats in another order may differ by
+
+
+def place_evenly(job: Job) -> list[int]:
+    """(I,) instance `i` in slot `i mod r`, or in the next one with room."""
+    slots = _Slots(job.capacity)
+    return [
+        slots.put(slots.next_with_room(instance % len(job.slots), demand), demand, 1)
+        for instance, demand in enumerate(job.demand[operator] for operator in job.operator_of)
+    ]
+
+
+def place_pipelines(job: Job, pipelines: Sequence[Pipeline]) -> list[int]:
+    """(I,) every pipeline as a whole in the least loaded slot with room; one that fits nowhere instance by instance."""
+    slots = _Slots(job.capacity)
+    placement = [UNPLACED] * len(job.operator_of)
+    for pipeline in pipelines:
+        demand = _sum(job.demand[job.operator_of[instance]] for instance in pipeline)
+        slot = slots.least_loaded(demand)
+        if slot is not None:
+            slots.put(slot, demand, len(pipeline))
+            for instance in pipeline:
+                placement[instance] = slot
+            continue
+        for instance in pipeline:
+            demand = job.demand[job.operator_of[instance]]
+            slot = slots.least_loaded(demand)
+            placement[instance] = slots.put(slots.least_overloaded(demand) if slot is None else slot, demand, 1)
+    return placement
+
+
+def _sum(demands: Iterable[Amounts]) -> Amounts:
+    return tuple(map(sum, zip(*demands, strict=True)))
+
+
+class _Slots:
+    """How many instances are in each slot, and what they use."""
+
+    def __init__(self, capacity: Sequence[Amounts]) -> None:
+        self._capacity = capacity
+        self._used: list[Amounts] = [(0.0,) * len(amounts) for amounts in capacity]
+        self._count = [0] * len(capacity)
+        self._waiting = [(0, slot) for slot in range(len(capacity))]  # a heap; an entry with an old count is void
+
+    def put(self, slot: int, demand: Amounts, instances: int) -> int:
+        """Counts `instances` that demand so much together into `slot`, which it returns."""
+        self._used[slot] = _sum((self._used[slot], demand))
+        self._count[slot] += instances
+        heapq.heappush(self._waiting, (self._count[slot], slot))
+        return slot
+
+    def least_loaded(self, demand: Amounts) -> int | None:
+        """The slot with the fewest instances, and of those the first, that has room; None if none has."""
+        passed = []
+        found = None
+        while self._waiting and found is None:
+            count, slot = self._waiting[0]
+            if count == self._count[slot] and self._fits(slot, demand):
+                found = slot
+            elif count == self._count[slot]:
+                passed.append(heapq.heappop(self._waiting))
+            else:
+                heapq.heappop(self._waiting)
+        for entry in passed:
+            heapq.heappush(self._waiting, entry)
+        return found
+
+    def next_with_room(self, first: int, demand: Amounts) -> int:
+        """`first` or the next slot with room, round and round; the least overloaded one if none has."""
+        count = len(self._capacity)
+        turns = (turn % count for turn in range(first, first + count))
+        slot = next((slot for slot in turns if self._fits(slot, demand)), None)
+        return self.least_overloaded(demand) if slot is None else slot
+
+    def least_overloaded(self, demand: Amounts) -> int:
+        """The slot that `demand` would overload least, relative to its capacity."""
+        return min(range(len(self._capacity)), key=lambda slot: self._overload(slot, demand))
+
+    def _fits(self, slot: int, demand: Amounts) -> bool:
+        return self._overload(slot, demand) <= ROUNDING
+
+    def _overload(self, slot: int, demand: Amounts) -> float:
+        amounts = zip(self._used[slot], demand, self._capacity[slot], strict=True)
+        return max(((used + more - limit) / max(limit, 1e-300) for used, more, limit in amounts), default=0.0)

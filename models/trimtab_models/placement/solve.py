@@ -1,0 +1,120 @@
+"""Initial placement: even, L/F, or the better of both.
+
+Source: Son, Moon, "Locality/Fairness-Aware Job Scheduling in Distributed Stream Processing Engines", Electronics 9(11),
+2020, 1857. L/F can be worse than even when there are more pipelines than slots. *Auto* therefore compares plans (and
+the running placement, where there is one) by the objective
+
+    cohesion - coupling - move_price * instances that move,
+
+after the number of overloaded slots. Of equals the one with fewer remote senders wins (cohesion is blind to them),
+then the running placement, then even.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from trimtab_models.placement.job import UNPLACED, Job
+from trimtab_models.placement.metrics import FAR, Score, score
+from trimtab_models.placement.pipelines import Pipeline, extract_pipelines
+from trimtab_models.placement.running import keep_running
+from trimtab_models.placement.schedulers import place_evenly, place_pipelines
+from trimtab_models.solving.outcome import Infeasible, Status
+from trimtab_models.solving.stop import Stop
+
+
+class Scheduler(Enum):
+    """Whose plan it is."""
+
+    EVEN = "even"
+    LF = "lf"
+    RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """The `schedulers` to choose from; `move_price` in units of closeness, paid per instance that must move."""
+
+    schedulers: tuple[Scheduler, ...] = (Scheduler.EVEN, Scheduler.LF)
+    move_price: float = 1.0
+
+
+AUTO = Params()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementResult:
+    """`placement`: instance -> slot. `pipelines`: what `scheduler` assigned as a whole (even: single instances).
+
+    `bound` is what no placement's objective can exceed; `scores` are those of all plans that were compared.
+    """
+
+    status: Status
+    scheduler: Scheduler
+    placement: tuple[int, ...]
+    pipelines: tuple[Pipeline, ...]
+    score: Score
+    objective: float
+    bound: float
+    scores: Mapping[Scheduler, Score]
+
+    @property
+    def gap(self) -> float:
+        """How far the objective may be from the best, in units of closeness."""
+        return max(0.0, self.bound - self.objective)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    placement: list[int]
+    pipelines: list[Pipeline]
+
+
+def solve(job: Job, *, stop: Stop, seed: int, params: Params = AUTO) -> PlacementResult | Infeasible:
+    """The best plan by the objective. Both schedulers run to their end, and neither draws lots.
+
+    So `stop` and `seed` change nothing.
+    """
+    if not job.slots:
+        return Infeasible(reason="there is no slot")
+    plans = {scheduler: _plan(job, scheduler) for scheduler in params.schedulers}
+    if job.running is not None and UNPLACED not in job.running:
+        plans = {Scheduler.RUNNING: _Plan(placement=list(job.running), pipelines=_singles(job))} | plans
+    scores = {scheduler: score(job, plan.placement) for scheduler, plan in plans.items()}
+    values = {scheduler: _objective(each, params) for scheduler, each in scores.items()}
+    best = max(plans, key=lambda each: (-scores[each].overloaded, values[each], -scores[each].remote_senders))
+    bound = _bound(job)
+    return PlacementResult(
+        status=Status.OPTIMAL if values[best] >= bound - 1e-9 else Status.FEASIBLE,
+        scheduler=best,
+        placement=tuple(plans[best].placement),
+        pipelines=tuple(plans[best].pipelines),
+        score=scores[best],
+        objective=values[best],
+        bound=max(bound, values[best]),
+        scores=scores,
+    )
+
+
+def _plan(job: Job, scheduler: Scheduler) -> _Plan:
+    pipelines = extract_pipelines(job) if scheduler is Scheduler.LF else _singles(job)
+    placement = place_pipelines(job, pipelines) if scheduler is Scheduler.LF else place_evenly(job)
+    if job.running is not None:
+        placement, numbers = keep_running(job, placement)
+        pipelines = [tuple(numbers[instance] for instance in pipeline) for pipeline in pipelines]
+    return _Plan(placement=placement, pipelines=pipelines)
+
+
+def _singles(job: Job) -> list[Pipeline]:
+    return [(instance,) for instance in range(len(job.operator_of))]
+
+
+def _objective(score: Score, params: Params) -> float:
+    return round(score.cohesion - score.coupling - params.move_price * score.moved, ndigits=9)  # ties are to be ties
+
+
+def _bound(job: Job) -> float:
+    """Every sender beside a receiver, and of each operator as many instances alone as slots allow."""
+    cohesion = sum(stream.weight * job.instances[stream.source] for stream in job.streams)
+    alone = [count if count <= len(job.slots) else len(job.slots) - 1 for count in job.instances]
+    return cohesion - sum(count - each + each / FAR for count, each in zip(job.instances, alone, strict=True))

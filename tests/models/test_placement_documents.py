@@ -1,0 +1,152 @@
+"""The topology document and the methods even and lf: what is refused and how, and the result document."""
+
+import json
+
+import pytest
+
+from trimtab_controller.cli import main
+from trimtab_models.instances import BadInstance
+from trimtab_models.instances.topology import Slot, decode_topology
+from trimtab_models.placement import sort_slots
+
+DOCUMENT = {
+    "version": 1,
+    "operators": [{"id": "a", "instances": 2}, {"id": "b", "instances": 1}, {"id": "c", "instances": 2}],
+    "edges": [{"from": "a", "to": "b"}, {"from": "b", "to": "c", "keyed": True}],
+    "slots": [{"node": "n1", "port": 6700}, {"node": "n2", "port": 6700}, {"node": "n2", "port": 6701}],
+}
+COUNT, POSITIVE = "a whole number >= 0", "a whole number >= 1"
+
+
+@pytest.fixture
+def solve(tmp_path, capsys):
+    def run(document, *arguments, method="lf"):
+        path = tmp_path / "instance.json"
+        path.write_text(json.dumps(document))
+        code = main(["solve", method, str(path), *arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_lf_fills_whole_pipelines_into_slots_and_says_what_it_is_worth(solve):
+    code, out, err = solve(DOCUMENT)
+    plan = json.loads(out)
+    assert (code, err, plan.pop("solve_seconds") >= 0) == (0, "", True)
+    n1, n2 = {"node": "n1", "port": 6700}, {"node": "n2", "port": 6700}
+    n2_second = {"node": "n2", "port": 6701}
+    assert plan == {
+        "method": "lf",
+        "assignment": {"a#0": n2, "a#1": n1, "b#0": n2, "c#0": n2, "c#1": n2_second},
+        "cohesion": 2 + 1 / 40,
+        "coupling": 5 / 40,
+        "remote_senders": 1,
+        "slots_used": 3,
+        "pipelines": [["a#0", "b#0", "c#0"], ["a#1"], ["c#1"]],
+    }
+
+
+def test_even_deals_the_instances_out_one_by_one(solve):
+    code, out, _ = solve(DOCUMENT | {"slots_wanted": 2}, method="even")
+    plan = json.loads(out)
+    n1, n2 = {"node": "n1", "port": 6700}, {"node": "n2", "port": 6700}
+    assert (code, plan["slots_used"]) == (0, 2)
+    assert plan["assignment"] == {"a#0": n2, "a#1": n1, "b#0": n2, "c#0": n1, "c#1": n2}
+    assert plan["pipelines"] == [["a#0"], ["a#1"], ["b#0"], ["c#0"], ["c#1"]]
+
+
+@pytest.mark.parametrize("method", ["even", "lf"])
+@pytest.mark.parametrize("change", [{"slots": []}, {"slots_wanted": 0}])
+def test_no_slot_is_exit_3(solve, method, change):
+    assert solve(DOCUMENT | change, method=method) == (3, "", "trimtab solve: there is no slot\n")
+
+
+@pytest.mark.parametrize("method", ["even", "lf"])
+def test_more_slots_wanted_than_there_are_takes_all(solve, method):
+    code, out, _ = solve(DOCUMENT | {"slots_wanted": 99}, method=method)
+    assert (code, json.loads(out)["slots_used"]) == (0, 3)
+
+
+@pytest.mark.parametrize("method", ["even", "lf"])
+def test_a_job_without_operators_is_an_empty_plan(solve, method):
+    code, out, _ = solve(DOCUMENT | {"operators": [], "edges": []}, method=method)
+    plan = json.loads(out)
+    assert (code, plan["assignment"], plan["cohesion"], plan["coupling"], plan["slots_used"]) == (0, {}, 0, 0, 0)
+
+
+@pytest.mark.parametrize("method", ["even", "lf"])
+def test_the_same_instance_gives_the_same_plan_whatever_the_seed_and_the_limit(solve, method):
+    plans = [json.loads(solve(DOCUMENT, *arguments, method=method)[1]) for arguments in ([], ["--seed", "7"])]
+    plans.append(json.loads(solve(DOCUMENT, "--time-limit", "0", method=method)[1]))
+    for plan in plans:
+        del plan["solve_seconds"]
+    assert plans[0] == plans[1] == plans[2]
+
+
+def test_bad_input_is_exit_2_and_one_line_with_path_found_and_expected(solve):
+    document = DOCUMENT | {"slots": [*DOCUMENT["slots"], {"node": "n1", "port": 6700}]}
+    message = "$.slots[3]: found port 6700 of this node a second time, expected each slot once"
+    assert solve(document) == (2, "", f"trimtab solve: {message}\n")
+
+
+OPERATORS = DOCUMENT["operators"]
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "found", "expected"),
+    [
+        ({"version": 2}, "$.version", "2", "1"),
+        ({"extra": 1}, "$.extra", "an unknown key", "one of version, operators, edges, slots, slots_wanted"),
+        ({"operators": {}}, "$.operators", "an object", "a list"),
+        ({"operators": [{"id": "a"}]}, "$.operators[0].instances", "nothing", "this key"),
+        ({"operators": [{"id": 1, "instances": 1}]}, "$.operators[0].id", "1", "a string"),
+        ({"operators": [{"id": "a", "instances": 0}]}, "$.operators[0].instances", "0", POSITIVE),
+        ({"operators": [{"id": "a", "instances": 1.0}]}, "$.operators[0].instances", "1.0", POSITIVE),
+        ({"operators": [{"id": "a", "instances": True}]}, "$.operators[0].instances", "true", POSITIVE),
+        ({"operators": [*OPERATORS, OPERATORS[0]]}, "$.operators[3].id", '"a"', "an id used once in this list"),
+        ({"edges": [{"from": "a", "to": "x"}]}, "$.edges[0].to", '"x"', "the id of an operator"),
+        ({"edges": [{"from": 3, "to": "a"}]}, "$.edges[0].from", "3", "a string"),
+        ({"edges": [{"from": "a", "to": "b", "keyed": 1}]}, "$.edges[0].keyed", "1", "true or false"),
+        (
+            {"edges": [{"from": "a", "to": "b", "rate": 1}]},
+            "$.edges[0].rate",
+            "an unknown key",
+            "one of from, to, keyed",
+        ),
+        ({"slots": [{"node": "n1", "port": "6700"}]}, "$.slots[0].port", '"6700"', COUNT),
+        ({"slots": [{"node": None, "port": 6700}]}, "$.slots[0].node", "null", "a string"),
+        ({"slots_wanted": -1}, "$.slots_wanted", "-1", COUNT),
+        ({"slots_wanted": None}, "$.slots_wanted", "null", COUNT),
+    ],
+)
+def test_a_document_that_breaks_the_contract_is_refused_by_path(change, path, found, expected):
+    with pytest.raises(BadInstance) as refusal:
+        decode_topology(DOCUMENT | change)
+    assert (refusal.value.path, refusal.value.found, refusal.value.expected) == (path, found, expected)
+
+
+@pytest.mark.parametrize("key", ["version", "operators", "edges", "slots"])
+def test_a_missing_key_is_refused(key):
+    with pytest.raises(BadInstance) as refusal:
+        decode_topology({name: value for name, value in DOCUMENT.items() if name != key})
+    assert (refusal.value.path, refusal.value.found) == (f"$.{key}", "nothing")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "position"),
+    [(["aa"], 0), (["ab", "ba"], 1), (["ab", "bc", "ca", "ab"], 2), (["ca", "bc", "ab", "cc"], 2)],
+)
+def test_an_edge_that_closes_a_cycle_is_named(pairs, position):
+    edges = [{"from": source, "to": target} for source, target in pairs]
+    with pytest.raises(BadInstance) as refusal:
+        decode_topology(DOCUMENT | {"edges": edges})
+    assert refusal.value.path == f"$.edges[{position}]"
+    assert refusal.value.found == "an edge that closes a cycle"
+
+
+def test_slots_are_sorted_one_per_node_and_round_nodes_with_most_slots_first():
+    slots = [("n9", 2), ("n1", 5), ("n9", 1), ("n2", 7), ("n2", 3), ("n9", 4)]
+    ordered = sort_slots([Slot(node=node, port=port) for node, port in slots])
+    assert [(slot.node, slot.port) for slot in ordered] == [
+        ("n9", 1), ("n2", 3), ("n1", 5), ("n9", 2), ("n2", 7), ("n9", 4)
+    ]  # fmt: skip
