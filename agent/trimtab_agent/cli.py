@@ -12,6 +12,8 @@ from trimtab_agent.daemon import StartError, run_agent
 from trimtab_agent.kafka_link import check_client
 from trimtab_agent.logs import log_to_stderr
 from trimtab_agent.sampler.readings import find_limits, find_quotas
+from trimtab_agent.trust import TrustFile
+from trimtab_models.signing.keys import BadKey
 
 BAD_CONFIGURATION = 2
 
@@ -26,7 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{options.config}: {exc}", file=sys.stderr)
         return BAD_CONFIGURATION
     if options.command == "check":
-        print(describe(configuration))
+        try:
+            print(describe(configuration))
+        except BadKey as exc:
+            print(f"{options.config}: trust.file: {exc}", file=sys.stderr)
+            return BAD_CONFIGURATION
         return 0
     log_to_stderr()
     try:
@@ -46,12 +52,19 @@ def describe(configuration: Configuration) -> str:
         f"cluster {configuration.cluster}, host {configuration.host}, a report every {configuration.interval_s:g} s",
         f"capacity of the host: {limits.cores:g} cores, basis {limits.basis}; memory: {memory}",
     ]
+    lines.append(f"commands: {_describe_trust(configuration.trust)}")
     for worker, settings in configuration.workers.items():
         basis = "config" if settings.capacity else limits.basis
         cores = settings.capacity or min(1.0, limits.cores)
         start = "can be started" if settings.command else "cannot be started (no command)"
         lines.append(f"worker {worker}: {cores:g} cores, basis {basis}; {start}")
     return "\n".join(lines)
+
+
+def _describe_trust(path: Path | None) -> str:
+    if path is None:
+        return "not verified, whoever can write to their topic is obeyed (no [trust])"
+    return f"verified, trusted keys {', '.join(TrustFile(path).keys)}"
 
 
 def _parser() -> argparse.ArgumentParser:

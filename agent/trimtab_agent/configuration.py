@@ -69,7 +69,10 @@ class Listen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """Everything the agent is told.  `cores` None: found out (cgroup quota, else the host's)."""
+    """Everything the agent is told.  `cores` None: found out (cgroup quota, else the host's).
+
+    `trust`: the file of the keys whose commands are obeyed; None: commands are not verified.
+    """
 
     cluster: str
     host: HostId
@@ -82,6 +85,7 @@ class Configuration:
     workers: Mapping[WorkerId, WorkerConfiguration] = field(default_factory=dict)
     guard: GuardConfiguration = field(default_factory=GuardConfiguration)
     metrics: Listen | None = None
+    trust: Path | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "client", MappingProxyType(dict(self.client)))
@@ -110,6 +114,7 @@ def read_configuration(document: Mapping[str, Any]) -> Configuration:
     host = fields.optional("host", fields.fields)
     guard = fields.optional("guard", fields.fields)
     metrics = fields.optional("metrics", fields.fields)
+    trust = fields.optional("trust", fields.fields)
     workers = fields.optional("workers", lambda name: _read_workers(fields, name))
     fields.done()
     configuration = Configuration(
@@ -124,6 +129,7 @@ def read_configuration(document: Mapping[str, Any]) -> Configuration:
         workers=workers or {},
         guard=_read_guard(guard) if guard else GuardConfiguration(),
         metrics=_read_listen(metrics) if metrics else None,
+        trust=_read_trust(trust) if trust else None,
     )
     agent.done()
     kafka.done()
@@ -203,6 +209,12 @@ def _read_guard(table: Fields) -> GuardConfiguration:
     )
     table.done()
     return guard
+
+
+def _read_trust(table: Fields) -> Path:
+    path = Path(table.text("file", limit=4000))
+    table.done()
+    return path
 
 
 def _read_listen(table: Fields) -> Listen:

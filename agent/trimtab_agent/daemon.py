@@ -5,6 +5,7 @@ import fcntl
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from trimtab_agent.commands.events import (
     WorkerDisconnected,
     WorkerReported,
 )
+from trimtab_agent.commands.intake import Intake
 from trimtab_agent.commands.processes import identify
 from trimtab_agent.configuration import Configuration
 from trimtab_agent.kafka_link import KafkaLink, LinkSettings
@@ -28,10 +30,13 @@ from trimtab_agent.reporter import Reporter
 from trimtab_agent.reports import ReportHead
 from trimtab_agent.roster import Roster
 from trimtab_agent.sampler.readings import CounterReader, find_limits, find_quotas
-from trimtab_models.messages.commands import Ack, decode_command, encode_ack
-from trimtab_models.messages.decode import BadMessage, Fault
+from trimtab_agent.trust import TrustFile
+from trimtab_models.messages.commands import Ack, encode_ack
+from trimtab_models.messages.decode import BadMessage
 from trimtab_models.messages.local import Hello, Statistics, Welcome
 from trimtab_models.messages.names import Topics, WorkerId
+from trimtab_models.signing.envelope import Envelope
+from trimtab_models.signing.keys import BadKey
 
 END_LIMIT_S = 1.0
 """What Kafka gets at the end to deliver; the whole end takes less than two seconds."""
@@ -80,7 +85,20 @@ class Agent:
         self._link = KafkaLink(settings, self, loop, self._commands.positions)
         self._steering: dict[WorkerId, bool] = {}
         self._listen = configuration.metrics
+        self._intake = Intake(cluster=self._cluster, host=self._host, trust=self._find_trust(configuration.trust))
         log.info("capacity found", **fields(host=self._host, cores=limits.cores, basis=limits.basis))
+
+    def _find_trust(self, path: Path | None) -> TrustFile | None:
+        self._metrics.commands_verified.set(path is not None)
+        if path is None:
+            log.warning("commands are not verified: whoever can write to their topic is obeyed; see [trust]")
+            return None
+        try:
+            trust = TrustFile(path)
+        except BadKey as exc:
+            raise StartError(f"trust.file: {exc}") from exc
+        log.info("commands are verified", **fields(keys=",".join(trust.keys)))
+        return trust
 
     async def run(self) -> None:
         """Work until SIGTERM or SIGINT; raises StartError, also for a fault that ends the agent later."""
@@ -155,6 +173,8 @@ class Agent:
     def worker_reported(self, worker: WorkerId, statistics: Statistics) -> None:
         """Its measurements go into the next report, its key groups to the command machine."""
         self._roster.report(worker, statistics)
+        for reason, count in statistics.refused.items():
+            self._metrics.worker_refused.labels(worker, reason).set(count)
         owned = frozenset(sample.key_group for sample in statistics.key_groups)
         self._commands.handle(WorkerReported(worker=worker, owned=owned, complete=statistics.complete))
 
@@ -182,17 +202,17 @@ class Agent:
 
     # --- Kafka
 
-    def command_read(self, payload: bytes | None, position: Position) -> None:
-        """A record of the commands topic: a bad one is counted and skipped."""
+    def command_read(self, record: Envelope, position: Position) -> None:
+        """A record of the commands topic: a bad one is counted, said and skipped."""
         try:
-            command = decode_command(payload)
-            if command.cluster != self._cluster:
-                raise BadMessage(Fault.CLUSTER, "cluster", command.cluster, self._cluster)
-            self._commands.receive(command)
+            if (command := self._intake.read(record)) is not None:
+                self._commands.receive(command)
         except BadMessage as exc:
             self._metrics.bad_commands.labels(exc.fault).inc()
             place = f"{position.partition}:{position.offset - 1}"
             log.warning("bad command", **fields(reason=exc.fault, detail=exc, offset=place))
+            if (notice := self._intake.notice(record, exc.fault, time.time())) is not None:
+                self._produce_ack(notice, lambda _: None)  # not a command's: the next such record brings the next one
         self._commands.advance(position)
 
     def broker_changed(self, *, there: bool, detail: str) -> None:

@@ -22,6 +22,7 @@ from confluent_kafka import (
 
 from trimtab_agent.commands.events import Position
 from trimtab_agent.configuration import ConfigurationError
+from trimtab_models.signing.envelope import Envelope, signatures_in
 
 POLL_S = 0.25
 REQUEST_LIMIT_S = 5.0
@@ -36,7 +37,7 @@ MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 class LinkHandler(Protocol):
     """Who is told, on the event loop's thread."""
 
-    def command_read(self, payload: bytes | None, position: Position) -> None:
+    def command_read(self, record: Envelope, position: Position) -> None:
         """A record of the commands topic, and where to read after it."""
 
     def broker_changed(self, *, there: bool, detail: str) -> None:
@@ -200,11 +201,17 @@ class KafkaLink:
         partition, offset = message.partition(), message.offset() + 1
         self._known[self._cluster, partition] = offset
         position = Position(kafka_cluster=self._cluster, partition=partition, offset=offset)
-        self._call(self._hand_over, message.value(), position)
+        record = Envelope(
+            topic=self._topic,
+            key=message.key() or b"",
+            value=message.value() or b"",
+            signatures=signatures_in(message.headers()),
+        )
+        self._call(self._hand_over, record, position)
 
-    def _hand_over(self, payload: bytes | None, position: Position) -> None:
+    def _hand_over(self, record: Envelope, position: Position) -> None:
         self._room.release()
-        self._handler.command_read(payload, position)
+        self._handler.command_read(record, position)
 
     def _note_error(self, error: KafkaError) -> None:
         if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._AUTHENTICATION):

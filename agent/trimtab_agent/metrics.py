@@ -16,7 +16,11 @@ class Metrics:
         self.broker_connected = self._gauge("broker_connected", "1 when the broker is there")
         self.command_answers = self._counter("command_answers", "Answers to commands", "kind", "phase")
         self.command_refusals = self._counter("command_refusals", "Refused commands", "reason")
-        self.bad_commands = self._counter("bad_commands", "Unreadable records among the commands", "reason")
+        self.bad_commands = self._counter("bad_commands", "Records among the commands that were dropped", "reason")
+        self.commands_verified = self._gauge("commands_verified", "1 when only commands of trusted keys are obeyed")
+        self.worker_refused = self._gauge(
+            "worker_refused_records", "Placements and hand-overs that a worker has refused", "worker", "reason"
+        )
         self.bad_frames = self._counter("bad_frames", "Frames of plug-ins that were dropped", "reason")
         self.workers_connected = self._gauge("workers_connected", "Workers connected to the agent")
         self.workers_steering = self._gauge("workers_steering", "Connected workers that take commands")
@@ -32,5 +36,5 @@ class Metrics:
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"trimtab_agent_{name}", text, labels, registry=self.registry)
 
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"trimtab_agent_{name}", text, registry=self.registry)
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"trimtab_agent_{name}", text, labels, registry=self.registry)

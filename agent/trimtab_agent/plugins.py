@@ -205,7 +205,7 @@ def check_statistics(worker: WorkerId, statistics: Statistics, now: float) -> No
 
 def bind_socket(path: Path) -> socket.socket:
     """A socket at `path` that only this user may use; what an agent that died left there is removed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     _remove_stale(path)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     os.fchmod(server.fileno(), 0o600)  # Linux gives the mode of the unbound socket to its path: no moment of more

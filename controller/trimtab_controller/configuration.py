@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.events import Limits
+from trimtab_controller.keys import KeyFiles
 from trimtab_controller.stream.configuration import StreamSettings, read_stream_settings
 from trimtab_models.messages.decode import BadMessage, Fault, Fields
 
@@ -32,7 +33,10 @@ class Listen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """Everything the controller is told.  Times in seconds, distances in pp."""
+    """Everything the controller is told.  Times in seconds, distances in pp.
+
+    `signing` None: what it publishes is not signed.
+    """
 
     cluster: str
     bootstrap_servers: str
@@ -43,6 +47,7 @@ class Configuration:
     solver_time_limit_s: float
     execution: Limits
     metrics: Listen | None
+    signing: KeyFiles | None = None
 
 
 def load(path: Path) -> Configuration:
@@ -75,6 +80,7 @@ def decode(document: Mapping[str, Any]) -> Configuration:
         solver_time_limit_s=solver_time_limit_s,
         execution=_read_execution(_section(fields, "execution")),
         metrics=fields.optional("metrics", lambda name: _read_listen(fields.fields(name))),
+        signing=fields.optional("signing", lambda name: _read_signing(fields.fields(name))),
     )
     controller.done()
     kafka.done()
@@ -132,6 +138,12 @@ def _read_execution(fields: Fields) -> Limits:
 def _or(preset: T, fields: Fields, name: str, read: Callable[[str], T]) -> T:
     """The member, or its preset value when it is not there."""
     return read(name) if fields.has(name) else preset
+
+
+def _read_signing(fields: Fields) -> KeyFiles:
+    files = KeyFiles(key=Path(fields.text("key_file", limit=4000)), trust=Path(fields.text("trust_file", limit=4000)))
+    fields.done()
+    return files
 
 
 def _read_listen(fields: Fields) -> Listen:

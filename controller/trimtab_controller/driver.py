@@ -31,8 +31,9 @@ from trimtab_controller.kafka.connection import (
     wait_for_broker,
 )
 from trimtab_controller.kafka.inbox import Inbox, Received
-from trimtab_controller.kafka.publisher import Publisher, Record, transactional_id
+from trimtab_controller.kafka.publisher import Publisher, Record, headers_of, transactional_id
 from trimtab_controller.kafka.reader import ReadError, new_consumer, since
+from trimtab_controller.keys import load_trust
 from trimtab_controller.metrics import Metrics
 from trimtab_controller.recovery import Found, recover, taken_over
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
@@ -42,6 +43,8 @@ from trimtab_models.messages.commands import encode_command
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.placement import Placement, encode_placement
 from trimtab_models.messages.status import encode_status, status_key
+from trimtab_models.signing.envelope import signatures_in
+from trimtab_models.signing.keys import SigningKey, TrustedKeys
 
 log = logging.getLogger(__name__)
 
@@ -76,10 +79,23 @@ class Controller:
         self._topics = Topics(configuration.cluster)
         self._connection = Connection(bootstrap_servers=configuration.bootstrap_servers, settings=configuration.kafka)
         self._metrics = Metrics()
-        self._inbox = Inbox(self._topics, clock)
+        self._key, trusted = self._find_keys()
+        self._inbox = Inbox(self._topics, clock, trusted=trusted)
         self._acks_read: dict[int, int] = {}
         self._status_due = 0.0
         self._logged_at = 0.0
+
+    def _find_keys(self) -> tuple[SigningKey | None, TrustedKeys | None]:
+        """A dry run publishes nothing that needs a key."""
+        files = self._configuration.signing
+        if files is None:
+            log.warning("commands and placements are not signed; see [signing]")
+            return None, None
+        if not self._acting:
+            return None, load_trust(files.trust)
+        key, trusted = files.load()
+        log.info("commands and placements are signed by key %s", key.public.id)
+        return key, trusted
 
     def run(self) -> None:
         """Until the operator ends it."""
@@ -120,7 +136,7 @@ class Controller:
                 ensure_topics(admin, self._topics)
                 # From here on nobody before us can publish, so what is read next is final.
                 own_id = transactional_id(self._topics.cluster, acting=self._acting)
-                self._publisher = Publisher(self._connection, own_id, self._stopping)
+                self._publisher = Publisher(self._connection, own_id, self._stopping, self._key)
                 found = recover(self._connection, self._topics, self._inbox, acting=self._acting)
                 consumer = new_consumer(self._connection, "controller")
                 stream = self._configuration.stream
@@ -152,6 +168,7 @@ class Controller:
         going_on = f", goes on with plan {execution.round.plan}" if execution.busy and execution.round else ""
         log.info("acting as generation %d of cluster %s%s", execution.generation, configuration.cluster, going_on)
         self._acks_read = dict(found.acks_read)
+        self._sign_anew(found)
         self._execute(executing.Resumed())
         for message in found.acks:
             self._take(message)
@@ -323,16 +340,30 @@ class Controller:
         """Journal, placements and commands in one transaction; nothing else in the controller writes them."""
         entry = JournalEntry(execution=action.execution, acks_read=self._acks_read)
         records = [Record(topic=self._topics.journal, key=JOURNAL_KEY, value=encode_entry(entry))]
+        records += [self._placement_record(placement) for placement in action.placements]
         records += [
-            Record(topic=self._topics.placement, key=placement.app.encode(), value=encode_placement(placement))
-            for placement in action.placements
-        ]
-        records += [
-            Record(topic=self._topics.commands, key=command.host.encode(), value=encode_command(command))
+            Record(topic=self._topics.commands, key=command.host.encode(), value=encode_command(command), signed=True)
             for command in action.commands
         ]
         self._publisher.publish(records)
         self._status_due = min(self._status_due, self._clock() + STATUS_SOON_S)
+
+    def _placement_record(self, placement: Placement) -> Record:
+        value = encode_placement(placement)
+        return Record(topic=self._topics.placement, key=placement.app.encode(), value=value, signed=True)
+
+    def _sign_anew(self, found: Found) -> None:
+        """Placements outlive a key: those that another key vouches for are published again, as they are."""
+        if self._key is None:
+            return
+        old = []
+        for app, placement in found.execution.placements.items():
+            record = self._placement_record(placement)
+            if signatures_in(headers_of(record, self._key)) != found.signatures[app]:
+                old.append(record)
+        if old:
+            self._publisher.publish(old)
+            log.info("%d placements are signed by key %s now", len(old), self._key.public.id)
 
     def _see_execution(self, execution: Execution) -> None:
         self._board.see_round(execution.round)

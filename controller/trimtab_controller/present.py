@@ -17,6 +17,7 @@ from trimtab_controller.decider.machine import (
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.inbox import Inbox
 from trimtab_controller.kafka.reader import drain, reading, since
+from trimtab_controller.keys import load_trust
 from trimtab_controller.recovery import Found, recover
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_models.messages.intents import Pause
@@ -38,9 +39,10 @@ class Present:
 
 
 def read_present(connection: Connection, configuration: Configuration, now: float) -> Present:
-    """Read the topics.  Raises JournalError, ReadError, KafkaException."""
+    """Read the topics.  Raises JournalError, ReadError, KafkaException, BadKey."""
     topics = Topics(configuration.cluster)
-    inbox = Inbox(topics, lambda: now)
+    trusted = load_trust(configuration.signing.trust) if configuration.signing else None
+    inbox = Inbox(topics, lambda: now, trusted=trusted)
     found = recover(connection, topics, inbox, acting=False)
     from_s = now - max(LOOK_BACK_S, WINDOWS * configuration.stream.window_s + configuration.stream.watermark_s)
     with reading(connection, "present") as consumer:

@@ -16,6 +16,7 @@ from trimtab_models.messages.decode import BadMessage
 from trimtab_models.messages.names import AppId, Topics
 from trimtab_models.messages.placement import Placement, decode_placement
 from trimtab_models.messages.status import Status, decode_status, status_key
+from trimtab_models.signing.envelope import signatures_in
 
 log = logging.getLogger(__name__)
 
@@ -26,9 +27,13 @@ class JournalError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """`execution` is the predecessor's; `acks` were not acted on yet, from `acks_read` on; read on at `positions`."""
+    """`execution` is the predecessor's; `acks` were not acted on yet, from `acks_read` on; read on at `positions`.
+
+    `signatures` are those of the placements in `execution`.
+    """
 
     execution: Execution
+    signatures: Mapping[AppId, tuple[bytes, ...]]
     intents: IntentsChanged
     acks: tuple[Message, ...]
     acks_read: Mapping[int, int]
@@ -49,8 +54,10 @@ def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: boo
     positions = [*found.positions(topics.intents), *later.positions(topics.acks)]
     if not acting:
         positions += [*found.positions(topics.journal), *found.positions(topics.placement)]
+    placements = _placements(found, topics, inbox)
     return Found(
-        execution=_execution(entry, found, topics),
+        execution=_execution(entry, [placement for placement, _ in placements]),
+        signatures={placement.app: signatures for placement, signatures in placements},
         intents=_intents(found, topics, inbox),
         acks=tuple(later.messages),
         acks_read=entry.acks_read,
@@ -68,15 +75,24 @@ def _journal(found: Reading, topics: Topics) -> JournalEntry:
     return JournalEntry(execution=Execution(generation=0))
 
 
-def _execution(entry: JournalEntry, found: Reading, topics: Topics) -> Execution:
-    placements: dict[AppId, Placement] = {}
-    for message in found.latest(topics.placement):
+def _placements(found: Reading, topics: Topics, inbox: Inbox) -> list[tuple[Placement, tuple[bytes, ...]]]:
+    """The placements with their signatures; what no trusted key vouches for is as if it were not there."""
+    placements = []
+    for message in found.latest(topics.placement, inbox.vouches):
         try:
-            placement = decode_placement(message.value())
+            placements.append((decode_placement(message.value()), signatures_in(message.headers())))
         except BadMessage as error:
             raise JournalError(f"{topics.placement} at offset {message.offset()}: {error}") from error
-        placements[placement.app] = placement
-    return replace(entry.execution, placements=placements)
+    return placements
+
+
+def _execution(entry: JournalEntry, placements: list[Placement]) -> Execution:
+    execution = replace(entry.execution, placements={placement.app: placement for placement in placements})
+    if execution.busy and execution.round is not None and execution.round.app not in execution.placements:
+        raise JournalError(
+            f"a plan for app {execution.round.app} is in flight, but there is no placement of it that can be trusted"
+        )
+    return execution
 
 
 def _intents(found: Reading, topics: Topics, inbox: Inbox) -> IntentsChanged:

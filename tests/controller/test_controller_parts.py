@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,14 +19,17 @@ from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY, JournalEntry, encode_entry
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round
 from trimtab_controller.kafka.inbox import CLOCK_TOLERANCE_S, Inbox
+from trimtab_controller.kafka.publisher import Record as Published
+from trimtab_controller.kafka.publisher import headers_of
+from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.metrics import Metrics
 from trimtab_controller.recovery import taken_over
 from trimtab_controller.stream_child import StreamChild
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, encode_ack
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal, encode_ack
 from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.intents import Pause, encode_intent
 from trimtab_models.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
-from trimtab_models.messages.placement import Placement, encode_placement
+from trimtab_models.messages.placement import Placement, decode_placement, encode_placement
 from trimtab_models.messages.report import WorkerState
 from trimtab_models.messages.status import (
     AppStatus,
@@ -36,17 +40,21 @@ from trimtab_models.messages.status import (
     encode_status,
     status_key,
 )
+from trimtab_models.signing.keys import SigningKey, TrustedKeys
 
 TOPICS = Topics("c")
 NOW = 1000.0
 APP = AppId("app")
+Headers = list[tuple[str, bytes]]
 
 
 class Record:
     """As much of a Kafka message as the inbox looks at."""
 
-    def __init__(self, topic: str, value: bytes | None, key: bytes | None = b"k") -> None:
-        self._topic, self._value, self._key = topic, value, key
+    def __init__(
+        self, topic: str, value: bytes | None, key: bytes | None = b"k", headers: Headers | None = None
+    ) -> None:
+        self._topic, self._value, self._key, self._headers = topic, value, key, headers
 
     def topic(self) -> str:
         return self._topic
@@ -57,8 +65,11 @@ class Record:
     def key(self) -> bytes | None:
         return self._key
 
-    def headers(self) -> None:
-        return None
+    def headers(self) -> Headers | None:
+        return self._headers
+
+    def offset(self) -> int:
+        return 7
 
 
 def an_ack(**changes: object) -> Ack:
@@ -117,6 +128,46 @@ def test_a_successor_is_newer_than_anything_published() -> None:
     assert taken_over(Execution(generation=3, placements={APP: placement})).generation == 8
     assert taken_over(Execution(generation=9, placements={APP: placement})).generation == 10
     assert taken_over(Execution(generation=0)).generation == 1
+
+
+KEY_PAIR, OLD_KEY, STRANGER = SigningKey.generate(), SigningKey.generate(), SigningKey.generate()
+TRUSTED = TrustedKeys((OLD_KEY.public, KEY_PAIR.public))
+PLACED = Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={OperatorId("o"): ((WorkerId("w0"),),)})
+
+
+def placed(by: SigningKey | None, placement: Placement = PLACED) -> Record:
+    """A placement as it is found on the topic."""
+    wanted = Published(topic=TOPICS.placement, key=APP.encode(), value=encode_placement(placement), signed=True)
+    return Record(wanted.topic, wanted.value, wanted.key, headers_of(wanted, by))
+
+
+def test_only_commands_and_placements_carry_a_signature_and_it_holds() -> None:
+    assert headers_of(Published(topic=TOPICS.status, key=b"k", value=b"v"), KEY_PAIR) == []
+    assert headers_of(Published(topic=TOPICS.placement, key=b"k", value=None, signed=True), KEY_PAIR) == []
+    inbox = Inbox(TOPICS, lambda: NOW, trusted=TRUSTED)
+    assert inbox.take(placed(KEY_PAIR)) == PLACED
+    assert inbox.take(placed(OLD_KEY)) == PLACED
+    assert [inbox.take(placed(by)) for by in (None, STRANGER)] == [None, None]
+    assert inbox.rejected == Counter({(TOPICS.placement, Fault.UNSIGNED): 1, (TOPICS.placement, Fault.UNKNOWN_KEY): 1})
+
+
+def test_a_forged_placement_does_not_hide_the_true_one_from_a_successor() -> None:
+    forged = replace(PLACED, epoch=Epoch(99, 1), owners={})
+    found = Reading(messages=[placed(KEY_PAIR), placed(STRANGER, forged), Record(TOPICS.placement, None, APP.encode())])
+    inbox = Inbox(TOPICS, lambda: NOW, trusted=TRUSTED)
+
+    [latest] = found.latest(TOPICS.placement, inbox.vouches)
+
+    assert decode_placement(latest.value()) == PLACED
+    assert sum(inbox.rejected.values()) == 2
+
+
+def test_an_agent_that_does_not_trust_us_is_heard_but_its_word_ends_no_command() -> None:
+    inbox = Inbox(TOPICS, lambda: NOW)
+    told = an_ack(phase=Phase.REFUSED, refusal=Refusal.UNKNOWN_KEY)
+
+    assert inbox.take(Record(TOPICS.acks, encode_ack(told))) is None
+    assert inbox.rejected == Counter({(TOPICS.commands, Fault.UNKNOWN_KEY): 1})
 
 
 def a_round(*phases: HandoverPhase) -> Round:

@@ -11,12 +11,14 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from trimtab_controller.keys import KeyFiles
 from trimtab_controller.sandbox.broker import Broker, Topic, free_ports
 from trimtab_controller.sandbox.processes import Child, Processes
 from trimtab_models.messages.commands import (
@@ -31,6 +33,8 @@ from trimtab_models.messages.commands import (
 from trimtab_models.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
 from trimtab_models.messages.report import KeyGroupSample, Mark, Report, WorkerState, decode_report
+from trimtab_models.signing.envelope import Envelope
+from trimtab_models.signing.keys import SigningKey
 
 APP, OPERATOR = AppId("flights"), OperatorId("sums")
 ANSWERS = {
@@ -119,6 +123,7 @@ class Bench:
         self.topics = Topics(cluster)
         self.socket = str(folder / "a.sock")
         self.metrics_port = free_ports(1)[0]
+        self.key: SigningKey | None = None
         self._processes = processes
         self._workers: list[FakeWorker] = []
         self._producer: Producer | None = None
@@ -141,6 +146,14 @@ capacity = 0.25
 command = ["{sys.executable}", "{__file__}"]
 """
         )
+
+    def demand_signatures(self) -> KeyFiles:
+        """Have the agent obey one key; what is published from now on is signed with it."""
+        files = KeyFiles(key=self.folder / "key", trust=self.folder / "trusted")
+        self.key = files.create()
+        config = self.folder / "agent.toml"
+        config.write_text(f'{config.read_text()}[trust]\nfile = "{files.trust}"\n')
+        return files
 
     def create_topics(self) -> None:
         self.broker.create_topics(
@@ -180,7 +193,9 @@ command = ["{sys.executable}", "{__file__}"]
         self._producer.begin_transaction()
         for command in commands:
             payload = command if isinstance(command, bytes) else encode_command(command)
-            self._producer.produce(self.topics.commands, payload, key=b"h0")
+            envelope = Envelope(topic=self.topics.commands, key=b"h0", value=payload)
+            headers = [self.key.sign(envelope)] if self.key else []
+            self._producer.produce(self.topics.commands, payload, key=b"h0", headers=headers)
         self._producer.commit_transaction(60)
 
     def read(self, topic: str, enough: Callable[[list[bytes]], bool], limit_s: float = 60.0) -> list[bytes]:
@@ -340,6 +355,43 @@ def test_refusals_name_their_reason(bench: Bench) -> None:
         (13, Phase.REFUSED, Refusal.NOT_CONFIGURED),
         (14, Phase.REFUSED, Refusal.NOT_EMPTY),
     ]
+
+
+def test_only_signed_commands_are_obeyed_and_keys_change_while_it_runs(
+    broker: Broker, start: Callable[[Broker], Bench]
+) -> None:
+    bench = start(broker)
+    files = bench.demand_signatures()
+    bench.create_topics()
+    bench.start_agent()
+    worker = bench.worker("w0", [1])
+    bench.report(lambda r: len(r.key_groups) == 1)
+    own, stranger = bench.key, SigningKey.generate()
+    rejoin = [bench.command(number, CommandKind.REJOIN) for number in range(8)]
+
+    for number, key in ((1, own), (2, None), (3, stranger)):
+        bench.key = key
+        bench.publish(rejoin[number])
+    bench.key = own
+    bench.publish(rejoin[1], replace(rejoin[1], deadline=rejoin[1].deadline + 1))  # repeated, and with other content
+    bench.await_answers({(1, Phase.REJOINED), (2, Phase.REFUSED), (3, Phase.REFUSED)})
+    bench.key = files.begin()
+    bench.publish(rejoin[4])
+    bench.key = files.switch()
+    bench.publish(rejoin[5])
+    files.finish()
+    bench.key = own
+    bench.publish(rejoin[6])
+    bench.await_answers({(5, Phase.REJOINED)})
+
+    bench.wait_for(lambda: bench.metric('bad_commands_total{reason="unknown_key"}') == 2)
+    assert [command.epoch.number for command in worker.commands] == [1, 4, 5]
+    assert bench.metric('bad_commands_total{reason="unsigned"}') == 1
+    assert bench.metric('bad_commands_total{reason="repeated_id"}') == 1
+    assert bench.metric("commands_verified") == 1
+    told = {(a.epoch.number, a.refusal) for a in bench.acks(8) if a.phase is Phase.REFUSED}
+    assert told >= {(2, Refusal.UNSIGNED), (3, Refusal.UNKNOWN_KEY)}
+    assert rejoin[2].id not in {ack.command_id for ack in bench.acks(8)}
 
 
 def test_kill_and_restart_of_the_agent_answers_repeats_and_asks_again(

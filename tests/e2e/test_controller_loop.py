@@ -13,16 +13,18 @@ from pathlib import Path
 import aiokafka
 import pytest
 from aiokafka import AIOKafkaConsumer
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from trimtab_controller.execution.state import HandoverPhase
+from trimtab_controller.keys import KeyFiles, load_trust
 from trimtab_controller.sandbox.broker import Broker, free_ports
 from trimtab_controller.stream.chunks import split
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, decode_command, encode_ack
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
-from trimtab_models.messages.placement import Placement, decode_placement
+from trimtab_models.messages.placement import Placement, decode_placement, encode_placement
 from trimtab_models.messages.report import Basis, WorkerState
 from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_models.signing.envelope import Envelope, signatures_in
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")
 WINDOW_S = 1.0
@@ -50,12 +52,15 @@ class World:
     workers: list[str] = field(default_factory=lambda: ["w0", "w1", "w2"])
     commands: list[Command] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
+    signers: list[str] = field(default_factory=list)
     running: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.topics = Topics(self.cluster)
         self.producer = Producer({"bootstrap.servers": self.bootstrap})
         self._consumer: Consumer | None = None
+        self.keys = KeyFiles(key=self.folder / "key", trust=self.folder / "trusted")
+        self.keys.create()
         self.config = self.folder / "controller.toml"
         self.log = self.folder / "controller.log"
         self.config.write_text(
@@ -64,6 +69,9 @@ class World:
 cluster = "{self.cluster}"
 [kafka]
 bootstrap_servers = "{self.bootstrap}"
+[signing]
+key_file = "{self.keys.key}"
+trust_file = "{self.keys.trust}"
 [stream]
 window_s = {WINDOW_S}
 watermark_s = 120.0
@@ -195,10 +203,20 @@ listen = "127.0.0.1:{self.metrics_port}"
             self._consumer = Consumer(settings)
             self._consumer.assign([TopicPartition(t, 0, 0) for t in (self.topics.commands, self.topics.placement)])
         for message in self._consumer.consume(100, timeout=0.05):
-            if message.error() is None and message.topic() == self.topics.commands:
+            if message.error() is not None:
+                continue
+            self.signers.append(self._signer(message))
+            if message.topic() == self.topics.commands:
                 self.commands.append(decode_command(message.value()))
-            elif message.error() is None:
+            else:
                 self.placements.append(decode_placement(message.value()))
+
+    def _signer(self, message: Message) -> str:
+        """The key that signed a message; it is trusted."""
+        signatures = signatures_in(message.headers())
+        envelope = Envelope(topic=message.topic(), key=message.key(), value=message.value(), signatures=signatures)
+        load_trust(self.keys.trust).check(envelope)
+        return signatures[0].partition(b":")[0].decode()
 
     def wait(self, what: str, condition: Callable[[], bool], *, windows: bool = False) -> None:
         deadline = time.monotonic() + LIMIT_S
@@ -343,6 +361,41 @@ def test_killed_between_all_steps_the_plan_goes_on(world: World) -> None:
     assert [row["failed"] for row in world.status()["rounds"]] == [0]
     generations = {placement.epoch.generation for placement in world.placements}
     assert len(generations) >= 4, "every successor publishes under its own generation"
+
+
+def test_a_new_key_signs_the_placements_anew_and_forged_ones_are_as_if_not_there(world: World) -> None:
+    def restart() -> None:
+        world.running[-1].terminate()
+        assert world.running[-1].wait(LIMIT_S) == 0
+        acting = world.log_text().count("acting as generation")
+        world.start()
+        world.wait("restart", lambda: world.log_text().count("acting as generation") > acting)
+
+    world.owners = {key_group(p): f"w{p % 3}" for p in range(12)}
+    world.start()
+    world.wait("placement", lambda: bool(world.placements), windows=True)
+    old, true = world.signers[-1], world.placements[-1]
+    new = world.keys.begin().public.id
+    world.keys.switch()
+    restart()
+    world.wait("signature of the new key", lambda: world.signers[-1] == new)
+    assert (old != new, world.placements[-1]) == (True, true)
+
+    forged = replace(true, epoch=Epoch(99, 1), owners={OPERATOR: ((WorkerId("w0"),),) * 12})
+    world.produce(world.topics.placement, APP.encode(), encode_placement(forged))
+    acting = world.log_text().count("acting as generation")
+    world.running[-1].kill()
+    world.start()
+    deadline = time.monotonic() + LIMIT_S
+    while world.log_text().count("acting as generation") <= acting:  # not followed: the test itself trusts no forgery
+        assert time.monotonic() < deadline, world.log_text()
+        world.publish_window()
+    assert "refused message 1 of this kind" in world.log_text()
+    while "inside band" not in world.log_text().rpartition("acting as")[2]:
+        assert time.monotonic() < deadline, world.log_text()
+        world.publish_window()
+    assert world.status()["rejected"][f"{world.topics.placement}.unsigned"] == 1
+    assert world.status()["epoch"][0] == 3, "one more than the true one's, not than the forged one's"
 
 
 def test_a_second_controller_fences_the_first(world: World) -> None:

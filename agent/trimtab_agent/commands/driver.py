@@ -70,7 +70,10 @@ class CommandDriver:
         self._unsaved: dict[tuple[str, int], Position] = {}
         self._saved_at = 0.0
         self._processes = WorkerProcesses(
-            cluster=configuration.cluster, socket=configuration.socket, logs=configuration.state_dir
+            cluster=configuration.cluster,
+            socket=configuration.socket,
+            logs=configuration.state_dir,
+            trust=configuration.trust,
         )
         workers = configuration.workers
         rules = Rules(

@@ -28,6 +28,7 @@ from trimtab_models.messages.names import CommandId, WorkerId, decode_epoch
 
 VERSION = 1
 COMPACT_AT_BYTES = 4 * 1024 * 1024
+OWNER_ONLY = 0o600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,8 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Open or create it; call `recover` before anything else."""
         self._path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY)
+        os.fchmod(self._file, OWNER_ONLY)  # also one that was put back from a copy
         self._compact_at = COMPACT_AT_BYTES
 
     def recover(self) -> Recovered:
@@ -61,8 +63,17 @@ class Journal:
             except BadMessage as exc:
                 faults.append(f"line {number}: {exc}")
         if faults:
-            self._path.with_name(self._path.name + ".damaged").write_bytes(content)
+            self._put_aside(content)
         return Recovered(entries=tuple(entries), faults=tuple(faults))
+
+    def _put_aside(self, content: bytes) -> None:
+        aside = self._path.with_name(self._path.name + ".damaged")
+        aside.unlink(missing_ok=True)
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY)
+        try:
+            write_all(descriptor, content)
+        finally:
+            os.close(descriptor)
 
     def append(self, entry: Entry, *, durable: bool = True) -> None:
         """Add an entry; `durable` returns when it is on disk."""
@@ -78,7 +89,7 @@ class Journal:
     def rewrite(self, entries: Iterable[Entry]) -> None:
         """Replace the whole content, or nothing of it."""
         fresh = self._path.with_name(self._path.name + ".new")
-        descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, OWNER_ONLY)
         write_all(descriptor, b"".join(map(encode_line, entries)))
         os.fsync(descriptor)
         fresh.replace(self._path)

@@ -179,7 +179,10 @@ class CommandMachine:
     # --- entrances
 
     def on_event(self, now: float, event: Event) -> tuple[Action, ...]:
-        """What follows from an event at `now` (epoch seconds); raises BadMessage for an answer nobody asked for."""
+        """What follows from an event at `now` (epoch seconds).
+
+        Raises BadMessage for an answer nobody asked for, and for a command's id that comes with other content.
+        """
         match event:
             case CommandReceived():
                 return tuple(self._receive(now, event))
@@ -221,8 +224,14 @@ class CommandMachine:
         command = event.command
         if (command.cluster, command.host) != (self._cluster, self._host):
             return
-        if record := self._records.get(command.id):
+        record = self._records.get(command.id)
+        held = next((each.command for each in self._held if each.command.id == command.id), None)
+        if command != (record.command if record else held or command):
+            raise BadMessage(Fault.REPEATED, "id", command.id, "the content that came with it before")
+        if record:
             yield SendAck(ack=record.last)
+        elif held:
+            pass  # answered together with the first of them
         elif self._must_wait(now, command):
             self._held.append(event)
         else:

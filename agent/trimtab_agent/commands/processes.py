@@ -13,13 +13,15 @@ from trimtab_agent.configuration import WorkerConfiguration
 from trimtab_models.messages.names import WorkerId
 
 CLUSTER, WORKER, SOCKET = "TRIMTAB_CLUSTER", "TRIMTAB_WORKER", "TRIMTAB_SOCKET"
+TRUST = "TRIMTAB_TRUST"
 
 
 class WorkerProcesses:
     """The worker processes that the agent has to do with."""
 
-    def __init__(self, *, cluster: str, socket: Path, logs: Path) -> None:
+    def __init__(self, *, cluster: str, socket: Path, logs: Path, trust: Path | None = None) -> None:
         self._environment = {CLUSTER: cluster, SOCKET: str(socket)}
+        self._given = {TRUST: str(trust)} if trust is not None else {}
         self._logs = logs
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._watched: dict[WorkerId, ProcessId] = {}
@@ -51,8 +53,9 @@ class WorkerProcesses:
                 yield ProcessEnded(worker=worker, process=process, exit_code=exit_code)
 
     def _start(self, worker: WorkerConfiguration) -> ProcessId:
-        environment = {**os.environ, **self._environment, WORKER: worker.worker, **worker.environment}
-        with (self._logs / f"{worker.worker}.log").open("ab") as log:
+        own = {**self._environment, **self._given, WORKER: worker.worker}
+        environment = {**os.environ, **own, **worker.environment}
+        with open(self._logs / f"{worker.worker}.log", "ab", opener=_owner_only) as log:
             child = subprocess.Popen(
                 worker.command,
                 env=environment,
@@ -81,6 +84,10 @@ class WorkerProcesses:
         if child is not None:
             return child.poll() is None
         return identify(process.pid) == process
+
+
+def _owner_only(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def identify(pid: int) -> ProcessId | None:

@@ -17,6 +17,7 @@ COMMANDS = {
     "resume": (OPERATOR, "take the pause back"),
     "controller": ("trimtab_controller.cli.controller", "run the controller"),
     "solve": ("trimtab_controller.cli.solve", "solve one instance file"),
+    "keys": ("trimtab_controller.cli.keys", "the key that commands are signed with"),
     "sandbox": ("trimtab_controller.cli.sandbox", "a whole cluster on this machine"),
     "jars": ("trimtab_controller.cli.jars", "fetch the jars that broker and Spark need"),
     "demo": ("trimtab_controller.cli.demo", "the main job, from unbalanced to balanced"),

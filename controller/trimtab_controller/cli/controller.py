@@ -14,6 +14,7 @@ from trimtab_controller.driver import Controller
 from trimtab_controller.kafka.connection import MissingTopicsError
 from trimtab_controller.kafka.publisher import FencedError, PublicationError
 from trimtab_controller.recovery import JournalError
+from trimtab_models.signing.keys import BadKey
 
 ENDED, FAILED, BAD_CONFIGURATION, FENCED = 0, 1, 2, 3
 
@@ -39,7 +40,11 @@ def run(args: argparse.Namespace) -> int:
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    controller = Controller(configuration, args.config, acting=args.act, stopping=stopped.is_set)
+    try:
+        controller = Controller(configuration, args.config, acting=args.act, stopping=stopped.is_set)
+    except BadKey as error:
+        print(f"trimtab controller: signing: {error}", file=sys.stderr)
+        return BAD_CONFIGURATION
     try:
         controller.run()
     except FencedError as error:

@@ -27,6 +27,7 @@ from trimtab_models.messages.decode import NAME_PATTERN, BadMessage
 from trimtab_models.messages.intents import PAUSE_KEY, Drain, Intent, Pause, decode_intent, drain_key, encode_intent
 from trimtab_models.messages.names import Topics, WorkerId
 from trimtab_models.messages.status import Status, decode_status, encode_status
+from trimtab_models.signing.keys import BadKey
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 WRITE_LIMIT_S = 15.0
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         return _refuse(str(error), BAD_USAGE)
     try:
         return int(args.function(args, target))
-    except (CommandError, ReadError, JournalError) as error:
+    except (CommandError, ReadError, JournalError, BadKey) as error:
         return _refuse(str(error), FAILED)
     except KafkaException as error:
         where = target.configuration.bootstrap_servers

@@ -26,7 +26,7 @@ FLIGHTS_ENVIRONMENT = {
     "FLIGHTS_DATA_DIR": "{data}",
     "FLIGHTS_WEB_PORT": "{web_port}",
 }
-OWN_ENTRIES = re.compile(r"broker|controller|logs|sockets|state\.json|[wh]\d+")
+OWN_ENTRIES = re.compile(r"broker|controller|keys|logs|sockets|state\.json|[wh]\d+")
 """What a sandbox makes in its folder, and may remove from it."""
 
 

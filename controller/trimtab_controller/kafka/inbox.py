@@ -13,11 +13,13 @@ from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, decode_entry
 from trimtab_controller.stream.chunks import Reassembler, read_chunk
-from trimtab_models.messages.commands import decode_ack
+from trimtab_models.messages.commands import UNVERIFIED, decode_ack
 from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.intents import Intent, decode_intent
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.placement import Placement, decode_placement
+from trimtab_models.signing.envelope import Envelope, signatures_in
+from trimtab_models.signing.keys import TrustedKeys
 
 log = logging.getLogger(__name__)
 
@@ -29,10 +31,16 @@ T = TypeVar("T")
 
 
 class Inbox:
-    """Reads the messages of one cluster.  `rejected` counts what was refused by (topic, fault)."""
+    """Reads the messages of one cluster.  `rejected` counts what was refused by (topic, fault).
 
-    def __init__(self, topics: Topics, clock: Callable[[], float] = time.time) -> None:
+    `trusted`: whose placements count; None: they are not verified.
+    """
+
+    def __init__(
+        self, topics: Topics, clock: Callable[[], float] = time.time, *, trusted: TrustedKeys | None = None
+    ) -> None:
         self._topics = topics
+        self._trusted = trusted
         self._clock = clock
         self._intents: dict[bytes, Intent] = {}
         self._snapshots = Reassembler(topics.cluster)
@@ -54,6 +62,15 @@ class Inbox:
             self._reject(topic, error)
             return None
 
+    def vouches(self, message: Message) -> bool:
+        """Whether a placement is the controller's own work; one that is not is counted."""
+        try:
+            self._check_signature(message)
+        except BadMessage as error:
+            self._reject(message.topic(), error)
+            return False
+        return True
+
     def _reject(self, topic: str, error: BadMessage) -> None:
         self.rejected[topic, error.fault] += 1
         count = self.rejected[topic, error.fault]
@@ -70,10 +87,15 @@ class Inbox:
         self._check_time(snapshot.end_ms / 1000.0, "end_ms")
         return SnapshotArrived(snapshot=snapshot)
 
-    def _read_ack(self, message: Message) -> AckSeen:
+    def _read_ack(self, message: Message) -> AckSeen | None:
         ack = decode_ack(message.value())
         self._check_cluster(ack.cluster)
         self._check_time(ack.at, "at")
+        if ack.refusal in UNVERIFIED:  # not an answer to a command: a record on the topic that the agent does not trust
+            where = f"{ack.host}: {ack.kind} {ack.epoch} for {ack.worker}"
+            expected = "a signature of a key that this host trusts"
+            self._reject(self._topics.commands, BadMessage(Fault(ack.refusal), "headers", where, expected))
+            return None
         return AckSeen(ack=ack)
 
     def _read_intent(self, message: Message) -> IntentsChanged:
@@ -89,12 +111,19 @@ class Inbox:
         return IntentsChanged(intents=tuple(self._intents.values()))
 
     def _read_placement(self, message: Message) -> Placement:
+        self._check_signature(message)
         placement = decode_placement(message.value())
         self._check_cluster(placement.cluster)
         return placement
 
     def _read_journal(self, message: Message) -> JournalEntry | None:
         return decode_entry(message.value()) if message.key() == JOURNAL_KEY else None
+
+    def _check_signature(self, message: Message) -> None:
+        if self._trusted is not None:
+            signatures = signatures_in(message.headers()) if message.value() is not None else ()
+            key, value = message.key() or b"", message.value() or b""
+            self._trusted.check(Envelope(topic=message.topic(), key=key, value=value, signatures=signatures))
 
     def _check_cluster(self, cluster: str) -> None:
         if cluster != self._topics.cluster:

@@ -11,6 +11,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from trimtab_controller.kafka.connection import Connection, StoppedError, Stopping, backoff_s, pause
 from trimtab_models.messages.decode import MAX_MESSAGE_BYTES
+from trimtab_models.signing.envelope import Envelope
+from trimtab_models.signing.keys import SigningKey
 
 log = logging.getLogger(__name__)
 
@@ -28,18 +30,22 @@ class PublicationError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One message to publish; `value` None is a tombstone."""
+    """One message to publish; `value` None is a tombstone.  `signed`: with the controller's key, if it has one."""
 
     topic: str
     key: bytes
     value: bytes | None
+    signed: bool = False
 
 
 class Publisher:
     """Takes over the transactional id on construction, waiting for the broker as long as it takes."""
 
-    def __init__(self, connection: Connection, transactional_id: str, stopping: Stopping) -> None:
+    def __init__(
+        self, connection: Connection, transactional_id: str, stopping: Stopping, key: SigningKey | None = None
+    ) -> None:
         self._stopping = stopping
+        self._key = key
         self._producer = Producer(
             connection.client(
                 "trimtab-controller",
@@ -60,7 +66,8 @@ class Publisher:
     def _transaction(self, records: Sequence[Record]) -> None:
         self._producer.begin_transaction()
         for record in records:
-            self._producer.produce(record.topic, key=record.key, value=record.value)
+            headers = headers_of(record, self._key)
+            self._producer.produce(record.topic, key=record.key, value=record.value, headers=headers)
         # A commit whose answer was lost is asked for again: only so it is known whether it happened.
         self._patiently("commit", lambda: self._producer.commit_transaction(ATTEMPT_LIMIT_S), resumable=True)
 
@@ -95,6 +102,13 @@ class Publisher:
             self._patiently("abort", lambda: self._producer.abort_transaction(ATTEMPT_LIMIT_S), resumable=True)
         elif not fault.retriable():
             raise PublicationError(f"not published: {fault.str()}") from error
+
+
+def headers_of(record: Record, key: SigningKey | None) -> list[tuple[str, bytes]]:
+    """The headers that a record is published with."""
+    if key is None or not record.signed or record.value is None:
+        return []
+    return [key.sign(Envelope(topic=record.topic, key=record.key, value=record.value))]
 
 
 def transactional_id(cluster: str, *, acting: bool) -> str:

@@ -1,7 +1,7 @@
 """Reading topics to their present end: what a controller finds when it starts, and what the CLI shows."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -25,9 +25,9 @@ class Reading:
     messages: list[Message] = field(default_factory=list)
     next_offsets: dict[tuple[str, int], int] = field(default_factory=dict)
 
-    def latest(self, topic: str) -> list[Message]:
-        """The last message of every key of a compacted topic, without those taken back."""
-        last = {message.key(): message for message in self.messages if message.topic() == topic}
+    def latest(self, topic: str, counts: Callable[[Message], bool] = lambda _: True) -> list[Message]:
+        """The last message that counts of every key of a compacted topic, without those taken back."""
+        last = {message.key(): message for message in self.messages if message.topic() == topic and counts(message)}
         return [message for message in last.values() if message.value() is not None]
 
     def positions(self, topic: str) -> list[TopicPartition]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from trimtab_controller.keys import KeyFiles
 from trimtab_controller.sandbox.broker import Broker, Topic, free_ports, log_end
 from trimtab_controller.sandbox.configuration import (
     BROKER,
@@ -55,6 +56,7 @@ class Cluster:
         self.processes = Processes(self.logs)
         self.broker = Broker(self.folder / "broker", self.processes, heap_mb=settings.heap_mb)
         self.sockets = make_socket_folder(self.folder)
+        self.keys = make_keys(self.folder / "keys")
         self._web_ports = free_ports(settings.workers)
         self._metrics_ports = free_ports(settings.workers + 1)
         self._children: dict[str, Child] = {}
@@ -96,6 +98,7 @@ class Cluster:
             bootstrap=self.broker.address,
             metrics_port=self._metrics_ports[index],
             socket=socket,
+            trust=self.keys.trust,
             state=self._made(self.folder / name),
             launch=self._launch(index),
         )
@@ -127,6 +130,7 @@ class Cluster:
             self.settings,
             bootstrap=self.broker.address,
             metrics_port=self._metrics_ports[-1],
+            keys=self.keys,
             checkpoints=self._made(self.folder / CONTROLLER / "checkpoints"),
         )
         self.controller_toml.write_text(to_toml(table), encoding="utf-8")
@@ -224,6 +228,7 @@ class Cluster:
             bootstrap=self.broker.address,
             web_port=self._web_ports[index],
             socket=self._socket(index),
+            trust=self.keys.trust,
             data=self._made(self.folder / worker_name(index)),
         )
 
@@ -247,6 +252,15 @@ def make_socket_folder(folder: Path) -> Path:
         return Path(tempfile.mkdtemp(prefix="trimtab-"))
     inside.mkdir(parents=True, exist_ok=True)
     return inside
+
+
+def make_keys(folder: Path) -> KeyFiles:
+    """The key that the sandbox's controller signs with, and the trust file of its hosts; made when not there."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    files = KeyFiles(key=folder / "controller.pem", trust=folder / "trusted.keys")
+    if not files.key.exists():
+        files.create()
+    return files
 
 
 def program(module: str, *arguments: str) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trimtab_controller.keys import KeyFiles
 from trimtab_controller.sandbox.toml import Table
 
 LOOPBACK = "127.0.0.1"
@@ -88,7 +89,15 @@ class WorkerLaunch:
 
 
 def worker_launch(
-    settings: SandboxSettings, index: int, *, python: str, bootstrap: str, web_port: int, socket: Path, data: Path
+    settings: SandboxSettings,
+    index: int,
+    *,
+    python: str,
+    bootstrap: str,
+    web_port: int,
+    socket: Path,
+    trust: Path,
+    data: Path,
 ) -> WorkerLaunch:
     """How one worker is started.
 
@@ -106,6 +115,7 @@ def worker_launch(
             "TRIMTAB_CLUSTER": settings.cluster,
             "TRIMTAB_WORKER": worker_name(index),
             "TRIMTAB_SOCKET": str(socket),
+            "TRIMTAB_TRUST": str(trust),
             **{name: _fill(text, given) for name, text in settings.environment.items()},
         },
         folder=settings.app_folder,
@@ -127,6 +137,7 @@ def agent_configuration(
     bootstrap: str,
     metrics_port: int,
     socket: Path,
+    trust: Path,
     state: Path,
     launch: WorkerLaunch,
 ) -> Table:
@@ -140,6 +151,7 @@ def agent_configuration(
             "socket": socket,
         },
         "kafka": {"bootstrap_servers": bootstrap},
+        "trust": {"file": trust},
         "workers": {
             worker_name(index): {
                 "capacity": settings.capacity_of(index),
@@ -153,12 +165,13 @@ def agent_configuration(
 
 
 def controller_configuration(
-    settings: SandboxSettings, *, bootstrap: str, metrics_port: int, checkpoints: Path
+    settings: SandboxSettings, *, bootstrap: str, metrics_port: int, keys: KeyFiles, checkpoints: Path
 ) -> Table:
     """controller.toml: windows and waits as short as a demonstration needs."""
     sections: dict[str, Table] = {
         "controller": {"cluster": settings.cluster},
         "kafka": {"bootstrap_servers": bootstrap},
+        "signing": {"key_file": keys.key, "trust_file": keys.trust},
         "stream": {
             "window_s": 5.0,
             "watermark_s": 2.0,

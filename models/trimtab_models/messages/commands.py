@@ -186,6 +186,13 @@ class Refusal(StrEnum):
     NOT_CONFIGURED = "not_configured"  # start: the agent has no command line for this worker
     GUARD = "guard"  # the agent's own guard on disk and memory
     FAILED = "failed"  # an unexpected fault; detail has it
+    UNSIGNED = "unsigned"
+    UNKNOWN_KEY = "unknown_key"
+    WRONG_SIGNATURE = "wrong_signature"
+
+
+UNVERIFIED = frozenset({Refusal.UNSIGNED, Refusal.UNKNOWN_KEY, Refusal.WRONG_SIGNATURE})
+"""Refusals of records that nobody vouches for.  Their acks name the record, not the command that it claims to be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,10 @@ class Fault(StrEnum):
     RANGE = "out_of_range"
     CLUSTER = "other_cluster"
     FUTURE = "future_dated"
+    UNSIGNED = "unsigned"
+    UNKNOWN_KEY = "unknown_key"
+    WRONG_SIGNATURE = "wrong_signature"
+    REPEATED = "repeated_id"  # a command's id came before, with other content
 
 
 class BadMessage(ValueError):

@@ -4,12 +4,12 @@ The plug-in connects and says `hello`; the agent answers `welcome`; then statist
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from trimtab_models.messages.commands import Ack, Command, read_ack, read_command
-from trimtab_models.messages.decode import BadMessage, Fault, Fields, encode, parse
+from trimtab_models.messages.decode import BadMessage, Fault, Fields, check_integer, encode, parse
 from trimtab_models.messages.names import (
     MAX_PARTITIONS,
     AppId,
@@ -77,7 +77,10 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """What a worker measured in the interval of `interval_s` seconds that ended at `at_ms` (epoch milliseconds)."""
+    """What a worker measured in the interval of `interval_s` seconds that ended at `at_ms` (epoch milliseconds).
+
+    `refused` counts, by reason, the placements and hand-over records that the worker refused since its start.
+    """
 
     at_ms: int
     interval_s: float
@@ -88,6 +91,10 @@ class Statistics:
     complete: bool
     key_groups: tuple[KeyGroupSample, ...]
     pairs: tuple[PairSample, ...]
+    refused: Mapping[Fault, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "refused", MappingProxyType(dict(self.refused)))
 
     def document(self) -> dict[str, Any]:
         """The JSON form."""
@@ -101,6 +108,7 @@ class Statistics:
             "complete": self.complete,
             "key_groups": [sample.document() for sample in self.key_groups],
             "pairs": [sample.document() for sample in self.pairs],
+            "refused": dict(self.refused),
         }
 
 
@@ -172,6 +180,17 @@ def _read_statistics(fields: Fields) -> Statistics:
         complete=fields.flag("complete"),
         key_groups=tuple(read_key_group_sample(row) for row in fields.objects("key_groups", limit=MAX_KEY_GROUPS)),
         pairs=tuple(read_pair_sample(row) for row in fields.objects("pairs", limit=MAX_PAIRS)),
+        refused=fields.optional("refused", lambda name: _read_refused(fields, name)) or {},
     )
     fields.done()
     return statistics
+
+
+def _read_refused(fields: Fields, name: str) -> dict[Fault, int]:
+    known = {fault.value: fault for fault in Fault}
+    refused = {}
+    for word, path, count in fields.members(name, limit=len(known)):
+        if word not in known:
+            raise BadMessage(Fault.RANGE, path, word, "one of " + ", ".join(known))
+        refused[known[word]] = check_integer(count, path, 0, 2**63 - 1)
+    return refused

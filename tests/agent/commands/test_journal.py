@@ -143,3 +143,18 @@ def test_a_full_disk_is_an_error() -> None:
 
     with pytest.raises(OSError, match="No space left"):
         journal.append(ENTRIES[0])
+
+
+def test_only_its_owner_can_read_it_whatever_becomes_of_it(tmp_path: Path) -> None:
+    path = filled(tmp_path / "journal", ENTRIES)
+    path.write_bytes(b"damage\n" + path.read_bytes())
+    path.chmod(0o644)
+    journal = Journal(path)
+    journal.recover()
+    journal.rewrite(ENTRIES)
+    journal.close()
+
+    assert {entry.name: entry.stat().st_mode & 0o777 for entry in tmp_path.iterdir()} == {
+        "journal": 0o600,
+        "journal.damaged": 0o600,
+    }

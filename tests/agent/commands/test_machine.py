@@ -33,7 +33,7 @@ from trimtab_agent.commands.events import (
 )
 from trimtab_agent.commands.machine import REMEMBER_S, CommandMachine
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
-from trimtab_models.messages.decode import BadMessage
+from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 
 NOW = 1000.0
@@ -565,3 +565,30 @@ def test_after_damage_older_commands_are_refused_and_newer_ones_are_not() -> Non
     assert act(m, received(old)) == admitted(old, Phase.REFUSED, refusal=Refusal.FAILED, detail=detail)
     assert act(m, received(new), NOW + 1)[-1] == TellWorker(worker=W0, command=new)
     assert Damaged(at=NOW) in list(reborn(m).entries())
+
+
+def test_an_id_that_comes_again_with_other_content_is_refused_and_changes_nothing() -> None:
+    release, other = command(CommandKind.RELEASE), command(CommandKind.RELEASE, generation=5)
+    assert release.id == other.id
+    on = machine(connected(), owning(3), received(release))
+    before = list(on.entries())
+
+    for present in (on, reborn(on)):
+        with pytest.raises(BadMessage) as refused:
+            present.on_event(NOW, received(other))
+        assert refused.value.fault is Fault.REPEATED
+    assert list(on.entries()) == before
+    assert [type(action) for action in act(on, received(release))] == [SendAck]
+
+
+def test_what_is_held_is_held_once_and_with_one_content() -> None:
+    on = machine(started_at=NOW)
+    release, other = command(CommandKind.RELEASE), command(CommandKind.RELEASE, generation=5)
+    act(on, received(release))
+    act(on, received(release))
+
+    with pytest.raises(BadMessage):
+        on.on_event(NOW, received(other))
+
+    act(on, owning(3))
+    assert act(on, connected()) == [*admitted(release), TellWorker(worker=W0, command=release)]

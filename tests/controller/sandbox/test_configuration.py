@@ -5,6 +5,7 @@ import pytest
 
 import trimtab_agent.configuration
 import trimtab_controller.configuration
+from trimtab_controller.keys import KeyFiles
 from trimtab_controller.sandbox.configuration import (
     SandboxSettings,
     agent_configuration,
@@ -24,8 +25,16 @@ SETTINGS = SandboxSettings(
     environment={"DATABASE": "{data}/x", "ME": "{worker}:{web_port}@{broker}", "JSON": '{"a": {}}'},
     controller={"balance": {"load_distance": 3.0}, "execution": {"attempts": 1}},
 )
+KEYS = KeyFiles(key=Path("/k/key"), trust=Path("/k/trust"))
 LAUNCH = worker_launch(
-    SETTINGS, 1, python="py", bootstrap="127.0.0.1:9", web_port=7001, socket=Path("/s/h1.sock"), data=Path("/d/w1")
+    SETTINGS,
+    1,
+    python="py",
+    bootstrap="127.0.0.1:9",
+    web_port=7001,
+    socket=Path("/s/h1.sock"),
+    trust=KEYS.trust,
+    data=Path("/d/w1"),
 )
 
 
@@ -42,6 +51,7 @@ def test_a_worker_is_given_its_identity_its_broker_and_what_was_asked_for() -> N
         "TRIMTAB_CLUSTER": "c",
         "TRIMTAB_WORKER": "w1",
         "TRIMTAB_SOCKET": "/s/h1.sock",
+        "TRIMTAB_TRUST": "/k/trust",
         "DATABASE": "/d/w1/x",
         "ME": "w1:7001@127.0.0.1:9",
         "JSON": '{"a": {}}',
@@ -55,12 +65,13 @@ def test_the_agent_reads_what_is_written_for_it() -> None:
         bootstrap="127.0.0.1:9",
         metrics_port=7002,
         socket=Path("/s/h1.sock"),
+        trust=KEYS.trust,
         state=Path("/d/h1"),
         launch=LAUNCH,
     )
     read = trimtab_agent.configuration.read_configuration(tomllib.loads(to_toml(table)))
     assert (read.cluster, read.host, read.interval_s, read.bootstrap_servers) == ("c", "h1", 1.0, "127.0.0.1:9")
-    assert (read.socket, read.state_dir) == (Path("/s/h1.sock"), Path("/d/h1"))
+    assert (read.socket, read.state_dir, read.trust) == (Path("/s/h1.sock"), Path("/d/h1"), KEYS.trust)
     worker = read.workers[WorkerId("w1")]
     assert (worker.capacity, worker.command, worker.data_dir) == (0.25, LAUNCH.command, Path("/d/w1"))
     assert worker.environment == LAUNCH.environment
@@ -69,9 +80,11 @@ def test_the_agent_reads_what_is_written_for_it() -> None:
 
 
 def test_the_controller_reads_what_is_written_for_it_with_what_was_replaced() -> None:
-    table = controller_configuration(SETTINGS, bootstrap="127.0.0.1:9", metrics_port=7003, checkpoints=Path("/d/c"))
+    table = controller_configuration(
+        SETTINGS, bootstrap="127.0.0.1:9", metrics_port=7003, keys=KEYS, checkpoints=Path("/d/c")
+    )
     read = trimtab_controller.configuration.decode(tomllib.loads(to_toml(table)))
-    assert (read.cluster, read.bootstrap_servers) == ("c", "127.0.0.1:9")
+    assert (read.cluster, read.bootstrap_servers, read.signing) == ("c", "127.0.0.1:9", KEYS)
     assert (read.stream.expected_hosts, read.stream.checkpoint_dir) == ({"h0", "h1"}, "/d/c")
     assert (read.balance.min_interval_s, read.balance.load_distance, read.execution.attempts) == (10.0, 3.0, 1)
     assert read.metrics is not None

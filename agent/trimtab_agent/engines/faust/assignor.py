@@ -17,9 +17,9 @@ from faust.assignor.partition_assignor import PartitionAssignor
 
 from trimtab_agent.engines.faust.board import Board
 from trimtab_agent.engines.faust.placing import Member, Reason, place
-from trimtab_models.messages.decode import BadMessage
+from trimtab_models.messages.decode import MAX_MESSAGE_BYTES, BadMessage, Fault
 from trimtab_models.messages.names import NO_EPOCH, Epoch, OperatorId
-from trimtab_models.messages.placement import Owners, Placement, decode_placement, encode_placement
+from trimtab_models.messages.placement import Owners, Placement, encode_placement
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,7 @@ class MemberData(ClientMetadata, serializer="json", include_metadata=False, name
     worker: str = ""
     epoch: list[int] = list(NO_EPOCH)  # noqa: RUF012 - Faust's models copy their defaults
     placement: str | None = None
+    signatures: list[str] = []  # noqa: RUF012
 
 
 class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
@@ -49,7 +50,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
 
         Faust's distribution maps stay out: no leader reads them, and they grow with members times partitions.
         """
-        placement = self._board.placement
+        placement, signatures = self._board.newest or (None, ())
         data = MemberData(
             assignment=self._assignment,
             url=str(self._url),
@@ -57,6 +58,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
             worker=self._board.worker,
             epoch=list(placement.epoch if placement else NO_EPOCH),
             placement=_packed(placement) if placement else None,
+            signatures=[signature.decode("latin-1") for signature in signatures],
         )
         return ConsumerProtocolMemberMetadata(self.version, sorted(topics), data.dumps())
 
@@ -79,7 +81,8 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         newest = self._board.placement.epoch if self._board.placement else NO_EPOCH
         if data.placement is not None and Epoch(*data.epoch) > newest:
             try:
-                self._board.offer(_unpacked(data.placement))
+                signatures = tuple(signature.encode("latin-1") for signature in data.signatures)
+                self._board.take(_unpacked(data.placement), signatures)
             except BadMessage as error:
                 log.warning("placement of member %s ignored: %s", data.worker, error)
 
@@ -174,5 +177,9 @@ def _packed(placement: Placement) -> str:
     return base64.b64encode(zlib.compress(encode_placement(placement), 9)).decode()
 
 
-def _unpacked(text: str) -> Placement:
-    return decode_placement(zlib.decompress(base64.b64decode(text)))
+def _unpacked(text: str) -> bytes:
+    """The placement as it was published: its encoding has one form, which is what was signed.  Raises BadMessage."""
+    try:
+        return zlib.decompressobj().decompress(base64.b64decode(text), MAX_MESSAGE_BYTES)
+    except (zlib.error, ValueError) as error:
+        raise BadMessage(Fault.MALFORMED, "placement", text[:40], "a packed placement") from error

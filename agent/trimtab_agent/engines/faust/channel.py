@@ -12,10 +12,10 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from trimtab_models.messages.decode import BadMessage
+from trimtab_agent.engines.faust.board import Board
+from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.handover import HandoverRecord, decode_handover, encode_handover
-from trimtab_models.messages.names import Topics
-from trimtab_models.messages.placement import Placement, decode_placement
+from trimtab_models.signing.envelope import signatures_in
 
 log = logging.getLogger(__name__)
 
@@ -31,19 +31,21 @@ Connection = Mapping[str, Any]
 class Channel:
     """One reader for both topics, one writer; callbacks are called on the side loop.
 
-    `on_handover` gets the record and the Kafka time of its writing (epoch seconds).
+    Placements go to the board, `on_placement` is told of a new one.  `on_handover` gets the record and the Kafka time
+    of its writing (epoch seconds).
     """
 
     def __init__(
         self,
-        topics: Topics,
+        board: Board,
         connection: Connection,
         *,
-        on_placement: Callable[[Placement], None],
+        on_placement: Callable[[], None],
         on_handover: Callable[[HandoverRecord, float], None],
     ) -> None:
-        self._placement = TopicPartition(topics.placement, 0)
-        self._handover = TopicPartition(topics.handover, 0)
+        self._board = board
+        self._placement = TopicPartition(board.topics.placement, 0)
+        self._handover = TopicPartition(board.topics.handover, 0)
         self._connection = connection
         self._on_placement = on_placement
         self._on_handover = on_handover
@@ -119,9 +121,24 @@ class Channel:
     def _dispatch(self, record: Any) -> None:
         try:
             if record.topic == self._placement.topic:
-                if record.value is not None:
-                    self._on_placement(decode_placement(record.value))
+                self._take_placement(record)
             else:
-                self._on_handover(decode_handover(record.value), record.timestamp / 1e3)
+                self._on_handover(self._read_handover(record.value), record.timestamp / 1e3)
         except BadMessage as error:
-            log.warning("%s offset %d ignored: %s", record.topic, record.offset, error)
+            log.warning("%s offset %d ignored: %s: %s", record.topic, record.offset, error.fault, error)
+
+    def _take_placement(self, record: Any) -> None:
+        """Other apps' placements, and one that was taken back, are none of ours."""
+        ours = record.value is not None and record.key == self._board.app.encode()
+        if ours and self._board.take(record.value, signatures_in(record.headers)):
+            self._on_placement()
+
+    def _read_handover(self, value: bytes | None) -> HandoverRecord:
+        try:
+            found = decode_handover(value)
+            if found.cluster != self._board.cluster:
+                raise BadMessage(Fault.CLUSTER, "cluster", found.cluster, self._board.cluster)
+        except BadMessage as error:
+            self._board.refused[error.fault] += 1
+            raise
+        return found

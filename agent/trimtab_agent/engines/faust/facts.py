@@ -7,6 +7,7 @@ from trimtab_agent.engines.faust.board import Board
 from trimtab_agent.engines.faust.handover import Handover
 from trimtab_agent.engines.faust.ownership import Ownership
 from trimtab_agent.engines.faust.standby import Standbys
+from trimtab_models.messages.decode import Fault
 from trimtab_models.messages.names import Epoch, KeyGroup, OperatorId
 from trimtab_models.messages.report import WorkerState
 
@@ -38,6 +39,11 @@ class Facts:
     def epoch(self) -> Epoch | None:
         """Epoch of the newest placement seen."""
         return self._board.placement.epoch if self._board.placement else None
+
+    @property
+    def refused(self) -> Mapping[Fault, int]:
+        """Placements and hand-over records refused since the start, by reason."""
+        return dict(self._board.refused)
 
     @property
     def generation(self) -> int | None:

@@ -1,6 +1,7 @@
 """`install(app)`: puts the plug-in into a Faust app."""
 
 import functools
+import logging
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,8 +23,12 @@ from trimtab_agent.engines.faust.privates import complaints
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.steering import FaustSteering
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+from trimtab_agent.trust import TrustFile
 from trimtab_models.messages.decode import NAME_PATTERN
 from trimtab_models.messages.names import AppId, OperatorId, WorkerId
+from trimtab_models.signing.keys import BadKey
+
+log = logging.getLogger(__name__)
 
 Operators = Mapping[str, Iterable[Any]]
 """Operator name -> the topics and tables (or their names) that belong together."""
@@ -45,12 +50,12 @@ def install(app: Any, *, operators: Operators | None = None, settings: SteeringS
     """Have this app's key groups measured and moved by Trimtab.
 
     One line, anywhere between `faust.App(...)` and the start of the worker.  `operators` names topics and tables that
-    belong together; all others form one operator.  Reads TRIMTAB_CLUSTER, TRIMTAB_WORKER (unique name of this process)
-    and TRIMTAB_SOCKET (of the agent; without it the worker is steered by the placement alone) from the environment.
-    Raises NotConfigured.
+    belong together; all others form one operator.  Reads TRIMTAB_CLUSTER, TRIMTAB_WORKER (unique name of this process),
+    TRIMTAB_SOCKET (of the agent; without it the worker is steered by the placement alone) and TRIMTAB_TRUST (file of
+    the keys whose placements are followed; without it none is verified) from the environment.  Raises NotConfigured.
     """
     cluster, worker = _named("TRIMTAB_CLUSTER"), WorkerId(_named("TRIMTAB_WORKER"))
-    board = Board(cluster=cluster, app=AppId(app.conf.id), worker=worker)
+    board = Board(cluster=cluster, app=AppId(app.conf.id), worker=worker, trust=_trust())
     chosen = settings or SteeringSettings()
     steering = FaustSteering(
         app,
@@ -166,6 +171,17 @@ def _topics_of(part: Any) -> Iterable[str]:
     if hasattr(part, "changelog_topic_name"):
         return [part.changelog_topic_name]
     return list(part.topics)
+
+
+def _trust() -> TrustFile | None:
+    path = os.environ.get("TRIMTAB_TRUST")
+    if not path:
+        log.warning("placements are not verified: whoever can write to their topic is followed; see TRIMTAB_TRUST")
+        return None
+    try:
+        return TrustFile(Path(path))
+    except BadKey as error:
+        raise NotConfigured(f"environment variable TRIMTAB_TRUST: {error}") from error
 
 
 def _named(variable: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trimtab_models.messages.commands import Command, Refusal
+from trimtab_models.messages.decode import Fault
 from trimtab_models.messages.names import Epoch, KeyGroup, OperatorId
 from trimtab_models.messages.report import WorkerState
 
@@ -81,6 +82,10 @@ class Steering(Protocol):
     @property
     def epoch(self) -> Epoch | None:
         """Epoch of the newest placement seen."""
+
+    @property
+    def refused(self) -> Mapping[Fault, int]:
+        """Placements and hand-over records refused since the start, by reason."""
 
     @property
     def generation(self) -> int | None:

@@ -27,8 +27,7 @@ from trimtab_agent.engines.faust.transport.thread import CommitRefused, Generati
 from trimtab_agent.engines.faust.windows import Windows
 from trimtab_models.messages.commands import Command, CommandKind, Refusal
 from trimtab_models.messages.handover import HandoverKind, HandoverRecord, Offsets
-from trimtab_models.messages.names import NO_EPOCH, KeyGroup, OperatorId, Topics
-from trimtab_models.messages.placement import Placement
+from trimtab_models.messages.names import NO_EPOCH, KeyGroup, OperatorId
 
 log = logging.getLogger(__name__)
 
@@ -61,9 +60,7 @@ class FaustSteering(Facts):
         self._named = named
         self._unfit_tables = unfit_tables
         self._settings = settings
-        self._channel = Channel(
-            Topics(board.cluster), connection, on_placement=self._read_placement, on_handover=self._read_handover
-        )
+        self._channel = Channel(board, connection, on_placement=self._follow_placement, on_handover=self._read_handover)
         self._windows = Windows(app, ownership)
         self._answers = Answers()
         self._prepared: dict[str, tuple[Answer, tuple[KeyGroup, ...]]] = {}
@@ -142,12 +139,12 @@ class FaustSteering(Facts):
 
     # ---- what comes over the channel (on the side loop)
 
-    def _read_placement(self, placement: Placement) -> None:
-        if self._board.offer(placement) and self._channel.loaded.is_set():
+    def _follow_placement(self) -> None:
+        if self._channel.loaded.is_set():
             self._on_loop(self._settle)
 
     def _read_handover(self, record: HandoverRecord, written_at: float) -> None:
-        if (record.cluster, record.app) == (self._board.cluster, self._board.app):
+        if record.app == self._board.app:
             self._on_loop(lambda: self._on_record(record, written_at))
 
     def _on_loop(self, coroutine: Callable[[], Coroutine[Any, Any, None]]) -> None:

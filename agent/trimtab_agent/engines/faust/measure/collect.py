@@ -70,6 +70,7 @@ class Collector:
                 for key_group in sorted(steering.owned())
             ),
             pairs=_pairs(taken, steering.key_group_of),
+            refused=steering.refused,
         )
 
     def _sample(self, key_group: KeyGroup, tally: _Tally, cpu_s: float) -> KeyGroupSample:

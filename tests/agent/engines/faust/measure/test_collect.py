@@ -8,6 +8,7 @@ from faust.types import TP
 from trimtab_agent.engines.faust.measure.apportion import MESSAGE_S
 from trimtab_agent.engines.faust.measure.collect import Collector
 from trimtab_agent.engines.faust.measure.sensor import Flow, Taken
+from trimtab_models.messages.decode import Fault
 from trimtab_models.messages.local import Statistics, decode_frame, encode_frame
 from trimtab_models.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_models.messages.report import KeyGroupSample, PairSample, WorkerState
@@ -32,6 +33,7 @@ class FakeSteering:
     epoch: Epoch | None = EPOCH
     generation: int | None = 4
     refusal: str | None = None
+    refused: Mapping[Fault, int] = field(default_factory=lambda: {Fault.UNSIGNED: 2})
 
     def operators(self) -> Mapping[OperatorId, int]:
         return self.known

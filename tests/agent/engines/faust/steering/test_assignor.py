@@ -14,8 +14,11 @@ from aiokafka.protocol.metadata import MetadataResponse_v1
 from trimtab_agent.engines.faust.assignor import PlacementAssignor
 from trimtab_agent.engines.faust.board import Board
 from trimtab_agent.engines.faust.operators import Layout
+from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.names import NO_EPOCH, AppId, Epoch, OperatorId, WorkerId
-from trimtab_models.messages.placement import Placement
+from trimtab_models.messages.placement import Placement, encode_placement
+from trimtab_models.signing.envelope import Envelope, signatures_in
+from trimtab_models.signing.keys import SigningKey, TrustedKeys
 
 PARTITIONS = 6
 LEADER_TOPIC = "ks-__assignor-__leader"
@@ -32,8 +35,8 @@ LAYOUT = Layout(
 
 
 class Worker:
-    def __init__(self, number: int, *, steered: bool = True) -> None:
-        self.board = Board(cluster="c", app=AppId("ks"), worker=WorkerId(f"w{number}"))
+    def __init__(self, number: int, *, steered: bool = True, trust: Any = None) -> None:
+        self.board = Board(cluster="c", app=AppId("ks"), worker=WorkerId(f"w{number}"), trust=trust)
         self.board.layout = LAYOUT
         app = faust.App("ks", canonical_url=f"http://w{number}:6066", table_standby_replicas=0, web_enabled=False)
         if steered:
@@ -142,3 +145,61 @@ def test_an_older_or_foreign_placement_is_not_taken() -> None:
     foreign = Placement(cluster="d", app=AppId("ks"), epoch=Epoch(9, 9), owners={})
     assert not board.offer(foreign)
     assert board.placement == placement(2, [], [])
+
+
+KEY, STRANGER = SigningKey.generate(), SigningKey.generate()
+
+
+def published(what: Placement, by: SigningKey | None = KEY, topic: str = "trimtab.c.placement") -> tuple[bytes, Any]:
+    value = encode_placement(what)
+    envelope = Envelope(topic=topic, key=b"ks", value=value)
+    return value, signatures_in([by.sign(envelope)]) if by else ()
+
+
+def test_what_a_member_passes_on_is_checked_by_the_leader_too() -> None:
+    trust = TrustedKeys((KEY.public,))
+    workers = {f"m{number}": Worker(number, trust=trust) for number in range(3)}
+    workers["m1"] = Worker(1)  # this one trusts everybody
+    true, forged = placement(1, [("w2",)] * 6, [("w2",)] * 6), placement(9, [("w1",)] * 6, [("w1",)] * 6)
+    assert workers["m2"].board.take(*published(true))
+    assert workers["m1"].board.take(*published(forged, by=STRANGER))
+
+    rejoin(workers, leader="m0")
+
+    assert [w.owns("in") for w in workers.values()] == [[], [], [0, 1, 2, 3, 4, 5]]
+    assert workers["m0"].board.applied == Epoch(1, 1)
+    assert workers["m0"].board.refused == {Fault.UNKNOWN_KEY: 1}
+
+
+def test_what_a_member_packed_wrongly_is_refused_and_the_group_goes_on(
+    workers: dict[str, Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers["m0"].board.offer(placement(1, [("w0",)] * 6, [("w0",)] * 6))
+    workers["m1"].board.offer(placement(9, [("w1",)] * 6, [("w1",)] * 6))
+    monkeypatch.setattr("trimtab_agent.engines.faust.assignor._packed", lambda _: "AAAA")
+
+    rejoin(workers, leader="m0")
+
+    assert workers["m0"].owns("in") == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        (published(placement(1, [], []), by=None), Fault.UNSIGNED),
+        (published(placement(1, [], []), by=STRANGER), Fault.UNKNOWN_KEY),
+        (published(placement(1, [], []), topic="trimtab.d.placement"), Fault.WRONG_SIGNATURE),
+        (published(Placement(cluster="d", app=AppId("ks"), epoch=Epoch(1, 1), owners={})), Fault.CLUSTER),
+        (published(Placement(cluster="c", app=AppId("x"), epoch=Epoch(1, 1), owners={})), Fault.RANGE),
+    ],
+)
+def test_a_placement_that_nobody_vouches_for_is_counted_and_not_kept(value: Any, fault: Fault) -> None:
+    trust: Any = TrustedKeys((KEY.public,))
+    board = Board(cluster="c", app=AppId("ks"), worker=WorkerId("w0"), trust=trust)
+
+    with pytest.raises(BadMessage):
+        board.take(*value)
+
+    assert (board.refused, board.placement) == ({fault: 1}, None)
+    assert board.take(*published(placement(2, [], [])))
+    assert not board.take(*published(placement(1, [], [])))  # older: no fault, compacted topics are read again

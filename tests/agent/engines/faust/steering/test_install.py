@@ -1,5 +1,6 @@
 """One line in the user's app; what cannot be steered is said, with the reason."""
 
+from pathlib import Path
 from typing import Any
 
 import faust
@@ -9,6 +10,7 @@ from trimtab_agent.engines.faust import NotConfigured, install
 from trimtab_agent.engines.faust.install import unfit, unfit_tables
 from trimtab_agent.engines.faust.link import Link
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+from trimtab_models.signing.keys import SigningKey, write_trust
 
 
 @pytest.fixture(autouse=True)
@@ -16,6 +18,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRIMTAB_CLUSTER", "demo")
     monkeypatch.setenv("TRIMTAB_WORKER", "w0")
     monkeypatch.delenv("TRIMTAB_SOCKET", raising=False)
+    monkeypatch.delenv("TRIMTAB_TRUST", raising=False)
 
 
 def app(**options: Any) -> Any:
@@ -85,3 +88,20 @@ def test_who_this_process_is_must_be_said(variable: str, monkeypatch: pytest.Mon
     monkeypatch.setenv(variable, "no name")
     with pytest.raises(NotConfigured, match=f"{variable}: found 'no name'"):
         install(app())
+
+
+def test_whether_placements_are_verified_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    install(app())
+    assert "placements are not verified" in caplog.text
+
+    monkeypatch.setenv("TRIMTAB_TRUST", str(tmp_path / "none"))
+    with pytest.raises(NotConfigured, match=r"TRIMTAB_TRUST: .*none: No such file"):
+        install(app())
+
+    (tmp_path / "trusted.keys").write_text(write_trust([SigningKey.generate().public]))
+    monkeypatch.setenv("TRIMTAB_TRUST", str(tmp_path / "trusted.keys"))
+    caplog.clear()
+    install(app())
+    assert "not verified" not in caplog.text

@@ -1,0 +1,87 @@
+"""`trimtab keys init | show | rotate`: the key that the controller signs with, and the trust file for the hosts."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from trimtab_controller.configuration import BadConfiguration, load
+from trimtab_controller.keys import KeyFiles, load_signing_key, load_trust
+from trimtab_models.signing.keys import BadKey
+
+DONE, FAILED, BAD_USAGE = 0, 1, 2
+STEPS = ("begin", "switch", "finish")
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Registers `keys` and its subcommands."""
+    parser = commands.add_parser("keys", help="the key that commands are signed with")
+    actions = parser.add_subparsers(metavar="init | show | rotate", required=True)
+    init = actions.add_parser("init", help="make a first key and its trust file")
+    show = actions.add_parser("show", help="which key signs, which keys are trusted")
+    rotate = actions.add_parser("rotate", help="change the key, step by step, without a refused command")
+    rotate.add_argument("step", choices=STEPS, help="make the next key; sign with it; no longer trust the old one")
+    for action, function in ((init, run_init), (show, run_show), (rotate, run_rotate)):
+        action.add_argument("--config", type=Path, metavar="FILE", help="controller.toml, of which [signing] is read")
+        action.add_argument("--key-file", type=Path, metavar="FILE", help="the private key (stays on this host)")
+        action.add_argument("--trust-file", type=Path, metavar="FILE", help="the public keys (copied to all hosts)")
+        action.set_defaults(run=run, function=function)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
+    try:
+        return int(args.function(args, _files(args)))
+    except BadConfiguration as error:
+        print(f"trimtab keys: {error}", file=sys.stderr)
+        return BAD_USAGE
+    except BadKey as error:
+        print(f"trimtab keys: {error}", file=sys.stderr)
+        return FAILED
+
+
+def run_init(_: argparse.Namespace, files: KeyFiles) -> int:
+    """Make both files."""
+    key = files.create()
+    print(f"key {key.public.id}: private half in {files.key} (mode 0600), public half in {files.trust}")
+    print(f"next: copy {files.trust} to all hosts; [signing] in controller.toml, [trust] in agent.toml, TRIMTAB_TRUST")
+    return DONE
+
+
+def run_show(_: argparse.Namespace, files: KeyFiles) -> int:
+    """The ids; nothing that is secret."""
+    signing = load_signing_key(files.key).public.id
+    trusted = load_trust(files.trust).by_id
+    print(f"signs:   {signing}  {files.key}")
+    if files.next.exists():
+        print(f"next:    {load_signing_key(files.next).public.id}  {files.next}")
+    for key_id in trusted:
+        print(f"trusted: {key_id}  {files.trust}")
+    if signing not in trusted:
+        raise BadKey(f"{files.trust}: key {signing} is not in it: all hosts would refuse what it signs")
+    return DONE
+
+
+def run_rotate(args: argparse.Namespace, files: KeyFiles) -> int:
+    """One step."""
+    match args.step:
+        case "begin":
+            key = files.begin()
+            then = f"copy {files.trust} to all hosts (they notice by themselves), then `trimtab keys rotate switch`"
+        case "switch":
+            key = files.switch()
+            then = "restart the controller, which signs its placements anew, then `trimtab keys rotate finish`"
+        case _:
+            key = files.finish()
+            then = f"copy {files.trust} to all hosts: what the old key signed is refused from then on"
+    print(f"{args.step}: key {key.public.id}\nnext: {then}")
+    return DONE
+
+
+def _files(args: argparse.Namespace) -> KeyFiles:
+    if args.key_file is not None and args.trust_file is not None:
+        return KeyFiles(key=args.key_file, trust=args.trust_file)
+    if args.config is None:
+        raise BadConfiguration("which keys? --key-file FILE and --trust-file FILE, or --config FILE")
+    if (signing := load(args.config).signing) is None:
+        raise BadConfiguration(f"{args.config}: found no section [signing], expected its key_file and trust_file")
+    return signing

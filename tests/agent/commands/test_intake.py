@@ -1,0 +1,92 @@
+"""Records of the commands topic: whose they are, who vouches for them, and what the controller hears of forged ones."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from trimtab_agent.commands.intake import NOTICE_EVERY_S, Intake
+from trimtab_models.messages.commands import Command, CommandKind, Phase, Refusal, encode_command
+from trimtab_models.messages.decode import BadMessage, Fault
+from trimtab_models.messages.names import Epoch, HostId, Topics, WorkerId
+from trimtab_models.signing.envelope import Envelope, signatures_in
+from trimtab_models.signing.keys import SigningKey, TrustedKeys
+
+KEY, STRANGER = SigningKey.generate(), SigningKey.generate()
+NOW = 1000.0
+
+
+def command(**changes: Any) -> Command:
+    values: dict[str, Any] = {
+        "cluster": "demo", "kind": CommandKind.STOP, "epoch": Epoch(1, 2), "host": HostId("h0"),
+        "worker": WorkerId("w0"), "app": None, "issued_at": NOW, "deadline": NOW + 9,
+    }  # fmt: skip
+    return Command(**{**values, **changes})
+
+
+def record(what: Command | bytes, by: SigningKey | None = KEY, key: bytes = b"h0") -> Envelope:
+    value = what if isinstance(what, bytes) else encode_command(what)
+    plain = Envelope(topic=Topics("demo").commands, key=key, value=value)
+    return replace(plain, signatures=signatures_in([by.sign(plain)])) if by else plain
+
+
+def intake(trusted: TrustedKeys | None = TrustedKeys((KEY.public,))) -> Intake:  # noqa: B008 - frozen
+    return Intake(cluster="demo", host=HostId("h0"), trust=trusted)
+
+
+def fault(of: Envelope, on: Intake | None = None) -> Fault:
+    with pytest.raises(BadMessage) as refused:
+        (on or intake()).read(of)
+    return refused.value.fault
+
+
+def test_a_signed_command_for_this_host_is_read_and_those_for_others_are_left_alone() -> None:
+    assert intake().read(record(command())) == command()
+    assert intake().read(record(command(host=HostId("h1")), key=b"h1")) is None
+    assert intake().read(record(b"anything", by=None, key=b"h1")) is None
+
+
+def test_who_is_not_trusted_is_refused_before_anything_is_read() -> None:
+    assert fault(record(command(), by=None)) is Fault.UNSIGNED
+    assert fault(record(command(), by=STRANGER)) is Fault.UNKNOWN_KEY
+    assert fault(replace(record(command()), value=encode_command(command(deadline=NOW + 8)))) is Fault.WRONG_SIGNATURE
+    assert fault(record(b"{]", by=None)) is Fault.UNSIGNED
+    assert fault(record(b"{]")) is Fault.MALFORMED
+
+
+def test_a_command_cannot_be_sent_on_to_another_host_or_cluster() -> None:
+    assert fault(replace(record(command(), key=b"h9"), key=b"h0")) is Fault.WRONG_SIGNATURE
+    assert fault(record(command(host=HostId("h9")))) is Fault.RANGE
+    assert fault(record(command(cluster="other"))) is Fault.CLUSTER
+
+
+def test_without_a_trust_file_everybody_is_obeyed() -> None:
+    open_to_all = intake(None)
+
+    assert open_to_all.read(record(command(), by=None)) == command()
+    assert open_to_all.read(record(command(), by=STRANGER)) == command()
+
+
+def test_the_controller_hears_of_an_unverified_record_under_an_id_that_is_no_commands() -> None:
+    forged = record(command(), by=STRANGER)
+    notice = intake().notice(forged, Fault.UNKNOWN_KEY, NOW)
+
+    assert notice is not None
+    assert (notice.phase, notice.refusal, notice.worker) == (Phase.REFUSED, Refusal.UNKNOWN_KEY, "w0")
+    assert notice.command_id != command().id
+
+
+def test_notices_are_few_and_only_about_signatures() -> None:
+    told = intake()
+    times = [NOW, NOW + 1, NOW + NOTICE_EVERY_S - 1, NOW + NOTICE_EVERY_S]
+
+    assert [told.notice(record(command()), Fault.UNSIGNED, at) is not None for at in times] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert told.notice(record(command()), Fault.WRONG_SIGNATURE, NOW) is not None
+    assert told.notice(record(b"{]"), Fault.UNKNOWN_KEY, NOW) is None
+    assert told.notice(record(command(host=HostId("h9"))), Fault.UNKNOWN_KEY, NOW) is None
+    assert told.notice(record(b"{]"), Fault.MALFORMED, NOW) is None
