@@ -1,0 +1,78 @@
+"""Step 3 of ALBIC: the one pair that a round brings together.
+
+The not yet collocated scored pair of the largest rate, chosen by the seed among ties. Neither in a set of collocated
+key groups, or both: on the less loaded of their two nodes; one in a set: on that one's node. Never onto a marked node,
+and what is pinned stays. A pair whose union breaks maxPL, the budget or a limit is skipped for the next best.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_models.albic.keep import budget_shares
+from trimtab_models.albic.parts import Parts
+from trimtab_models.albic.scores import Pairs
+from trimtab_models.balance.evaluate import slack
+from trimtab_models.balance.problem import Floats, Ints, Problem
+
+FITS = 1 + 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """Part `mover` goes to `node`, where part `anchor` is."""
+
+    mover: int
+    anchor: int
+    node: int
+
+
+class Improver:
+    """Looks for the pair; `at` is (P,) where the parts are, `balance` has the loads of the key groups there."""
+
+    def __init__(self, balance: Problem, parts: Parts, at: Ints, max_partition_load: float) -> None:
+        self._balance, self._parts, self._at = balance, parts, at
+        self._load = parts.summed(balance.load)
+        self._share = parts.summed(budget_shares(balance))
+        self._movable = parts.problem.movable & (self._share <= FITS)
+        self._max_partition_load = max_partition_load
+        self._node_load: Floats = np.bincount(at, self._load, len(balance.capacity)) / balance.capacity
+        usage = [parts.summed(row) for row in balance.usage]
+        self._usage = np.array(usage).reshape(-1, len(at))
+        used = [np.bincount(at, row, len(balance.capacity)) for row in self._usage]
+        self._room = balance.limit + slack(balance) - np.array(used).reshape(balance.limit.shape)
+
+    def best(self, pairs: Pairs, random: np.random.Generator) -> Join | None:
+        """The pair to bring together, or None."""
+        order = np.lexsort((random.random(len(pairs)), -pairs.rate))
+        for first, second in zip(
+            self._parts.of[pairs.first[order]].tolist(), self._parts.of[pairs.second[order]].tolist(), strict=True
+        ):
+            if self._at[first] == self._at[second] or not self._fits_one_part(first, second):
+                continue
+            for mover, anchor in self._directions(first, second):
+                if self._may_join(mover, anchor):
+                    return Join(mover=mover, anchor=anchor, node=int(self._at[anchor]))
+        return None
+
+    def _fits_one_part(self, first: int, second: int) -> bool:
+        load, share = self._load[first] + self._load[second], self._share[first] + self._share[second]
+        return bool(load <= self._max_partition_load * FITS and share <= FITS)
+
+    def _directions(self, first: int, second: int) -> Iterator[tuple[int, int]]:
+        """(mover, anchor), the one that the paper's cases ask for first; the other where that is not allowed."""
+        in_set = self._parts.size > 1
+        if in_set[first] != in_set[second]:
+            anchor = first if in_set[first] else second
+        else:
+            anchor = min(first, second, key=lambda part: self._node_load[self._at[part]])
+        mover = second if anchor == first else first
+        yield mover, anchor
+        yield anchor, mover
+
+    def _may_join(self, mover: int, anchor: int) -> bool:
+        node = self._at[anchor]
+        if not self._movable[mover] or self._balance.removing[node]:
+            return False
+        return bool((self._usage[:, mover] <= np.maximum(0.0, self._room[:, node])).all())

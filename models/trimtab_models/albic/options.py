@@ -1,0 +1,159 @@
+"""The moves that a round chooses from, with what each does to the loads.
+
+A part moves as a whole. If no two parts that talk much move in one round, everybody else that a part talks to stays
+where it is, so what a move does is exact and independent of the other moves: the old node loses the part's load there,
+and pays for the tuples that the part used to exchange within it; the new node gains the part's load without what
+becomes local, and saves its own end of that.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_models.albic.keep import budget_shares
+from trimtab_models.albic.parts import Parts
+from trimtab_models.albic.problem import CollocationProblem
+from trimtab_models.albic.scores import Pairs
+from trimtab_models.balance.problem import Bools, Floats, Ints
+
+NOMINAL_SHARE = 0.5  # of all load: what communication is taken to be worth where its cost is not known (paper: job 2)
+HOTTEST, COLDEST = 8, 3  # nodes that give and take where balance asks for it
+MOST_JOINS = 1_500  # of the best moves to a partner; a few hundred is usual
+FITS = 1 + 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Options:
+    """M moves of parts. `freed` leaves the old node, `added` comes to the new one (absolute load); `saved` is worth."""
+
+    part: Ints  # (M,)
+    node: Ints  # (M,)
+    freed: Floats
+    added: Floats
+    saved: Floats  # load that is no longer spent on serialisation, or its nominal worth
+    joins: Bools  # a scored partner is there
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+
+class Ties:
+    """What each part exchanges with the other parts, by the node that those are on."""
+
+    def __init__(self, problem: CollocationProblem, parts: Parts, at: Ints) -> None:
+        source, target = parts.of[problem.source], parts.of[problem.target]
+        apart = source != target
+        source, target, rate = source[apart], target[apart], problem.rate[apart]
+        self._nodes = len(problem.balance.capacity)
+        keys = np.concatenate((source * self._nodes + at[target], target * self._nodes + at[source]))
+        self._keys, where = np.unique(keys, return_inverse=True)
+        sending, receiving = rate * problem.serialise_cost, rate * problem.deserialise_cost
+        self._own = self._summed(where, np.concatenate((sending, receiving)))
+        self._theirs = self._summed(where, np.concatenate((receiving, sending)))
+        worth = worth_of_rate(problem)
+        self._worth = self._summed(where, np.concatenate((rate, rate)) * worth)
+
+    def _summed(self, where: Ints, amounts: Floats) -> Floats:
+        """The last entry, 0, answers for what is not there."""
+        return np.append(np.bincount(where, amounts, len(self._keys)), 0.0).astype(np.float64)
+
+    def own(self, part: Ints, node: Ints) -> Floats:
+        """Load that `part` itself spends on exchanging tuples with others on `node` unless it is there too."""
+        return self._own[self._index(part, node)]
+
+    def theirs(self, part: Ints, node: Ints) -> Floats:
+        """Load that those others spend on it."""
+        return self._theirs[self._index(part, node)]
+
+    def worth(self, part: Ints, node: Ints) -> Floats:
+        """What it is worth that `part` and those on `node` share a node."""
+        return self._worth[self._index(part, node)]
+
+    def _index(self, part: Ints, node: Ints) -> Ints:
+        keys = part * self._nodes + node
+        found = np.minimum(np.searchsorted(self._keys, keys), max(0, len(self._keys) - 1))
+        if not len(self._keys):
+            return found
+        return np.where(self._keys[found] == keys, found, len(self._keys))
+
+
+def worth_of_rate(problem: CollocationProblem) -> float:
+    """What a local tuple/s is worth in load: its serialisation costs; nominal where none are given."""
+    cost = problem.serialise_cost + problem.deserialise_cost
+    total = float(problem.rate.sum())
+    if cost or not total:
+        return cost
+    return NOMINAL_SHARE * float(problem.balance.load.sum()) / total
+
+
+def part_pairs(parts: Parts, pairs: Pairs) -> tuple[Ints, Ints]:
+    """The pairs of different parts that are joined by a scored edge, each once."""
+    first, second = parts.of[pairs.first], parts.of[pairs.second]
+    keys = np.unique(
+        np.minimum(first, second)[first != second] * len(parts.size) + np.maximum(first, second)[first != second]
+    )
+    low, high = np.divmod(keys, max(1, len(parts.size)))
+    return low, high
+
+
+class Choice:
+    """Collects the options of one round; `at` is (P,) where the parts are."""
+
+    def __init__(self, problem: CollocationProblem, parts: Parts, at: Ints, loads: Floats, worth: Floats) -> None:
+        """`loads` is (K,) as predicted for `at`; `worth` (P,) what moving a part is worth, whatever it saves."""
+        self._problem, self._at, self._worth = problem, at, worth
+        self._loads = parts.summed(loads)
+        self._shares = parts.summed(budget_shares(problem.balance))
+        self._free = parts.problem.movable & (self._shares <= FITS)
+        self._ties = Ties(problem, parts, at)
+
+    def joins(self, first: Ints, second: Ints) -> tuple[Ints, Ints]:
+        """Moves of one of two parts to the other's node, unless their union were too large for a part."""
+        apart = self._at[first] != self._at[second]
+        light = self._loads[first] + self._loads[second] <= self._problem.max_partition_load * FITS
+        fits = apart & light & (self._shares[first] + self._shares[second] <= FITS)
+        first, second = first[fits], second[fits]
+        part, node = np.concatenate((first, second)), self._at[np.concatenate((second, first))]
+        return part, node
+
+    def levelling(self, deviations: Floats) -> tuple[Ints, Ints]:
+        """Moves from the hottest nodes, and from all marked ones, to the coldest."""
+        balance = self._problem.balance
+        kept = np.flatnonzero(balance.kept)
+        coldest = kept[np.argsort(deviations[kept], kind="stable")[:COLDEST]]
+        giving = balance.removing.copy()
+        giving[np.argsort(-deviations, kind="stable")[:HOTTEST]] = True
+        part = np.flatnonzero(giving[self._at])
+        return np.repeat(part, len(coldest)), np.tile(coldest, len(part))
+
+    def options(self, part: Ints, node: Ints, joining: int) -> Options:
+        """The allowed ones of the given moves, each once; the first `joining` of them join a scored pair."""
+        balance, at = self._problem.balance, self._at
+        joins = np.arange(len(part)) < joining
+        first = np.unique(part * len(balance.capacity) + node, return_index=True)[1]  # joins stand first
+        part, node, joins = part[first], node[first], joins[first]
+        allowed = self._free[part] & (at[part] != node) & balance.kept[node]
+        part, node, joins = part[allowed], node[allowed], joins[allowed]
+        here, ties = at[part], self._ties
+        saved = ties.worth(part, node) - ties.worth(part, here)
+        pays = ~joins | (saved + self._worth[part] > 0)
+        part, node, here, joins, saved = part[pays], node[pays], here[pays], joins[pays], saved[pays]
+        load, own_here, own_there = self._loads[part], ties.own(part, here), ties.own(part, node)
+        found = Options(
+            part=part,
+            node=node,
+            freed=load - ties.theirs(part, here),
+            added=load + own_here - own_there - ties.theirs(part, node),
+            saved=saved,
+            joins=joins,
+        )
+        return _best(found)
+
+
+def _best(options: Options) -> Options:
+    """All moves for balance, and of the joins the `MOST_JOINS` that save most."""
+    if int(options.joins.sum()) <= MOST_JOINS:
+        return options
+    rank = np.argsort(-np.where(options.joins, options.saved, np.inf), kind="stable")
+    chosen = np.sort(rank[: int((~options.joins).sum()) + MOST_JOINS])
+    return Options(**{name: getattr(options, name)[chosen] for name in Options.__slots__})

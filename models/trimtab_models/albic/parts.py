@@ -1,0 +1,81 @@
+"""Collocated key groups as units of the balance problem."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trimtab_models.albic.keep import Members
+from trimtab_models.balance.problem import Bools, Floats, Ints, Problem
+
+FULL_SHARE = 1 + 1e-9  # of both budgets at once; sums of shares are no whole numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parts:
+    """`of` is (K,) the part of every key group, `problem` the balance problem whose key groups are the parts.
+
+    A part costs as many migrations as it has members. The balance problem counts one per unit, so unless all parts are
+    single its budget of bytes carries what binds: migrations, bytes, or of both the larger share (which then may keep
+    a little of one budget unspent, and never overspends one).
+    """
+
+    of: Ints
+    size: Ints  # (P,)
+    problem: Problem
+
+    def expand(self, allocation: Ints) -> Ints:
+        """(K,) where the key groups are when the parts are at `allocation`."""
+        expanded: Ints = allocation[self.of]
+        return expanded
+
+    def summed(self, amounts: Floats) -> Floats:
+        """(P,) sums over the members."""
+        return np.bincount(self.of, amounts, len(self.size)).astype(np.float64)
+
+
+def parts_of(problem: Problem, members: list[Members]) -> Parts:
+    """The parts `members`: a sorted partition of the key groups; the members of one part share their home."""
+    of = np.empty(len(problem.load), np.int64)
+    for at, part in enumerate(members):
+        of[part] = at
+    size = np.array([len(part) for part in members], np.int64)
+    if len(members) == len(of):  # all single, in order: nothing changes
+        return Parts(of=of, size=size, problem=problem)
+    first = np.array([part[0] for part in members], np.int64)
+    cost, allowance = _combined_cost(problem)
+    return Parts(
+        of=of,
+        size=size,
+        problem=replace(
+            problem,
+            load=_summed(of, problem.load, len(size)),
+            cost_bytes=_summed(of, cost, len(size)),
+            home=problem.home[first],
+            pinned=_any(of, ~problem.movable, len(size)),
+            in_flight=_any(of, problem.in_flight, len(size)),
+            usage=np.array([_summed(of, row, len(size)) for row in problem.usage]).reshape(-1, len(size)),
+            max_migrations=None,
+            max_cost_bytes=allowance,
+        ),
+    )
+
+
+def _combined_cost(problem: Problem) -> tuple[Floats, float | None]:
+    """(K,) cost of each key group and the allowance that stand for both budgets."""
+    count, cost = problem.max_migrations, problem.max_cost_bytes
+    if count is None:
+        return problem.cost_bytes, cost
+    if cost is None or count == 0:
+        return np.ones(len(problem.load)), float(count)
+    if cost == 0:
+        return problem.cost_bytes, 0.0
+    return np.maximum(1 / count, problem.cost_bytes / cost), FULL_SHARE
+
+
+def _summed(of: Ints, amounts: Floats, count: int) -> Floats:
+    return np.bincount(of, amounts, count).astype(np.float64)
+
+
+def _any(of: Ints, flags: Bools, count: int) -> Bools:
+    found: Bools = np.bincount(of, flags, count) > 0
+    return found

@@ -1,0 +1,158 @@
+"""Which moves of a round to make: the objective of many pairs per round, and a greedy answer to it.
+
+Objective, in percentage points of load: what is saved, less the price of the migrations, less `penalty` for every point
+of load distance above `target`. `levelling` is so small that no move is made for it alone; it chooses among equals.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_models.albic.options import Options
+from trimtab_models.balance.problem import Bools, Floats, Ints
+from trimtab_models.solving.stop import Stop
+
+LEAST_GAIN = 1e-9  # of all that a selection is about; below it steps are rounding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """`target` in pp; `penalty` and `levelling` per pp of load distance."""
+
+    target: float
+    penalty: float
+    levelling: float
+
+    def of(self, load_distance: Floats | float) -> Floats | float:
+        """What a load distance costs."""
+        return self.penalty * np.maximum(0.0, load_distance - self.target) + self.levelling * load_distance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Selection:
+    """M options for P parts on N nodes; at most one per part, none for both of two rivals, within budgets and room.
+
+    `gain` is what an option is worth but for the load distance. `deviations` (pp) and `room` (what limits leave) are
+    those before the round. Rivals are parts that talk much: while one moves, the other stays (`options.py`).
+    """
+
+    options: Options
+    gain: Floats  # (M,)
+    rivals: tuple[Ints, Ints]
+    prices: Floats  # (B, P)
+    allowances: Floats  # (B,)
+    usage: Floats  # (R, P)
+    room: Floats  # (R, N)
+    at: Ints  # (P,)
+    deviations: Floats  # (N,)
+    capacity: Floats  # (N,)
+    kept: Bools  # (N,)
+    weights: Weights
+
+    def load_distance(self, chosen: Bools) -> float:
+        """In pp, after the `chosen` options."""
+        options = self.options
+        nodes = len(self.capacity)
+        change = np.bincount(options.node[chosen], options.added[chosen], nodes)
+        change = change - np.bincount(self.at[options.part[chosen]], options.freed[chosen], nodes)
+        deviations = self.deviations + change / self.capacity - change.sum() / self.capacity[self.kept].sum()
+        return max(0.0, float(deviations.max()), float((-deviations[self.kept]).max()))
+
+    def value(self, chosen: Bools) -> float:
+        """The objective."""
+        return float(self.gain[chosen].sum()) - float(self.weights.of(self.load_distance(chosen)))
+
+    def allowed(self, chosen: Bools) -> bool:
+        """Whether every rule is kept."""
+        part, node = self.options.part[chosen], self.options.node[chosen]
+        moves = np.bincount(part, minlength=len(self.at))
+        first, second = self.rivals
+        if (moves > 1).any() or (moves[first] + moves[second] > 1).any():
+            return False
+        if (self.prices[:, part].sum(axis=1) > self.allowances).any():
+            return False
+        for row, room in zip(self.usage, self.room, strict=True):
+            change = np.bincount(node, row[part], len(room)) - np.bincount(self.at[part], row[part], len(room))
+            if (change > np.maximum(room, 0.0)).any():
+                return False
+        return True
+
+
+def climb(selection: Selection, stop: Stop) -> Bools:
+    """The option that gains most, again and again, while any gains."""
+    return _Climb(selection).run(stop)
+
+
+class _Climb:
+    def __init__(self, selection: Selection) -> None:
+        self._selection = selection
+        options = selection.options
+        self._source = selection.at[options.part]
+        self._deviations = selection.deviations.copy()
+        self._room = np.maximum(selection.room, 0.0)
+        self._left = selection.allowances.copy()
+        self._open = np.ones(len(options), np.bool_)
+        self._kept_capacity = float(selection.capacity[selection.kept].sum())
+        self._floor = np.where(selection.kept, 0.0, np.inf)  # marked nodes have no lower side
+
+    def run(self, stop: Stop) -> Bools:
+        selection = self._selection
+        chosen = np.zeros(len(selection.options), np.bool_)
+        least = LEAST_GAIN * (1.0 + float(np.abs(selection.gain).max(initial=0.0)))
+        while not stop():
+            now = float(selection.weights.of(self._distance()))
+            candidates = np.flatnonzero(self._open & self._affordable())
+            if not len(candidates):
+                break
+            gain = selection.gain[candidates] + now - selection.weights.of(self._distances(candidates))
+            best = int(gain.argmax())
+            if gain[best] <= least:
+                break
+            chosen[candidates[best]] = True
+            self._take(int(candidates[best]))
+        return chosen
+
+    def _distance(self) -> float:
+        return max(0.0, float(self._deviations.max()), float((-self._deviations - self._floor).max()))
+
+    def _affordable(self) -> Bools:
+        selection, options = self._selection, self._selection.options
+        fits = (selection.prices[:, options.part] <= self._left[:, None]).all(axis=0)
+        if len(self._room):
+            fits &= (selection.usage[:, options.part] <= self._room[:, options.node]).all(axis=0)
+        result: Bools = fits
+        return result
+
+    def _distances(self, candidates: Ints) -> Floats:
+        """(C,) the load distance after each of the candidates alone."""
+        selection, options = self._selection, self._selection.options
+        source, node = self._source[candidates], options.node[candidates]
+        freed, added = options.freed[candidates], options.added[candidates]
+        shift = (freed - added) / self._kept_capacity
+        after_source = self._deviations[source] - freed / selection.capacity[source]
+        after_node = self._deviations[node] + added / selection.capacity[node]
+        over = np.maximum(_others(self._deviations, source, node), np.maximum(after_source, after_node)) + shift
+        below = np.maximum(-after_source - self._floor[source], -after_node - self._floor[node])
+        under = np.maximum(_others(-self._deviations - self._floor, source, node), below) - shift
+        return np.maximum(0.0, np.maximum(over, under))
+
+    def _take(self, option: int) -> None:
+        selection, options = self._selection, self._selection.options
+        part, source, node = int(options.part[option]), int(self._source[option]), int(options.node[option])
+        self._deviations += (options.freed[option] - options.added[option]) / self._kept_capacity
+        self._deviations[source] -= options.freed[option] / selection.capacity[source]
+        self._deviations[node] += options.added[option] / selection.capacity[node]
+        self._left -= selection.prices[:, part]
+        self._room[:, node] -= selection.usage[:, part]
+        first, second = selection.rivals
+        resting = np.concatenate(([part], second[first == part], first[second == part]))
+        self._open &= ~np.isin(options.part, resting)
+
+
+def _others(values: Floats, one: Ints, other: Ints) -> Floats:
+    """(C,) the largest of `values` but for those at `one` and `other`."""
+    largest = np.argsort(-values, kind="stable")[:3]
+    found = np.full(len(one), -np.inf)
+    for position in largest[::-1].tolist():
+        found = np.where((one != position) & (other != position), values[position], found)
+    return found

@@ -1,0 +1,239 @@
+"""ALBIC: autonomic load balancing with integrated collocation.
+
+Source: Madsen, Zhou, Cao, "Integrative Dynamic Reconfiguration in a Parallel Stream Processing Engine", ICDE 2017,
+section 4.3.2: score the pairs, keep those together that are, bring one more together, balance; smaller parts (maxPL
+less stepPL) until the predicted load distance is within maxLD; at maxPL = 0 it is the pure balance problem. If no
+attempt is within maxLD, the one of least load distance is returned and says so.
+
+Where we differ: loads are predicted with what collocation saves; a round brings many pairs together (`pairs.py`) as
+long as they pay for their moves, with load distance held to `band`; the paper's one pair a round is kept as a strategy.
+Where no pair is scored, or none pays for a move, it is the pure balance problem.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from trimtab_models.albic.improve import Improver, Join
+from trimtab_models.albic.keep import keep
+from trimtab_models.albic.pairs import Joining, Judge
+from trimtab_models.albic.parts import Parts, parts_of
+from trimtab_models.albic.problem import CollocationProblem
+from trimtab_models.albic.result import AlbicResult
+from trimtab_models.albic.scores import scored_pairs
+from trimtab_models.albic.selection import Weights
+from trimtab_models.balance.bound import lower_bound
+from trimtab_models.balance.construct import place_unplaced
+from trimtab_models.balance.drain import Alert, alerts
+from trimtab_models.balance.evaluate import Score, evaluate
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
+from trimtab_models.balance.result import BalanceResult, Stage
+from trimtab_models.balance.solve import OPTIMAL_PP, infeasible
+from trimtab_models.balance.solve import Params as BalanceParams
+from trimtab_models.balance.solve import solve as solve_balance
+from trimtab_models.solving.outcome import Infeasible, Status
+from trimtab_models.solving.stop import Stop
+
+BAND_SHARE = 0.45  # of maxLD
+LEVELLING_SHARE = 2.0
+LEVELLED = BalanceParams(effort=Effort(steps=2_000, steps_per_node=2), polish=Effort(steps=0))
+
+
+class Strategy(Enum):
+    """How many pairs a round brings together."""
+
+    ONE_PAIR = "one pair"  # the paper
+    MANY_PAIRS = "many pairs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """`band` (pp): inside it nothing moves for balance alone; None is a share of maxLD where pairs are scored, else 0.
+
+    `price` of an average migration, in shares of the mean load of a key group; `penalty` in pp of load for every pp of
+    load distance above the band; `work` is what the integer program may take, about CP-SAT's seconds.
+    """
+
+    strategy: Strategy = Strategy.MANY_PAIRS
+    band: float | None = None
+    price: float = 0.05
+    penalty: float = 20.0
+    work: float = 0.3
+    balance: BalanceParams = BalanceParams()
+
+    def __post_init__(self) -> None:
+        if (self.band is not None and self.band < 0) or self.price < 0 or self.penalty < 0 or self.work < 0:
+            raise ValueError("band, price, penalty and work must not be negative")
+
+
+DEFAULT_PARAMS = Params()
+
+
+def solve(
+    problem: CollocationProblem, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS
+) -> AlbicResult | Infeasible:
+    """The plan of one round. The same seed gives the same plan unless `stop` cut the search short."""
+    if reason := infeasible(problem.balance):
+        return Infeasible(reason=reason)
+    return _Solver(problem, stop, seed, params).run()
+
+
+class _Solver:
+    def __init__(self, problem: CollocationProblem, stop: Stop, seed: int, params: Params) -> None:
+        self._stop, self._seed, self._params = stop, seed, params
+        self._start = place_unplaced(problem.balance)
+        self._problem = replace(problem, balance=problem.balance.tolerating(self._start))
+        self._balance = self._problem.balance
+        self._judge = Judge(self._problem, self._start, params.price)
+        self._pairs = self._tied = scored_pairs(problem)
+        if params.strategy is Strategy.MANY_PAIRS:
+            self._tied = self._pairs.subset(self._judge.pays(self._pairs))
+        self._max_load_distance = self._balance.max_load_distance * (1 + 1e-9)
+        self._proven = 0.0  # a bound that the balance solver left behind
+
+    def run(self) -> AlbicResult:
+        """Attempts with smaller and smaller parts."""
+        partition_load = self._problem.max_partition_load if len(self._tied) else 0.0
+        best: tuple[float, float, Ints] | None = None
+        while True:
+            allocation, largest = self._attempt(partition_load)
+            distance = self._judge.load_distance(allocation)
+            if best is None or distance < best[0]:
+                best = (distance, partition_load, allocation)
+            accepted = distance <= self._max_load_distance and (partition_load <= 0 or not self._idle(allocation))
+            if accepted:
+                best = (distance, partition_load, allocation)
+            if accepted or partition_load <= 0 or self._stop():
+                return self._result(best[2], best[1])
+            partition_load = self._smaller(partition_load, largest)
+
+    def _smaller(self, partition_load: float, largest: float) -> float:
+        """The next maxPL: steps that would leave all parts as they are, are skipped."""
+        step = self._problem.partition_step
+        steps = max(1, int(np.floor((partition_load - largest) / step)) + 1)
+        return max(0.0, partition_load - steps * step)
+
+    def _idle(self, allocation: Ints) -> bool:
+        """Whether key groups wait on marked nodes and none leaves."""
+        waiting = self._judge.release > 0
+        return bool(waiting.any()) and bool((allocation == self._start)[waiting].all())
+
+    def _attempt(self, partition_load: float) -> tuple[Ints, float]:
+        """A plan with parts of at most `partition_load`, and the load of its largest part of several."""
+        if partition_load <= 0:
+            return self._purely_balanced(), 0.0
+        parts = parts_of(self._balance, keep(self._balance, self._tied, partition_load, self._seed))
+        one_pair = self._params.strategy is Strategy.ONE_PAIR
+        plan = self._one_pair(parts, partition_load) if one_pair else self._many_pairs(parts)
+        return plan, float(parts.problem.load[parts.size > 1].max(initial=0.0))
+
+    def _purely_balanced(self) -> Ints:
+        band = self._params.band or 0.0
+        if self._judge.load_distance(self._start) <= band and not (self._judge.release > 0).any():
+            return self._start
+        result = self._balanced(self._balance, self._params.balance)
+        self._proven = result.lower_bound
+        return result.allocation
+
+    def _balanced(self, balance: Problem, params: BalanceParams) -> BalanceResult:
+        result = solve_balance(balance, stop=self._stop, seed=self._seed, params=params)
+        assert isinstance(result, BalanceResult), "some node is kept"
+        return result
+
+    def _one_pair(self, parts: Parts, partition_load: float) -> Ints:
+        """Steps 3 and 4 of the paper."""
+        at = np.empty(len(parts.size), np.int64)
+        at[parts.of] = self._start
+        balance = self._problem.predicted(self._start)
+        join = Improver(balance, parts, at, partition_load).best(self._pairs, np.random.default_rng(self._seed))
+        problem = replace(parts.problem, load=np.maximum(0.0, parts.summed(balance.load)))
+        if join is not None:
+            joined = np.where(parts.of == join.mover, join.node, self._start)
+            loads = np.maximum(0.0, parts.summed(self._problem.loads(joined)))
+            problem = _with_join(problem, join, loads)
+        return self._believed(parts.expand(self._balanced(problem, self._params.balance).allocation))
+
+    def _many_pairs(self, parts: Parts) -> Ints:
+        """The best plan inside the band, or up to maxLD where the band lets nothing come together or leave."""
+        balance, judge = self._balance, self._judge
+        band = self._band()
+        levelled = None
+        if judge.load_distance(self._start) > band or (judge.release > 0).any():
+            loads = np.maximum(0.0, parts.summed(judge.loads))
+            levelled = self._balanced(replace(parts.problem, load=loads), LEVELLED).allocation
+        joining = Joining(judge=judge, pairs=self._pairs, tied=self._tied, parts=parts, levelled=levelled)
+        best = self._start
+        for target in dict.fromkeys((band, max(band, balance.max_load_distance))):
+            levelling = LEVELLING_SHARE * judge.price / target if target > 0 else 0.0
+            weights = Weights(target=target, penalty=self._params.penalty, levelling=levelling)
+            selection = joining.selection(weights)
+            plans = [self._start, *joining.plans(selection, self._seed, self._params.work, self._stop)]
+            if levelled is not None:
+                plans.append(parts.expand(levelled))
+            best = max(map(self._believed, plans), key=lambda plan: judge.value(plan, weights))
+            stuck = selection.options.joins.any() and self._problem.collocation(best) <= self._problem.collocation(
+                self._start
+            )
+            if self._stop() or not (stuck or self._idle(best)):
+                break
+        return best
+
+    def _band(self) -> float:
+        band = self._params.band
+        return BAND_SHARE * self._balance.max_load_distance if band is None else band
+
+    def _believed(self, allocation: Ints) -> Ints:
+        """`allocation` if it keeps every rule of the key groups' own problem."""
+        return allocation if evaluate(self._balance, allocation).allowed else self._start
+
+    def _result(self, allocation: Ints, partition_load: float) -> AlbicResult:
+        balance = self._balance
+        score = evaluate(balance, allocation)
+        bound = lower_bound(balance, evaluate(balance, self._start).load_distance, self._stop)
+        bound = max(bound, self._proven)
+        changed = allocation != balance.home
+        status = Status.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else Status.FEASIBLE
+        predicted = self._judge.load_distance(allocation)
+        return AlbicResult(
+            balance=BalanceResult(
+                status=status if changed.any() else Status.UNCHANGED,
+                allocation=allocation,
+                score=score,
+                lower_bound=min(bound, score.load_distance),
+                stage=Stage.IMPROVED if changed.any() else Stage.STAYED,
+                steps=0,
+                seed=self._seed,
+                alerts=self._alerts(allocation, score),
+                reversed_in_flight=tuple(np.flatnonzero(changed & balance.in_flight).tolist()),
+            ),
+            predicted_load_distance=predicted,
+            collocation=self._problem.collocation(allocation),
+            predicted_load=float(self._problem.loads(allocation).sum()),
+            partition_load=partition_load,
+            within=predicted <= self._max_load_distance,
+        )
+
+    def _alerts(self, allocation: Ints, score: Score) -> tuple[Alert, ...]:
+        balance = self._balance
+        if not balance.removing[self._start].any():
+            return ()
+        return alerts(balance, allocation, max(score.load_distance, balance.max_load_distance))
+
+
+def _with_join(problem: Problem, join: Join, loads: Floats) -> Problem:
+    """The parts' problem when the join is made and paid for; what it brought together stays."""
+    home, pinned = problem.home.copy(), problem.pinned.copy()
+    paid = float(problem.home[join.mover] != UNPLACED)
+    home[[join.mover, join.anchor]] = join.node
+    pinned[[join.mover, join.anchor]] = True
+    count, cost = problem.max_migrations, problem.max_cost_bytes
+    return replace(
+        problem,
+        load=loads,
+        home=home,
+        pinned=pinned,
+        max_migrations=None if count is None else max(0, count - int(paid)),
+        max_cost_bytes=None if cost is None else max(0.0, cost - paid * float(problem.cost_bytes[join.mover])),
+    )
