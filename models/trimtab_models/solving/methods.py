@@ -15,6 +15,7 @@ from trimtab_models.solving.stop import Stop
 FAMILIES = {
     "milp": "trimtab_models.balance.methods",
     "flux": "trimtab_models.balance.methods",
+    "elastic": "trimtab_models.elastic.methods",
     "even": "trimtab_models.placement.methods",
     "lf": "trimtab_models.placement.methods",
     "dyndl-off": "trimtab_models.dyndl.methods",

@@ -1,0 +1,154 @@
+"""GMA, the greedy matching of the Elastic Allocator, on any number of resources.
+
+Source: "Elastic Allocator: An Adaptive Task Scheduler for Streaming Query in the Cloud", IEEE SOSE 2014, algorithm 1.
+Items by descending demand; each to the node that keeps all its resources at or under the threshold and then makes the
+utilisations most even: least sum over resources of their population standard deviation over the nodes. The rest (what
+fits nowhere, and all that is left when the operations are spent) goes evenly to the nodes that are light by then.
+Where we differ: the paper's text takes the first node that improves the objective; with its other objective, total
+utilisation, that is first-fit packing and contradicts the paper's own figure 5.
+
+Utilisations and thresholds are percent of a node's capacity.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+
+from trimtab_models.balance.problem import Bools, Floats, Ints
+from trimtab_models.solving.stop import Stop
+
+LIGHT_BELOW, HEAVY_FROM = 40.0, 80.0
+ROUNDING = 1e-9  # percent
+NOWHERE = -1
+
+
+class Level(Enum):
+    """How busy a node is, by its busier resource: [0, 40), [40, 80), [80, inf) percent."""
+
+    LIGHT = "light"
+    MODERATE = "moderate"
+    HEAVY = "heavy"
+
+
+def level_of(utilisation: float) -> Level:
+    """The level of a node whose busiest resource is used to so many percent."""
+    if utilisation < LIGHT_BELOW:
+        return Level.LIGHT
+    return Level.MODERATE if utilisation < HEAVY_FROM else Level.HEAVY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Demands:
+    """K items to place on N nodes with R resources.
+
+    An item adds `demand * per_unit` percent; `per_unit` is 0 where the resource is not limited, infinite where there
+    is none. `ceiling` is never passed: above it the rest does not go either. Placing item k takes `prices[:, k]` from
+    `allowances`.
+    """
+
+    used: Floats  # (R, N) percent, by all that stays
+    demand: Floats  # (R, K)
+    per_unit: Floats  # (R, N)
+    ceiling: Floats  # (R, N) percent
+    prices: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # (B, K)
+    allowances: Floats = field(default_factory=lambda: np.zeros(0))  # (B,)
+
+    def added(self, item: int) -> Floats:
+        """(R, N) percent that `item` adds."""
+        demand = self.demand[:, [item]]
+        return np.where(demand > 0, demand, 0) * np.where(demand > 0, self.per_unit, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Matched:
+    """`node` is (K,), NOWHERE for what is `refused` (no room, no light node) or what the allowances do not pay for."""
+
+    node: Ints
+    refused: tuple[int, ...]
+    rest: tuple[int, ...]  # placed not by the objective but evenly on light nodes
+    operations: int  # trials of an item on a node
+
+
+def match(demands: Demands, *, threshold: float, operations: int, stop: Stop) -> Matched:
+    """Places every item that it can; the first of equal nodes, so the same demands give the same plan."""
+    matching = _Matching(demands, threshold)
+    nodes = demands.used.shape[1]
+    percent = np.where(np.isfinite(demands.per_unit), demands.per_unit, 0).mean(axis=1) if nodes else np.zeros(0)
+    size = (demands.demand * percent[:, None]).max(axis=0, initial=0.0)
+    waiting = np.argsort(-size, kind="stable").tolist()
+    spent = 0
+    for position, item in enumerate(waiting):
+        if spent + nodes > operations or stop():
+            matching.left += waiting[position:]
+            break
+        spent += nodes
+        matching.place(item)
+    return matching.settle_rest(spent)
+
+
+class _Matching:
+    def __init__(self, demands: Demands, threshold: float) -> None:
+        self._demands = demands
+        self._threshold = threshold + ROUNDING
+        self._used = demands.used.copy()
+        self._counted: Bools = (demands.per_unit > 0) & np.isfinite(demands.per_unit)
+        self._count = np.maximum(1, self._counted.sum(axis=1))
+        held = np.where(self._counted, self._used, 0)
+        self._middle = (held.sum(axis=1) / self._count)[:, None]  # sums of squares about it stay small
+        self._node = np.full(demands.demand.shape[1], NOWHERE, np.int64)
+        self._received = np.zeros(demands.used.shape[1], np.int64)
+        self._purse = demands.allowances.copy()
+        self.left: list[int] = []
+
+    def place(self, item: int) -> None:
+        """Puts `item` on the best node under the threshold, or leaves it for the rest."""
+        if not self._affordable(item):
+            return
+        added = self._demands.added(item)
+        feasible = (self._used + added <= self._threshold).all(axis=0)
+        if not feasible.any():
+            self.left.append(item)
+            return
+        deviation = np.where(feasible, self._deviation(added), np.inf)
+        best = np.flatnonzero(deviation <= deviation.min() * (1 + 1e-12) + 1e-12)
+        self._put(item, int(best[self._received[best].argmin()]), added)  # idle items are to spread as well
+
+    def _deviation(self, added: Floats) -> Floats:
+        """(N,) the sum over resources of the standard deviation that putting the item on each node leaves."""
+        away = np.where(self._counted, self._used - self._middle, 0)
+        scale = np.maximum(1, np.abs(away).max(axis=1, initial=0.0, keepdims=True))  # squares of huge loads stay finite
+        away, more = away / scale, np.where(self._counted, added, 0) / scale
+        total = away.sum(axis=1, keepdims=True) + more
+        squares = (away**2).sum(axis=1, keepdims=True) + more * (2 * away + more)
+        variance = squares / self._count[:, None] - (total / self._count[:, None]) ** 2
+        deviation: Floats = (scale * np.sqrt(np.maximum(0, variance))).sum(axis=0)
+        return deviation
+
+    def settle_rest(self, operations: int) -> Matched:
+        """The rest evenly on the nodes that are light now: each to the one that then is least busy."""
+        light = np.flatnonzero(self._used.max(axis=0, initial=0.0) < LIGHT_BELOW)
+        refused, rest = [], []
+        for item in self.left:
+            if not self._affordable(item):
+                continue
+            added = self._demands.added(item)
+            after = (self._used + added)[:, light]
+            room = (after <= np.maximum(self._demands.ceiling, self._used)[:, light] + ROUNDING).all(axis=0)
+            if not room.any():
+                refused.append(item)
+                continue
+            busy = self._used[:, light].max(axis=0, initial=0.0)
+            self._put(item, int(light[np.where(room, busy, np.inf).argmin()]), added)
+            rest.append(item)
+        return Matched(node=self._node, refused=tuple(refused), rest=tuple(rest), operations=operations)
+
+    def _affordable(self, item: int) -> bool:
+        return not len(self._purse) or bool((self._demands.prices[:, item] <= self._purse).all())
+
+    def _put(self, item: int, node: int, added: Floats) -> None:
+        self._node[item] = node
+        self._received[node] += 1
+        self._used[:, node] += added[:, node]
+        if len(self._purse):
+            self._purse -= self._demands.prices[:, item]

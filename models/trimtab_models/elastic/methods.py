@@ -1,0 +1,39 @@
+"""The Elastic Allocator's method of the file contract; documents are those of the balance model."""
+
+from collections.abc import Iterator, Mapping
+
+from trimtab_models.balance.drain import alerts
+from trimtab_models.balance.encode import describe_alert, encode_result
+from trimtab_models.balance.problem import Problem, problem_of
+from trimtab_models.elastic.solve import DEFAULT_PARAMS, ElasticResult, solve
+from trimtab_models.instances import BalanceInstance, parse_snapshot
+from trimtab_models.solving.methods import Method, Plan
+from trimtab_models.solving.outcome import Infeasible
+from trimtab_models.solving.stop import Stop
+
+
+def _planned(instance: BalanceInstance, stop: Stop, seed: int) -> Plan | Infeasible:
+    problem = problem_of(instance)
+    result = solve(problem, stop=stop, seed=seed)
+    if isinstance(result, Infeasible):
+        return result
+    return Plan(
+        document=encode_result(instance, result.plan, method="elastic"),
+        warnings=tuple(_warnings(instance, problem, result)),
+    )
+
+
+def _warnings(instance: BalanceInstance, problem: Problem, result: ElasticResult) -> Iterator[str]:
+    why = f"no other has room for it under {DEFAULT_PARAMS.threshold:.0f} %, and no light one takes it"
+    for key_group in (*result.forced, *result.refused):
+        id_, node = instance.key_groups[key_group].id, instance.nodes[result.plan.allocation[key_group]].id
+        if key_group in result.forced:
+            yield f"key group {id_!r} is put on node {node!r}, overfull as it is: {why}"
+        else:
+            yield f"key group {id_!r} stays on node {node!r}, which is marked for removal: {why}"
+    for alert in alerts(problem, result.plan.allocation, float("inf")):
+        if alert.key_group not in result.refused:
+            yield describe_alert(instance, alert)
+
+
+METHODS: Mapping[str, Method] = {"elastic": Method(read=parse_snapshot, solve=_planned)}

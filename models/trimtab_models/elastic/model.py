@@ -1,0 +1,82 @@
+"""The paper's own model: nodes with CPU and bandwidth in use, operators that need both in proportion to r / s.
+
+    load(node) = C0 + sum of e * r / s        bandwidth(node) = B0 + sum of u * r / s
+
+in percent of the node's capacity, over the operators on it; `r` is an operator's input rate, `s` its service rate
+(tuples/s). The paper multiplies by a node's available CPU and takes no unit; here `e` and `u` are percent.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, Demands, Level, level_of, match
+from trimtab_models.solving.stop import Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerNode:
+    """`cpu_pct` (C0) and `bandwidth_pct` (B0) are in use before anything is placed."""
+
+    id: str
+    cpu_pct: float
+    bandwidth_pct: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryOperator:
+    """`cpu_pct` (e) and `bandwidth_pct` (u) of a node at `input_rate` (r) = `service_rate` (s)."""
+
+    id: str
+    cpu_pct: float
+    bandwidth_pct: float
+    input_rate: float
+    service_rate: float
+
+    def __post_init__(self) -> None:
+        if not self.service_rate > 0:
+            raise ValueError("an operator needs a service rate above 0")
+
+    @property
+    def ratio(self) -> float:
+        """r / s; above 1 the operator is overloaded."""
+        return self.input_rate / self.service_rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """Operator -> node; `refused` names the operators that are on none. `levels` are those after it."""
+
+    assignment: Mapping[str, str]
+    refused: tuple[str, ...]
+    levels: Mapping[str, Level]
+
+
+def allocate(
+    nodes: Sequence[WorkerNode],
+    operators: Sequence[QueryOperator],
+    *,
+    stop: Stop,
+    operations: int,
+    threshold: float = HEAVY_FROM,
+) -> Allocation:
+    """Places `operators`; at most `operations` trials of an operator on a node, then the rest on light nodes."""
+    used = np.array([[node.cpu_pct for node in nodes], [node.bandwidth_pct for node in nodes]], np.float64)
+    demand = np.array(
+        [
+            [operator.cpu_pct * operator.ratio for operator in operators],
+            [operator.bandwidth_pct * operator.ratio for operator in operators],
+        ],
+        np.float64,
+    )
+    demands = Demands(used=used, demand=demand, per_unit=np.ones_like(used), ceiling=np.full_like(used, np.inf))
+    matched = match(demands, threshold=threshold, operations=operations, stop=stop)
+    placed = [(item, node) for item, node in enumerate(matched.node.tolist()) if node != NOWHERE]
+    for item, node in placed:
+        used[:, node] += demand[:, item]
+    return Allocation(
+        assignment={operators[item].id: nodes[node].id for item, node in placed},
+        refused=tuple(operators[item].id for item in matched.refused),
+        levels={node.id: level_of(float(busy)) for node, busy in zip(nodes, used.max(axis=0), strict=True)},
+    )

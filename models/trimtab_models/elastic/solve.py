@@ -1,0 +1,111 @@
+"""The Elastic Allocator on a cluster's snapshot: it re-places the key groups of marked nodes, and lost ones.
+
+Resources are the load and everything that has limits. All other key groups stay where they are. A plan in well under
+a millisecond at paper sizes: the fallback when the optimiser has no answer in time.
+
+What fits under the threshold nowhere while no node is light is refused: it stays on its marked node. A key group whose
+host was lost cannot stay anywhere, so it goes where the balance model puts it, and the result says so.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trimtab_models.balance.bound import lower_bound
+from trimtab_models.balance.construct import place_unplaced
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
+from trimtab_models.balance.result import BalanceResult, Stage
+from trimtab_models.balance.solve import OPTIMAL_PP, infeasible
+from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, Demands, Level, level_of, match
+from trimtab_models.solving.outcome import Infeasible, Status
+from trimtab_models.solving.stop import Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """`threshold` in percent; `operations`: trials of a key group on a node, after which the rest goes evenly."""
+
+    threshold: float = HEAVY_FROM
+    operations: int = 1_000_000_000
+
+
+DEFAULT_PARAMS = Params()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ElasticResult:
+    """`plan` as of every balance method; `refused` stay on their marked node, `forced` had to go somewhere."""
+
+    plan: BalanceResult
+    refused: tuple[int, ...]
+    forced: tuple[int, ...]
+    levels: tuple[Level, ...]  # of all nodes, after the plan
+
+
+def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS) -> ElasticResult | Infeasible:
+    """The plan of GMA within budgets, pins and limits. Nothing is drawn by lot, so `seed` changes nothing."""
+    if reason := infeasible(problem):
+        return Infeasible(reason=reason)
+    unplaced = problem.home == UNPLACED
+    waiting = np.flatnonzero(unplaced | (problem.movable & problem.removing[problem.home]))
+    kept = np.flatnonzero(problem.kept)
+    allocation = problem.home.copy()
+    allocation[waiting] = UNPLACED
+    per_unit, used = _per_unit(problem)[:, kept], utilisation(problem, allocation)[:, kept]
+    ceiling = np.full_like(used, 100.0)
+    ceiling[0] = np.inf  # load has a threshold, but no limit
+    demands = Demands(
+        used=used,
+        demand=np.vstack((problem.load, problem.usage))[:, waiting],
+        per_unit=per_unit,
+        ceiling=ceiling,
+        prices=problem.prices[:, waiting],
+        allowances=problem.allowances,
+    )
+    matched = match(demands, threshold=params.threshold, operations=params.operations, stop=stop)
+    allocation[waiting] = np.where(matched.node == NOWHERE, problem.home[waiting], kept[matched.node])
+    refused = waiting[list(matched.refused)]
+    forced = refused[unplaced[refused]]
+    if len(forced):
+        allocation = place_unplaced(replace(problem, home=allocation))
+    return ElasticResult(
+        plan=_result(problem, allocation, seed, matched.operations, stop),
+        refused=tuple(refused[~unplaced[refused]].tolist()),
+        forced=tuple(forced.tolist()),
+        levels=node_levels(problem, allocation),
+    )
+
+
+def _result(problem: Problem, allocation: Ints, seed: int, operations: int, stop: Stop) -> BalanceResult:
+    score = evaluate(problem.tolerating(allocation), allocation)
+    bound = lower_bound(problem, score.load_distance, stop)
+    status = Status.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else Status.FEASIBLE
+    if (allocation == problem.home).all():
+        status = Status.UNCHANGED
+    return BalanceResult(
+        status=status,
+        allocation=allocation,
+        score=score,
+        lower_bound=bound,
+        stage=Stage.CONSTRUCTED,
+        steps=operations,
+        seed=seed,
+    )
+
+
+def _per_unit(problem: Problem) -> Floats:
+    """(1 + R, N) percent of a node per unit of load and of each limited resource."""
+    with np.errstate(divide="ignore"):
+        return np.vstack((1 / problem.capacity, 100 / problem.limit))
+
+
+def utilisation(problem: Problem, allocation: Ints) -> Floats:
+    """(1 + R, N) percent of each node's capacity in use: load, then each limited resource."""
+    amounts = np.vstack((problem.node_loads(allocation), problem.usages(allocation)))
+    return np.where(amounts > 0, amounts, 0) * np.where(amounts > 0, _per_unit(problem), 0)
+
+
+def node_levels(problem: Problem, allocation: Ints) -> tuple[Level, ...]:
+    """How busy every node is, for operators to see."""
+    return tuple(level_of(busy) for busy in utilisation(problem, allocation).max(axis=0).tolist())
