@@ -25,8 +25,13 @@ class Standbys:
         self._tail = tail
 
     async def warm(self, key_groups: Collection[KeyGroup], check: Check) -> None:
-        """Open the tables of these key groups and follow their changelogs, where that is not so already."""
-        todo = self._ownership.changelogs(key_groups) - self._tail.followed
+        """Open the tables of these key groups and follow their changelogs, where that is not so already.
+
+        What this worker owns by now (a hand-over that was prepared has just been taken) is left out: it would read its
+        own writes back, and overwrite a newer one with an older one whenever it lags.
+        """
+        not_owned = [key_group for key_group in key_groups if not self._ownership.owns(key_group)]
+        todo = self._ownership.changelogs(not_owned) - self._tail.followed
         if not todo:
             return
         consumer = self._app.consumer

@@ -1,0 +1,55 @@
+"""What a worker follows, and what it must not."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from faust.types import TP
+
+from trimtab_agent.engines.faust.standby import Standbys
+from trimtab_agent.engines.faust.tail import Tail
+from trimtab_models.messages.names import AppId, KeyGroup, OperatorId
+
+OWNED, OTHER = KeyGroup(AppId("a"), OperatorId("sums"), 0), KeyGroup(AppId("a"), OperatorId("sums"), 1)
+
+
+class Ownership:
+    def owns(self, key_group: KeyGroup) -> bool:
+        return key_group == OWNED
+
+    def changelogs(self, key_groups: Iterable[KeyGroup]) -> set[TP]:
+        return {TP("log", key_group.partition) for key_group in key_groups}
+
+    def table(self, changelog: TP) -> Any:
+        return Table()
+
+
+class Table:
+    def __init__(self) -> None:
+        self.data = self
+        self._dbs = {0: object(), 1: object()}
+
+    def persisted_offset(self, changelog: TP) -> int:
+        return 4
+
+
+class Consumer:
+    async def earliest_offsets(self, *changelogs: TP) -> dict[TP, int]:
+        return dict.fromkeys(changelogs, 0)
+
+    async def highwaters(self, *changelogs: TP) -> dict[TP, int]:
+        return dict.fromkeys(changelogs, 9)
+
+
+class App:
+    consumer = Consumer()
+
+
+def test_what_is_owned_is_not_followed_though_it_was_to_be_warm() -> None:
+    tail = Tail({})
+    ownership: Any = Ownership()
+
+    asyncio.run(Standbys(App(), ownership, tail).warm([OWNED, OTHER], lambda: None))
+
+    assert tail.followed == {TP("log", 1)}
+    assert tail.applied(TP("log", 1)) == 4
