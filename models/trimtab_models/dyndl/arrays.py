@@ -1,0 +1,10 @@
+"""Array types, and the tolerance with which times are compared."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+TOLERANCE = 1e-9

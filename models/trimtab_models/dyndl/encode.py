@@ -1,0 +1,32 @@
+"""The result document of the file contract."""
+
+from typing import Any
+
+from trimtab_models.dyndl.problem import Problem, task_ids
+from trimtab_models.dyndl.result import ScheduleResult
+from trimtab_models.instances.scheduling import SchedulingInstance
+
+
+def encode_schedule(
+    instance: SchedulingInstance, problem: Problem, result: ScheduleResult, *, method: str
+) -> dict[str, Any]:
+    """The schedule of `problem`, the arrays of `instance`, as the contract has it but for `solve_seconds`."""
+    document: dict[str, Any] = {"method": method, "makespan": result.score.makespan}
+    if result.event_makespan is not None:
+        document["event_makespan"] = result.event_makespan
+    document |= {"remote_tasks": result.score.remote_tasks, "lower_bound": result.lower_bound}
+    if result.local_makespan is not None:
+        document["phase1_makespan"] = result.local_makespan
+    servers = problem.server_of[result.core]
+    names = [server.id for server in instance.servers]
+    document["assignment"] = {
+        task: {"server": names[server], "core": core, "local": local}
+        for task, server, core, local in zip(
+            task_ids(instance),
+            servers.tolist(),
+            (result.core - problem.first[servers]).tolist(),
+            result.score.local.tolist(),
+            strict=True,
+        )
+    }
+    return document

@@ -1,0 +1,53 @@
+"""What an assignment is worth by the model's formula, computed from scratch.
+
+Jin, An, Zhou, Tang, Xiong, "DynDL", Applied Sciences 8(11), 2018, section 3: the load of a core is its initial load
+plus 1 per local and g_s(r_s) per remote task, where r_s counts every remote task of the server (settlement 1); the
+makespan is the largest load of a core with a task.
+"""
+
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from trimtab_models.dyndl.arrays import Bools, Floats, Ints
+from trimtab_models.dyndl.problem import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Score:
+    """The makespan of an assignment, and what it comes from."""
+
+    makespan: float  # 0 without tasks
+    local: Bools  # (T,)
+    remote: Ints  # (S,) the remote tasks of every server
+
+    @property
+    def remote_tasks(self) -> int:
+        """How many tasks run away from their data."""
+        return int(self.remote.sum())
+
+
+def evaluate(problem: Problem, core: Ints) -> Score:
+    """The score of the assignment `core` (T,)."""
+    server = problem.server_of[core]
+    local = is_local(problem, server)
+    remote = np.bincount(server[~local], minlength=problem.servers)
+    load = loads(problem, core, np.where(local, 1.0, problem.costs.at(remote)[server]))
+    return Score(makespan=float(load[core].max(initial=0.0)), local=local, remote=remote)
+
+
+def loads(problem: Problem, core: Ints, cost: Floats) -> Floats:
+    """(P,) initial loads plus the `cost` of every task on its `core`."""
+    load: Floats = problem.core_load + np.bincount(core, cost, len(problem.core_load))
+    return load
+
+
+def is_local(problem: Problem, server: Ints) -> Bools:
+    """(T,) whether each task's `server` holds its data."""
+    counts = np.fromiter(map(len, problem.replicas), np.int64, count=problem.tasks)
+    replicas = np.fromiter(chain.from_iterable(problem.replicas), np.int64, count=int(counts.sum()))
+    owner = np.repeat(np.arange(problem.tasks), counts)
+    local = np.zeros(problem.tasks, np.bool_)
+    local[owner[replicas == server[owner]]] = True
+    return local

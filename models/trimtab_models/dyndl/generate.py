@@ -1,0 +1,47 @@
+"""The instances of the paper's experiments (section 6.1.1; settlement 9)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_models.instances.scheduling import AffineCost, SchedulingInstance, Server, Task
+
+REPLICAS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """The parameters of the paper's Table 3 with its defaults; `beta` >= 1."""
+
+    tasks: int = 100
+    servers: int = 50
+    core_num: int = 40
+    alpha: int = 0
+    beta: int = 100
+    theta: float = 1.0
+
+
+def generate(experiment: Experiment, *, seed: int) -> SchedulingInstance:
+    """Core m has an integer load from [0, alpha * (m // core_num) + beta), a task 3 replicas (fewer on fewer servers).
+
+    Ids are numbered with leading zeros: their order is the order of the numbers.
+    """
+    random = np.random.default_rng(seed)
+    servers, core_num = experiment.servers, experiment.core_num
+    limits = experiment.alpha * np.repeat(np.arange(servers), core_num) + experiment.beta
+    loads = random.integers(0, limits).astype(np.float64).reshape(servers, core_num).tolist()
+    cost = AffineCost(a=1.0, b=experiment.theta, cap=core_num)
+    server_ids, task_ids = _ids("s", servers), _ids("t", experiment.tasks)
+    count = min(REPLICAS, servers)
+    return SchedulingInstance(
+        servers=tuple(Server(id=id_, cores=tuple(row), g=cost) for id_, row in zip(server_ids, loads, strict=True)),
+        tasks=tuple(
+            Task(id=id_, replicas=tuple(server_ids[at] for at in random.choice(servers, count, replace=False)))
+            for id_ in task_ids
+        ),
+    )
+
+
+def _ids(prefix: str, count: int) -> list[str]:
+    width = len(str(max(0, count - 1)))
+    return [f"{prefix}{number:0{width}}" for number in range(count)]

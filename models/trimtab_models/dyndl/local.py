@@ -1,0 +1,171 @@
+"""Phase I of DynDLOff: every task on a server that holds its data, the cores as even as that allows.
+
+A server with n local tasks gives them its n earliest *slots*: its least loaded core takes the next task, so the finish
+times of its slots come in ascending order. MAX(s) is the finish of its last used slot, MIN(s) + 1 of its first free
+one. A *cost-reducing path* leads from server a to server b over tasks that may move one server on, with
+MAX(a) - MIN(b) > 1; moving every task along it by one server replaces the finish MAX(a) by the earlier MIN(b) + 1.
+Without such paths the multiset of finish times is unique and for every D as many tasks as possible end by D
+(settlement 3; the paper's constraint 2, absence of improving *single* moves, does not give this).
+
+Paths are sought from the server with the largest MAX first. When the search from it fails, everything that it reached
+can be closed (settlement 4): from there only servers with MIN >= MAX(a) - 1 can be reached, and neither these nor a
+path from a server with a smaller MAX that enters them leads anywhere earlier.
+"""
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_models.dyndl.arrays import TOLERANCE, Floats, Ints
+from trimtab_models.dyndl.problem import Problem
+from trimtab_models.solving.stop import Stop
+
+NOWHERE = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LocalPlan:
+    """The assignment B. Forced tasks are on no core and never finish."""
+
+    core: Ints  # (T,), NOWHERE for forced tasks
+    finish: Floats  # (T,), F_B; inf for forced tasks
+    balanced: bool  # False if the search for paths was cut short
+
+    @property
+    def makespan(self) -> float:
+        """When the last local task ends, 0 if there is none."""
+        return float(self.finish[self.core != NOWHERE].max(initial=0.0))
+
+
+def plan_local(problem: Problem, stop: Stop) -> LocalPlan:
+    """B: greedy start, then paths until there are none or `stop`."""
+    slots = _Slots(problem)
+    balanced = _remove_paths(problem, slots, stop)
+    core = np.full(problem.tasks, NOWHERE, np.int64)
+    finish = np.full(problem.tasks, np.inf)
+    for server, tasks in enumerate(slots.tasks_of):
+        if tasks:
+            used = sorted(tasks)
+            core[used], finish[used] = _earliest_slots(problem, server, len(used))
+    return LocalPlan(core=core, finish=finish, balanced=balanced)
+
+
+def _earliest_slots(problem: Problem, server: int, count: int) -> tuple[list[int], list[float]]:
+    """Core and finish of the first `count` slots; of equally loaded cores the first."""
+    heap = [(load, core) for core, load in zip(problem.cores_of(server), _row(problem, server), strict=True)]
+    heapq.heapify(heap)
+    cores, finishes = [], []
+    for _ in range(count):
+        load, core = heap[0]
+        heapq.heapreplace(heap, (load + 1.0, core))
+        cores.append(core)
+        finishes.append(load + 1.0)
+    return cores, finishes
+
+
+def _row(problem: Problem, server: int) -> list[float]:
+    cores = problem.cores_of(server)
+    row: list[float] = problem.core_load[cores.start : cores.stop].tolist()
+    return row
+
+
+class _Slots:
+    """Which tasks are on which server, and the finish times of the servers' slots as far as they were needed."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.tasks_of: list[dict[int, None]] = [{} for _ in range(problem.servers)]  # in order of arrival
+        self._heaps = [_row(problem, server) if held else [] for server, held in enumerate(self._held(problem))]
+        for heap in self._heaps:
+            heapq.heapify(heap)
+        self._finishes: list[list[float]] = [[] for _ in range(problem.servers)]
+        self.next = [heap[0] + 1.0 if heap else np.inf for heap in self._heaps]  # MIN(s) + 1
+        for task, holders in enumerate(problem.holders):
+            if holders:
+                self.add(task, min(holders, key=self.next.__getitem__))
+
+    @staticmethod
+    def _held(problem: Problem) -> list[bool]:
+        held = [False] * problem.servers
+        for holders in problem.holders:
+            for server in holders:
+                held[server] = True
+        return held
+
+    def last(self, server: int) -> float:
+        """MAX(s), the finish of the last used slot; -inf if none is used."""
+        used = len(self.tasks_of[server])
+        return self._finishes[server][used - 1] if used else -np.inf
+
+    def add(self, task: int, server: int) -> None:
+        """`task` takes the next slot of `server`."""
+        heap, finishes, used = self._heaps[server], self._finishes[server], len(self.tasks_of[server])
+        self.tasks_of[server][task] = None
+        if used == len(finishes):
+            finishes.append(heap[0] + 1.0)
+            heapq.heapreplace(heap, heap[0] + 1.0)
+        self._set_next(server)
+
+    def remove(self, task: int, server: int) -> None:
+        """The last slot of `server` becomes free."""
+        del self.tasks_of[server][task]
+        self._set_next(server)
+
+    def _set_next(self, server: int) -> None:
+        finishes, used = self._finishes[server], len(self.tasks_of[server])
+        self.next[server] = finishes[used] if used < len(finishes) else self._heaps[server][0] + 1.0
+
+
+def _remove_paths(problem: Problem, slots: _Slots, stop: Stop) -> bool:
+    """Moves tasks along cost-reducing paths until there are none (True) or `stop` (False)."""
+    closed = [False] * problem.servers
+    largest = [(-slots.last(server), server) for server, tasks in enumerate(slots.tasks_of) if tasks]
+    heapq.heapify(largest)
+    while largest:
+        if stop():
+            return False
+        latest, source = largest[0]
+        if closed[source] or -latest != slots.last(source):  # closed, or it has become earlier meanwhile
+            heapq.heappop(largest)
+            if not closed[source] and slots.tasks_of[source]:
+                heapq.heappush(largest, (-slots.last(source), source))
+            continue
+        path = _find_path(problem, slots, closed, source)
+        if path:
+            for task, server, target in path:
+                slots.remove(task, server)
+                slots.add(task, target)
+            heapq.heappush(largest, (-slots.last(path[0][2]), path[0][2]))  # the end of the path has become later
+    return True
+
+
+def _find_path(problem: Problem, slots: _Slots, closed: list[bool], source: int) -> list[tuple[int, int, int]]:
+    """Moves (task, from, to) of a shortest cost-reducing path from `source`, last move first.
+
+    Without one all servers that were reached are closed and the list is empty.
+    """
+    enough = slots.last(source) - TOLERANCE
+    came: dict[int, tuple[int, int]] = {source: (NOWHERE, NOWHERE)}
+    reached = [source]
+    for server in reached:  # grows as it is read: breadth first
+        for task in slots.tasks_of[server]:
+            for target in problem.holders[task]:
+                if target in came or closed[target]:
+                    continue
+                came[target] = (task, server)
+                if slots.next[target] < enough:
+                    return _moves_to(target, came)
+                reached.append(target)
+    for server in reached:
+        closed[server] = True
+    return []
+
+
+def _moves_to(target: int, came: dict[int, tuple[int, int]]) -> list[tuple[int, int, int]]:
+    moves = []
+    task, server = came[target]
+    while task != NOWHERE:
+        moves.append((task, server, target))
+        target = server
+        task, server = came[target]
+    return moves

@@ -1,0 +1,101 @@
+"""DynDLOff: all initial loads are known.
+
+Jin, An, Zhou, Tang, Xiong, "DynDL: Scheduling Data-Locality-Aware Tasks with Dynamic Data Transfer Cost for
+Multicore-Server-Based Big Data Clusters", Applied Sciences 8(11), 2018, 2216, section 5.
+
+Phase I gives the best local assignment B (`local.py`). Phase II sorts the tasks by their finish times in B, latest
+first; deadline i makes the first i of them remote and ends with the finish time of the next one. It *passes* if that
+many remote tasks fit before it beside what stays local. Of the last index k that passes and k + 1 the better schedule
+is kept. With the exact fill (settlement 5) its makespan is at most twice the optimum.
+
+Forced tasks never finish in B, so they come first and every index below their number is out of the question.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from trimtab_models.dyndl.arrays import Floats, Ints
+from trimtab_models.dyndl.bound import lower_bound
+from trimtab_models.dyndl.evaluate import evaluate
+from trimtab_models.dyndl.local import LocalPlan, plan_local
+from trimtab_models.dyndl.problem import Problem, infeasible
+from trimtab_models.dyndl.result import ScheduleResult
+from trimtab_models.dyndl.room import RemoteRoom
+from trimtab_models.solving.outcome import Infeasible
+from trimtab_models.solving.stop import Stop
+
+DECIMALS = 9  # finish times that differ by less are ties, broken by task id
+
+
+def solve_offline(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResult | Infeasible:
+    """The schedule of DynDLOff, the same for every `seed`; cut short, the local assignment with forced tasks added."""
+    del seed
+    if reason := infeasible(problem):
+        return Infeasible(reason=reason)
+    local = plan_local(problem, stop)
+    bound = lower_bound(problem, local)
+    phase = _Remoting(problem, local)
+    indices = [len(problem.forced)] if stop() else phase.last_passing()
+    schedules = [evaluated(problem, core, bound, local) for core in phase.schedules(indices)]
+    return min(schedules, key=lambda result: result.score.makespan)  # of equals the one with fewer remote tasks
+
+
+def evaluated(problem: Problem, core: Ints, bound: float, local: LocalPlan) -> ScheduleResult:
+    """The result for the assignment `core` of an offline scheduler."""
+    score = evaluate(problem, core)
+    return ScheduleResult(core=core, score=score, lower_bound=min(bound, score.makespan), local_makespan=local.makespan)
+
+
+class _Remoting:
+    """Phase II: makes the tasks that end last remote."""
+
+    def __init__(self, problem: Problem, local: LocalPlan) -> None:
+        self._problem = problem
+        self._local = local
+        self._latest_first: Ints = np.lexsort((np.arange(problem.tasks), -np.round(local.finish, DECIMALS)))
+        finishes = local.finish[self._latest_first]
+        self._deadline: Floats = np.append(finishes, -np.inf)  # D[i]; index T, where nothing stays local, never passes
+
+    def last_passing(self) -> list[int]:
+        """k and k + 1, but for what is below the number of forced tasks or above T."""
+        least, tasks = len(self._problem.forced), self._problem.tasks
+        room = RemoteRoom(self._problem, self._load_without(least))
+        passing, failing = least - 1, tasks
+        while failing - passing > 1:
+            middle = (passing + failing) // 2
+            if int(room.most(float(self._deadline[middle])).sum()) >= middle:
+                passing = middle
+            else:
+                failing = middle
+        return [index for index in (passing, failing) if least <= index <= tasks]
+
+    def schedules(self, indices: Sequence[int]) -> Iterator[Ints]:
+        """(T,) the assignment A_i of every index i, where its remote tasks fit at a finite cost."""
+        for index in indices:
+            room = RemoteRoom(self._problem, self._load_without(index))
+            remote = self._remote_tasks(room, index, float(self._deadline[max(indices)]))
+            if remote is not None:
+                yield self._assigned(room, remote, index)
+
+    def _remote_tasks(self, room: RemoteRoom, index: int, deadline: float) -> Ints | None:
+        """(S,) how `index` remote tasks end as early as possible; `deadline` is one that does not pass."""
+        remote = room.most(deadline)
+        if remote.sum() > index:  # it passes, if only just: begin from nothing
+            deadline, remote = -np.inf, np.zeros_like(remote)
+        last = room.extend(remote, index - int(remote.sum()), deadline)
+        return remote if last < np.inf else None
+
+    def _assigned(self, room: RemoteRoom, remote: Ints, index: int) -> Ints:
+        core = self._local.core.copy()
+        servers = np.flatnonzero(remote).tolist()
+        core[self._latest_first[:index]] = [
+            place for server in servers for place in room.place(server, int(remote[server]))
+        ]
+        return core
+
+    def _load_without(self, index: int) -> Floats:
+        """(P,) what the cores have to do when the first `index` tasks are elsewhere."""
+        core = self._local.core[self._latest_first[index:]]
+        load: Floats = self._problem.core_load + np.bincount(core, minlength=len(self._problem.core_load))
+        return load

@@ -1,0 +1,148 @@
+"""The online policies: DynDLOn, and the baselines Hadoop and DELAY. Initial loads are not known.
+
+DynDL (Applied Sciences 8(11), 2018, 2216), section 4. A core that becomes idle takes a local task if there is one.
+Otherwise it waits, and takes a remote task when it has been idle for a *delay* (settlement 6):
+
+    Hadoop   0
+    DELAY    W
+    DynDLOn  W if its server has no remote task, else max(g_s(r_s), W), r_s counting all remote tasks ever assigned
+
+A server whose next remote task would cost infinitely much takes none. And since forced tasks (no usable replica) can
+only be remote, the last remote places that have a finite cost are kept for them.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+import numpy as np
+
+from trimtab_models.dyndl.arrays import TOLERANCE
+from trimtab_models.dyndl.problem import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The core starts `task` now."""
+
+    task: int
+    local: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Nothing now; ask again at `until` (inf: never), which may have become later by then."""
+
+    until: float
+
+
+Decision = Start | Wait
+NEVER = Wait(until=math.inf)
+
+
+class Policy(Protocol):
+    """Decides for one idle core at a time; what it has handed out it does not hand out again."""
+
+    def take_local(self, server: int) -> int | None:
+        """The local task that a core of `server` starts now, if there is one."""
+        ...
+
+    def decide(self, now: float, server: int, idle_since: float) -> Decision:
+        """What a core of `server` does that is idle since `idle_since`: a local task, a remote one, or a wait."""
+        ...
+
+
+class Waiting(Enum):
+    """How long an idle core waits before it takes a remote task."""
+
+    NONE = "hadoop"
+    FIXED = "delay"
+    ADAPTIVE = "dyndl-on"
+
+
+class WaitingPolicy:
+    """Hadoop, DELAY and DynDLOn: local tasks first, remote ones after a delay.
+
+    Tasks are handed out by ascending position (deterministic mode); with `seed` the remote ones at random (simulation
+    mode). A decision takes amortised constant time.
+    """
+
+    def __init__(self, problem: Problem, waiting: Waiting, *, seed: int | None = None) -> None:
+        self._adaptive = waiting is Waiting.ADAPTIVE
+        self._wait = 0.0 if waiting is Waiting.NONE else problem.wait
+        self._costs = problem.costs
+        self._left = problem.tasks
+        self._taken = bytearray(problem.tasks)
+        self._local = _queues(problem)
+        self.remote = [0] * problem.servers  # r_s
+        self._room = float(problem.costs.limit[problem.usable].sum())
+        chance = None if seed is None else np.random.default_rng(seed)
+        self._any = _Pool(list(range(problem.tasks)), self._taken, chance)
+        self._forced = _Pool(problem.forced.tolist(), self._taken, chance)
+        self._forced_left = len(problem.forced)
+        self._is_forced = bytearray(problem.tasks)
+        for task in problem.forced.tolist():
+            self._is_forced[task] = 1
+
+    def take_local(self, server: int) -> int | None:
+        """See `Policy`."""
+        queue = self._local[server]
+        while queue:
+            task = queue.pop()
+            if not self._taken[task]:
+                self._take(task)
+                return task
+        return None
+
+    def decide(self, now: float, server: int, idle_since: float) -> Decision:
+        """See `Policy`."""
+        if (local := self.take_local(server)) is not None:
+            return Start(task=local, local=True)
+        remote = self.remote[server]
+        if not self._left or self._costs.one(server, remote + 1) == math.inf:
+            return NEVER
+        delay = max(self._costs.one(server, remote), self._wait) if self._adaptive and remote else self._wait
+        until = idle_since + delay
+        if until > now + TOLERANCE:
+            return Wait(until=until)
+        task = self._forced.pick() if self._room <= self._forced_left else self._any.pick()
+        self._take(task)
+        self.remote[server] += 1
+        self._room -= 1
+        self._forced_left -= self._is_forced[task]
+        return Start(task=task, local=False)
+
+    def _take(self, task: int) -> None:
+        self._taken[task] = 1
+        self._left -= 1
+
+
+def _queues(problem: Problem) -> list[list[int]]:
+    """Per server the tasks that are local there, the lowest last."""
+    queues: list[list[int]] = [[] for _ in range(problem.servers)]
+    for task in range(problem.tasks - 1, -1, -1):
+        for server in problem.holders[task]:
+            queues[server].append(task)
+    return queues
+
+
+class _Pool:
+    """Tasks to pick from, of which those that are `taken` are skipped: the first, or a random one."""
+
+    def __init__(self, tasks: list[int], taken: bytearray, chance: np.random.Generator | None) -> None:
+        self._tasks = tasks
+        self._taken = taken
+        self._chance = chance
+        if chance is None:
+            tasks.reverse()
+
+    def pick(self) -> int:
+        """A task that is not taken; there must be one."""
+        while True:
+            if self._chance is not None:
+                at = int(self._chance.integers(len(self._tasks)))
+                self._tasks[at], self._tasks[-1] = self._tasks[-1], self._tasks[at]
+            task = self._tasks.pop()
+            if not self._taken[task]:
+                return task

@@ -1,0 +1,99 @@
+"""The DynDL problem as arrays: what every algorithm of this package reads.
+
+Servers and their cores stand in the order of the document, tasks in the order of their ids: where a rule says "lowest
+id", the position decides. Times are in units of one local task. An *assignment* is an int array: task -> core.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from trimtab_models.dyndl.arrays import Bools, Floats, Ints
+from trimtab_models.dyndl.costs import RemoteCosts
+from trimtab_models.instances.scheduling import DEFAULT_WAIT, SchedulingInstance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Problem:
+    """T tasks, S servers, P cores; the cores of a server stand side by side. Arrays are not to be written to.
+
+    `replicas` are the distinct servers that hold a task's data, ascending; `holders` those of them that have a core
+    that ever becomes free. A task without holders is *forced*: it can only be remote.
+    """
+
+    core_load: Floats  # (P,) initial loads, inf for an unusable core
+    server_of: Ints  # (P,) ascending
+    replicas: tuple[tuple[int, ...], ...]  # per task
+    costs: RemoteCosts  # of S servers
+    wait: float = DEFAULT_WAIT
+    first: Ints = field(init=False)  # (S + 1,): the cores of server s are first[s] .. first[s + 1] - 1
+    usable: Bools = field(init=False)  # (S,)
+    holders: tuple[tuple[int, ...], ...] = field(init=False)
+    forced: Ints = field(init=False)  # positions of the forced tasks
+
+    def __post_init__(self) -> None:
+        servers = len(self.costs.limit)
+        if self.core_load.shape != self.server_of.shape or (np.diff(self.server_of) < 0).any():
+            raise ValueError("every core needs a load, and the cores of a server must stand side by side")
+        if len(self.server_of) and not (self.server_of[0] >= 0 and self.server_of[-1] < servers):
+            raise ValueError("every core must belong to a server")
+        if not (self.core_load >= 0).all():
+            raise ValueError("loads must be numbers >= 0, or inf")
+        usable = np.bincount(self.server_of[np.isfinite(self.core_load)], minlength=servers) > 0
+        holders = self.replicas
+        if not usable.all():
+            holders = tuple(tuple(server for server in each if usable[server]) for each in self.replicas)
+        object.__setattr__(self, "first", np.searchsorted(self.server_of, np.arange(servers + 1)))
+        object.__setattr__(self, "usable", usable)
+        object.__setattr__(self, "holders", holders)
+        object.__setattr__(self, "forced", np.array([t for t, each in enumerate(holders) if not each], np.int64))
+
+    @property
+    def tasks(self) -> int:
+        """T."""
+        return len(self.replicas)
+
+    @property
+    def servers(self) -> int:
+        """S."""
+        return len(self.usable)
+
+    def cores_of(self, server: int) -> range:
+        """Positions of the cores of `server`."""
+        return range(int(self.first[server]), int(self.first[server + 1]))
+
+
+def problem_of(instance: SchedulingInstance) -> Problem:
+    """The arrays of `instance`: servers in its order, tasks by id (`task_ids`)."""
+    server_at = {server.id: position for position, server in enumerate(instance.servers)}
+    replicas = {task.id: tuple(sorted([server_at[id_] for id_ in task.replicas])) for task in instance.tasks}
+    cores = [len(server.cores) for server in instance.servers]
+    return Problem(
+        core_load=np.fromiter(
+            chain.from_iterable(server.cores for server in instance.servers), np.float64, count=sum(cores)
+        ),
+        server_of=np.repeat(np.arange(len(cores)), np.array(cores, np.int64)),
+        replicas=tuple(replicas[id_] for id_ in task_ids(instance)),
+        costs=RemoteCosts([server.g for server in instance.servers]),
+        wait=instance.wait,
+    )
+
+
+def task_ids(instance: SchedulingInstance) -> Sequence[str]:
+    """The ids of the tasks in the order in which a `Problem` has them."""
+    return sorted(task.id for task in instance.tasks)
+
+
+def infeasible(problem: Problem) -> str | None:
+    """Why there is no assignment with a finite makespan, or None."""
+    if not problem.usable.any():
+        return "no usable core"
+    room = float(problem.costs.limit[problem.usable].sum())
+    if len(problem.forced) > room:
+        return (
+            f"no usable core for {len(problem.forced)} tasks without a usable replica: "
+            f"the servers take {room:.0f} remote tasks at a finite cost"
+        )
+    return None

@@ -1,0 +1,29 @@
+"""What every scheduler of this package returns."""
+
+from dataclasses import dataclass
+
+from trimtab_models.dyndl.arrays import TOLERANCE, Ints
+from trimtab_models.dyndl.evaluate import Score
+from trimtab_models.solving.outcome import Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScheduleResult:
+    """A schedule with its proof. `core` is (T,), the core of every task; times in units of one local task."""
+
+    core: Ints
+    score: Score
+    lower_bound: float
+    local_makespan: float | None = None  # offline: of phase I, without the forced tasks
+    event_makespan: float | None = None  # online: when the simulated last task ended
+
+    @property
+    def status(self) -> Status:
+        """Optimal if the makespan meets the bound."""
+        proven = self.score.makespan <= self.lower_bound + TOLERANCE
+        return Status.OPTIMAL if proven else Status.FEASIBLE
+
+    @property
+    def ratio(self) -> float:
+        """Makespan / bound, 1 without tasks: how far the schedule may be from the best."""
+        return self.score.makespan / self.lower_bound if self.lower_bound else 1.0

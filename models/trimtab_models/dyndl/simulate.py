@@ -1,0 +1,123 @@
+"""Runs an online policy against the clock of a simulated cluster, and reports both makespans (settlement 8).
+
+A core becomes idle at its initial load and at every end of a task. At equal times ends come first, then the offers of
+local tasks to the cores that became idle, then the waits that are over, each by core (settlement 6). In event time a
+running remote task ends at its start + g_s(r_s) with the r_s of *now*: each further remote task of its server puts its
+end off, as in the paper's example 1. The model's makespan leaves the waits out and lets r_s count for all.
+"""
+
+import heapq
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_models.dyndl.arrays import TOLERANCE, Ints
+from trimtab_models.dyndl.bound import lower_bound
+from trimtab_models.dyndl.evaluate import evaluate
+from trimtab_models.dyndl.local import NOWHERE, plan_local
+from trimtab_models.dyndl.online import Policy, Start, Wait, Waiting, WaitingPolicy
+from trimtab_models.dyndl.problem import Problem, infeasible
+from trimtab_models.dyndl.result import ScheduleResult
+from trimtab_models.solving.outcome import Infeasible
+from trimtab_models.solving.stop import Stop
+
+Events = list[tuple[float, int]]  # a heap of (when, core)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnlineParams:
+    """Which policy, and whether it picks remote tasks at random, as the paper's simulations do, or the lowest id."""
+
+    waiting: Waiting = Waiting.ADAPTIVE
+    at_random: bool = False
+
+
+def solve_online(
+    problem: Problem, *, stop: Stop, seed: int = 0, params: OnlineParams = OnlineParams()
+) -> ScheduleResult | Infeasible:
+    """The schedule of Hadoop, DELAY or DynDLOn; `stop` can only cut the bound short."""
+    if reason := infeasible(problem):
+        return Infeasible(reason=reason)
+    return simulate(problem, WaitingPolicy(problem, params.waiting, seed=seed if params.at_random else None), stop)
+
+
+def simulate(problem: Problem, policy: Policy, stop: Stop) -> ScheduleResult:
+    """The schedule that `policy` arrives at; `problem` must be feasible."""
+    simulation = _Simulation(problem, policy)
+    event_makespan = simulation.run()
+    score = evaluate(problem, simulation.core)
+    bound = min(lower_bound(problem, plan_local(problem, stop)), score.makespan)
+    return ScheduleResult(core=simulation.core, score=score, lower_bound=bound, event_makespan=event_makespan)
+
+
+class _Simulation:
+    def __init__(self, problem: Problem, policy: Policy) -> None:
+        self._policy = policy
+        self._costs = problem.costs
+        self.core: Ints = np.full(problem.tasks, NOWHERE, np.int64)
+        self._left = problem.tasks
+        self._server_of: list[int] = problem.server_of.tolist()
+        self._remote = [0] * problem.servers
+        self._running: dict[int, tuple[float, bool]] = {}  # per busy core: since when, and whether a local task
+        self._idle_since: dict[int, float] = {}
+        usable = np.flatnonzero(np.isfinite(problem.core_load))
+        self._ends: Events = list(zip(problem.core_load[usable].tolist(), usable.tolist(), strict=True))
+        self._waits: Events = []
+        heapq.heapify(self._ends)
+
+    def run(self) -> float:
+        """Until the last task has ended; returns when that was."""
+        last = 0.0
+        while self._left or self._running:
+            now = min(events[0][0] for events in (self._ends, self._waits) if events)
+            undecided = _due(self._waits, now)
+            idle = sorted(core for core in _due(self._ends, now) if not self._put_off(core, now))
+            for core in idle:
+                if self._running.pop(core, None):
+                    last = now
+                self._idle_since[core] = now
+                if (task := self._policy.take_local(self._server_of[core])) is not None:
+                    self._start(core, task, now, local=True)
+                else:
+                    undecided.append(core)
+            for core in sorted(undecided):
+                self._decide(core, now)
+        return last
+
+    def _put_off(self, core: int, now: float) -> bool:
+        """Whether the task on `core`, announced to end now, ends later: other remote tasks have joined it."""
+        if core not in self._running:
+            return False
+        since, local = self._running[core]
+        end = since + (1.0 if local else self._cost(core))
+        if end <= now + TOLERANCE:
+            return False
+        heapq.heappush(self._ends, (end, core))
+        return True
+
+    def _cost(self, core: int) -> float:
+        server = self._server_of[core]
+        return self._costs.one(server, self._remote[server])
+
+    def _decide(self, core: int, now: float) -> None:
+        match self._policy.decide(now, self._server_of[core], self._idle_since[core]):
+            case Start(task=task, local=local):
+                self._start(core, task, now, local=local)
+            case Wait(until=until) if until < math.inf:
+                heapq.heappush(self._waits, (until, core))
+
+    def _start(self, core: int, task: int, now: float, *, local: bool) -> None:
+        self.core[task] = core
+        self._left -= 1
+        self._remote[self._server_of[core]] += not local
+        self._running[core] = (now, local)
+        heapq.heappush(self._ends, (now + (1.0 if local else self._cost(core)), core))
+
+
+def _due(events: Events, now: float) -> list[int]:
+    """Takes out the cores whose event is now."""
+    cores = []
+    while events and events[0][0] <= now + TOLERANCE:
+        cores.append(heapq.heappop(events)[1])
+    return cores

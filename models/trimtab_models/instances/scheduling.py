@@ -1,0 +1,217 @@
+"""Tasks with their data on some of the servers: the instance of the DynDL methods (dyndl-off, dyndl-on, hadoop, ...).
+
+Times are in units of one local task. In documents the word "inf" stands for a core that is never free and for a
+remote cost beyond every number; in values it is `math.inf`.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from trimtab_models.instances.reading import (
+    BadInstance,
+    check_distinct,
+    check_number,
+    check_text,
+    check_version,
+    is_finite,
+    located,
+    parse_document,
+    read_each,
+    read_list,
+    read_object,
+    shown,
+)
+
+VERSION = 1
+LOCAL_COST = 1.0
+DEFAULT_WAIT = 3.0
+AMOUNT = 'a finite number >= 0, or "inf"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AffineCost:
+    """g(n) = a + b * min(n, cap); `cap` None is none. A remote task costs no less than a local one."""
+
+    a: float
+    b: float
+    cap: float | None = None
+
+    def __post_init__(self) -> None:
+        if not _is_number(self.a):
+            raise BadInstance(".a", shown(self.a), "a finite number")
+        check_number(".b", self.b)
+        if self.cap is not None:
+            check_number(".cap", self.cap)
+        if not self.at(1) >= LOCAL_COST:
+            raise BadInstance("", f"a cost of {self.at(1)} for one remote task", "at least 1, what a local task costs")
+
+    def at(self, n: float) -> float:
+        """The cost of each of `n` remote tasks."""
+        return self.a + self.b * (n if self.cap is None else min(n, self.cap))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCost:
+    """g(n) = values[n - 1], constant after the end; non-decreasing, at least 1, `inf` allowed."""
+
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise BadInstance(".values", "an empty list", "at least g(1)")
+        least = LOCAL_COST
+        for position, value in enumerate(self.values):
+            if not value >= least:
+                expected = f"at least {least}: " + ("g never decreases" if position else "what a local task costs")
+                raise BadInstance(f".values[{position}]", shown(value), expected)
+            least = value
+
+    def at(self, n: float) -> float:
+        """The cost of each of `n` remote tasks; what is begun counts as one."""
+        return self.values[min(math.ceil(n), len(self.values)) - 1]
+
+
+RemoteCost = AffineCost | TableCost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """`cores` says of each core when it is free, `inf` if never; `g` is the cost of a remote task here."""
+
+    id: str
+    cores: tuple[float, ...]
+    g: RemoteCost
+
+    def __post_init__(self) -> None:
+        check_text(".id", self.id)
+        for position, load in enumerate(self.cores):
+            if not load >= 0:
+                raise BadInstance(f".cores[{position}]", shown(load), AMOUNT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A unit of work; `replicas` are the servers that hold its data."""
+
+    id: str
+    replicas: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        check_text(".id", self.id)
+        if len(set(self.replicas)) < len(self.replicas):
+            position = next(at for at, id_ in enumerate(self.replicas) if id_ in self.replicas[:at])
+            raise BadInstance(
+                f".replicas[{position}]", shown(self.replicas[position]), "a server named once in this list"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulingInstance:
+    """Servers and the tasks for them; `wait` is how long the waiting policies hold a core back."""
+
+    servers: tuple[Server, ...]
+    tasks: tuple[Task, ...]
+    wait: float = DEFAULT_WAIT
+
+    def __post_init__(self) -> None:
+        check_distinct(".servers", (server.id for server in self.servers))
+        check_distinct(".tasks", (task.id for task in self.tasks))
+        check_number(".wait", self.wait)
+        if not is_finite(sum(load for server in self.servers for load in server.cores if load < math.inf)):
+            raise BadInstance(".servers", "a sum of loads beyond every number", "a finite sum")
+        known = {server.id for server in self.servers}
+        for position, task in enumerate(self.tasks):
+            for at, replica in enumerate(task.replicas):
+                if replica not in known:
+                    raise BadInstance(f".tasks[{position}].replicas[{at}]", shown(replica), "the id of a server")
+
+
+def parse_scheduling(text: str | bytes) -> SchedulingInstance:
+    """The instance in a JSON text. Raises `BadInstance`."""
+    return decode_scheduling(parse_document(text))
+
+
+def decode_scheduling(document: object) -> SchedulingInstance:
+    """The instance in a decoded JSON document. Raises `BadInstance`."""
+    with located("$"):
+        entry = read_object(document, ("version", "servers", "tasks"), ("wait",))
+        check_version(".version", entry["version"], VERSION)
+        return SchedulingInstance(
+            servers=read_each(entry["servers"], ".servers", _read_server),
+            tasks=read_each(entry["tasks"], ".tasks", _read_task),
+            wait=entry.get("wait", DEFAULT_WAIT),
+        )
+
+
+def _read_server(value: object) -> Server:
+    entry = read_object(value, ("id", "cores", "g"), ())
+    with located(".g"):
+        cost = _read_cost(entry["g"])
+    return Server(id=entry["id"], cores=_read_amounts(entry["cores"], ".cores"), g=cost)
+
+
+def _read_cost(value: object) -> RemoteCost:
+    match read_object(value, ("kind",), ("a", "b", "cap", "values"))["kind"]:
+        case "affine":
+            entry = read_object(value, ("kind", "a", "b", "cap"), ())
+            return AffineCost(a=entry["a"], b=entry["b"], cap=entry["cap"])
+        case "table":
+            entry = read_object(value, ("kind", "values"), ())
+            return TableCost(values=_read_amounts(entry["values"], ".values"))
+        case other:
+            raise BadInstance(".kind", shown(other), '"affine" or "table"')
+
+
+def _read_task(value: object) -> Task:
+    entry = read_object(value, ("id", "replicas"), ())
+    with located(".replicas"):
+        replicas = read_list(entry["replicas"])
+    for position, replica in enumerate(replicas):
+        check_text(f".replicas[{position}]", replica)
+    return Task(id=entry["id"], replicas=tuple(replicas))
+
+
+def _read_amounts(value: object, path: str) -> tuple[float, ...]:
+    """Numbers, and the word for infinity."""
+    with located(path):
+        entries = read_list(value)
+    amounts: list[float] = []
+    for position, entry in enumerate(entries):
+        if entry == "inf":
+            amounts.append(math.inf)
+        elif _is_number(entry) and entry >= 0:
+            amounts.append(float(entry))
+        else:
+            raise BadInstance(f"{path}[{position}]", shown(entry), AMOUNT)
+    return tuple(amounts)
+
+
+def encode_scheduling(instance: SchedulingInstance) -> dict[str, Any]:
+    """The document of `instance`; `decode_scheduling` of it gives back an equal instance."""
+    return {
+        "version": VERSION,
+        "servers": [
+            {"id": server.id, "cores": _write_amounts(server.cores), "g": _write_cost(server.g)}
+            for server in instance.servers
+        ],
+        "tasks": [{"id": task.id, "replicas": list(task.replicas)} for task in instance.tasks],
+        "wait": instance.wait,
+    }
+
+
+def _write_cost(cost: RemoteCost) -> dict[str, Any]:
+    match cost:
+        case AffineCost():
+            return {"kind": "affine", "a": cost.a, "b": cost.b, "cap": cost.cap}
+        case TableCost():
+            return {"kind": "table", "values": _write_amounts(cost.values)}
+
+
+def _write_amounts(amounts: tuple[float, ...]) -> list[float | str]:
+    return ["inf" if amount == math.inf else amount for amount in amounts]
+
+
+def _is_number(value: object) -> bool:
+    """Whether `value` is a finite number; true and false are none."""
+    return (type(value) is float or type(value) is int) and is_finite(value)
