@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         configuration = load_configuration(options.config)
-        check_client(configuration.client)
+        check_client(configuration.kafka)
     except ConfigurationError as exc:
         print(f"{options.config}: {exc}", file=sys.stderr)
         return BAD_CONFIGURATION

@@ -10,24 +10,12 @@ from typing import Any
 
 from trimtab_models.messages.decode import BadMessage, Fault, Fields
 from trimtab_models.messages.names import HostId, WorkerId
+from trimtab_models.settings.kafka import KafkaSettings, read_kafka
+from trimtab_models.settings.listen import Listen, read_listen
 
 MAX_WORKERS = 1_000
 MAX_SOCKET_PATH_BYTES = 107
 """Of a Unix socket's address on Linux (108 with the closing zero)."""
-OWN_CLIENT_SETTINGS = frozenset(
-    {
-        "bootstrap.servers",
-        "group.id",
-        "enable.auto.commit",
-        "enable.auto.offset.store",
-        "auto.offset.reset",
-        "isolation.level",
-        "enable.idempotence",
-        "acks",
-        "message.timeout.ms",
-    }
-)
-"""Settings of the Kafka clients that hold up what the agent promises; a file cannot change them."""
 
 
 class ConfigurationError(ValueError):
@@ -60,14 +48,6 @@ class GuardConfiguration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listen:
-    """Where the metrics are served."""
-
-    address: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """Everything the agent is told.  `cores` None: found out (cgroup quota, else the host's).
 
@@ -79,8 +59,7 @@ class Configuration:
     interval_s: float
     state_dir: Path
     socket: Path
-    bootstrap_servers: str
-    client: Mapping[str, str] = field(default_factory=dict)
+    kafka: KafkaSettings
     cores: float | None = None
     workers: Mapping[WorkerId, WorkerConfiguration] = field(default_factory=dict)
     guard: GuardConfiguration = field(default_factory=GuardConfiguration)
@@ -88,7 +67,6 @@ class Configuration:
     trust: Path | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "client", MappingProxyType(dict(self.client)))
         object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
 
 
@@ -123,16 +101,14 @@ def read_configuration(document: Mapping[str, Any]) -> Configuration:
         interval_s=agent.optional("interval_s", lambda name: agent.number(name, low=0.1, high=600.0)) or 10.0,
         state_dir=Path(agent.text("state_dir", limit=4000)),
         socket=_read_socket(agent),
-        bootstrap_servers=kafka.text("bootstrap_servers", limit=4000),
-        client=kafka.optional("client", lambda name: _read_client(kafka, name)) or {},
+        kafka=read_kafka(kafka, Path.read_text),
         cores=_read_cores(host) if host else None,
         workers=workers or {},
         guard=_read_guard(guard) if guard else GuardConfiguration(),
-        metrics=_read_listen(metrics) if metrics else None,
+        metrics=read_listen(metrics) if metrics else None,
         trust=_read_trust(trust) if trust else None,
     )
     agent.done()
-    kafka.done()
     return configuration
 
 
@@ -143,17 +119,6 @@ def _read_socket(agent: Fields) -> Path:
         limit = f"a path of at most {MAX_SOCKET_PATH_BYTES} bytes (the limit of Unix sockets)"
         raise BadMessage(Fault.RANGE, agent.at("socket"), f"{length} bytes: {text}", limit)
     return Path(text)
-
-
-def _read_client(kafka: Fields, name: str) -> dict[str, str]:
-    settings = {}
-    for key, path, value in kafka.members(name, limit=200):
-        if key in OWN_CLIENT_SETTINGS:
-            raise BadMessage(Fault.RANGE, path, key, "a client setting that the agent does not fix itself")
-        if not isinstance(value, str):
-            raise BadMessage(Fault.TYPE, path, value, "a string")
-        settings[key] = value
-    return settings
 
 
 def _read_cores(host: Fields) -> float | None:
@@ -215,12 +180,3 @@ def _read_trust(table: Fields) -> Path:
     path = Path(table.text("file", limit=4000))
     table.done()
     return path
-
-
-def _read_listen(table: Fields) -> Listen:
-    text = table.text("listen", limit=300)
-    table.done()
-    address, colon, port = text.rpartition(":")
-    if not colon or not address or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise BadMessage(Fault.RANGE, table.at("listen"), text, "address:port, such as 127.0.0.1:9101")
-    return Listen(address=address.strip("[]"), port=int(port))

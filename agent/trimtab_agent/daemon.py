@@ -78,9 +78,8 @@ class Agent:
             fail=self._fail,
         )
         settings = LinkSettings(
-            bootstrap_servers=configuration.bootstrap_servers,
+            kafka=configuration.kafka,
             commands_topic=self._topics.commands,
-            client=configuration.client,
         )
         self._link = KafkaLink(settings, self, loop, self._commands.positions)
         self._steering: dict[WorkerId, bool] = {}

@@ -7,7 +7,7 @@ command.  The broker may be away at the start or at any time: both wait, with ba
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from confluent_kafka import (
 
 from trimtab_agent.commands.events import Position
 from trimtab_agent.configuration import ConfigurationError
+from trimtab_models.settings.kafka import KafkaSettings, for_librdkafka
 from trimtab_models.signing.envelope import Envelope, signatures_in
 
 POLL_S = 0.25
@@ -48,17 +49,16 @@ class LinkHandler(Protocol):
 class LinkSettings:
     """How to reach Kafka, and what to read."""
 
-    bootstrap_servers: str
+    kafka: KafkaSettings
     commands_topic: str
-    client: Mapping[str, str]
 
 
-def check_client(client: Mapping[str, str]) -> None:
-    """Raises ConfigurationError for settings that the Kafka client does not know; connects to nobody."""
+def check_client(kafka: KafkaSettings) -> None:
+    """Raises ConfigurationError for settings that the Kafka client does not know, or files that it cannot use."""
     try:
-        Consumer({**client, "group.id": "check", "log_level": 0}).close()
+        Consumer({**for_librdkafka(kafka), "group.id": "check", "log_level": 0}).close()
     except KafkaException as exc:
-        raise ConfigurationError(f"kafka.client: {exc.args[0].str()}") from exc
+        raise ConfigurationError(f"kafka: {exc.args[0].str()}") from exc
 
 
 class KafkaLink:
@@ -76,8 +76,7 @@ class KafkaLink:
         self._stop = threading.Event()
         self._room = threading.Semaphore(MAX_UNHANDLED)
         shared = {
-            **settings.client,
-            "bootstrap.servers": settings.bootstrap_servers,
+            **for_librdkafka(settings.kafka),
             "log_level": 0,  # the producer's errors come by error_cb; librdkafka's own log has another form
             "reconnect.backoff.max.ms": 2_000,
             "socket.keepalive.enable": True,

@@ -11,7 +11,9 @@ from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.keys import KeyFiles
 from trimtab_controller.stream.configuration import StreamSettings, read_stream_settings
-from trimtab_models.messages.decode import BadMessage, Fault, Fields
+from trimtab_models.messages.decode import BadMessage, Fields
+from trimtab_models.settings.kafka import KafkaSettings, read_kafka
+from trimtab_models.settings.listen import Listen, read_listen
 
 T = TypeVar("T")
 
@@ -24,14 +26,6 @@ class BadConfiguration(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listen:
-    """Where metrics are served."""
-
-    host: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """Everything the controller is told.  Times in seconds, distances in pp.
 
@@ -39,8 +33,7 @@ class Configuration:
     """
 
     cluster: str
-    bootstrap_servers: str
-    kafka: Mapping[str, str]
+    kafka: KafkaSettings
     stream: StreamSettings
     balance: Settings
     needs: Requirements
@@ -72,18 +65,16 @@ def decode(document: Mapping[str, Any]) -> Configuration:
     balance, solver_time_limit_s, needs = _read_balance(_section(fields, "balance"), stream)
     configuration = Configuration(
         cluster=controller.name("cluster"),
-        bootstrap_servers=kafka.text("bootstrap_servers"),
-        kafka=_read_settings(kafka, "settings"),
+        kafka=read_kafka(kafka, Path.read_text),
         stream=stream,
         balance=balance,
         needs=needs,
         solver_time_limit_s=solver_time_limit_s,
         execution=_read_execution(_section(fields, "execution")),
-        metrics=fields.optional("metrics", lambda name: _read_listen(fields.fields(name))),
+        metrics=fields.optional("metrics", lambda name: read_listen(fields.fields(name))),
         signing=fields.optional("signing", lambda name: _read_signing(fields.fields(name))),
     )
     controller.done()
-    kafka.done()
     fields.done()
     return configuration
 
@@ -144,24 +135,3 @@ def _read_signing(fields: Fields) -> KeyFiles:
     files = KeyFiles(key=Path(fields.text("key_file", limit=4000)), trust=Path(fields.text("trust_file", limit=4000)))
     fields.done()
     return files
-
-
-def _read_listen(fields: Fields) -> Listen:
-    text = fields.text("listen")
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 <= int(port) <= 65_535:
-        raise BadMessage(Fault.RANGE, fields.at("listen"), text, "host:port")
-    fields.done()
-    return Listen(host=host, port=int(port))
-
-
-def _read_settings(fields: Fields, name: str) -> Mapping[str, str]:
-    """Any setting of librdkafka, as text."""
-    found: dict[str, str] = {}
-    if not fields.has(name):
-        return found
-    for key, path, value in fields.members(name, limit=200):
-        if not isinstance(value, (str, int)):
-            raise BadMessage(Fault.TYPE, path, value, "a text, a whole number, true or false")
-        found[key] = str(value).lower() if isinstance(value, bool) else str(value)
-    return found

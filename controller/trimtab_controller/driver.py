@@ -77,7 +77,7 @@ class Controller:
         self._stopping = stopping
         self._clock = clock
         self._topics = Topics(configuration.cluster)
-        self._connection = Connection(bootstrap_servers=configuration.bootstrap_servers, settings=configuration.kafka)
+        self._connection = Connection(kafka=configuration.kafka)
         self._metrics = Metrics()
         self._key, trusted = self._find_keys()
         self._inbox = Inbox(self._topics, clock, trusted=trusted)
@@ -113,8 +113,8 @@ class Controller:
     def _start(self, stack: ExitStack) -> None:
         configuration = self._configuration
         if configuration.metrics is not None:
-            port = self._metrics.listen(configuration.metrics.host, configuration.metrics.port)
-            log.info("metrics on %s:%d", configuration.metrics.host, port)
+            port = self._metrics.listen(configuration.metrics.address, configuration.metrics.port)
+            log.info("metrics on %s:%d", configuration.metrics.address, port)
         self._metrics.acting.set(self._acting)
         self._solver = SolverProcess()
         stack.callback(self._solver.close)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from trimtab_agent.cli import main
-from trimtab_agent.configuration import Configuration, ConfigurationError, Listen, load_configuration
+from trimtab_agent.configuration import Configuration, ConfigurationError, load_configuration
+from trimtab_models.settings.listen import Listen
 
 AGENT = """
 [agent]
@@ -46,7 +47,7 @@ def test_everything(tmp_path: Path) -> None:
     worker = found.workers["w0"]  # type: ignore[index]
     assert (found.interval_s, found.cores, found.metrics) == (1.0, 2.0, Listen(address="::1", port=9101))
     assert (worker.capacity, worker.command, worker.data_dir) == (0.25, ("python", "-m", "app"), Path("d"))
-    assert (dict(worker.environment), dict(found.client)) == ({"A": "1"}, {"security.protocol": "SSL"})
+    assert (dict(worker.environment), dict(found.kafka.client)) == ({"A": "1"}, {"security.protocol": "SSL"})
     assert (found.guard.min_free_disk_bytes, found.guard.min_free_memory_bytes) == (1, 2)
 
 
@@ -100,7 +101,7 @@ def test_a_setting_that_the_kafka_client_does_not_know(tmp_path: Path, capsys: p
 
     assert main(["check", "--config", str(path)]) == 2
 
-    assert capsys.readouterr().err == f'{path}: kafka.client: No such configuration property: "colour"\n'
+    assert capsys.readouterr().err == f'{path}: kafka: No such configuration property: "colour"\n'
 
 
 def test_check_tells_the_basis_of_each_capacity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,4 +125,7 @@ def test_the_sample_file_is_valid_with_and_without_its_comments(tmp_path: Path) 
     bare = head + "".join(line.removeprefix("# ") for line in rest)
 
     assert dict(load(tmp_path, sample).workers) == {}
-    assert load(tmp_path, bare).workers["w0"].capacity == 1.0  # type: ignore[index]
+    (tmp_path / "agent.password").write_text("hush\n")
+    full = load(tmp_path, bare.replace("/etc/trimtab", str(tmp_path)))
+    assert full.workers["w0"].capacity == 1.0  # type: ignore[index]
+    assert (full.kafka.protocol, full.trust) == ("SASL_SSL", tmp_path / "trusted.keys")

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from trimtab_controller.configuration import BadConfiguration, Configuration, Listen, load
+from trimtab_controller.configuration import BadConfiguration, Configuration, load
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.events import Limits
+from trimtab_controller.keys import KeyFiles
+from trimtab_models.settings.listen import Listen
 
 SAMPLE = Path(__file__).parents[2] / "controller" / "controller.sample.toml"
 LEAST = """
@@ -28,20 +30,23 @@ def read(tmp_path: Path, text: str) -> Configuration:
 
 def test_the_sample_shows_the_presets(tmp_path: Path) -> None:
     sample = SAMPLE.read_text()
-    shown = sample.replace("\n# settings", "\n#settings").replace("\n# Only", "\n#Only").replace("# Config", "#Config")
+    (tmp_path / "controller.password").write_text("hush\n")
+    shown = sample.replace("\n# Only", "\n#Only").replace("# Config", "#Config").replace("/etc/trimtab", str(tmp_path))
     uncommented = "\n".join(line.removeprefix("# ") for line in shown.splitlines())
     least, written = read(tmp_path, sample), read(tmp_path, uncommented)
     assert (least.balance, least.execution) == (Settings(), Limits())
     assert least.needs == Requirements(max_age_s=35.0)
-    assert least.metrics == Listen(host="127.0.0.1", port=9100)
+    assert least.metrics == Listen(address="127.0.0.1", port=9100)
     assert (written.balance, written.execution, written.needs) == (least.balance, least.execution, least.needs)
     assert written.solver_time_limit_s == least.solver_time_limit_s == 2.0
+    assert (least.kafka.protocol, written.kafka.protocol, least.signing) == ("PLAINTEXT", "SASL_SSL", None)
+    assert written.signing == KeyFiles(key=tmp_path / "controller.pem", trust=tmp_path / "trusted.keys")
     assert (written.stream.window_s, written.stream.embedded) == (least.stream.window_s, least.stream.embedded)
 
 
 def test_settings_of_the_clients_are_texts(tmp_path: Path) -> None:
-    text = LEAST.replace("[stream]", 'settings = { "linger.ms" = 5, "enable.x" = true }\n[stream]')
-    assert read(tmp_path, text).kafka == {"linger.ms": "5", "enable.x": "true"}
+    text = LEAST.replace("[stream]", 'client = { "linger.ms" = 5, "enable.x" = true }\n[stream]')
+    assert read(tmp_path, text).kafka.client == {"linger.ms": "5", "enable.x": "true"}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +59,7 @@ def test_settings_of_the_clients_are_texts(tmp_path: Path) -> None:
         (LEAST + "[balance]\nload_distance = nan\n", "balance.load_distance: found nan, expected a finite number"),
         (LEAST + "[balance]\nload_distanc = 1.0\n", "balance.load_distanc: found 1.0, expected no such field"),
         (LEAST + '[execution]\nattempts = "3"\n', "execution.attempts: found '3', expected a whole number"),
-        (LEAST + '[metrics]\nlisten = "9100"\n', "metrics.listen: found '9100', expected host:port"),
+        (LEAST + '[metrics]\nlisten = "9100"\n', "metrics.listen: found '9100', expected address:port"),
         (LEAST + "[mertics]\n", "mertics: found {}, expected no such field"),
         (LEAST.replace("[stream]", "[streams]"), "stream.checkpoint_dir: found 'nothing', expected a string"),
     ],

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     except (CommandError, ReadError, JournalError, BadKey) as error:
         return _refuse(str(error), FAILED)
     except KafkaException as error:
-        where = target.configuration.bootstrap_servers
+        where = target.configuration.kafka.bootstrap_servers
         return _refuse(f"Kafka at {where}: {error.args[0].str()}", FAILED)
 
 
@@ -104,7 +104,7 @@ def read_target(args: argparse.Namespace) -> Target:
         configuration = decode(document)
     else:
         raise BadConfiguration("which cluster? --config FILE, or --bootstrap HOST:PORT and --cluster NAME")
-    connection = Connection(bootstrap_servers=configuration.bootstrap_servers, settings=configuration.kafka)
+    connection = Connection(kafka=configuration.kafka)
     return Target(configuration=configuration, connection=connection, topics=Topics(configuration.cluster))
 
 

@@ -2,13 +2,14 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from trimtab_models.messages.names import Topics, TopicSettings, topic_settings
+from trimtab_models.settings.kafka import KafkaSettings, for_librdkafka
 
 log = logging.getLogger(__name__)
 
@@ -47,17 +48,16 @@ class MissingTopicsError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """Where Kafka is and any further setting of librdkafka, such as those for TLS."""
+    """How Kafka is reached."""
 
-    bootstrap_servers: str
-    settings: Mapping[str, str] = field(default_factory=dict)
+    kafka: KafkaSettings
 
     def client(self, name: str, **further: str | int | bool) -> dict[str, str | int | bool]:
         """The settings of one client; keys of `further` are written with `_` for `.`."""
         own = {key.replace("_", "."): value for key, value in further.items()}
         # Librdkafka's own log would say once per second what we say once.
         quiet: dict[str, str | int | bool] = {"log_level": 2, "reconnect.backoff.max.ms": 2000}
-        return {**quiet, **self.settings, "bootstrap.servers": self.bootstrap_servers, "client.id": name, **own}
+        return {**quiet, **for_librdkafka(self.kafka), "client.id": name, **own}
 
 
 def wait_for_broker(admin: AdminClient, connection: Connection, stopping: Stopping) -> None:
@@ -69,9 +69,8 @@ def wait_for_broker(admin: AdminClient, connection: Connection, stopping: Stoppi
         except KafkaException as error:
             delay_s = backoff_s(attempt)
             text = error.args[0].str()
-            log.warning(
-                "Kafka at %s does not answer (%s), next try in %g s", connection.bootstrap_servers, text, delay_s
-            )
+            servers = connection.kafka.bootstrap_servers
+            log.warning("Kafka at %s does not answer (%s), next try in %g s", servers, text, delay_s)
             pause(delay_s, stopping)
             attempt += 1
         else:

@@ -9,6 +9,7 @@ from typing import Any
 
 from trimtab_models.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields
 from trimtab_models.messages.names import HostId
+from trimtab_models.settings.kafka import KafkaSettings, read_kafka
 
 MAX_HOSTS = 100_000
 
@@ -56,7 +57,7 @@ class Configuration:
     """What the stream needs to run."""
 
     cluster: str
-    bootstrap_servers: str
+    kafka: KafkaSettings
     stream: StreamSettings
 
 
@@ -69,7 +70,7 @@ def load(path: Path) -> Configuration:
     fields = Fields(document, "")
     return Configuration(
         cluster=fields.fields("controller").name("cluster"),
-        bootstrap_servers=fields.fields("kafka").text("bootstrap_servers"),
+        kafka=read_kafka(fields.fields("kafka"), Path.read_text),
         stream=read_stream_settings(document.get("stream", {}), "stream"),
     )
 

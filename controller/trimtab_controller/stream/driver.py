@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 from confluent_kafka import KafkaException
@@ -20,6 +21,7 @@ from trimtab_controller.stream.publisher import Publisher, last_end_ms
 from trimtab_controller.stream.session import fresh_checkpoint, open_session, prefer_plain_files
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.snapshot import Snapshot
+from trimtab_models.settings.kafka import KafkaSettings, for_java, for_librdkafka
 
 PROBE_LIMIT_S = 5.0
 BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -36,7 +38,7 @@ def run(configuration: Configuration, stopping: Stopping) -> None:
     topics = Topics(configuration.cluster)
     spark = None
     try:
-        while wait_for_topics(configuration.bootstrap_servers, (topics.reports, topics.snapshots), stopping):
+        while wait_for_topics(configuration.kafka, (topics.reports, topics.snapshots), stopping):
             if spark is None:
                 spark = open_session(f"trimtab-stream-{configuration.cluster}", configuration.stream.spark)
             try:
@@ -49,9 +51,9 @@ def run(configuration: Configuration, stopping: Stopping) -> None:
             spark.stop()
 
 
-def wait_for_topics(bootstrap_servers: str, topics: tuple[str, ...], stopping: Stopping) -> bool:
+def wait_for_topics(kafka: KafkaSettings, topics: tuple[str, ...], stopping: Stopping) -> bool:
     """True when Kafka answers and has the topics, False when stopped.  Spark itself would wait in silence."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    admin = AdminClient({**for_librdkafka(kafka), "log_level": 0})
     tries = 0
     while not stopping():
         try:
@@ -63,7 +65,7 @@ def wait_for_topics(bootstrap_servers: str, topics: tuple[str, ...], stopping: S
         except KafkaException as error:
             reason = _first_line(error)
         pause_s = BACKOFF_S[min(tries, len(BACKOFF_S) - 1)]
-        log.warning("Kafka at %s: %s; next try in %g s", bootstrap_servers, reason, pause_s)
+        log.warning("Kafka at %s: %s; next try in %g s", kafka.bootstrap_servers, reason, pause_s)
         _pause(pause_s, stopping)
         tries += 1
     return False
@@ -120,10 +122,10 @@ class Batches:
 
 def _run_query(spark: SparkSession, configuration: Configuration, topics: Topics, stopping: Stopping) -> None:
     settings = configuration.stream
-    servers = configuration.bootstrap_servers
+    kafka = configuration.kafka
     now_ms = time.time_ns() // 1_000_000
     from_ms = now_ms - REPLAYED_WINDOWS * settings.window_ms
-    published_ms = last_end_ms(bootstrap_servers=servers, topic=topics.snapshots)
+    published_ms = last_end_ms(kafka, topic=topics.snapshots)
     if published_ms > now_ms:
         log.warning("the last snapshot on %s is from the future: left aside", topics.snapshots)
         published_ms = 0
@@ -135,10 +137,10 @@ def _run_query(spark: SparkSession, configuration: Configuration, topics: Topics
             from_ms=max(from_ms, published_ms),
             expected_hosts=settings.expected_hosts,
         ),
-        Publisher(bootstrap_servers=servers, topic=topics.snapshots),
+        Publisher(kafka, topic=topics.snapshots),
         patience_ms=settings.patience_ms,
     )
-    records = pipeline.records(spark, bootstrap_servers=servers, topic=topics.reports, from_ms=from_ms)
+    records = pipeline.records(spark, for_java(kafka, Path.read_text), topic=topics.reports, from_ms=from_ms)
     samples = pipeline.samples(records, cluster=configuration.cluster, max_ahead_ms=settings.window_ms)
     windows = pipeline.windows(samples, window_ms=settings.window_ms, watermark_ms=settings.watermark_ms)
     prefer_plain_files(spark, settings.checkpoint_dir)

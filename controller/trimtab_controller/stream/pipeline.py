@@ -15,11 +15,14 @@ _SUMS = [f"sum_{index}" for index in range(len(slots(SUMS)))]
 _LEVELS = [f"level_{index}" for index in range(len(slots(LEVELS)))]
 
 
-def records(spark: SparkSession, *, bootstrap_servers: str, topic: str, from_ms: int) -> DataFrame:
-    """The stream of Kafka records with a timestamp of `from_ms` (epoch milliseconds) and later."""
+def records(spark: SparkSession, client: Mapping[str, str], *, topic: str, from_ms: int) -> DataFrame:
+    """The stream of Kafka records with a timestamp of `from_ms` (epoch milliseconds) and later.
+
+    `client`: how Kafka's Java client reaches the brokers.
+    """
     return (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .options(**{f"kafka.{key}": value for key, value in client.items()})
         .option("subscribe", topic)
         .option("startingTimestamp", str(from_ms))
         # No record that new yet: begin with the next one.

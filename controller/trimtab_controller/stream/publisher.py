@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from trimtab_controller.stream.chunks import Chunk, read_chunk, split
 from trimtab_models.messages.decode import BadMessage
 from trimtab_models.messages.snapshot import Snapshot
+from trimtab_models.settings.kafka import KafkaSettings, for_librdkafka
 
 SEND_LIMIT_S = 30.0
 """A snapshot that cannot be sent in this time is too old to decide on."""
@@ -22,11 +23,11 @@ class NotPublished(Exception):
 class Publisher:
     """Sends snapshots to one topic, keyed by the cluster."""
 
-    def __init__(self, *, bootstrap_servers: str, topic: str) -> None:
+    def __init__(self, kafka: KafkaSettings, *, topic: str) -> None:
         self._topic = topic
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap_servers,
+                **for_librdkafka(kafka),
                 "enable.idempotence": True,
                 "delivery.timeout.ms": int(SEND_LIMIT_S * 1000),
                 "linger.ms": 0,
@@ -57,11 +58,9 @@ class Publisher:
                 self._producer.poll(0.1)  # the queue is full: let it drain
 
 
-def last_end_ms(*, bootstrap_servers: str, topic: str) -> int:
+def last_end_ms(kafka: KafkaSettings, *, topic: str) -> int:
     """The end of the newest window on the topic, 0 when there is none. Raises KafkaException."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap_servers, "group.id": "trimtab-unused", "enable.auto.commit": False}
-    )
+    consumer = Consumer({**for_librdkafka(kafka), "group.id": "trimtab-unused", "enable.auto.commit": False})
     try:
         partitions = consumer.list_topics(topic, timeout=READ_LIMIT_S).topics[topic].partitions
         return max((_last_end_in(consumer, TopicPartition(topic, index)) for index in partitions), default=0)

@@ -16,6 +16,7 @@ from trimtab_agent.configuration import Configuration, GuardConfiguration, Worke
 from trimtab_agent.metrics import Metrics
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_models.settings.kafka import KafkaSettings
 
 W0, W1 = WorkerId("w0"), WorkerId("w1")
 APP = AppId("flights")
@@ -37,7 +38,7 @@ class Hands:
         }
         values: dict[str, Any] = {
             "cluster": "demo", "host": HostId("h0"), "interval_s": 1.0, "state_dir": folder,
-            "socket": folder / "a.sock", "bootstrap_servers": "-", "workers": workers, **changes,
+            "socket": folder / "a.sock", "kafka": KafkaSettings(bootstrap_servers="-"), "workers": workers, **changes,
         }  # fmt: skip
         self.driver = CommandDriver(
             Configuration(**values),

@@ -70,7 +70,7 @@ def test_the_agent_reads_what_is_written_for_it() -> None:
         launch=LAUNCH,
     )
     read = trimtab_agent.configuration.read_configuration(tomllib.loads(to_toml(table)))
-    assert (read.cluster, read.host, read.interval_s, read.bootstrap_servers) == ("c", "h1", 1.0, "127.0.0.1:9")
+    assert (read.cluster, read.host, read.interval_s, read.kafka.bootstrap_servers) == ("c", "h1", 1.0, "127.0.0.1:9")
     assert (read.socket, read.state_dir, read.trust) == (Path("/s/h1.sock"), Path("/d/h1"), KEYS.trust)
     worker = read.workers[WorkerId("w1")]
     assert (worker.capacity, worker.command, worker.data_dir) == (0.25, LAUNCH.command, Path("/d/w1"))
@@ -84,7 +84,7 @@ def test_the_controller_reads_what_is_written_for_it_with_what_was_replaced() ->
         SETTINGS, bootstrap="127.0.0.1:9", metrics_port=7003, keys=KEYS, checkpoints=Path("/d/c")
     )
     read = trimtab_controller.configuration.decode(tomllib.loads(to_toml(table)))
-    assert (read.cluster, read.bootstrap_servers, read.signing) == ("c", "127.0.0.1:9", KEYS)
+    assert (read.cluster, read.kafka.bootstrap_servers, read.signing) == ("c", "127.0.0.1:9", KEYS)
     assert (read.stream.expected_hosts, read.stream.checkpoint_dir) == ({"h0", "h1"}, "/d/c")
     assert (read.balance.min_interval_s, read.balance.load_distance, read.execution.attempts) == (10.0, 3.0, 1)
     assert read.metrics is not None

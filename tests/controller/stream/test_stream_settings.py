@@ -5,6 +5,7 @@ import pytest
 
 from trimtab_controller.stream.configuration import Configuration, StreamSettings, load, read_stream_settings
 from trimtab_models.messages.decode import BadMessage
+from trimtab_models.settings.kafka import KafkaSettings
 
 
 def test_only_the_checkpoint_folder_is_needed() -> None:
@@ -75,7 +76,9 @@ def test_the_file_with_the_deciders_sections(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     assert load(file) == Configuration(
-        cluster="demo", bootstrap_servers="127.0.0.1:1", stream=StreamSettings(checkpoint_dir="x")
+        cluster="demo",
+        kafka=KafkaSettings(bootstrap_servers="127.0.0.1:1"),
+        stream=StreamSettings(checkpoint_dir="x"),
     )
 
 

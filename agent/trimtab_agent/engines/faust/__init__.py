@@ -1,6 +1,7 @@
 """Steers a Faust app: `install(app)` is the one line in the user's code."""
 
+from trimtab_agent.engines.faust.credentials import BadKafkaFile, broker_options
 from trimtab_agent.engines.faust.install import NotConfigured, Plugin, install
 from trimtab_agent.engines.faust.settings import SteeringSettings
 
-__all__ = ["NotConfigured", "Plugin", "SteeringSettings", "install"]
+__all__ = ["BadKafkaFile", "NotConfigured", "Plugin", "SteeringSettings", "broker_options", "install"]
