@@ -102,7 +102,7 @@ async def write_what_was_seen() -> None:
             log.write(json.dumps(taken) + "\n")
 
 
-# ---- faults: "die POINT" or "stop POINT" in the worker's file; delays (seconds) by step from the start
+# ---- faults: "die POINT" or "stop POINT" in the worker's file; delays (seconds) from the start, by step or by worker and step
 
 FAULT = FOLDER / f"{WORKER}.fault"
 
@@ -129,7 +129,8 @@ def with_faults(owner: type, name: str, before: str, after: str) -> None:
 
 
 def with_delay(owner: type, name: str) -> None:
-    step, delay_s = getattr(owner, name), SETUP["delays_s"].get(name, 0.0)
+    step, delays_s = getattr(owner, name), SETUP["delays_s"]
+    delay_s = delays_s.get(f"{WORKER} {name}", delays_s.get(name, 0.0))
 
     async def late(self: Any, *args: Any, **options: Any) -> Any:
         await asyncio.sleep(delay_s)
@@ -153,7 +154,7 @@ async def publish_and_fail(self: Any, record: Any) -> None:
 steering.FaustSteering._publish = publish_and_fail  # type: ignore[method-assign]
 for owner, names in {
     SteeredConsumer: ("perform_seek", "drain", "wait_for_commit", "_fetch", "on_partitions_revoked"),
-    SteeredProducer: ("flush",),
+    SteeredProducer: ("flush", "renew_if_condemned"),
     SteeredThread: ("prove_by_commit", "run"),
     steering.FaustSteering: ("_publish", "_take"),
 }.items():

@@ -315,6 +315,17 @@ SCENARIOS = (
         setup=Setup(seed=9, rate=100.0, delays_s={"on_partitions_revoked": 0.2, "_fetch": 0.1, "wait_for_commit": 0.1}),
         act=storm(12),
     ),
+    Scenario(
+        name="storm, one slow worker",
+        setup=Setup(
+            seed=14,
+            rate=60.0,
+            preload=600,
+            placed=False,
+            delays_s={"w1 perform_seek": 0.4, "w1 renew_if_condemned": 0.5},
+        ),
+        act=storm(12),
+    ),
     Scenario(name="slow hand-overs", setup=Setup(seed=10, rate=100.0, delays_s=SLOW_STEPS), act=slow_hand_overs(12)),
     Scenario(name="slow agents", setup=Setup(seed=11, rate=60.0, work_s=0.005, preload=300), act=moves(6, 2)),
     Scenario(name="kills", setup=Setup(seed=12, **SHORT_SESSION), act=kills()),  # type: ignore[arg-type]

@@ -50,6 +50,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.withheld: set[TP] = set()
         """Left out of periodic commits: a hand-over is committing them itself."""
         self._rebalances = 0
+        self._changing = False
+        """From the revocation until Faust has begun the recovery of the new assignment, and given up the one before."""
         self._sought = False
         self._open = False
         self._round: dict[TP, list[Any]] = {}
@@ -133,6 +135,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Finish what was begun, commit, and only then forget (mends 2 and 8)."""
         self._rebalances += 1
+        self._changing = True
         self._sought = self._open = False
         self.watcher.rebalancing()
         self.withheld.clear()  # if a hand-over's commit is refused now, the last commit of the generation has them
@@ -166,11 +169,17 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.fence.renew()
         await self.app.producer.renew_if_condemned()
         await super().on_partitions_assigned(assigned, generation_id)
+        self._changing = False
 
     async def perform_seek(self) -> None:
-        """Seek every source partition, also those nobody has committed (mend 4)."""
+        """Seek every source partition, also those nobody has committed (mend 4).
+
+        Between two assignments only the recovery of the first can ask for it.  It waits until Faust cancels it: done
+        late, its seek would pass for that of the second, and the second's would take back what has been processed.
+        """
+        while self._changing:
+            await asyncio.sleep(POLL_S)
         rebalances = self._rebalances
-        await self._stay_if_overtaken(rebalances)
         await super().perform_seek()
         for tp in self.assignment():
             if not self._is_changelog_tp(tp) and self._committed_offset.get(tp) is None:

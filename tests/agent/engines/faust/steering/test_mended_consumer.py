@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import faust
+import faust.transport.drivers.aiokafka
 import pytest
 from faust.types import TP
 
@@ -32,6 +33,14 @@ class Channel:
     @property
     def left(self) -> list[tuple[TP, int]]:
         return [(event.tp, event.offset) for event in self.queue._queue]
+
+
+class Watched:
+    async def before_join(self, topics: frozenset[str]) -> None: ...
+
+    def rebalancing(self) -> None: ...
+
+    def stable(self) -> None: ...
 
 
 @pytest.fixture
@@ -153,3 +162,45 @@ def test_nothing_is_left_of_a_partition_that_is_gone(consumer: SteeredConsumer) 
     assert consumer._new_offset(ONE) is None
     assert ONE not in consumer._delivered
     assert ONE not in consumer._committed_offset
+
+
+def test_a_recovery_that_a_rebalance_overtook_opens_nothing_in_the_next_generation(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its seek, begun after the revocation, ends while the next assignment is being taken over (seen in a storm)."""
+    seeks: list[int] = []
+
+    async def seek(self: Any) -> None:
+        seeks.append(consumer._rebalances)
+        consumer._committed_offset[ONE] = consumer._read_offset[ONE] = 10
+
+    async def nothing(*_: Any) -> None: ...
+
+    async def story() -> None:
+        renewing = asyncio.Event()
+        monkeypatch.setattr(consumer.app.producer, "renew_if_condemned", renewing.wait, raising=False)
+        await consumer.on_partitions_revoked({ONE})
+        assigned = asyncio.create_task(consumer.on_partitions_assigned({ONE}, 2))
+        await asyncio.sleep(0)
+        overtaken = asyncio.create_task(consumer.perform_seek())
+        await asyncio.sleep(0.02)
+        consumer.resume_flow()
+        assert not consumer.is_open
+
+        overtaken.cancel()  # as Faust does when the recovery of the new assignment begins
+        renewing.set()
+        await assigned
+        consumer.resume_flow()
+        assert not consumer.is_open
+        await consumer.perform_seek()
+        consumer.resume_flow()
+        assert consumer.is_open
+        assert seeks == [1]
+
+    consumer.watcher = Watched()
+    consumer.not_waiting_next_records.set()
+    monkeypatch.setattr(faust.transport.drivers.aiokafka.Consumer, "perform_seek", seek)
+    monkeypatch.setattr(faust.transport.drivers.aiokafka.Consumer, "on_partitions_assigned", nothing)
+    monkeypatch.setattr(consumer, "_on_partitions_revoked", nothing)
+    monkeypatch.setattr(consumer, "assignment", lambda: {ONE})
+    asyncio.get_event_loop().run_until_complete(story())
