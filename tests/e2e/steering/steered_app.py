@@ -102,7 +102,7 @@ async def write_what_was_seen() -> None:
             log.write(json.dumps(taken) + "\n")
 
 
-# ---- faults: "die POINT" or "stop POINT" in the worker's file; delays (seconds) from the start, by step or by worker and step
+# ---- faults: "die POINT" or "stop POINT" in the worker's file; delays (seconds) by step, or by worker and step
 
 FAULT = FOLDER / f"{WORKER}.fault"
 
