@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import faust
-from steered_app_names import BUCKETS_PER_S, WINDOW_S
+from steered_app_names import BUCKETS_PER_S, WINDOW_S, note_fault
 
 from trimtab_agent.engines.faust import SteeringSettings, handover, install, steering
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
@@ -111,6 +111,7 @@ def fault(point: str) -> None:
     wanted = FAULT.read_text().split() if FAULT.exists() else []
     if wanted[1:] == [point]:
         FAULT.unlink()
+        note_fault(FOLDER)
         if wanted[0] == "die":
             os._exit(9)
         os.kill(os.getpid(), signal.SIGSTOP)

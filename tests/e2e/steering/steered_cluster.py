@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+from steered_app_names import faults, note_fault
 
 from trimtab_controller.sandbox.broker import Broker, Topic
 from trimtab_controller.sandbox.processes import Child, Processes
@@ -118,8 +119,6 @@ class Cluster:
         self.sent: list[tuple[str, float]] = []
         """Key and timestamp (seconds) of input number i."""
         self.random = random.Random(setup.seed)
-        self.faults = 0
-        """How often a worker was killed or stopped."""
         self.calm: list[tuple[float, float]] = []
         self._number = 0
         self._epoch = 0
@@ -225,10 +224,6 @@ class Cluster:
         self.agent.statistics.pop(name, None)
         self.alive[name] = self.processes.start(name, command, environment=environment, folder=self.folder)
 
-    def kill(self, name: WorkerId) -> None:
-        self.faults += 1
-        self.alive.pop(name).kill()
-
     async def terminate(self, name: WorkerId, limit_s: float = 30.0) -> int | None:
         """SIGTERM; the exit code, None when it did not end in time."""
         child = self.alive.pop(name)
@@ -237,8 +232,17 @@ class Cluster:
 
     def fault(self, name: WorkerId, what: str, point: str) -> None:
         """Let a worker die or stop when it comes to a point."""
-        self.faults += 1
         (self.folder / f"{name}.fault").write_text(f"{what} {point}")
+
+    def stop(self, name: WorkerId) -> None:
+        """SIGSTOP."""
+        note_fault(self.folder)
+        self.alive[name].send(signal.SIGSTOP)
+
+    @property
+    def faults(self) -> list[float]:
+        """When a worker died or stopped, epoch seconds."""
+        return faults(self.folder)
 
     # ---- what the workers say
 

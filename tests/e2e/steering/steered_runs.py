@@ -7,7 +7,7 @@ from pathlib import Path
 
 from steered_cluster import Cluster
 from steered_scenarios import Scenario
-from steered_verdict import Pauses, Verdict, judge, pauses, summary
+from steered_verdict import COMMIT_TAKES_S, Pauses, Verdict, judge, pauses, summary
 
 from trimtab_controller.sandbox.broker import Broker
 from trimtab_controller.sandbox.processes import Processes
@@ -32,11 +32,14 @@ async def run(scenario: Scenario, folder: Path, *, say: Callable[[str], None] = 
             await cluster.stop_load()
             verdict = await judge(cluster)
         setup = scenario.setup
-        again = int(cluster.faults * setup.rate * (setup.commit_interval_s + 1.0))
+        again_s = setup.commit_interval_s + COMMIT_TAKES_S
         found = pauses(cluster)
         measured = [move.pause_s for move in cluster.moves if move.pause_s is not None]
         if measured:
             found["as the target reports"] = summary(measured)
     return Outcome(
-        verdict=verdict, complaints=verdict.complaints(again), pauses=found, seconds=time.monotonic() - began
+        verdict=verdict,
+        complaints=verdict.complaints(again_s, setup.rate, len(cluster.faults)),
+        pauses=found,
+        seconds=time.monotonic() - began,
     )

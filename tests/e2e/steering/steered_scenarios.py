@@ -269,8 +269,7 @@ async def stops(cluster: Cluster) -> None:
     thawing: list[asyncio.Task[None]] = []
 
     def stop_source() -> None:
-        cluster.faults += 1
-        cluster.alive[source].send(signal.SIGSTOP)
+        cluster.stop(source)
         thawing.append(asyncio.create_task(frozen(source, stop_s)))
 
     await cluster.hand_over(key_groups, source, target, before_release=stop_source)
@@ -285,8 +284,7 @@ async def stops(cluster: Cluster) -> None:
     await cluster.settled()
 
     for name in list(cluster.alive)[:2]:
-        cluster.faults += 1
-        cluster.alive[name].send(signal.SIGSTOP)
+        cluster.stop(name)
         await frozen(name, stop_s)
         await cluster.settled()
 

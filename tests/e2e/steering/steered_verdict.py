@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import statistics
 import time
 from collections import Counter, defaultdict
@@ -18,7 +19,11 @@ from steered_cluster import APP, SOURCE, WINDOWED, Cluster
 STALL_LIMIT_S = 60.0
 """Workers that commit nothing for so long while something is left are not waited for."""
 
-Records = dict[int, list[tuple[bytes | None, bytes | None]]]
+COMMIT_TAKES_S = 0.5
+"""What a commit may need until it is in the broker's log, on a busy machine; it is begun once per commit interval."""
+
+Records = dict[int, list[tuple[bytes | None, bytes | None, float]]]
+"""Partition -> key, value and timestamp (epoch seconds)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +33,8 @@ class Verdict:
     sent: int
     lost: dict[str, int]
     duplicated: dict[str, int]
+    repeated_s: float | None
+    """How long before a fault the oldest event was done that was done again; infinite when no fault explains it."""
     wrong_keys: dict[str, int]
     too_low: dict[str, int]
     """Keys that miss an event, or that a late write has set back."""
@@ -37,12 +44,16 @@ class Verdict:
     owners_wrong: int
     """Key groups that did not have exactly one owner at the end."""
 
-    def complaints(self, again: int) -> list[str]:
-        """What is not as promised, when so many events may have been done twice."""
+    def complaints(self, again_s: float, rate: float, faults: int) -> list[str]:
+        """What is not as promised, when what was done so many seconds before a fault may be done again."""
         never = {"lost": self.lost, "too low": self.too_low, "not committed": self.not_committed}
         found = [f"{what}: {counts}" for what, counts in never.items() if any(counts.values())]
-        for what, counts in {"duplicated": self.duplicated, "done again": self.done_again}.items():
-            found += [f"{what}: {topic} {n}, allowed {again}" for topic, n in counts.items() if n > again]
+        if self.repeated_s is not None and self.repeated_s > again_s:
+            found.append(
+                f"duplicated: {self.duplicated}, done {self.repeated_s:.2f} s before a fault, allowed {again_s} s"
+            )
+        again = int(faults * rate * again_s)
+        found += [f"done again: {topic} {n}, allowed {again}" for topic, n in self.done_again.items() if n > again]
         if not again and any(self.wrong_keys.values()):
             found.append(f"wrong keys: {self.wrong_keys}")
         if self.owners_wrong:
@@ -82,12 +93,9 @@ async def judge(cluster: Cluster) -> Verdict:
 
 def _judged(cluster: Cluster, read: dict[str, Records], not_committed: dict[str, int], owners_wrong: int) -> Verdict:
     sent = len(cluster.sent)
-    times: dict[str, Counter[int]] = {
-        topic: Counter(int(value) for rows in read[topic].values() for _, value in rows if value)
-        for topic in ("outputs", "regrouped", "totals")
-    }
-    lost = {topic: sum(number not in seen for number in range(sent)) for topic, seen in times.items()}
-    twice = {topic: sum(count - 1 for count in seen.values()) for topic, seen in times.items()}
+    done = {topic: _done(read[topic]) for topic in ("outputs", "regrouped", "totals")}
+    lost = {topic: sum(number not in seen for number in range(sent)) for topic, seen in done.items()}
+    twice = {topic: sum(len(times) - 1 for times in seen.values()) for topic, seen in done.items()}
     found = {topic: _last(rows) for topic, rows in read.items() if topic in cluster.setup.changelogs}
     off = {
         topic: {key: found[topic].get(key, 0) - wanted.get(key, 0) for key in wanted.keys() | found[topic].keys()}
@@ -97,12 +105,35 @@ def _judged(cluster: Cluster, read: dict[str, Records], not_committed: dict[str,
         sent=sent,
         lost=lost,
         duplicated=twice,
+        repeated_s=_repeated_s(done, cluster.faults),
         wrong_keys={topic: sum(map(bool, keys.values())) for topic, keys in off.items()},
         too_low={topic: sum(d < 0 for d in keys.values()) for topic, keys in off.items()},
         done_again={t: sum(d for d in keys.values() if d > 0) for t, keys in off.items() if "sums" not in t},
         not_committed=not_committed,
         owners_wrong=owners_wrong,
     )
+
+
+def _done(rows: Records) -> dict[int, list[float]]:
+    """Number -> when it was done, in order."""
+    done: dict[int, list[float]] = defaultdict(list)
+    for partition in rows.values():
+        for _, value, timestamp in partition:
+            if value:
+                done[int(value)].append(timestamp)
+    return {number: sorted(times) for number, times in done.items()}
+
+
+def _repeated_s(done: dict[str, dict[int, list[float]]], faults: list[float]) -> float | None:
+    """See `Verdict.repeated_s`. What was sent twice is rightly totalled twice."""
+    regrouped = done["regrouped"]
+    firsts = [
+        times[0]
+        for topic, seen in done.items()
+        for number, times in seen.items()
+        if len(times) > 1 and not (topic == "totals" and len(regrouped.get(number, ())) > 1)
+    ]
+    return max((min((f - first for f in faults if f >= first), default=math.inf) for first in firsts), default=None)
 
 
 def _wanted(cluster: Cluster) -> dict[str, Counter[str]]:
@@ -126,7 +157,7 @@ def _last(rows: Records) -> dict[str, int]:
     """Key -> last value in a changelog."""
     state: dict[str, int] = {}
     for partition in rows.values():
-        for key, value in partition:
+        for key, value, _ in partition:
             name = json.loads(key or b'""')
             state[name if isinstance(name, str) else json.dumps(name)] = int(value) if value else 0
     return state
@@ -149,7 +180,7 @@ def _read(cluster: Cluster, topic: str) -> Records:
             if message.error():
                 ended.add(message.partition())
             else:
-                rows[message.partition()].append((message.key(), message.value()))
+                rows[message.partition()].append((message.key(), message.value(), message.timestamp()[1] / 1e3))
     consumer.close()
     return rows
 

@@ -1,13 +1,14 @@
 """Steering on a real broker, the short version: `prove.py` runs all scenarios, longer."""
 
 import asyncio
+import math
 from pathlib import Path
 
 import pytest
 from steered_cluster import Setup
 from steered_runs import run
 from steered_scenarios import Scenario, drain_and_return, kills, moves, storm
-from steered_verdict import Verdict
+from steered_verdict import Verdict, _repeated_s
 
 SHORT = (
     Scenario(
@@ -42,23 +43,34 @@ def test_the_judge_sees_what_is_wrong() -> None:
         sent=3,
         lost={"outputs": 0},
         duplicated={"outputs": 0},
+        repeated_s=None,
         wrong_keys={"counts": 0},
         too_low={"counts": 0},
         done_again={"counts": 0},
         not_committed={"numbers": 0},
         owners_wrong=0,
     )
-    assert fine.complaints(0) == []
+    assert fine.complaints(1.5, 60.0, 0) == []
     for wrong in (
         {"lost": {"outputs": 1}},
-        {"duplicated": {"outputs": 1}},
+        {"repeated_s": math.inf},
+        {"repeated_s": 1.6},
         {"wrong_keys": {"counts": 1}},
         {"too_low": {"counts": 1}},
         {"done_again": {"counts": 1}},
         {"not_committed": {"numbers": 1}},
         {"owners_wrong": 1},
     ):
-        assert Verdict(**{**fine.__dict__, **wrong}).complaints(0) != [], wrong
-    again = Verdict(**{**fine.__dict__, "duplicated": {"outputs": 5}, "wrong_keys": {"counts": 5}})
-    assert again.complaints(5) == []
-    assert again.complaints(4) != []
+        assert Verdict(**{**fine.__dict__, **wrong}).complaints(1.5, 60.0, 0) != [], wrong
+    again = Verdict(**{**fine.__dict__, "repeated_s": 1.4, "done_again": {"counts": 90}, "wrong_keys": {"counts": 5}})
+    assert again.complaints(1.5, 60.0, 1) == []
+    assert again.complaints(1.5, 59.0, 1) != []
+
+
+def test_what_was_done_twice_is_dated_by_the_fault_that_explains_it() -> None:
+    once = {number: [10.0] for number in range(3)}
+    sent_twice = {"outputs": once, "regrouped": {1: [10.0, 14.0]}, "totals": {1: [10.5, 14.5]}}
+    assert _repeated_s({"outputs": once, "regrouped": once, "totals": once}, [11.0]) is None
+    assert _repeated_s(sent_twice, [9.0, 10.25, 13.0]) == 0.25
+    assert _repeated_s(sent_twice, [9.0]) == math.inf
+    assert _repeated_s({**sent_twice, "regrouped": once}, [11.0]) == 0.5
