@@ -1,1 +1,50 @@
 """Load balancing with integrated collocation: ALBIC, and many pairs per round; COLA and PoTC as baselines."""
+
+from trimtab_models.albic.cola import solve_cola
+from trimtab_models.albic.encode import encode_albic, warnings_of
+from trimtab_models.albic.fit import CostFit, Observations, Unidentified, fit_costs, prediction_error
+from trimtab_models.albic.history import RateHistory
+from trimtab_models.albic.potc import PotcFigure, potc
+from trimtab_models.albic.problem import CollocationProblem, load_index, problem_of
+from trimtab_models.albic.result import AlbicResult
+from trimtab_models.albic.scaling import (
+    Direction,
+    Potential,
+    Reason,
+    Scaling,
+    ScalingPolicy,
+    decide_scaling,
+    potential,
+)
+from trimtab_models.albic.scores import Pairs, scored_pairs
+from trimtab_models.albic.solve import Params, Strategy, solve
+
+__all__ = [
+    "AlbicResult",
+    "CollocationProblem",
+    "CostFit",
+    "Direction",
+    "Observations",
+    "Pairs",
+    "Params",
+    "PotcFigure",
+    "Potential",
+    "RateHistory",
+    "Reason",
+    "Scaling",
+    "ScalingPolicy",
+    "Strategy",
+    "Unidentified",
+    "decide_scaling",
+    "encode_albic",
+    "fit_costs",
+    "load_index",
+    "potc",
+    "potential",
+    "prediction_error",
+    "problem_of",
+    "scored_pairs",
+    "solve",
+    "solve_cola",
+    "warnings_of",
+]

@@ -35,7 +35,7 @@ class Improver:
         self._balance, self._parts, self._at = balance, parts, at
         self._load = parts.summed(balance.load)
         self._share = parts.summed(budget_shares(balance))
-        self._movable = parts.problem.movable & (self._share <= FITS)
+        self._movable = parts.mobile(balance)
         self._max_partition_load = max_partition_load
         self._node_load: Floats = np.bincount(at, self._load, len(balance.capacity)) / balance.capacity
         usage = [parts.summed(row) for row in balance.usage]

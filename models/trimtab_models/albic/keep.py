@@ -16,6 +16,7 @@ from trimtab_models.albic.scores import Pairs
 from trimtab_models.balance.problem import Floats, Ints, Problem
 
 Members = list[int]
+MOST_SHARE = 1e9  # of a budget: more is as much too much
 
 
 def keep(problem: Problem, pairs: Pairs, max_partition_load: float, seed: int) -> list[Members]:
@@ -31,7 +32,8 @@ def keep(problem: Problem, pairs: Pairs, max_partition_load: float, seed: int) -
 def budget_shares(problem: Problem) -> Floats:
     """(K,) the share of a round's budget that moving each key group takes; 0 where nothing is spent or to spend."""
     payable = problem.allowances > 0
-    shares: Floats = (problem.prices[payable] / problem.allowances[payable, None]).max(axis=0, initial=0.0)
+    prices, allowances = problem.prices[payable], problem.allowances[payable, None]
+    shares: Floats = (prices / np.maximum(allowances, prices / MOST_SHARE)).max(axis=0, initial=0.0)
     return shares
 
 
@@ -91,7 +93,7 @@ class _Splitter:
 
 def _whole(share: float) -> int:
     """How many parts a set of this share needs; sums of floats may exceed a whole number by a hair."""
-    return math.ceil(min(share, 1e9) - 1e-9)
+    return math.ceil(min(share, MOST_SHARE) - 1e-9)
 
 
 def _grouped(members: Members, labels: Ints) -> list[Members]:

@@ -21,8 +21,7 @@ def cut(weights: Floats, edges: Ints, edge_weights: Floats, parts: int, seed: in
     start = np.concatenate(([0], np.cumsum(np.bincount(ends[:, 0], minlength=len(weights)))))
     _, labels = pymetis.part_graph(
         parts,
-        xadj=start.tolist(),
-        adjncy=ends[order, 1].tolist(),
+        pymetis.CSRAdjacency(adj_starts=start.tolist(), adjacent=ends[order, 1].tolist()),
         vweights=vertex.tolist(),
         eweights=np.tile(np.maximum(1, _whole(edge_weights)), 2)[order].tolist(),
         recursive=parts <= 8,

@@ -7,7 +7,7 @@ any machine. All amounts are whole numbers of small units; limits are rounded so
 import numpy as np
 from ortools.sat.python import cp_model
 
-from trimtab_models.albic.selection import Selection
+from trimtab_models.albic.selection import STEEPER, Selection
 from trimtab_models.balance.problem import Bools, Floats, Ints
 
 STEPS = 10**6  # units in the largest deviation or gain
@@ -117,13 +117,14 @@ class _Model:
     def _objective(self, distance: cp_model.IntVar) -> None:
         """Minimised, in thousandths of units."""
         weights = self.selection.weights
-        most = self._most
-        above = self.model.new_int_var(0, most, "")
-        self.model.add(above >= distance - round(min(weights.target / self._unit, most)))
+        above = []
+        for limit in (weights.target, weights.ceiling):
+            above.append(self.model.new_int_var(0, self._most, ""))
+            self.model.add(above[-1] >= distance - round(min(limit / self._unit, self._most)))
         gains = [-1000 * gain for gain in self._units(self.selection.gain)]
         self.model.minimize(
             cp_model.LinearExpr.weighted_sum(self.chosen, gains)
-            + round(1000 * weights.penalty) * above
+            + round(1000 * weights.penalty) * (above[0] + STEEPER * above[1])
             + round(1000 * weights.levelling) * distance
         )
 

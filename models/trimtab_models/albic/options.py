@@ -104,7 +104,7 @@ class Choice:
         self._problem, self._at, self._worth = problem, at, worth
         self._loads = parts.summed(loads)
         self._shares = parts.summed(budget_shares(problem.balance))
-        self._free = parts.problem.movable & (self._shares <= FITS)
+        self._free = parts.mobile(problem.balance)
         self._ties = Ties(problem, parts, at)
 
     def joins(self, first: Ints, second: Ints) -> tuple[Ints, Ints]:

@@ -28,6 +28,12 @@ class Parts:
         expanded: Ints = allocation[self.of]
         return expanded
 
+    def mobile(self, problem: Problem) -> Bools:
+        """(P,) the parts that may move within the budgets of `problem`, the key groups' own."""
+        prices = np.array([self.summed(row) for row in problem.prices]).reshape(-1, len(self.size))
+        payable: Bools = np.logical_and.reduce(prices <= problem.allowances[:, None])
+        return self.problem.movable & payable
+
     def summed(self, amounts: Floats) -> Floats:
         """(P,) sums over the members."""
         return np.bincount(self.of, amounts, len(self.size)).astype(np.float64)

@@ -1,7 +1,7 @@
 """Which moves of a round to make: the objective of many pairs per round, and a greedy answer to it.
 
 Objective, in percentage points of load: what is saved, less the price of the migrations, less `penalty` for every point
-of load distance above `target`. `levelling` is so small that no move is made for it alone; it chooses among equals.
+of load distance above `target`, and much more for every point above `ceiling`. `levelling` chooses among equals.
 """
 
 from dataclasses import dataclass
@@ -12,20 +12,23 @@ from trimtab_models.albic.options import Options
 from trimtab_models.balance.problem import Bools, Floats, Ints
 from trimtab_models.solving.stop import Stop
 
+STEEPER = 50  # above the ceiling no saving outweighs load distance
 LEAST_GAIN = 1e-9  # of all that a selection is about; below it steps are rounding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """`target` in pp; `penalty` and `levelling` per pp of load distance."""
+    """`target` and `ceiling` in pp; `penalty` and `levelling` per pp of load distance."""
 
     target: float
+    ceiling: float
     penalty: float
     levelling: float
 
     def of(self, load_distance: Floats | float) -> Floats | float:
         """What a load distance costs."""
-        return self.penalty * np.maximum(0.0, load_distance - self.target) + self.levelling * load_distance
+        above = np.maximum(0.0, load_distance - self.target) + STEEPER * np.maximum(0.0, load_distance - self.ceiling)
+        return self.penalty * above + self.levelling * load_distance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -117,11 +120,10 @@ class _Climb:
 
     def _affordable(self) -> Bools:
         selection, options = self._selection, self._selection.options
-        fits = (selection.prices[:, options.part] <= self._left[:, None]).all(axis=0)
+        fits: Bools = np.logical_and.reduce(selection.prices[:, options.part] <= self._left[:, None])
         if len(self._room):
-            fits &= (selection.usage[:, options.part] <= self._room[:, options.node]).all(axis=0)
-        result: Bools = fits
-        return result
+            fits &= np.logical_and.reduce(selection.usage[:, options.part] <= self._room[:, options.node])
+        return fits
 
     def _distances(self, candidates: Ints) -> Floats:
         """(C,) the load distance after each of the candidates alone."""

@@ -38,6 +38,7 @@ from trimtab_models.solving.stop import Stop
 
 BAND_SHARE = 0.45  # of maxLD
 LEVELLING_SHARE = 2.0
+BALANCE = BalanceParams()
 LEVELLED = BalanceParams(effort=Effort(steps=2_000, steps_per_node=2), polish=Effort(steps=0))
 
 
@@ -61,7 +62,7 @@ class Params:
     price: float = 0.05
     penalty: float = 20.0
     work: float = 0.3
-    balance: BalanceParams = BalanceParams()
+    balance: BalanceParams = BALANCE
 
     def __post_init__(self) -> None:
         if (self.band is not None and self.band < 0) or self.price < 0 or self.penalty < 0 or self.work < 0:
@@ -167,15 +168,15 @@ class _Solver:
         best = self._start
         for target in dict.fromkeys((band, max(band, balance.max_load_distance))):
             levelling = LEVELLING_SHARE * judge.price / target if target > 0 else 0.0
-            weights = Weights(target=target, penalty=self._params.penalty, levelling=levelling)
+            ceiling = max(target, balance.max_load_distance)
+            weights = Weights(target=target, ceiling=ceiling, penalty=self._params.penalty, levelling=levelling)
             selection = joining.selection(weights)
             plans = [self._start, *joining.plans(selection, self._seed, self._params.work, self._stop)]
             if levelled is not None:
                 plans.append(parts.expand(levelled))
             best = max(map(self._believed, plans), key=lambda plan: judge.value(plan, weights))
-            stuck = selection.options.joins.any() and self._problem.collocation(best) <= self._problem.collocation(
-                self._start
-            )
+            gained = self._problem.collocation(best) - self._problem.collocation(self._start)
+            stuck = gained <= 0 and selection.options.joins.any()
             if self._stop() or not (stuck or self._idle(best)):
                 break
         return best

@@ -15,6 +15,8 @@ from trimtab_models.solving.stop import Stop
 FAMILIES = {
     "milp": "trimtab_models.balance.methods",
     "flux": "trimtab_models.balance.methods",
+    "albic": "trimtab_models.albic.methods",
+    "cola": "trimtab_models.albic.methods",
     "elastic": "trimtab_models.elastic.methods",
     "even": "trimtab_models.placement.methods",
     "lf": "trimtab_models.placement.methods",

@@ -123,7 +123,7 @@ def real_job_3(nodes: int = 20, per_node: int = 5) -> Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Period:
-    """One statistics period: (K,) load without remote tuples, and (F,) rates; a remote tuple costs `cost` at each end."""
+    """One statistics period: (K,) load without remote tuples, (F,) rates; a remote tuple costs `cost` at each end."""
 
     work: Floats
     rate: Floats

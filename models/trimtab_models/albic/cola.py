@@ -1,0 +1,111 @@
+"""COLA, the published baseline for collocation (Khandekar et al., Middleware 2009, as Madsen et al. 2017 use it).
+
+Balanced graph partitioning from scratch: all key groups are one partition; the heaviest partition is cut in two, with
+little rate between the halves, until the partitions, heaviest first, each on the least loaded node, are balanced to
+within maxLD. Where key groups are now plays no part, so that it takes almost all of them to move; the budget is
+ignored. Where we differ: what is pinned stays, marked nodes get nothing, and limits are kept or the plan is not made.
+"""
+
+import heapq
+
+import numpy as np
+
+from trimtab_models.albic.keep import Members
+from trimtab_models.albic.metis import cut
+from trimtab_models.albic.parts import parts_of
+from trimtab_models.albic.problem import CollocationProblem
+from trimtab_models.balance.bound import lower_bound
+from trimtab_models.balance.construct import place_unplaced, settle
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
+from trimtab_models.balance.result import BalanceResult, Stage
+from trimtab_models.balance.solve import OPTIMAL_PP, infeasible
+from trimtab_models.solving.outcome import Infeasible, Status
+from trimtab_models.solving.stop import Stop
+
+GROWTH = 1.05  # of the number of partitions between two assignments
+
+
+def solve_cola(problem: CollocationProblem, *, stop: Stop, seed: int) -> BalanceResult | Infeasible:
+    """COLA's plan, whatever the budget; unchanged where limits allow no plan from scratch."""
+    if reason := infeasible(problem.balance):
+        return Infeasible(reason=reason)
+    start = place_unplaced(problem.balance)
+    balance = problem.unlimited().balance.tolerating(start)
+    bound = lower_bound(balance, evaluate(balance, start).load_distance, stop)
+    allocation = _Cola(problem, balance, seed).run(stop)
+    if allocation is None or not evaluate(balance, allocation).allowed:
+        allocation = start
+    score = evaluate(balance, allocation)
+    changed = (allocation != balance.home).any()
+    status = Status.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else Status.FEASIBLE
+    return BalanceResult(
+        status=status if changed else Status.UNCHANGED,
+        allocation=allocation,
+        score=score,
+        lower_bound=min(bound, score.load_distance),
+        stage=Stage.CONSTRUCTED if changed else Stage.STAYED,
+        steps=0,
+        seed=seed,
+    )
+
+
+class _Cola:
+    def __init__(self, problem: CollocationProblem, balance: Problem, seed: int) -> None:
+        self._problem, self._balance, self._seed = problem, balance, seed
+        fixed = np.flatnonzero(~balance.movable).tolist()
+        self._fixed: list[Members] = [[key_group] for key_group in fixed]
+        self._waiting: list[tuple[float, Members]] = []  # a heap of what can be cut, the heaviest first
+        self._single: list[Members] = []
+        free = np.flatnonzero(balance.movable).tolist()
+        if free:
+            self._push(free)
+
+    def run(self, stop: Stop) -> Ints | None:
+        """The first assignment within maxLD, else that of all key groups one by one; None if limits refuse that."""
+        allocation, checked = None, 0.0
+        enough = int(self._balance.kept.sum())
+        while True:
+            count = len(self._waiting) + len(self._single)
+            if not self._waiting or (count >= enough and count >= GROWTH * checked):
+                allocation, checked = self._assigned(), count
+                if self._within(allocation) or not self._waiting or stop():
+                    return allocation
+            _, heaviest = heapq.heappop(self._waiting)
+            for part in self._halves(heaviest):
+                self._push(part)
+
+    def _push(self, members: Members) -> None:
+        if len(members) == 1:
+            self._single.append(members)
+        else:
+            heapq.heappush(self._waiting, (-float(self._balance.load[members].sum()), members))
+
+    def _within(self, allocation: Ints | None) -> bool:
+        if allocation is None:
+            return False
+        return evaluate(self._balance, allocation).load_distance <= self._balance.max_load_distance
+
+    def _assigned(self) -> Ints | None:
+        """Heaviest first, each to the least loaded kept node that has room."""
+        parts = parts_of(self._balance, sorted([*self._fixed, *self._single, *(part for _, part in self._waiting)]))
+        allocation = np.where(parts.problem.movable, UNPLACED, parts.problem.home)
+        heaviest_first = np.argsort(-parts.problem.load, kind="stable")
+        refused = settle(parts.problem, allocation, heaviest_first[allocation[heaviest_first] == UNPLACED].tolist())
+        return None if refused else parts.expand(allocation)
+
+    def _halves(self, members: Members) -> list[Members]:
+        labels = cut(self._balance.load[members], *self._edges(members), 2, self._seed)
+        array = np.array(members)
+        return [array[labels == label].tolist() for label in (0, 1)]
+
+    def _edges(self, members: Members) -> tuple[Ints, Floats]:
+        problem = self._problem
+        position = np.full(len(self._balance.load), -1, np.int64)
+        position[members] = np.arange(len(members))
+        first, second = position[problem.source], position[problem.target]
+        inside = (first >= 0) & (second >= 0) & (first != second)
+        low, high = np.minimum(first, second)[inside], np.maximum(first, second)[inside]
+        keys, at = np.unique(low * len(members) + high, return_inverse=True)
+        rate = np.bincount(at, problem.rate[inside], len(keys)).astype(np.float64)
+        return np.stack(np.divmod(keys, len(members)), axis=1), rate

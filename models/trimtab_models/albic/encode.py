@@ -1,0 +1,24 @@
+"""ALBIC's result document: that of the balance methods, and what is predicted."""
+
+from typing import Any
+
+from trimtab_models.albic.result import AlbicResult
+from trimtab_models.balance.encode import describe_alert, encode_result
+from trimtab_models.instances import BalanceInstance
+
+
+def encode_albic(instance: BalanceInstance, result: AlbicResult) -> dict[str, Any]:
+    """The plan for `instance`, with nothing in flight, as the contract has it but for `solve_seconds`."""
+    document = encode_result(instance, result.balance, method="albic")
+    return document | {"predicted_load_distance": result.predicted_load_distance}
+
+
+def warnings_of(instance: BalanceInstance, result: AlbicResult) -> tuple[str, ...]:
+    """What people should know beside the plan."""
+    lines = [describe_alert(instance, alert) for alert in result.balance.alerts]
+    if not result.within:
+        lines.append(
+            f"no attempt came within max_load_distance {instance.options.max_load_distance:g}: "
+            f"the predicted load distance is {result.predicted_load_distance:.3g}"
+        )
+    return tuple(lines)

@@ -1,0 +1,45 @@
+"""The power of two choices (Nasir et al., ICDE 2015; partial key grouping), the published baseline for balance.
+
+Every key has two candidate instances, and each tuple goes to the one with less load. For stateful key groups that means
+that a key group is split over two nodes and its partial states are merged again and again: the load of merging falls
+on one of the two, in proportion to the state, whatever the balance. So this is a figure, not a plan: nothing moves, and
+no key group has one owner. Nodes that are marked for removal, pins and limits are not considered.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_models.balance.problem import Floats, Problem
+
+TUPLES = 50  # quanta of a key group's load, each sent to the less loaded candidate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PotcFigure:
+    """Node loads in percent of each node's capacity, load distance in pp; `merging` is the load added by merging."""
+
+    node_loads: Floats
+    load_distance: float
+    merging: float
+
+
+def potc(problem: Problem, *, merge_share: float, seed: int) -> PotcFigure:
+    """What two choices reach; merging takes `merge_share` of all load, spread by the key groups' state sizes."""
+    random = np.random.default_rng(seed)
+    nodes, key_groups = len(problem.capacity), len(problem.load)
+    first, second = random.integers(nodes, size=key_groups), random.integers(nodes, size=key_groups)
+    loads = np.zeros(nodes)
+    for key_group in np.tile(random.permutation(key_groups), TUPLES).tolist():
+        one, other = int(first[key_group]), int(second[key_group])
+        node = one if loads[one] / problem.capacity[one] <= loads[other] / problem.capacity[other] else other
+        loads[node] += problem.load[key_group] / TUPLES
+    merging = merge_share * float(problem.load.sum())
+    state = float(problem.cost_bytes.sum())
+    if state:
+        loads += np.bincount(first, merging * problem.cost_bytes / state, nodes)
+    mean = float(loads.sum() / problem.capacity.sum())
+    node_loads = loads / problem.capacity
+    return PotcFigure(
+        node_loads=node_loads, load_distance=float(np.abs(node_loads - mean).max(initial=0.0)), merging=merging
+    )

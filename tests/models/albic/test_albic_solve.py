@@ -1,0 +1,352 @@
+"""ALBIC as a whole: named situations, and invariants on small random clusters."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trimtab_controller.cli import main
+from trimtab_models.albic import Params, Strategy, solve
+from trimtab_models.balance import BalanceResult, Effort, Obstacle
+from trimtab_models.balance import Params as BalanceParams
+from trimtab_models.balance import solve as solve_balance
+from trimtab_models.solving import Deadline, Infeasible, Never, Status
+
+SHORT = BalanceParams(effort=Effort(steps=100, patience=50), polish=Effort(steps=20))
+MANY = Params(balance=SHORT)
+ONE = Params(strategy=Strategy.ONE_PAIR, balance=SHORT)
+both = pytest.mark.parametrize("params", [MANY, ONE], ids=["many pairs", "one pair"])
+quick = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+
+
+def plan_of(problem, params=MANY, seed=0):
+    result = solve(problem, stop=Never(), seed=seed, params=params)
+    assert not isinstance(result, Infeasible)
+    return result
+
+
+def moved(result, problem):
+    return np.flatnonzero(result.balance.allocation != problem.balance.home).tolist()
+
+
+def talking(cluster, count=4, **changes):
+    """`count` pairs, each apart: key group k on node k % 2, its partner on the other; half of the load is talking."""
+    homes = [k % 2 for k in range(count)] + [1 - k % 2 for k in range(count)]
+    flows = [(k, count + k, 100.0) for k in range(count)]
+    costs = {"serialise_cost": 0.02, "deserialise_cost": 0.02}
+    operator = [0] * count + [1] * count
+    return cluster(homes, 4.0, flows, operator=operator, **costs | changes)
+
+
+@both
+def test_a_pair_is_brought_together(cluster, params):
+    problem = talking(cluster, max_migrations=2)
+    result = plan_of(problem, params)
+    assert result.collocation > 0
+    assert result.balance.score.migrations <= 2
+    assert (result.predicted_load < 32, result.within) == (True, True)
+
+
+def test_many_pairs_in_one_round_and_half_of_the_load_is_gone(cluster):
+    problem = talking(cluster)
+    result = plan_of(problem)
+    assert (result.collocation, result.predicted_load, result.balance.score.migrations) == (1, 16, 4)
+    assert result.predicted_load_distance == pytest.approx(0)
+
+
+def test_one_pair_in_one_round(cluster):
+    assert plan_of(talking(cluster, max_migrations=2), ONE).collocation == 0.25
+
+
+def test_nothing_moves_once_together_and_inside_the_band(cluster):
+    problem = talking(cluster)
+    again = plan_of(problem.moved_to(plan_of(problem).balance.allocation))
+    assert (again.balance.status, again.balance.score.migrations) == (Status.UNCHANGED, 0)
+
+
+def test_a_pair_that_does_not_pay_for_its_move_is_left_apart(cluster):
+    cheap = {"serialise_cost": 1e-5, "deserialise_cost": 1e-5}
+    assert plan_of(talking(cluster, **cheap)).balance.score.migrations == 0
+    eager = replace(MANY, price=0.0)
+    assert plan_of(talking(cluster, **cheap), eager).collocation == 1
+
+
+def test_without_costs_collocation_has_a_nominal_worth(cluster):
+    result = plan_of(talking(cluster, serialise_cost=0, deserialise_cost=0))
+    assert result.collocation == 1
+    assert result.predicted_load_distance == result.balance.score.load_distance
+
+
+def test_a_pair_beyond_the_band_but_within_max_load_distance_comes_together(cluster):
+    # 2 nodes, 4 key groups; the only pair lifts one node 8 pp above the mean
+    problem = cluster([0, 1, 0, 1], 8, [(0, 1, 9.0)], operator=[0, 1, 1, 0], pinned=[False, True, True, True])
+    assert plan_of(problem).collocation == 1
+    narrow = cluster(
+        [0, 1, 0, 1], 8, [(0, 1, 9.0)], operator=[0, 1, 1, 0], pinned=[False, True, True, True], max_load_distance=7.9
+    )
+    assert plan_of(narrow).balance.status is Status.UNCHANGED
+
+
+@both
+def test_parts_get_smaller_until_the_cluster_is_balanced(cluster, params):
+    # one set of 4 talking key groups of 6 on node 0, nothing on node 1: 24 of 24; parts of at most 15 can be balanced
+    flows = [(0, 2, 9.0), (1, 3, 9.0), (0, 3, 5.0), (1, 2, 5.0)]
+    problem = cluster([0] * 4, 6, flows, operator=[0, 0, 1, 1], nodes=2, score_factor=0.5, max_load_distance=3.0)
+    result = plan_of(problem, params)
+    assert (result.within, result.partition_load < 25) == (True, True)
+    assert result.predicted_load_distance == 0
+    assert result.collocation == pytest.approx(18 / 28)  # the weak links are cut
+
+
+@both
+def test_max_partition_load_0_is_the_pure_balance_problem(cluster, params):
+    problem = talking(cluster, max_partition_load=0.0, load=[9.0, 1, 1, 1, 1, 1, 1, 1])
+    result = plan_of(problem, params)
+    pure = solve_balance(problem.balance, stop=Never(), seed=0, params=SHORT)
+    assert isinstance(pure, BalanceResult)
+    assert (result.balance.allocation == pure.allocation).all()
+    assert result.partition_load == 0
+
+
+@both
+def test_without_scored_pairs_it_is_the_pure_balance_problem(cluster, params):
+    problem = cluster([0, 0, 0, 1], 5, [])
+    assert plan_of(problem, params).balance.score.load_distance == 0
+
+
+def test_a_given_band_holds_for_pure_balance_too(cluster):
+    problem = cluster([0, 0, 0, 1], 5, [])  # 5 pp from the mean
+    assert moved(plan_of(problem, replace(MANY, band=5.0)), problem) == []
+    assert plan_of(problem, replace(MANY, band=4.9)).balance.score.load_distance == 0
+
+
+@both
+def test_what_cannot_be_balanced_is_flagged_and_as_near_as_it_gets(cluster, params):
+    problem = talking(cluster, load=[60.0, 4, 4, 4, 4, 4, 4, 4], pinned=[True] + [False] * 7, max_migrations=1)
+    result = plan_of(problem, params)
+    assert not result.within
+    assert result.predicted_load_distance < 32
+
+
+@both
+def test_marked_nodes_are_emptied_together_with_their_pairs(cluster, params):
+    problem = talking(cluster, nodes=3, removing=[True, False, False])
+    state = problem
+    for _ in range(6):
+        state = state.moved_to(plan_of(state, params).balance.allocation)
+    assert not state.balance.removing[state.balance.home].any()
+
+
+def test_a_part_too_heavy_for_any_node_leaves_a_marked_node_in_smaller_parts(cluster):
+    flows = [(0, 1, 9.0), (2, 3, 1.0)]
+    problem = cluster(
+        [0, 0, 1, 1, 2, 2], [12.0, 12, 20, 0, 20, 0], flows, operator=[0, 1, 0, 1, 2, 2],
+        removing=[True, False, False], max_load_distance=10.0, score_factor=0.5,
+    )  # fmt: skip
+    result = plan_of(problem)
+    assert not problem.balance.removing[result.balance.allocation].any()
+    assert result.within
+
+
+def test_what_is_pinned_on_a_marked_node_is_named(cluster):
+    problem = talking(cluster, nodes=3, removing=[True, False, False], pinned=[True] + [False] * 7)
+    alerts = plan_of(problem).balance.alerts
+    assert [(alert.key_group, alert.obstacle) for alert in alerts] == [(0, Obstacle.PINNED)]
+
+
+def test_lost_key_groups_go_to_their_partners_for_nothing(cluster):
+    problem = talking(cluster, home=[-1, 1, 0, 1, 1, 0, 1, 0], max_migrations=0)
+    result = plan_of(problem)
+    assert result.balance.allocation.tolist() == [1, 1, 0, 1, 1, 0, 1, 0]
+    assert result.balance.score.migrations == 0
+
+
+def test_a_move_in_flight_is_not_reversed_silently(cluster):
+    problem = talking(cluster, in_flight=[True] + [False] * 7)
+    result = plan_of(problem)
+    assert result.balance.reversed_in_flight == ((0,) if 0 in moved(result, problem) else ())
+
+
+@both
+@pytest.mark.parametrize("removing", [[], [True, True]])
+def test_no_node_to_keep_is_infeasible(cluster, params, removing):
+    problem = cluster([], [], [], nodes=len(removing), removing=np.array(removing, bool))
+    assert isinstance(solve(problem, stop=Never(), seed=0, params=params), Infeasible)
+
+
+@both
+def test_a_deadline_that_has_passed_gives_an_allowed_plan(cluster, params):
+    problem = talking(cluster)
+    result = solve(problem, stop=Deadline(lambda: 1.0, 0.0), seed=0, params=params)
+    assert not isinstance(result, Infeasible)
+    assert result.balance.score.allowed
+
+
+def test_tiny_steps_are_no_endless_loop(cluster):
+    together = [0, 0, 0, 0] * 2
+    problem = talking(cluster, home=together, nodes=2, load=6.0 * np.ones(8), pinned=[True] * 8, partition_step=1e-6)
+    assert plan_of(problem).balance.status is Status.UNCHANGED
+
+
+def test_loads_that_contradict_the_flows_are_predicted_all_the_same(cluster):
+    problem = talking(cluster, load=[0.0] * 8)  # less than what its tuples must cost
+    result = plan_of(problem)
+    assert np.isfinite(result.predicted_load_distance)
+
+
+@st.composite
+def clusters(draw):
+    """Arguments of a small cluster in which anything that a snapshot can say may be said."""
+    nodes, count = draw(st.integers(1, 4)), draw(st.integers(1, 8))
+
+    def each(strategy, size):
+        return draw(st.lists(strategy, min_size=size, max_size=size))
+
+    removing = each(st.sampled_from([False, False, True]), nodes)
+    removing[draw(st.integers(0, nodes - 1))] = False
+    rules = {
+        "nodes": nodes,
+        "removing": removing,
+        "operator": each(st.integers(0, 2), count),
+        "capacity": each(st.sampled_from([0.5, 1.0, 2.0]), nodes),
+        "pinned": each(st.sampled_from([False, False, False, True]), count),
+        "cost_bytes": each(st.integers(1, 5).map(float), count),
+        "max_migrations": draw(st.one_of(st.none(), st.integers(0, 6))),
+        "max_cost_bytes": draw(st.one_of(st.none(), st.floats(0, 15))),
+        "score_factor": draw(st.sampled_from([0.0, 0.5, 1.5])),
+        "max_partition_load": draw(st.sampled_from([25.0, 12.0, 0.0])),
+        "serialise_cost": draw(st.sampled_from([0.0, 0.02])),
+        "deserialise_cost": draw(st.sampled_from([0.0, 0.01])),
+        "max_load_distance": draw(st.sampled_from([0.0, 5.0, 10.0])),
+    }
+    if draw(st.booleans()):
+        rules["usage"] = [each(st.integers(0, 4).map(float), count)]
+        rules["limit"] = [each(st.integers(0, 10).map(float), nodes)]
+    ends = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1), st.floats(0, 100))
+    homes = each(st.integers(-1 if draw(st.booleans()) else 0, nodes - 1), count)
+    return homes, each(st.floats(4, 15), count), draw(st.lists(ends, max_size=8)), rules
+
+
+def broken_rules(problem, allocation):
+    """The rules that `allocation` breaks, key group by key group. Limits only if all were placed before."""
+    balance, broken, spent, count = problem.balance, [], 0.0, 0
+    for key_group, (home, node) in enumerate(zip(balance.home, allocation, strict=True)):
+        if node == home:
+            continue
+        if balance.removing[node]:
+            broken.append(f"{key_group} moved onto marked node {node}")
+        if home >= 0:
+            count, spent = count + 1, spent + balance.cost_bytes[key_group]
+            if balance.pinned[key_group]:
+                broken.append(f"{key_group} is pinned")
+    if balance.max_migrations is not None and count > balance.max_migrations:
+        broken.append("max_migrations")
+    if balance.max_cost_bytes is not None and spent > balance.max_cost_bytes:
+        broken.append("max_cost_bytes")
+    if (balance.home >= 0).all():
+        for row, limit in zip(balance.usage, balance.limit, strict=True):
+            for node, most in enumerate(limit):
+                before, after = row[balance.home == node].sum(), row[allocation == node].sum()
+                if after > max(most, before):
+                    broken.append(f"limit of node {node}")
+    return broken
+
+
+def predicted_loads(problem, allocation):
+    """Flow by flow."""
+    loads, home = problem.balance.load.copy(), problem.balance.home
+    for i, j, rate in zip(problem.source, problem.target, problem.rate, strict=True):
+        if i == j:
+            continue
+        was, now = (float(at[i] != at[j] or at[i] < 0) for at in (home, allocation))
+        loads[i] += (now - was) * problem.serialise_cost * rate
+        loads[j] += (now - was) * problem.deserialise_cost * rate
+    return loads
+
+
+def load_distance(balance, loads, allocation):
+    mean = sum(loads) / sum(balance.capacity[~balance.removing])
+    worst = 0.0
+    for node, capacity in enumerate(balance.capacity):
+        deviation = sum(loads[allocation == node]) / capacity - mean
+        worst = max(worst, deviation if balance.removing[node] else abs(deviation))
+    return worst
+
+
+@given(clusters(), st.sampled_from([MANY, ONE]))
+@quick
+def test_every_plan_keeps_every_rule_and_tells_the_truth(cluster, arguments, params):
+    homes, loads, flows, rules = arguments
+    problem = cluster(homes, loads, flows, **rules)
+    result = plan_of(problem, params, seed=5)
+    allocation = result.balance.allocation
+    assert broken_rules(problem, allocation) == []
+    after = predicted_loads(problem, allocation)
+    assert result.predicted_load_distance == pytest.approx(load_distance(problem.balance, after, allocation), abs=1e-8)
+    assert result.predicted_load == pytest.approx(after.sum())
+    given_distance = load_distance(problem.balance, problem.balance.load, allocation)
+    assert result.balance.score.load_distance == pytest.approx(given_distance, abs=1e-8)
+    assert result.balance.lower_bound <= given_distance + 1e-8
+    assert result.within == (result.predicted_load_distance <= problem.balance.max_load_distance + 1e-7)
+    assert (plan_of(problem, params, seed=5).balance.allocation == allocation).all()
+
+
+@given(clusters())
+@quick
+def test_collocation_is_given_up_for_load_distance_only(cluster, arguments):
+    homes, loads, flows, rules = arguments
+    nodes = rules["nodes"]
+    rules = rules | {"removing": [False] * nodes}
+    problem = cluster([max(0, home) for home in homes], loads, flows, **rules)
+    result = plan_of(problem)
+    home = problem.balance.home
+    before = load_distance(problem.balance, problem.balance.load, home)
+    if result.partition_load > 0 and result.predicted_load_distance >= before - 1e-9:
+        assert result.collocation >= problem.collocation(home) - 1e-12
+        if result.balance.status is not Status.UNCHANGED:
+            assert result.collocation > problem.collocation(home)
+
+
+# The command
+
+
+def document(**changes):
+    nodes = [{"id": "n0", "capacity": 1}, {"id": "n1", "capacity": 1}]
+    key_groups = [
+        {"id": f"{operator}{k}", "operator": operator, "node": f"n{(k + at) % 2}", "load": 4, "state_bytes": 100}
+        for at, operator in enumerate("ab")
+        for k in range(4)
+    ]
+    flows = [{"from": f"a{k}", "to": f"b{k}", "rate": 100} for k in range(4)]
+    options = {"serialise_cost": 0.02, "deserialise_cost": 0.02}
+    return {"version": 1, "nodes": nodes, "key_groups": key_groups, "flows": flows, "options": options} | changes
+
+
+@pytest.fixture
+def solve_file(tmp_path: Path, capsys):
+    def run(given):
+        path = tmp_path / "cluster.json"
+        path.write_text(json.dumps(given))
+        code = main(["solve", "albic", str(path)])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_the_command_prints_the_plan_with_what_is_predicted(solve_file):
+    code, out, err = solve_file(document(budget={"max_migrations": 4}))
+    plan = json.loads(out)
+    assert (code, err, plan["method"], plan["migrations"]) == (0, "", "albic", 4)
+    assert (plan["collocation_before"], plan["collocation"], plan["mean_load"]) == (0, 1, 16)
+    assert plan["predicted_load_distance"] == pytest.approx(0)
+
+
+def test_the_command_warns_when_no_attempt_was_within_max_load_distance(solve_file):
+    pinned = [entry | {"pinned": True, "node": "n0"} for entry in document()["key_groups"]]
+    code, out, err = solve_file(document(key_groups=pinned))
+    assert (code, json.loads(out)["status"]) == (0, "unchanged")
+    assert err == "warning: no attempt came within max_load_distance 10: the predicted load distance is 16\n"
