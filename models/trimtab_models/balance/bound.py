@@ -11,15 +11,19 @@ S       a node below low_i must gain the deficit: at least the fewest largest ke
 D       what is lost in R and the best further moves must carry the sum of all deficits. A node gives at most down to
         low_i, so its offers are its largest key groups in turn, the last one cut: concave, hence a greedy maximum.
 Cost    R and D under a budget of bytes, where key groups may be cut (cheapest bytes per load first).
-Reach   see `reach.py`; applied last, since it costs most.
+Whole   see `knapsack.py`: Cost where key groups stay whole.
+Reach   see `reach.py`. Both are applied last, since they cost most.
 
 Unplaced key groups are free: their load pays deficits first (S is left out then).
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 
+from trimtab_models.balance import knapsack
+from trimtab_models.balance.knapsack import Whole
+from trimtab_models.balance.pieces import Excesses, Pieces
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
 from trimtab_models.balance.reach import Reach
 from trimtab_models.solving.stop import Stop
@@ -28,50 +32,6 @@ TOLERANCE_PP = 1e-6
 REACH_TOLERANCE_PP = 1e-4
 RELATIVE = 1e-9  # of the load distance: floats are no finer where loads are huge
 REACH_ENTRIES = 200_000  # above this many (node, moves out) pairs Reach takes seconds and seldom improves the bound
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pieces:
-    """The movable placed key groups, node by node, in a given order within each node."""
-
-    key_groups: Ints  # (P,)
-    load: Floats  # (P,)
-    node: Ints  # (P,)
-    first: Ints  # (N + 1,) where each node's pieces start
-    before: Floats  # (P,) load of the pieces of the same node that come earlier
-    running: Floats  # (P + 1,) running sum of load
-
-    @classmethod
-    def ordered(cls, problem: Problem, rank: Floats) -> "Pieces":
-        """Pieces by ascending `rank` ((K,)) within each node."""
-        pieces = np.flatnonzero(problem.movable & (problem.home != UNPLACED))
-        pieces = pieces[np.lexsort((rank[pieces], problem.home[pieces]))]
-        node, load = problem.home[pieces], problem.load[pieces]
-        first = np.concatenate(([0], np.cumsum(np.bincount(node, minlength=len(problem.capacity)))))
-        running = np.concatenate(([0.0], np.cumsum(load)))
-        return cls(
-            key_groups=pieces, load=load, node=node, first=first,
-            before=running[:-1] - running[first[node]], running=running,
-        )  # fmt: skip
-
-
-class Excesses:
-    """How far every node is outside a trial band, in absolute load, before anything is moved."""
-
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
-        self._load = problem.node_loads(problem.home)
-        self.unplaced = float(problem.load[problem.home == UNPLACED].sum())
-        self.slack = 1e-11 * max(1.0, float(problem.load.sum()))  # rounding of the sums; never refutes too much
-
-    def above(self, d: float) -> Floats:
-        """(N,) load above the band; negative inside."""
-        return self._load - (self._problem.mean + d) * self._problem.capacity - self.slack
-
-    def spare(self, d: float) -> Floats:
-        """(N,) load above the band's lower end: what a node can give; negative is a deficit, infinite if marked."""
-        spare = self._load - (self._problem.mean - d) * self._problem.capacity + self.slack
-        return np.where(self._problem.removing, np.inf, spare)
 
 
 class Transfers:
@@ -196,21 +156,34 @@ def lower_bound(problem: Problem, reached: float, stop: Stop) -> float:
 
 
 def stronger_bound(problem: Problem, proven: float, reached: float, stop: Stop) -> float:
-    """`proven` raised by Reach, which costs more and seldom adds much: gallops up from there, then bisects."""
+    """`proven` raised by Reach and Whole, which cost more and seldom add much."""
+    for refute in _costly_refuters(problem):
+        proven = _raised(refute, proven, reached, stop)
+    return proven
+
+
+def _costly_refuters(problem: Problem) -> list[Callable[[float], bool]]:
+    refuters: list[Callable[[float], bool]] = []
     pieces = Pieces.ordered(problem, -problem.load)
-    reach = Reach(problem, pieces.load, pieces.first)
-    if reach.entries > REACH_ENTRIES:
-        return proven
+    if Reach.entries(problem, pieces.first) <= REACH_ENTRIES:
+        refuters.append(Reach(problem, pieces.load, pieces.first).refute)
+    if problem.max_cost_bytes is not None and len(problem.capacity) * knapsack.CELLS <= knapsack.ENTRIES:
+        refuters.append(Whole(problem, problem.max_cost_bytes).refute)
+    return refuters
+
+
+def _raised(refute: Callable[[float], bool], proven: float, reached: float, stop: Stop) -> float:
+    """The largest trial that `refute` rules out: gallops up from `proven`, then bisects."""
     low, high, stride = proven, reached, 0.05
     while low < high:
         if stop():
             return low
         trial = min(high, low + stride)
-        if not reach.refute(trial):
+        if not refute(trial):
             high = trial
             break
         low, stride = trial, 2 * stride
     while high - low > max(REACH_TOLERANCE_PP, RELATIVE * reached) and not stop():
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if reach.refute(middle) else (low, middle)
+        low, high = (middle, high) if refute(middle) else (low, middle)
     return low

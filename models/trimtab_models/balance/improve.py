@@ -1,5 +1,7 @@
 """Improving a plan: bisect a target band between what is proven and what is reached, and search for each target.
 
+Every target is tried with trades between pairs of nodes first (`trades.py`), from the plan and from staying put: a plan
+for a tight budget is made in one piece. When that gets no nearer, the tabu search goes on from where the trades ended.
 Up to `WHOLE_NODES` nodes one search sees them all. Above, the nodes are dealt by deviation into groups of about
 `GROUP_NODES` with like totals, and every group with violations is repaired on its own; the groups of one deal are
 independent of each other.
@@ -13,10 +15,12 @@ import numpy as np
 from trimtab_models.balance.evaluate import Score, evaluate
 from trimtab_models.balance.problem import Floats, Ints, Problem
 from trimtab_models.balance.tabu import EPSILON_PP, Band, Board, Search
+from trimtab_models.balance.trades import Trader
 from trimtab_models.solving.stop import Stop
 
 WHOLE_NODES = 120
 GROUP_NODES = 40
+THRIFT = (0.25, 1.0)
 GROUP_HASTE = 10  # a group's share of the patience: there are many, and they are dealt anew
 WORTH_ANOTHER_DEAL = 0.75  # of the violations before it
 MIN_GAIN_PP = 1e-9
@@ -57,7 +61,7 @@ class Effort:
 
     steps: int
     steps_per_node: int = 0
-    patience: int = 400  # of the first attempts; doubled whenever the targets have closed in on the plan
+    patience: int = 400  # of the first tabu searches; doubled whenever the targets have closed in on the plan
     longest_patience: int = 6400
 
     def total(self, nodes: int) -> int:
@@ -77,24 +81,28 @@ class Improved:
 class Improver:
     """Searches from one plan after another, always from the best; every gain is evaluated from scratch."""
 
-    def __init__(self, problem: Problem, random: np.random.Generator, stop: Stop, *, returning: bool) -> None:
-        self._problem, self._random, self._stop = problem, random, stop
+    def __init__(
+        self, problem: Problem, stayed: Ints, random: np.random.Generator, stop: Stop, *, returning: bool
+    ) -> None:
+        """`stayed`: the plan that moves nothing. With `returning` False nothing goes back to a marked node."""
+        self._problem, self._stayed, self._random, self._stop = problem, stayed, random, stop
         self._returning = returning
         self.steps = 0
 
     def lower(self, start: Ints, side: Side, proven: float, goal: float, effort: Effort) -> Improved:
         """The best plan found from `start` whose `side` is lower; stops at `goal` (>= `proven`, the lower bound)."""
         best, score = start, evaluate(self._problem, start)
-        held, low, patience = score.load_distance, proven, effort.patience
+        held, low, patience = score.load_distance, proven, 0
         before, end = self.steps, self.steps + effort.total(len(self._problem.capacity))
         while side.of(score) > goal + MIN_GAIN_PP and not self._stop() and self.steps < end:
             value = side.of(score)
             if value - low <= CLOSE_PP:
-                low, patience = proven + 0.5 * (low - proven), min(2 * patience, effort.longest_patience)
+                low = proven + 0.5 * (low - proven)
+                patience = min(2 * patience, effort.longest_patience) if patience else effort.patience
             target = low + 0.5 * (value - low) if value - low > 4 * CLOSE_PP else low
             target = max(target, goal)
-            offers = self._attempt(best, side.band(target, held), patience, end - self.steps)
-            for allocation in offers:
+            starts = [best, self._stayed] if side is Side.BOTH and self._returning else [best]
+            for allocation in self._attempt(starts, side.band(target, held), patience, end):
                 found = evaluate(self._problem, allocation)
                 if found.allowed and side.of(found) < side.of(score) - MIN_GAIN_PP and _holds(found, side, held):
                     best, score = allocation, found
@@ -102,17 +110,33 @@ class Improver:
                 low = max(low, target)
         return Improved(allocation=best, score=score, steps=self.steps - before)
 
-    def _attempt(self, start: Ints, band: Band, patience: int, steps: int) -> list[Ints]:
-        """Allocations nearer to `band`, found in at most `steps` steps."""
-        board = Board(self._problem, start, returning=self._returning)
+    def _attempt(self, starts: list[Ints], band: Band, patience: int, end: int) -> list[Ints]:
+        """Allocations nearer to `band`, by trades and, with `patience`, by tabu search from the best of them."""
+        traded, least = None, np.inf
+        for start in starts:
+            board = Board(self._problem, start, returning=self._returning)
+            trader = Trader(board, band, self._random, self._stop, thrift=self._random.uniform(*THRIFT))
+            reached = trader.run(end - self.steps)
+            self.steps += max(1, trader.steps)
+            if reached:
+                return [board.at]
+            violations = float(band.violations(board.deviations, board.removing).sum())
+            if violations < least:
+                traded, least = board, violations
+            if self.steps >= end or self._stop():
+                break
+        assert traded is not None
+        return [traded.at.copy(), *(self._search(traded, band, patience, end) if patience else [])]
+
+    def _search(self, board: Board, band: Band, patience: int, end: int) -> list[Ints]:
         if len(board.capacity) > WHOLE_NODES:
-            deals = Deals(board, band, self._random, patience, self._stop, steps)
+            deals = Deals(board, band, self._random, patience, self._stop, end - self.steps)
             states = deals.run()
-            self.steps += max(1, steps - deals.steps_left)
+            self.steps = end - deals.steps_left
             return states
         search = Search(board, band, self._random)
-        search.run(patience, steps, self._stop)
-        self.steps += max(1, search.steps)
+        search.run(patience, end - self.steps, self._stop)
+        self.steps += search.steps
         return [search.best_at]
 
 
@@ -142,7 +166,7 @@ class Deals:
         return self._steps_left
 
     def run(self) -> list[Ints]:
-        """The allocation after each deal that repaired something, the last one last."""
+        """The allocation after each deal that retraded something, the last one last."""
         states: list[Ints] = []
         before = np.inf
         while not self._over():
@@ -180,7 +204,7 @@ class Deals:
         key_groups_by_group = np.argsort(at_group, kind="stable")
         ends = np.cumsum(np.bincount(at_group, minlength=len(node_ends)))
         free = np.maximum(0.0, board.allowances - board.spent)
-        pool, repaired = free.copy(), False
+        pool, retraded = free.copy(), False
         for group in np.argsort(-outside, kind="stable"):
             if not outside[group] or self._over():
                 break
@@ -192,9 +216,9 @@ class Deals:
             if self._repair(part, float(violations[nodes].sum()), spent + pool):
                 self._adopt(part, nodes, key_groups)
                 pool = np.maximum(0.0, pool - (part.spent - spent))
-                repaired = True
+                retraded = True
         board.spent = board.prices[:, board.at != board.home].sum(axis=1)
-        return repaired
+        return retraded
 
     def _repair(self, part: Board, before: float, allowance: Floats) -> bool:
         """Searches `part` and says whether its violations fell within `allowance`."""

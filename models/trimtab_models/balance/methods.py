@@ -1,11 +1,12 @@
 """The balance model's methods of the file contract."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from trimtab_models.balance.encode import describe_alert, encode_result
 from trimtab_models.balance.problem import Problem, problem_of
 from trimtab_models.balance.result import BalanceResult
-from trimtab_models.balance.solve import solve, solve_flux
+from trimtab_models.balance.solve import Params, solve, solve_flux
 from trimtab_models.instances import BalanceInstance, parse_snapshot
 from trimtab_models.solving.methods import Method, Plan
 from trimtab_models.solving.outcome import Infeasible
@@ -26,4 +27,7 @@ def _method(name: str, solver: Callable[..., BalanceResult | Infeasible]) -> Met
     return Method(read=parse_snapshot, solve=planned)
 
 
-METHODS: Mapping[str, Method] = {"milp": _method("milp", solve), "flux": _method("flux", solve_flux)}
+METHODS: Mapping[str, Method] = {
+    "milp": _method("milp", partial(solve, params=Params(certify=True))),
+    "flux": _method("flux", solve_flux),
+}

@@ -30,10 +30,10 @@ class Reach:
         self._unplaced, self._unplaced_load = len(unplaced), float(unplaced.sum())
         self._budget = len(load) if problem.max_migrations is None else min(problem.max_migrations, len(load))
         most = np.minimum(np.diff(first), self._budget)
-        self.entries = int(most.sum()) + nodes
+        entries = int(most.sum()) + nodes
         self._start = np.concatenate(([0], np.cumsum(most + 1)))[:-1]
         self._node = np.repeat(np.arange(nodes), most + 1)
-        self._out = np.arange(self.entries) - self._start[self._node]
+        self._out = np.arange(entries) - self._start[self._node]
         running = np.concatenate(([0.0], np.cumsum(load)))
         self._out_top = running[first[self._node] + self._out] - running[first[self._node]]
         self._out_bottom = running[first[self._node + 1]] - running[first[self._node + 1] - self._out]
@@ -47,6 +47,13 @@ class Reach:
         carried = np.sort(load)[len(load) - self._budget :]
         self._scale = 1 / max(1e-9, float(carried.mean()) if len(carried) else 0.0)  # moves per unit of load
         self._hint = (0.5, 0.0)  # the multipliers that refuted the last trial mostly refute the next
+
+    @staticmethod
+    def entries(problem: Problem, first: Ints) -> int:
+        """How many pairs (node, moves out) there are to look at in every trial."""
+        count = np.diff(first)
+        most = count if problem.max_migrations is None else np.minimum(count, problem.max_migrations)
+        return int(most.sum()) + len(count)
 
     def refute(self, d: float) -> bool:
         """Whether no plan within the budget of migrations has load distance `d`."""

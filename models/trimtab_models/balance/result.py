@@ -15,6 +15,7 @@ class Stage(Enum):
     STAYED = "stayed"
     CONSTRUCTED = "constructed"
     IMPROVED = "improved"
+    CERTIFIED = "certified"
     DRAINED = "drained"
     SECOND_SIDE = "second side"
     TRIMMED = "trimmed"

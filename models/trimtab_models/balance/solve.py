@@ -1,4 +1,4 @@
-"""The balance solver: bound, construct, improve, drain, second side, trim.
+"""The balance solver: bound, construct, improve, certify or drain, second side, trim.
 
 Source: Madsen, Zhou, Cao, "Integrative Dynamic Reconfiguration in a Parallel Stream Processing Engine", ICDE 2017,
 section 4.3. Where we differ: no general solver, but a combinatorial bound and a search that mostly meets it; the
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab_models.balance.bound import lower_bound, stronger_bound
+from trimtab_models.balance.certify import certify, is_small_enough
 from trimtab_models.balance.construct import construct, place_unplaced
 from trimtab_models.balance.drain import Drain, alerts
 from trimtab_models.balance.evaluate import Score, evaluate
@@ -23,12 +24,14 @@ from trimtab_models.balance.result import BalanceResult, Stage
 from trimtab_models.balance.tabu import Band
 from trimtab_models.balance.trim import trim
 from trimtab_models.solving.outcome import Infeasible, Status
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import Deadline, Stop
 
 OPTIMAL_PP = 0.01  # the file contract: proven within this of the bound
 CONSTRUCT_ABOVE_PP = 1e-6  # the bound itself may be refuted by a hair
 FULL_EFFORT = Effort(steps=8_000, steps_per_node=10)
 POLISH_EFFORT = Effort(steps=2_000, steps_per_node=1)
+CERTIFIED_S = 0.8  # of the time left at most: the stages after it need some
+WORTH_CERTIFYING_S = 1.0  # loading OR-Tools takes most of that
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,7 @@ class Params:
     urgent: float = 5.0  # above it moves are spent on the load distance before marked nodes are emptied
     effort: Effort = FULL_EFFORT
     polish: Effort = POLISH_EFFORT  # for the second side, and after draining
+    certify: bool = False  # spend what a deadline leaves on CP-SAT, at sizes where that may prove something
 
 
 DEFAULT_PARAMS = Params()
@@ -73,7 +77,7 @@ class _Solver:
     """The incumbent and the stages that replace it."""
 
     def __init__(self, problem: Problem, stop: Stop, seed: int, params: Params) -> None:
-        self.best = place_unplaced(problem)
+        self.best = self._stayed = place_unplaced(problem)
         self.problem = problem.tolerating(self.best)
         self._score = evaluate(self.problem, self.best)
         self._stop, self._seed, self._params = stop, seed, params
@@ -89,6 +93,7 @@ class _Solver:
             return self._run_draining()
         self._first_plans(0.0)
         self._improve(0.0, self._params.effort, returning=True)
+        self._certify()
         self._finish(returning=True)
         return self.result()
 
@@ -131,9 +136,22 @@ class _Solver:
             return
         self._stage = Stage.IMPROVED
         self._bound = stronger_bound(self.problem, self._bound, self._score.load_distance, self._stop)
-        improver = Improver(self.problem, self._random, self._stop, returning=returning)
+        improver = Improver(self.problem, self._stayed, self._random, self._stop, returning=returning)
         goal = max(enough, self._goal())
         self._take(improver.lower(self.best, Side.BOTH, self._bound, goal, effort))
+
+    def _certify(self) -> None:
+        """Proves or improves what the search has reached, where a deadline leaves the time."""
+        if not self._params.certify or not isinstance(self._stop, Deadline) or not is_small_enough(self.problem):
+            return
+        seconds, reached = CERTIFIED_S * self._stop.left_s(), self._score.load_distance
+        if seconds < WORTH_CERTIFYING_S or reached <= self._goal():
+            return
+        certificate = certify(self.problem, self.best, self._bound, reached, seed=self._seed, seconds=seconds)
+        self._stage = Stage.CERTIFIED
+        self._bound = certificate.lower_bound
+        if certificate.allocation is not None:
+            self.offer(certificate.allocation, Stage.CERTIFIED)
 
     def _drain(self, band: float) -> None:
         drain = Drain(self.problem, self.best, self._stop)
@@ -147,7 +165,7 @@ class _Solver:
         tolerance = self._params.tolerance
         if not self._stop():
             self._stage = Stage.SECOND_SIDE
-            improver = Improver(self.problem, self._random, self._stop, returning=returning)
+            improver = Improver(self.problem, self._stayed, self._random, self._stop, returning=returning)
             plan = Improved(allocation=self.best, score=self._score, steps=0)
             self._take(improve_second_side(improver, plan, self._params.polish, tolerance))
         if not self._stop():

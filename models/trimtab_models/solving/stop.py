@@ -30,3 +30,7 @@ class Deadline:
     def __call__(self) -> bool:
         """Whether the time has come."""
         return self._clock() >= self._at_s
+
+    def left_s(self) -> float:
+        """Seconds until then, at least 0: for a solver of others, which takes a limit instead of asking."""
+        return max(0.0, self._at_s - self._clock())

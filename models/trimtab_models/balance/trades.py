@@ -1,0 +1,271 @@
+"""Bringing nodes into a target band by trades: the most loaded with the least loaded, all pairs of a round at once.
+
+Each pair has a transfer of load that puts both of its nodes where the band leaves them most room. The key groups stand
+in order of load, so that for every key group of the giver the one of the taker that makes up the difference best is a
+binary search away: a round looks at every shift and nearly every swap of thousands of pairs in a few array operations.
+
+What a trade costs is weighed against the violations that it removes. The price of a move is a share of what an
+average move has to achieve, all violations / budget left: a round that would buy whatever gains spends the budget on
+what gains little. Where that price is too low for the budget, bisection raises it.
+
+Rounds go on while they gain. What they leave is for the search in `tabu.py`, which is slower, but may pass through
+worse states.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_models.balance.problem import Bools, Floats, Ints
+from trimtab_models.balance.tabu import EPSILON_PP, Band, Board
+from trimtab_models.solving.stop import Stop
+
+LOOKED_AT = 32  # key groups of a giver that are tried in swaps, at random: their differences are dense enough
+ROUNDS = 60
+GAINED = 0.98  # of the violations before it: a round that leaves more of them is a blank
+BLANKS = 4  # rounds in a row without a gain; the pairs differ at random
+OUTSIDERS = 32  # nodes outside the band that are tried with several partners each, after a blank
+PARTNERS_EACH = 16
+NOISE = 0.02  # of the band: mixes up who is paired with whom
+BISECTIONS = 20
+DEAREST = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partners:
+    """Q pairs of nodes and the load that is best taken from each `giver` to its `taker`."""
+
+    giver: Ints  # (Q,)
+    taker: Ints  # (Q,)
+    transfer: Floats  # (Q,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trades:
+    """X trades: `given` goes from the giver of `pair` to its taker, and `taken` the other way (-1: nothing does)."""
+
+    pair: Ints  # (X,)
+    given: Ints  # (X,)
+    taken: Ints  # (X,)
+    gain: Floats  # (X,) pp of violations removed
+    price: Floats  # (B, X)
+
+    def part(self, chosen: Ints | Bools) -> "Trades":
+        """The chosen trades."""
+        return Trades(
+            pair=self.pair[chosen], given=self.given[chosen], taken=self.taken[chosen],
+            gain=self.gain[chosen], price=self.price[:, chosen],
+        )  # fmt: skip
+
+
+class Shelves:
+    """The movable key groups of some nodes in order of load: a shelf for those at home, one for those away from it."""
+
+    def __init__(self, board: Board, nodes: Ints) -> None:
+        put_up = np.zeros(len(board.capacity), np.bool_)
+        put_up[nodes] = True
+        key_groups = np.flatnonzero(put_up[board.at] & board.movable)
+        shelf = 2 * board.at[key_groups] + (board.at[key_groups] != board.home[key_groups])
+        self._heaviest = max(1e-300, float(board.load[key_groups].max(initial=0.0)))
+        key = shelf + 0.5 * (board.load[key_groups] / self._heaviest)
+        order = np.argsort(key, kind="stable")
+        self._key, self._shelf, self.key_groups = key[order], shelf[order], key_groups[order]
+
+    def nearest(self, node: Ints, kind: int, load: Floats) -> tuple[Ints, Ints]:
+        """Key groups (Y,) next to `load` (X,) on both sides on the shelf `kind` of `node`, and which of X each is."""
+        if not len(self._key):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        shelf = 2 * node + kind
+        above = np.searchsorted(self._key, shelf + 0.5 * np.clip(load / self._heaviest, 0.0, 1.0))
+        position = np.concatenate((above - 1, above))
+        inside = np.clip(position, 0, len(self._key) - 1)
+        found = np.flatnonzero((position == inside) & (self._shelf[inside] == np.tile(shelf, 2)))
+        return self.key_groups[inside[found]], found % max(1, len(shelf))
+
+    def sample(self, node: Ints, random: np.random.Generator) -> tuple[Ints, Ints]:
+        """Some key groups of every node of `node` (X,), about `LOOKED_AT` of each, and which of X each stands for."""
+        first = np.searchsorted(self._shelf, 2 * node)
+        count = np.searchsorted(self._shelf, 2 * node + 2) - first
+        wanted = np.minimum(count, LOOKED_AT)
+        which = np.repeat(np.arange(len(node)), wanted)
+        rank = np.arange(len(which)) - np.repeat(np.cumsum(wanted) - wanted, wanted)
+        stride = count[which] / wanted[which]  # one from every stretch of the shelf
+        position = first[which] + ((rank + random.random(len(which))) * stride).astype(np.int64)
+        return self.key_groups[position], which
+
+
+class Trader:
+    """Rounds of trades on `board`, which is changed in place and never put over its budgets."""
+
+    def __init__(self, board: Board, band: Band, random: np.random.Generator, stop: Stop, *, thrift: float) -> None:
+        """`thrift`: the price of a move, as a share of what an average move has to achieve."""
+        self._board, self._band, self._random, self._stop = board, band, random, stop
+        self._thrift = thrift
+        self._violations = band.violations(board.deviations, board.removing)
+        self._floor = np.where(board.removing, np.inf, band.under)
+        self.steps = 0
+
+    def run(self, steps: int) -> bool:
+        """Whether the band is reached; ends when rounds gain nothing any more, or after about so many trades."""
+        blanks, before = 0, np.inf
+        for _ in range(ROUNDS):
+            if self._violations.max(initial=0.0) <= EPSILON_PP:
+                return True
+            if blanks > BLANKS or self.steps >= steps or self._stop():
+                break
+            total = float(self._violations.sum())
+            blanks = 0 if total < GAINED * before else blanks + 1
+            before = min(total, before)
+            partners = self._several() if blanks else self._extremes()
+            if len(partners.giver):
+                self._apply(partners, self._chosen(partners))
+        return False
+
+    def _extremes(self) -> Partners:
+        """The i-th of the most loaded nodes with the i-th of the least loaded, where one of them is outside."""
+        board, band = self._board, self._band
+        scale = NOISE * (0.5 * (band.over + band.under) + float(self._violations.max()))
+        order = np.flatnonzero(~board.removing | (self._violations > 0))
+        order = order[np.argsort(-board.deviations[order] - self._random.normal(0.0, scale, len(order)), kind="stable")]
+        half = len(order) // 2
+        return self._partners(order[:half], order[::-1][:half])
+
+    def _several(self) -> Partners:
+        """Some nodes outside the band, each with several partners from among the most complementary."""
+        board = self._board
+        outside = np.flatnonzero(self._violations > EPSILON_PP)
+        chosen = self._random.permutation(outside)[:OUTSIDERS]
+        high = chosen[board.deviations[chosen] > 0]
+        low = chosen[board.deviations[chosen] <= 0]
+        ascending = np.argsort(board.deviations, kind="stable")
+        takers, givers = ascending[~board.removing[ascending]], ascending[::-1]
+        pool = max(PARTNERS_EACH, len(ascending) // 4)
+        near = [self._random.permutation(side[:pool])[:PARTNERS_EACH] for side in (takers, givers)]
+        giver = np.concatenate((np.repeat(high, len(near[0])), np.tile(near[1], len(low))))
+        taker = np.concatenate((np.tile(near[0], len(high)), np.repeat(low, len(near[1]))))
+        return self._partners(giver, taker)
+
+    def _partners(self, giver: Ints, taker: Ints) -> Partners:
+        """Those of the pairs that may exchange and have reason to."""
+        board, band = self._board, self._band
+        outside = (self._violations[giver] > EPSILON_PP) | (self._violations[taker] > EPSILON_PP)
+        chosen = outside & ~board.removing[taker] & (board.deviations[giver] > board.deviations[taker])
+        giver, taker = giver[chosen], taker[chosen]
+        high, low = board.deviations[giver], board.deviations[taker]
+        here, there = board.capacity[giver], board.capacity[taker]
+        least = np.maximum((high - band.over) * here, (-band.under - low) * there)
+        most = np.minimum((high + self._floor[giver]) * here, (band.over - low) * there)
+        return Partners(giver=giver, taker=taker, transfer=0.5 * (least + most))
+
+    def _candidates(self, partners: Partners) -> tuple[Ints, Ints, Ints]:
+        """Pair, given, taken of the shifts and swaps next to the wanted transfers."""
+        board = self._board
+        shelves = Shelves(board, np.concatenate((partners.giver, partners.taker)))
+        swapping = np.flatnonzero(~board.removing[partners.giver])  # a marked node takes nothing
+        tried, which = shelves.sample(partners.giver[swapping], self._random)
+        pair = swapping[which]
+        found = []
+        for kind in (0, 1):
+            given, shift = shelves.nearest(partners.giver, kind, partners.transfer)
+            found.append((shift, given, np.full(len(given), -1)))
+            taken, swap = shelves.nearest(partners.taker[pair], kind, board.load[tried] - partners.transfer[pair])
+            found.append((pair[swap], tried[swap], taken))
+        pair, given, taken = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return pair, given, taken
+
+    def _trades(self, partners: Partners) -> Trades:
+        """The candidates that gain and that limits allow, with their gains and prices."""
+        board, band = self._board, self._band
+        pair, given, taken = self._candidates(partners)
+        giver, taker, swap = partners.giver[pair], partners.taker[pair], taken >= 0
+        load = board.load[given] - np.where(swap, board.load[taken], 0.0)
+        gain = self._violations[giver] + self._violations[taker]
+        gain -= band.violations(board.deviations[giver] - load / board.capacity[giver], board.removing[giver])
+        gain -= band.violations(board.deviations[taker] + load / board.capacity[taker], board.removing[taker])
+        possible = gain > EPSILON_PP
+        if len(board.limit):
+            usage = board.usage[:, given] - np.where(swap, board.usage[:, taken], 0.0)
+            full = board.used[:, taker] + usage > board.limit[:, taker]
+            full |= board.used[:, giver] - usage > board.limit[:, giver]
+            possible &= ~full.any(axis=0)
+        kept = np.flatnonzero(possible)
+        kept = kept[np.argsort(pair[kept], kind="stable")]
+        gain = gain - 1e-6 * np.abs(load - partners.transfer[pair])  # of equals the one that leaves most room
+        pair, given, taken, giver, taker = pair[kept], given[kept], taken[kept], giver[kept], taker[kept]
+        price = board.prices[:, given] * _leaves(board.home[given], giver, taker)
+        price += np.where(taken >= 0, board.prices[:, taken] * _leaves(board.home[taken], taker, giver), 0.0)
+        return Trades(pair=pair, given=given, taken=taken, gain=gain[kept], price=price)
+
+    def _chosen(self, partners: Partners) -> Trades:
+        """The best exchange of every pair, at the least price of a move that keeps the round within the budget."""
+        trades = self._trades(partners)
+        if not len(trades.pair):
+            return trades
+        left = np.maximum(0.0, self._board.allowances - self._board.spent)
+        price = self._thrift * float(self._violations.sum()) / max(1.0, float(left.sum())) if len(left) else 0.0
+        choice = self._best(partners, trades, price)
+        if self._fits(choice, left):
+            return choice
+        low = high = price
+        while high < DEAREST and not self._fits(choice, left):
+            low, high = high, 4 * high
+            choice = self._best(partners, trades, high)
+        for _ in range(BISECTIONS if high < DEAREST else 0):
+            middle = 0.5 * (low + high)
+            trial = self._best(partners, trades, middle)
+            if self._fits(trial, left):
+                high, choice = middle, trial
+            else:
+                low = middle
+        return choice if self._fits(choice, left) else choice.part(np.zeros(0, np.int64))
+
+    @staticmethod
+    def _fits(choice: Trades, left: Floats) -> bool:
+        return bool((choice.price.sum(axis=1) <= left + EPSILON_PP).all())
+
+    @staticmethod
+    def _best(partners: Partners, trades: Trades, price: float) -> Trades:
+        """The best exchange of each pair if moves cost `price` pp; no node takes part in two."""
+        value = trades.gain - price * trades.price.sum(axis=0)
+        first = np.flatnonzero(np.diff(trades.pair, prepend=-1))
+        best = np.repeat(np.maximum.reduceat(value, first), np.diff(first, append=len(value)))
+        winners = np.flatnonzero((value == best) & (value > 0))
+        winners = winners[np.flatnonzero(np.diff(trades.pair[winners], prepend=-1))]
+        winners = winners[np.argsort(-value[winners], kind="stable")]
+        pair = trades.pair[winners]
+        return trades.part(winners[_disjoint(partners.giver[pair], partners.taker[pair])])
+
+    def _apply(self, partners: Partners, trades: Trades) -> None:
+        board = self._board
+        giver, taker = partners.giver[trades.pair], partners.taker[trades.pair]
+        swap = trades.taken >= 0
+        given, taken = trades.given, trades.taken[swap]
+        board.at[given], board.at[taken] = taker, giver[swap]
+        load, usage = board.load[given], board.usage[:, given]
+        load[swap] -= board.load[taken]
+        usage[:, swap] -= board.usage[:, taken]
+        board.deviations[giver] -= load / board.capacity[giver]
+        board.deviations[taker] += load / board.capacity[taker]
+        board.used[:, giver] -= usage
+        board.used[:, taker] += usage
+        board.spent = board.spent + trades.price.sum(axis=1)
+        touched = np.concatenate((giver, taker))
+        self._violations[touched] = self._band.violations(board.deviations[touched], board.removing[touched])
+        self.steps += max(1, len(given))
+
+
+def _leaves(home: Ints, source: Ints, target: Ints) -> Floats:
+    """1 where a key group leaves home, -1 where it returns, else 0."""
+    factor: Floats = (home == source).astype(np.float64) - (home == target)
+    return factor
+
+
+def _disjoint(giver: Ints, taker: Ints) -> Ints:
+    """Positions of the pairs, in their order, none of whose nodes is in an earlier one that was chosen."""
+    busy: set[int] = set()
+    chosen = []
+    for position, (one, other) in enumerate(zip(giver.tolist(), taker.tolist(), strict=True)):
+        if one not in busy and other not in busy:
+            busy.update((one, other))
+            chosen.append(position)
+    return np.array(chosen, np.int64)
