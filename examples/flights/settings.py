@@ -7,11 +7,12 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """FLIGHTS_BROKER (host:port), _DATA_DIR, _WEB_PORT; optional FLIGHTS_KEY_GROUPS, _WORK, _COMMIT_S, _PLUGIN.
+    """FLIGHTS_BROKER (host:port), _DATA_DIR, _WEB_PORT; optional _KEY_GROUPS, _WORK, _COMMIT_S, _SESSION_S, _PLUGIN.
 
-    The web port is unique per worker: Faust takes it for the worker's identity.  `work` = rounds of hashing per event
-    and operator, about 1 µs each: makes the job as heavy as wished.  `commit_s` = seconds between commits: what a
-    killed worker repeats at most.  `plugin` = whether Trimtab is installed (1) or the worker is stock Faust (0), to
+    The web port is unique per worker: Faust takes it for the worker's identity.  `work` = CPU microseconds burnt per
+    event and operator: makes the job as heavy as wished.  `commit_s` = seconds between commits: what a
+    killed worker repeats at most.  `session_s` = how long the broker waits for a sign of life of a worker before it
+    gives its key groups to others.  `plugin` = whether Trimtab is installed (1) or the worker is stock Faust (0), to
     compare.
     """
 
@@ -21,10 +22,11 @@ class Settings:
     key_groups: int = 64
     work: int = 0
     commit_s: float = 1.0
+    session_s: float = 60.0
     plugin: bool = True
 
     def __post_init__(self) -> None:
-        if self.key_groups < 1 or self.work < 0 or not self.commit_s > 0:
+        if self.key_groups < 1 or self.work < 0 or not self.commit_s > 0 or not self.session_s > 0:
             raise ValueError(f"FLIGHTS_*: out of range: {self}")
 
 
@@ -40,6 +42,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         key_groups=_number(environment, "FLIGHTS_KEY_GROUPS", 64),
         work=_number(environment, "FLIGHTS_WORK", 0),
         commit_s=_number(environment, "FLIGHTS_COMMIT_S", 1),
+        session_s=_number(environment, "FLIGHTS_SESSION_S", 60),
         plugin=bool(_number(environment, "FLIGHTS_PLUGIN", 1)),
     )
 

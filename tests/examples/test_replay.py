@@ -7,36 +7,39 @@ from hypothesis import strategies as st
 from flights.replay import Replay
 
 
-def test_at_speed_one_the_flights_come_in_the_order_of_the_file_at_the_rate():
-    replay = Replay([0, 1, 2, 0, 1, 2, 0, 1], key_groups=3, rate=2.0)
+def test_every_key_group_goes_through_its_flights_evenly_however_the_file_has_them():
+    replay = Replay([0] * 10 + [1] * 5, key_groups=2, rate=3.0)  # 2 and 1 per second; the second begins 0.62 ahead
 
     assert replay.due(10.0) == []
+    assert replay.due(10.4) == [10]
     assert replay.due(11.0) == [0, 1]
-    assert replay.due(11.4) == []
-    assert replay.due(13.0) == [2, 3, 4, 5]
-    assert replay.sent.clocks == (6, 6, 6)
+    assert replay.due(13.0) == [2, 3, 4, 5, 11, 12]
+    assert replay.sent.clocks == (6, 13)
+    assert not replay.finished
+    assert len(replay.due(15.0)) == 6
+    assert replay.finished
+    assert replay.sent.clocks == (15, 15)
 
 
-def test_a_faster_key_group_gets_its_flights_ahead_of_time():
+def test_a_faster_key_group_gets_its_flights_ahead_of_time_and_is_silent_at_its_end():
     replay = Replay([0, 1] * 10, key_groups=2, rate=2.0)
     replay.due(0.0)
     replay.set_speed([1], 4.0)
 
     assert replay.due(1.0) == [0, 1, 3, 5, 7]
-    assert replay.sent.clocks == (2, 8)
+    assert replay.sent.clocks == (2, 9)
     assert replay.due(2.0) == [2, 9, 11, 13, 15]
+    assert replay.due(4.0) == [4, 6, 17, 19]
+    assert replay.due(5.0) == [8]
 
 
-def test_a_key_group_at_its_end_is_silent_and_the_others_go_on():
-    replay = Replay([0, 1] * 3, key_groups=2, rate=1.0)
+def test_key_groups_of_equal_pace_do_not_send_at_once():
+    replay = Replay(list(range(10)) * 10, key_groups=10, rate=10.0)
     replay.due(0.0)
-    replay.set_speed([1], 100.0)
 
-    assert replay.due(1.0) == [0, 1, 3, 5]
-    assert replay.due(2.0) == []
-    assert not replay.finished
-    assert replay.due(7.0) == [2, 4]
-    assert replay.finished
+    counts = [len(replay.due(tick / 10)) for tick in range(1, 40)]
+
+    assert max(counts) <= 2
 
 
 def test_a_clock_that_goes_back_sends_nothing():

@@ -15,10 +15,11 @@ from rich.console import Console
 
 from flights.demo.evidence import Evidence, gather
 from flights.demo.picture import draw
-from flights.demo.scenario import DemoError, DemoSettings, Outcome, Scenario, sandbox_settings
+from flights.demo.scenario import DemoSettings, Outcome, Scenario, sandbox_settings
 from flights.demo.summary import Course, Drained, broken_promises, summary
 from flights.demo.view import View, closing
 from flights.producer import NotDelivered
+from flights.steered_run import RunError
 from trimtab_controller.sandbox.broker import BrokerError
 from trimtab_controller.sandbox.cluster import Cluster, ClusterError
 from trimtab_controller.sandbox.configuration import worker_name
@@ -42,7 +43,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         document, broken = run(out, DemoSettings(), console)
-    except (DemoError, NotDelivered, ClusterError, BrokerError, JarError, JavaMissingError) as error:
+    except (RunError, NotDelivered, ClusterError, BrokerError, JarError, JavaMissingError) as error:
         console.print(f"the demo failed: {error}\nlogs: {out / 'sandbox' / 'logs'}", style="red", markup=False)
         return 1
     except KeyboardInterrupt:
@@ -60,7 +61,7 @@ def run(out: Path, settings: DemoSettings, console: Console) -> tuple[dict[str, 
     console.print(f"logs: {cluster.logs}", markup=False)
     with cluster:
         with View(console) as view:
-            outcome = Scenario(cluster, settings, view).run()
+            outcome = Scenario(cluster, settings, view).play()
         evidence = gather(cluster.broker.address, cluster.topics, outcome.sent)
     left = cluster.left_over()
     course = Course(
@@ -76,6 +77,7 @@ def run(out: Path, settings: DemoSettings, console: Console) -> tuple[dict[str, 
         phases=outcome.phases,
         rounds=outcome.rounds,
         drain_started_at=outcome.drain_started_at,
+        stopped_at=outcome.stopped_at,
         calm=outcome.calm,
         drained=Drained(
             worker=outcome.drained, key_groups_left=_key_groups_left(outcome, evidence), exit_code=outcome.exit_code

@@ -10,8 +10,8 @@ from flights.demo.pauses import Moved, Passage, Waits
 from flights.readback import Record, read_table, read_topic
 from flights.replay import Sent
 from flights.verify import Answers, Events, compare, count_events, expected_sums, flights_sent
+from flights.watch import read_snapshots
 from flights.wire import APP, DELAYS, EXTRACT, SOURCE, SUMS, TOTALS, decode_source, decode_total
-from trimtab_controller.stream.chunks import Reassembler, read_chunk
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, decode_ack, decode_command
 from trimtab_models.messages.names import AppId, KeyGroup, OperatorId, Topics
 from trimtab_models.messages.snapshot import Snapshot
@@ -44,13 +44,6 @@ def gather(bootstrap: str, topics: Topics, sent: Sent) -> Evidence:
         ),
         snapshots=read_snapshots(bootstrap, topics),
     )
-
-
-def read_snapshots(bootstrap: str, topics: Topics) -> tuple[Snapshot, ...]:
-    """Every snapshot that the stream has published, oldest first."""
-    reassembler = Reassembler(topics.cluster)
-    found = (reassembler.add(read_chunk(row.headers, row.value)) for row in read_topic(bootstrap, topics.snapshots))
-    return tuple(sorted((row for row in found if row is not None), key=lambda row: row.end_ms))
 
 
 def waits_of_both_operators(

@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from math import sqrt
+from statistics import fmean, variance
 
 from trimtab_models.messages.names import WorkerId
 from trimtab_models.messages.snapshot import Snapshot
@@ -28,6 +30,28 @@ def load_distance(snapshot: Snapshot, draining: Iterable[WorkerId] = ()) -> floa
     mean = total / sum(node.capacity for node in kept)
     distances = [abs(loads[node.worker] - mean) for node in kept]
     return max([*distances, *(loads[worker] - mean for worker in marked & loads.keys())])
+
+
+def window_noise(snapshots: Iterable[Snapshot]) -> float | None:
+    """How far a worker's deviation from the mean load strays from window to window while nothing changes.
+
+    A standard deviation over all workers, in pp: so uncertain is what one window shows.  None if unknown.
+    """
+    strayed: dict[WorkerId, list[float]] = defaultdict(list)
+    for snapshot in snapshots:
+        loads = node_loads(snapshot)
+        if loads is not None:
+            cores = sum(node.capacity for node in snapshot.nodes)
+            mean = sum(loads[node.worker] * node.capacity for node in snapshot.nodes) / cores
+            for worker, load in loads.items():
+                strayed[worker].append(load - mean)
+    known = [variance(deviations) for deviations in strayed.values() if len(deviations) > 1]
+    return sqrt(fmean(known)) if known else None
+
+
+def windows_inside(snapshots: Iterable[Snapshot], start: float, end: float) -> list[Snapshot]:
+    """The windows that lie wholly in [start, end] (epoch seconds)."""
+    return [row for row in snapshots if row.start_ms >= start * 1000 and row.end_ms <= end * 1000]
 
 
 def first_window_after(snapshots: Sequence[Snapshot], end: float) -> Snapshot | None:

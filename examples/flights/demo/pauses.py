@@ -92,6 +92,15 @@ def around_handovers(
     return summarise(moved), summarise(others)
 
 
+def calm_spans(
+    start: float, end: float, busy: Sequence[tuple[float, float]], *, length: float
+) -> list[tuple[float, float]]:
+    """Spans of this length, one per second, inside [start, end] and outside all that is busy."""
+    count = max(0, int(end - start - length) + 1)
+    spans = [(start + second, start + second + length) for second in range(count)]
+    return [(begin, stop) for begin, stop in spans if all(stop < first or last < begin for first, last in busy)]
+
+
 def in_calm(waits: Mapping[KeyGroup, Waits], spans: Sequence[tuple[float, float]]) -> PauseSummary:
     """Pauses of all key groups in spans in which nothing moved."""
     return summarise(wait.pause(start, end) for start, end in spans for wait in waits.values())

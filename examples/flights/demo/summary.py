@@ -1,20 +1,27 @@
 """The demo's summary, `out/demo/summary.json`, and the promises it is judged by; pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any
 
 from flights.demo.evidence import Evidence
-from flights.demo.loads import first_window_after, load_distance
-from flights.demo.pauses import PauseSummary, around_handovers, in_calm
+from flights.demo.loads import first_window_after, load_distance, window_noise, windows_inside
+from flights.demo.pauses import PauseSummary, around_handovers, calm_spans, in_calm
 from trimtab_models.messages.names import WorkerId
 from trimtab_models.messages.status import RoundStatus
 
 SLACK_S = 0.25
 """Looked at on both sides of a hand-over."""
-CALM_STEP_S = 1.0
+ROUND_MARGIN_S, STOP_MARGIN_S = 1.0, 3.0
+"""So long before and after a round, and before and after the end of a worker, nothing counts as calm."""
 MAX_MEDIAN_PAUSE_S = 0.3
+MAX_OVER_CALM_S = 0.05
+"""Of the median pause of the key groups that stay, around a hand-over; half of what the hand-over itself adds."""
 MAX_DISTANCE_OVER_BOUND = 1.0
+NOISE_ERRORS = 3.0
+"""Where other work on the machine makes the noise of a window more than a third of that, so many standard errors count:
+a perfect placement would not measure better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +45,8 @@ class Course:
     """(when it began, what it was)"""
     rounds: tuple[RoundStatus, ...]
     drain_started_at: float
+    stopped_at: float
+    """When the drained worker had ended."""
     calm: tuple[float, float]
     """A span with load in which nothing was moved."""
     drained: Drained
@@ -45,24 +54,37 @@ class Course:
     processes_left: int
     ports_left: int
 
+    @property
+    def busy(self) -> list[tuple[float, float]]:
+        """Spans in which something was moved or joined or left, with a margin."""
+        rounds = [
+            (row.started_at - ROUND_MARGIN_S, (row.ended_at or float("inf")) + ROUND_MARGIN_S) for row in self.rounds
+        ]
+        return [*rounds, (self.stopped_at - STOP_MARGIN_S, self.stopped_at + STOP_MARGIN_S)]
+
+    def phase_of(self, round_: RoundStatus) -> tuple[str, float, float]:
+        """(what it was, its start, its end) of the phase in which a round began."""
+        ends = [*(at for at, _ in self.phases[1:]), self.started_at + self.seconds]
+        started = [(name, at, end) for (at, name), end in zip(self.phases, ends, strict=True)]
+        return max((row for row in started if row[1] <= round_.started_at), key=lambda row: row[1])
+
     def draining_at(self, at: float) -> list[WorkerId]:
         """Workers that were marked for removal at this time."""
         return [self.drained.worker] if at >= self.drain_started_at else []
 
 
-def pauses_of(round_: RoundStatus, evidence: Evidence) -> tuple[PauseSummary, PauseSummary]:
-    """(moved, others) around the hand-overs of one round."""
+def pauses_of(round_: RoundStatus, course: Course, evidence: Evidence) -> dict[str, PauseSummary]:
+    """Around the hand-overs of one round: of what they moved, of the others, and of all while nothing moved.
+
+    Calm are spans as long as those around a hand-over, in the same phase of the run, so with the same traffic.
+    """
     end = round_.ended_at or float("inf")
     handovers = [row for row in evidence.handovers if round_.started_at <= row.end <= end + 1.0]
-    return around_handovers(evidence.waits, handovers, slack_s=SLACK_S)
-
-
-def calm_pauses(course: Course, evidence: Evidence) -> PauseSummary:
-    """Pauses of all key groups while nothing moved, in spans as long as those around a hand-over."""
-    start, end = course.calm
-    count = int((end - start) / CALM_STEP_S)
-    starts = [start + index * CALM_STEP_S for index in range(count)]
-    return in_calm(evidence.waits, [(at, at + 2 * SLACK_S) for at in starts])
+    moved, others = around_handovers(evidence.waits, handovers, slack_s=SLACK_S)
+    length = 2 * SLACK_S + (median(row.end - row.start for row in handovers) if handovers else 0.0)
+    _, phase_start, phase_end = course.phase_of(round_)
+    spans = calm_spans(phase_start, phase_end, course.busy, length=length)
+    return {"moved": moved, "others": others, "calm": in_calm(evidence.waits, spans)}
 
 
 def measured_after(round_: RoundStatus, course: Course, evidence: Evidence) -> float | None:
@@ -90,7 +112,7 @@ def summary(course: Course, evidence: Evidence) -> dict[str, Any]:
         },
         "answers": {"checked": evidence.answers.checked, "wrong": evidence.answers.wrong},
         "rounds": [_round(row, course, evidence) for row in course.rounds],
-        "calm_pause_seconds": _pause(calm_pauses(course, evidence)),
+        "window_noise": _pp(window_noise(windows_inside(evidence.snapshots, *course.calm))),
         "drained": asdict(course.drained),
         "cpu_seconds": {name: round(seconds, 1) for name, seconds in course.cpu_seconds.items()},
         "left_over": {"processes": course.processes_left, "ports": course.ports_left},
@@ -98,9 +120,9 @@ def summary(course: Course, evidence: Evidence) -> dict[str, Any]:
 
 
 def _round(row: RoundStatus, course: Course, evidence: Evidence) -> dict[str, Any]:
-    moved, others = pauses_of(row, evidence)
     return {
         "at": round(row.started_at - course.started_at, 1),
+        "phase": course.phase_of(row)[0],
         "reason": row.reason,
         "status": row.status,
         "load_distance_before": _pp(row.before),
@@ -109,7 +131,7 @@ def _round(row: RoundStatus, course: Course, evidence: Evidence) -> dict[str, An
         "lower_bound": _pp(row.lower_bound),
         "migrations": row.migrations,
         "bytes_moved": row.bytes_moved,
-        "pause_seconds": {"moved": _pause(moved), "others": _pause(others)},
+        "pause_seconds": {name: _pause(pause) for name, pause in pauses_of(row, course, evidence).items()},
     }
 
 
@@ -128,6 +150,7 @@ def broken_promises(document: Mapping[str, Any]) -> list[str]:
     """What the demo promises and this run did not keep, a sentence each; empty = all kept."""
     events, answers, drained = document["events"], document["answers"], document["drained"]
     left, rounds = document["left_over"], document["rounds"]
+    last = {row["phase"]: number for number, row in enumerate(rounds, 1)}
     checks: list[tuple[bool, str]] = [
         (
             events["sent"] > 0 and events["processed"] == events["sent"],
@@ -139,28 +162,42 @@ def broken_promises(document: Mapping[str, Any]) -> list[str]:
         (drained["key_groups_left"] == 0, f"{drained['worker']} still owns {drained['key_groups_left']} key groups"),
         (drained["exit_code"] == 0, f"{drained['worker']} ended with exit code {drained['exit_code']}"),
         (left["processes"] == 0 and left["ports"] == 0, f"{left['processes']} processes, {left['ports']} ports left"),
-        (len(rounds) >= 3, f"{len(rounds)} rounds, expected one for the start, the shift and the drain at least"),
-        *_round_checks(rounds),
+        (len(last) >= 3, f"rounds in {len(last)} phases, expected one for the start, the shift and the drain at least"),
+        *(check for number, row in enumerate(rounds, 1) for check in _round_checks(number, row)),
+        *(_distance_check(number, rounds[number - 1], tolerance(document)) for number in last.values()),
     ]
     return [text for kept, text in checks if not kept]
 
 
-def _round_checks(rounds: Sequence[Mapping[str, Any]]) -> list[tuple[bool, str]]:
-    checks = []
-    for number, row in enumerate(rounds, 1):
-        median, bound, planned = (
-            row["pause_seconds"]["moved"]["median"],
-            row["lower_bound"],
-            row["load_distance_planned"],
-        )
-        checks += [
-            (
-                row["migrations"] == 0 or (median is not None and median < MAX_MEDIAN_PAUSE_S),
-                f"round {number}: median pause of a hand-over {median} s, expected below {MAX_MEDIAN_PAUSE_S}",
-            ),
-            (
-                bound is not None and planned <= bound + MAX_DISTANCE_OVER_BOUND,
-                f"round {number}: load distance {planned}, expected within {MAX_DISTANCE_OVER_BOUND} of {bound}",
-            ),
-        ]
-    return checks
+def _round_checks(number: int, row: Mapping[str, Any]) -> list[tuple[bool, str]]:
+    moved, others, calm = (row["pause_seconds"][name]["median"] for name in ("moved", "others", "calm"))
+    bound, planned = row["lower_bound"], row["load_distance_planned"]
+    return [
+        (
+            moved is not None and moved < MAX_MEDIAN_PAUSE_S,
+            f"round {number}: median pause of a hand-over {moved} s, expected below {MAX_MEDIAN_PAUSE_S}",
+        ),
+        (
+            others is not None and calm is not None and others <= calm + MAX_OVER_CALM_S,
+            f"round {number}: median pause of the others {others} s, expected at most {MAX_OVER_CALM_S} above {calm}",
+        ),
+        (
+            planned <= bound + MAX_DISTANCE_OVER_BOUND,
+            f"round {number}: load distance {planned} planned, expected within {MAX_DISTANCE_OVER_BOUND} of {bound}",
+        ),
+    ]
+
+
+def tolerance(document: Mapping[str, Any]) -> float:
+    """How far above its bound a load distance may be measured (pp)."""
+    return max(MAX_DISTANCE_OVER_BOUND, NOISE_ERRORS * (document["window_noise"] or 0.0))
+
+
+def _distance_check(number: int, row: Mapping[str, Any], tolerance_pp: float) -> tuple[bool, str]:
+    """Of the last round of a phase: those before it are on the way, under a load that still changes."""
+    after, bound = row["load_distance_after"], row["lower_bound"]
+    kept = after is not None and after <= bound + tolerance_pp
+    return kept, (
+        f"round {number}, the last of its phase: load distance {after} measured after it, expected within "
+        f"{tolerance_pp:.2f} of {bound}"
+    )

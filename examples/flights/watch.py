@@ -1,4 +1,4 @@
-"""What the controller says while the demo runs, and whether the job has caught up; read from Kafka."""
+"""What controller and stream say while the job runs, and whether the job has caught up; read from Kafka."""
 
 from types import TracebackType
 from typing import Self
@@ -6,7 +6,10 @@ from typing import Self
 from confluent_kafka import OFFSET_BEGINNING, Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from flights.readback import read_topic
+from trimtab_controller.stream.chunks import Reassembler, read_chunk
 from trimtab_models.messages.names import Topics
+from trimtab_models.messages.snapshot import Snapshot
 from trimtab_models.messages.status import RoundStatus, Status, decode_status, status_key
 
 
@@ -56,3 +59,10 @@ class Backlog:
         return sum(
             future.result().offset - committed.get((place.topic, place.partition), 0) for place, future in ends.items()
         )
+
+
+def read_snapshots(bootstrap: str, topics: Topics) -> tuple[Snapshot, ...]:
+    """Every snapshot that the stream has published, oldest first."""
+    reassembler = Reassembler(topics.cluster)
+    found = (reassembler.add(read_chunk(row.headers, row.value)) for row in read_topic(bootstrap, topics.snapshots))
+    return tuple(sorted((row for row in found if row is not None), key=lambda row: row.end_ms))

@@ -1,0 +1,154 @@
+"""The flights job in a sandbox, steered: started, watched, driven with `trimtab` as an operator would, ended.
+
+`flights.demo` and `flights.faults` are courses of such a run.
+"""
+
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Protocol, Self
+
+from flights.dataset import read_flights
+from flights.producer import FlightProducer
+from flights.replay import Sent
+from flights.watch import Backlog, StatusWatch, read_snapshots
+from flights.wire import APP, CHANGELOG, DELAYS, SOURCE, SUMS, partitions
+from trimtab_controller.sandbox.broker import Topic
+from trimtab_controller.sandbox.cluster import Cluster, program
+from trimtab_models.messages.report import WorkerState
+from trimtab_models.messages.status import Status
+
+TICK_S = 0.2
+READY_LIMIT_S = 150.0
+FINISH_LIMIT_S = 90.0
+
+
+class RunError(Exception):
+    """The run did not come as far as it should."""
+
+
+class Viewer(Protocol):
+    """Where a run is shown; seconds are since its start."""
+
+    def phase(self, seconds: float, text: str) -> None:
+        """A new part of the run begins."""
+
+    def show(self, status: Status | None, seconds: float, sent: int) -> None:
+        """The present state."""
+
+
+class SteeredRun:
+    """One run on one cluster.  `phases` = (when it began in epoch seconds, what it was).
+
+    As a context: at its begin everything runs, with the controller paused, and flights flow; at its end nothing is sent
+    any more.
+    """
+
+    def __init__(self, cluster: Cluster, *, key_groups: int, rate: float, view: Viewer) -> None:
+        self.cluster = cluster
+        self.key_groups = key_groups
+        self.phases: list[tuple[float, str]] = []
+        self._rate = rate
+        self._view = view
+        self._started_at = time.time()
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opening:
+            self._start(opening)
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def _start(self, opening: ExitStack) -> None:
+        cluster = self.cluster
+        self.phase("start broker, agents, workers, controller")
+        cluster.start_broker()
+        cluster.write_controller_toml()
+        self.trimtab("pause", "--reason", "show the job unbalanced first")
+        cluster.broker.create_topics(topics_of_the_job(self.key_groups))
+        cluster.start_controller(act=True)  # before the others: Spark takes longest
+        for index in range(cluster.settings.workers):
+            cluster.start_agent(index)
+        for index in range(cluster.settings.workers):
+            cluster.start_worker(index)
+        bootstrap = cluster.broker.address
+        flights = list(read_flights())
+        self.watch = opening.enter_context(StatusWatch(bootstrap, cluster.topics))
+        self.producer = opening.enter_context(
+            FlightProducer(bootstrap, flights, key_groups=self.key_groups, rate=self._rate)
+        )
+        self.backlog = Backlog(bootstrap, APP, {SOURCE: self.key_groups, DELAYS: self.key_groups})
+        self.until(self.all_run, READY_LIMIT_S, "all workers running")
+
+    # ------------------------------------------------------------------ seeing
+    @property
+    def last(self) -> Status:
+        """What the controller said last."""
+        if self.watch.last is None:
+            raise RunError(f"the controller says nothing; its log: {self.cluster.logs}")
+        return self.watch.last
+
+    def all_run(self) -> bool:
+        """Whether every worker was seen to run."""
+        nodes = self.watch.last.nodes if self.watch.last else ()
+        return len(nodes) == self.cluster.settings.workers and all(node.state is WorkerState.RUNNING for node in nodes)
+
+    def key_groups_of(self, worker: str) -> list[int]:
+        """Partitions of `sums` that the worker owns, those with the most load first."""
+        newest = read_snapshots(self.cluster.broker.address, self.cluster.topics)[-1]
+        rows = [row for row in newest.key_groups if row.worker == worker and row.key_group.operator == SUMS]
+        return [row.key_group.partition for row in sorted(rows, key=lambda row: -(row.cpu or 0.0))]
+
+    # ------------------------------------------------------------------ doing
+    def phase(self, text: str) -> None:
+        """Say that a new part of the run begins."""
+        self.phases.append((time.time(), text))
+        self._view.phase(time.time() - self._started_at, text)
+
+    def trimtab(self, *arguments: str) -> None:
+        """Run a command of `trimtab`.  Raises RunError when it fails."""
+        command = program("trimtab_controller.cli", *arguments, "--config", str(self.cluster.controller_toml))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise RunError(f"trimtab {' '.join(arguments)}: exit code {done.returncode}: {done.stderr.strip()}")
+
+    def until(self, condition: Callable[[], bool], limit_s: float, what: str) -> None:
+        """Wait for the condition.  Raises RunError with what the controller said last."""
+        if not self.holds_within(limit_s, condition):
+            status = self.watch.last
+            last = status.decisions[-1].text if status and status.decisions else "nothing"
+            raise RunError(f"not within {limit_s:g} s: {what}; the controller last said: {last}")
+
+    def holds_within(self, limit_s: float, condition: Callable[[], bool]) -> bool:
+        """Whether the condition came true in time.  Raises ClusterError when a process fails by itself."""
+        deadline = time.monotonic() + limit_s
+        while not condition():
+            if time.monotonic() > deadline:
+                return False
+            self.cluster.check()
+            self._view.show(self.watch.poll(), time.time() - self._started_at, self.producer.count)
+            time.sleep(TICK_S)
+        return True
+
+    def finish(self) -> Sent:
+        """Stop sending and wait until everything has been processed and committed.  Raises NotDelivered, RunError."""
+        self.phase("finish: the job works off what is left")
+        sent = self.producer.stop()
+        self.until(lambda: self.backlog.records() == 0, FINISH_LIMIT_S, "everything processed and committed")
+        return sent
+
+
+def topics_of_the_job(key_groups: int) -> list[Topic]:
+    """To be created before the workers start."""
+    compacted = {"cleanup.policy": "compact"}
+    return [
+        Topic(name=name, partitions=count, settings=compacted if name == CHANGELOG else {})
+        for name, count in partitions(key_groups).items()
+    ]
