@@ -18,6 +18,7 @@ COMMANDS = {
     "controller": ("trimtab_controller.cli.controller", "run the controller"),
     "solve": ("trimtab_controller.cli.solve", "solve one instance file"),
     "keys": ("trimtab_controller.cli.keys", "the key that commands are signed with"),
+    "acl": ("trimtab_controller.cli.acl", "the least-privilege rules for agent, worker, controller and reader"),
     "sandbox": ("trimtab_controller.cli.sandbox", "a whole cluster on this machine"),
     "jars": ("trimtab_controller.cli.jars", "fetch the jars that broker and Spark need"),
     "demo": ("trimtab_controller.cli.demo", "the main job, from unbalanced to balanced"),

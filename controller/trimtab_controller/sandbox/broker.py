@@ -17,6 +17,8 @@ from trimtab_controller.sandbox.jars import broker_classpath
 from trimtab_controller.sandbox.java import java_command
 from trimtab_controller.sandbox.marks import can_bind
 from trimtab_controller.sandbox.processes import Child, Processes
+from trimtab_controller.sandbox.security import LISTENER, BrokerSecurity
+from trimtab_models.settings.kafka import KafkaSettings, for_librdkafka
 
 READY_LIMIT_S = 120.0
 """Three seconds on an idle machine; many times that on a crowded one."""
@@ -86,12 +88,15 @@ class Topic:
 class Broker:
     """One broker with its data in `folder`; it keeps its ports and its data over stop, kill and restart."""
 
-    def __init__(self, folder: Path, processes: Processes, *, heap_mb: int = 384) -> None:
+    def __init__(
+        self, folder: Path, processes: Processes, *, heap_mb: int = 384, security: BrokerSecurity | None = None
+    ) -> None:
         self.ports: tuple[int, ...] = ()
         """The ports it listens on: for clients, for its own controller. Empty before the first start."""
         self._folder = folder.absolute()
         self._processes = processes
         self._heap_mb = heap_mb
+        self._security = security
         self._cluster_id = new_cluster_id()
         self._child: Child | None = None
 
@@ -101,6 +106,11 @@ class Broker:
         if not self.ports:
             raise BrokerError("the broker has not been started yet")
         return f"127.0.0.1:{self.ports[0]}"
+
+    @property
+    def kafka(self) -> KafkaSettings:
+        """How its admin reaches it."""
+        return self._security.kafka(self.address) if self._security else KafkaSettings(bootstrap_servers=self.address)
 
     @property
     def process(self) -> Child:
@@ -142,7 +152,7 @@ class Broker:
 
         Raises BrokerError, also for a topic that exists.
         """
-        admin = AdminClient({"bootstrap.servers": self.address})
+        admin = AdminClient(for_librdkafka(self.kafka))
         new = [NewTopic(topic.name, topic.partitions, 1, config=dict(topic.settings)) for topic in topics]
         for name, created in admin.create_topics(new, operation_timeout=limit_s).items():
             try:
@@ -166,15 +176,19 @@ class Broker:
 
     def _write_settings(self, ports: tuple[int, ...]) -> None:
         client, controller = ports
+        listener = LISTENER if self._security else "PLAINTEXT"
         settings = {
             **SETTINGS,
+            **(self._security.broker_settings() if self._security else {}),
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client}",
+            "listeners": f"{listener}://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"{listener}://127.0.0.1:{client}",
             "log.dirs": str(self._folder / "data"),
         }
         lines = "".join(f"{key}={value}\n" for key, value in settings.items())
-        (self._folder / "server.properties").write_text(lines, encoding="utf-8")
+        path = self._folder / "server.properties"
+        path.touch(mode=0o600)  # it may hold passwords
+        path.write_text(lines, encoding="utf-8")
 
     def _format(self) -> None:
         """Write the data folder's identity: a new cluster."""
@@ -194,8 +208,9 @@ class Broker:
         log = self._processes.logs / "broker.log"
         seen = log.stat().st_size if log.exists() else 0
         self._child = self._java("broker", "kafka.Kafka")
-        # Silent: "connection refused" is what a start looks like.
-        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0, "reconnect.backoff.max.ms": 200})
+        # "Connection refused" is what a start looks like.
+        silent = {"log_level": 0, "reconnect.backoff.max.ms": 200}
+        admin = AdminClient({**for_librdkafka(self.kafka), **silent})
         deadline = time.monotonic() + READY_LIMIT_S
         while time.monotonic() < deadline:
             if not self._child.alive:

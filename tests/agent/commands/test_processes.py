@@ -102,3 +102,13 @@ def test_a_program_that_fails_at_once_tells_its_exit_code(folder: Path) -> None:
 
     assert await_end(own).exit_code == 9
     assert "no table" in (folder / "w0.log").read_text()
+
+
+def test_a_worker_is_given_the_trust_file_and_its_output_is_for_this_user_only(folder: Path) -> None:
+    started = WorkerProcesses(cluster="demo", socket=folder / "a.sock", logs=folder, trust=folder / "trusted.keys")
+    process = started.ensure(worker("import os; print(os.environ['TRIMTAB_TRUST'], flush=True)"))
+    await_end(started)
+
+    log = folder / "w0.log"
+    assert (log.read_text(), log.stat().st_mode & 0o777) == (f"{folder}/trusted.keys\n", 0o600)
+    assert identify(process.pid) != process

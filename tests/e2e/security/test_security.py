@@ -1,0 +1,369 @@
+"""SASL_SSL and Kafka's authorizer on a real broker: everybody connects, with no right too many, and no secret shows."""
+
+import ipaddress
+import json
+import secrets
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from trimtab_controller.cli import main
+from trimtab_controller.keys import KeyFiles
+from trimtab_controller.sandbox.broker import Broker, Topic, free_ports
+from trimtab_controller.sandbox.processes import Processes
+from trimtab_controller.sandbox.security import BrokerSecurity
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, decode_ack, encode_command
+from trimtab_models.messages.names import AppId, Epoch, HostId, Topics, WorkerId, topic_settings
+from trimtab_models.messages.report import Report, WorkerState, decode_report
+from trimtab_models.settings.kafka import KafkaSettings, Mechanism, Sasl, Secret, Tls, for_librdkafka
+from trimtab_models.signing.envelope import Envelope
+
+HERE = Path(__file__).parent
+LIMIT_S = 200.0
+"""Many times what it takes: other tests may have the machine."""
+ROLES = ("agent", "worker", "controller", "reader")
+MECHANISMS = {
+    "agent": Mechanism.SCRAM_SHA_512,
+    "worker": Mechanism.SCRAM_SHA_256,
+    "controller": Mechanism.SCRAM_SHA_512,
+    "reader": Mechanism.PLAIN,
+}
+REFUSED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
+
+
+def make_certificates(folder: Path) -> tuple[Path, Path]:
+    """An authority, and a broker's identity (key and certificate in one PEM) for 127.0.0.1: (ca, identity)."""
+    folder.mkdir()
+    now = datetime.now(UTC)
+
+    def name(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
+
+    def certificate(subject: str, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+        builder = x509.CertificateBuilder().subject_name(name(subject)).issuer_name(name("authority"))
+        builder = builder.public_key(public).serial_number(x509.random_serial_number())
+        return builder.not_valid_before(now - timedelta(hours=2)).not_valid_after(now + timedelta(days=1))
+
+    authority, broker = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    root = certificate("authority", authority.public_key())
+    root = root.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    usage = dict.fromkeys(
+        ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+         "encipher_only", "decipher_only"), False,
+    )  # fmt: skip
+    root = root.add_extension(x509.KeyUsage(**usage, key_cert_sign=True, crl_sign=True), critical=True)
+    root = root.add_extension(x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), critical=False)
+    own = certificate("broker", broker.public_key())
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    own = own.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
+    own = own.add_extension(issuer, critical=False)
+    ca, identity = folder / "ca.pem", folder / "broker.pem"
+    ca.write_bytes(root.sign(authority, SHA256()).public_bytes(Encoding.PEM))
+    key = broker.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    identity.write_bytes(key + own.sign(authority, SHA256()).public_bytes(Encoding.PEM))
+    return ca, identity
+
+
+@dataclass
+class Secured:
+    """A broker that asks for passwords, with the rules of `trimtab acl` for one cluster."""
+
+    broker: Broker
+    cluster: str
+    ca: Path
+    folder: Path
+    passwords: Mapping[str, Secret]
+
+    @property
+    def topics(self) -> Topics:
+        return Topics(self.cluster)
+
+    def kafka(self, user: str) -> KafkaSettings:
+        sasl = Sasl(mechanism=MECHANISMS[user], username=user, password=self.passwords[user])
+        return KafkaSettings(bootstrap_servers=self.broker.address, tls=Tls(ca=self.ca), sasl=sasl)
+
+    def section(self, user: str) -> str:
+        """[kafka] of a configuration file; the password is in a file beside it."""
+        path = self.folder / f"{user}.password"
+        path.touch(mode=0o600)
+        path.write_text(self.passwords[user].reveal() + "\n")
+        sasl = f'mechanism = "{MECHANISMS[user]}", username = "{user}", password_file = "{path}"'
+        return (
+            f'[kafka]\nbootstrap_servers = "{self.broker.address}"\ntls = {{ ca = "{self.ca}" }}\nsasl = {{ {sasl} }}\n'
+        )
+
+    def admin(self) -> AdminClient:
+        return AdminClient(for_librdkafka(self.broker.kafka))
+
+    def allow(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Add what `trimtab acl` says."""
+        users = [word for role in ROLES for word in (f"--{role}", f"User:{role}")]
+        app = ["--app", "shop", "--reads", "orders"]
+        assert main(["acl", "--cluster", self.cluster, *users, *app, "--json"]) == 0
+        bindings = [
+            AclBinding(
+                ResourceType[row["resource"].upper().replace("-", "_")],
+                row["name"],
+                ResourcePatternType.PREFIXED if row["prefixed"] else ResourcePatternType.LITERAL,
+                row["principal"],
+                "*",
+                AclOperation[row["operation"].upper()],
+                AclPermissionType.ALLOW,
+            )
+            for row in json.loads(capsys.readouterr().out)
+        ]
+        admin = self.admin()
+        for made in admin.create_acls(bindings).values():
+            made.result(LIMIT_S)
+
+    def write(self, user: str, topic: str) -> KafkaError | None:
+        """What the broker says to a record of a user; None = it has stored it."""
+        told: list[KafkaError | None] = []
+        producer = Producer({**for_librdkafka(self.kafka(user)), "message.timeout.ms": 30_000, "log_level": 0})
+        producer.produce(topic, b"forged", b"k", on_delivery=lambda error, _: told.append(error))
+        assert producer.flush(LIMIT_S) == 0
+        return told[0]
+
+    def read(self, topic: str, user: str | None = None) -> list[bytes]:
+        """All that is on a topic, as a user (or the admin) sees it."""
+        kafka = self.kafka(user) if user else self.broker.kafka
+        group = {"agent": "trimtab-agent", "worker": "shop"}.get(user or "", "trimtab-reading")
+        own = {"group.id": group, "enable.auto.commit": False, "log_level": 0, "enable.partition.eof": True}
+        consumer = Consumer({**for_librdkafka(kafka), **own})
+        try:
+            told = consumer.list_topics(topic, timeout=30).topics[topic]
+            if told.error is not None:
+                raise KafkaException(told.error)
+            partitions = told.partitions
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+            found, ends, deadline = [], 0, time.monotonic() + LIMIT_S
+            while ends < len(partitions):
+                assert time.monotonic() < deadline
+                for message in consumer.consume(500, timeout=0.5):
+                    if (error := message.error()) is None:
+                        found.append(message.value() or b"")
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        ends += 1
+                    else:
+                        raise KafkaException(error)
+            return found
+        finally:
+            consumer.close()
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    with Processes(tmp_path / "logs") as made:
+        yield made
+
+
+@pytest.fixture
+def secured(tmp_path: Path, processes: Processes, unique: str, capsys: pytest.CaptureFixture[str]) -> Secured:
+    ca, identity = make_certificates(tmp_path / "tls")
+    passwords = {user: Secret(secrets.token_urlsafe(18)) for user in (*ROLES, "boss")}
+    plain = {user: passwords[user] for user in ("boss", "reader")}
+    security = BrokerSecurity(identity=identity, ca=ca, admin="boss", users=plain)
+    broker = Broker(tmp_path / "broker", processes, security=security)
+    broker.start()
+    made = Secured(broker, unique, ca, tmp_path, passwords)
+    upsertions = [
+        UserScramCredentialUpsertion(
+            user,
+            ScramCredentialInfo(ScramMechanism[MECHANISMS[user].replace("-", "_")], 4096),
+            passwords[user].reveal().encode(),
+        )
+        for user in ROLES
+        if MECHANISMS[user] is not Mechanism.PLAIN
+    ]
+    admin = made.admin()  # the answers come as long as it lives
+    for stored in admin.alter_user_scram_credentials(upsertions).values():
+        stored.result(LIMIT_S)
+    made.allow(capsys)
+    return made
+
+
+def wait_for(condition: Callable[[], bool], log: Callable[[], str]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, log()
+        time.sleep(1.0)
+
+
+def test_nobody_writes_what_is_not_theirs_to_say(secured: Secured) -> None:
+    topics = secured.topics
+    secured.broker.create_topics([Topic(name=s.name, partitions=1) for s in topic_settings(topics)])
+    everything = [settings.name for settings in topic_settings(topics)]
+    allowed = {
+        "agent": {topics.reports, topics.acks},
+        "worker": {topics.handover},
+        "reader": set[str](),
+        "controller": set(everything) - {topics.reports, topics.acks, topics.handover},
+    }
+
+    for user, own in allowed.items():
+        answers = {topic: secured.write(user, topic) for topic in everything}
+        assert {topic for topic, error in answers.items() if error is None} == own, user
+        assert {error.code() for error in answers.values() if error is not None} <= REFUSED
+
+    assert secured.read(topics.commands, "reader") == [b"forged"]  # the controller's
+    assert secured.read(topics.placement, "worker") == [b"forged"]
+    with pytest.raises(KafkaException):
+        secured.read(topics.journal, "agent")
+
+
+def test_who_has_another_password_or_trusts_another_authority_does_not_get_in(secured: Secured) -> None:
+    def connects(kafka: KafkaSettings) -> bool:
+        try:
+            AdminClient({**for_librdkafka(kafka), "log_level": 0}).list_topics(timeout=3)
+        except KafkaException:
+            return False
+        return True
+
+    good = secured.kafka("agent")
+    assert good.sasl is not None
+    (secured.folder / "other").mkdir()
+    stranger, _ = make_certificates(secured.folder / "other" / "tls")
+
+    assert connects(good)
+    assert not connects(replace(good, sasl=replace(good.sasl, password=Secret("guess"))))
+    assert not connects(replace(good, tls=Tls(ca=stranger)))
+    assert not connects(replace(good, tls=None))
+
+
+class World:
+    """Controller with its stream, one agent, one Faust worker; each with the rights and the password of its role."""
+
+    def __init__(self, secured: Secured, processes: Processes) -> None:
+        self.secured = secured
+        self.processes = processes
+        folder = self.folder = secured.folder
+        self.ports = free_ports(2)
+        self.keys = KeyFiles(key=folder / "controller.pem", trust=folder / "trusted.keys")
+        self.key = self.keys.create()
+        self.config = folder / "controller.toml"
+        self.config.write_text(
+            f'[controller]\ncluster = "{secured.cluster}"\n{secured.section("controller")}'
+            f'[signing]\nkey_file = "{self.keys.key}"\ntrust_file = "{self.keys.trust}"\n'
+            f'[stream]\nwindow_s = 2.0\nwatermark_s = 2.0\ncheckpoint_dir = "{folder / "checkpoints"}"\n'
+            f'expected_hosts = ["h0"]\nspark = {{ "spark.master" = "local[2]" }}\n[balance]\nmin_windows = 1\n'
+            f'[metrics]\nlisten = "127.0.0.1:{self.ports[0]}"\n'
+        )
+        (folder / "agent.toml").write_text(
+            f'[agent]\ncluster = "{secured.cluster}"\nhost = "h0"\ninterval_s = 1.0\nstate_dir = "{folder / "state"}"\n'
+            f'socket = "{folder / "a.sock"}"\n{secured.section("agent")}[trust]\nfile = "{self.keys.trust}"\n'
+            f'[workers.w0]\ncapacity = 0.5\n[metrics]\nlisten = "127.0.0.1:{self.ports[1]}"\n'
+        )
+        (folder / "worker.toml").write_text(secured.section("worker"))
+
+    def start(self) -> None:
+        folder = self.folder
+        self.processes.start("controller", [*PROGRAM, "controller", "run", "--act", "--config", str(self.config)])
+        agent = [sys.executable, "-m", "trimtab_agent.cli", "run", "--config", str(folder / "agent.toml")]
+        self.processes.start("agent", agent)
+        environment = {
+            "SHOP_KAFKA": str(folder / "worker.toml"),
+            "SHOP_DATA": str(folder / "data"),
+            "TRIMTAB_CLUSTER": self.secured.cluster,
+            "TRIMTAB_WORKER": "w0",
+            "TRIMTAB_SOCKET": str(folder / "a.sock"),
+            "TRIMTAB_TRUST": str(self.keys.trust),
+        }
+        worker = [sys.executable, str(HERE / "secured_app.py"), "worker", "-l", "info", "--without-web"]
+        self.processes.start("worker", worker, environment=environment)
+
+    def log(self) -> str:
+        logs = sorted(path for path in self.processes.logs.iterdir() if path.name != "broker.log")
+        return "\n".join(f"=== {path.name}\n{path.read_text(errors='replace')[-4000:]}" for path in logs)
+
+    def reports(self) -> list[Report]:
+        return [decode_report(value) for value in self.secured.read(self.secured.topics.reports)]
+
+    def acks(self) -> list[Ack]:
+        return [decode_ack(value) for value in self.secured.read(self.secured.topics.acks)]
+
+    def command(self, command: Command) -> None:
+        """Send a signed command, as the controller."""
+        topic, value = self.secured.topics.commands, encode_command(command)
+        header = self.key.sign(Envelope(topic=topic, key=b"h0", value=value))
+        producer = Producer(for_librdkafka(self.secured.kafka("controller")))
+        producer.produce(topic, value, b"h0", headers=[header])
+        assert producer.flush(LIMIT_S) == 0
+
+    def shown(self) -> Iterator[tuple[str, bytes]]:
+        """All that anybody else than the files' owner could see: logs, command lines, metrics, topics, journal."""
+        for path in self.processes.logs.iterdir():
+            yield path.name, path.read_bytes()
+        for process in psutil.process_iter():
+            try:
+                yield f"command line of {process.pid}", " ".join(process.cmdline()).encode()
+            except psutil.Error:
+                continue
+        for port in self.ports:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+                yield f"metrics on {port}", page.read()
+        for settings in topic_settings(self.secured.topics):
+            yield settings.name, b"\n".join(self.secured.read(settings.name))
+        yield "journal", (self.folder / "state" / "journal").read_bytes()
+
+
+@pytest.mark.timeout(600)
+def test_all_parts_work_by_sasl_ssl_with_the_rights_of_their_roles_and_no_secret_shows(
+    secured: Secured, processes: Processes
+) -> None:
+    secured.broker.create_topics([Topic(name="orders", partitions=2)])
+    world = World(secured, processes)
+    world.start()
+    topics = secured.topics
+
+    def steered_by_a_placement() -> bool:
+        rows = [row for report in world.reports() for row in report.workers if row.worker == "w0"]
+        return any(row.state is WorkerState.RUNNING and row.steering and row.epoch for row in rows)
+
+    def made_the_topics() -> bool:
+        return topics.status in secured.admin().list_topics(timeout=30).topics
+
+    wait_for(made_the_topics, world.log)  # the controller did, with the right to create these
+    # Reports went to Spark, a snapshot to the decider, the ownership as it is to the placement, and that to the worker.
+    wait_for(steered_by_a_placement, world.log)
+    now = time.time()
+    rejoin = Command(
+        cluster=secured.cluster, kind=CommandKind.REJOIN, epoch=Epoch(99, 1), host=HostId("h0"), worker=WorkerId("w0"),
+        app=AppId("shop"), issued_at=now, deadline=now + LIMIT_S,
+    )  # fmt: skip
+    world.command(rejoin)
+    wait_for(lambda: any(ack.phase is Phase.REJOINED for ack in world.acks()), world.log)
+
+    secrets_ = {user: secret.reveal().encode() for user, secret in secured.passwords.items()}
+    secrets_["signing key"] = world.keys.key.read_bytes().splitlines()[1]
+    seen = list(world.shown())
+    assert len(seen) > 20
+    assert [(user, where) for where, content in seen for user, secret in secrets_.items() if secret in content] == []
+    private = [world.folder / name for name in ("a.sock", "state/journal", "controller.pem", "state/lock")]
+    private.append(world.folder / "broker" / "server.properties")
+    assert {str(path): oct(path.stat().st_mode & 0o077) for path in private} == {str(path): "0o0" for path in private}
+    assert (world.folder / "state").stat().st_mode & 0o077 == 0
