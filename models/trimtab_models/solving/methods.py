@@ -20,6 +20,8 @@ FAMILIES = {
     "elastic": "trimtab_models.elastic.methods",
     "even": "trimtab_models.placement.methods",
     "lf": "trimtab_models.placement.methods",
+    "hetero": "trimtab_models.sizing.methods",
+    "round-robin": "trimtab_models.sizing.methods",
     "dyndl-off": "trimtab_models.dyndl.methods",
     "dyndl-on": "trimtab_models.dyndl.methods",
     "hadoop": "trimtab_models.dyndl.methods",

@@ -1,0 +1,140 @@
+"""Operators with their costs and the machines at hand: the instance of the sizing methods (hetero, round-robin).
+
+Rates in tuples per second. `cost` (the paper's e) is percent of a machine per tuple/s, `fixed` (MET) percent per
+instance, both by machine type; `alpha` is tuples out per tuple in.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trimtab_models.instances.operator_graph import Edge, check_edges
+from trimtab_models.instances.reading import (
+    BadInstance,
+    check_amounts,
+    check_count,
+    check_distinct,
+    check_flag,
+    check_number,
+    check_text,
+    check_version,
+    located,
+    parse_document,
+    read_each,
+    read_object,
+    shown,
+    step,
+)
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A worker node with all of its CPU to give."""
+
+    id: str
+    type: str
+
+    def __post_init__(self) -> None:
+        check_text(".id", self.id)
+        check_text(".type", self.type)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostedOperator:
+    """An operator, what it costs per machine type, and how many instances it has where that is given."""
+
+    id: str
+    alpha: float
+    cost: Mapping[str, float]
+    fixed: Mapping[str, float]
+    source: bool = False
+    instances: int | None = None
+
+    def __post_init__(self) -> None:
+        check_text(".id", self.id)
+        check_number(".alpha", self.alpha)
+        check_amounts(".cost", self.cost)
+        check_amounts(".fixed", self.fixed)
+        check_flag(".source", self.source)
+        if self.instances is not None:
+            check_count(".instances", self.instances, least=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizingInstance:
+    """A job without a size. Every source emits `source_rate`; None of `max_instances` is no limit."""
+
+    machines: tuple[Machine, ...]
+    source_rate: float
+    operators: tuple[CostedOperator, ...]
+    edges: tuple[Edge, ...] = ()
+    max_instances: int | None = None
+
+    def __post_init__(self) -> None:
+        check_distinct(".machines", (machine.id for machine in self.machines))
+        check_number(".source_rate", self.source_rate, positive=True)
+        if self.max_instances is not None:
+            check_count(".max_instances", self.max_instances, least=1)
+        check_distinct(".operators", (operator.id for operator in self.operators))
+        check_edges(".edges", self.edges, [operator.id for operator in self.operators])
+        self._check_sources()
+        self._check_costs()
+
+    def _check_sources(self) -> None:
+        sources = {operator.id for operator in self.operators if operator.source}
+        if not sources:
+            raise BadInstance(".operators", "no source", "at least one operator that is a source")
+        for position, edge in enumerate(self.edges):
+            if edge.target in sources:
+                raise BadInstance(f".edges[{position}].to", shown(edge.target), "an operator that is no source")
+
+    def _check_costs(self) -> None:
+        types = list(dict.fromkeys(machine.type for machine in self.machines))
+        for position, operator in enumerate(self.operators):
+            for name, amounts in (("cost", operator.cost), ("fixed", operator.fixed)):
+                for type_ in types:
+                    if type_ not in amounts:
+                        path = f".operators[{position}].{name}{step(type_)}"
+                        raise BadInstance(path, "nothing", "a number for this type of machine")
+
+
+def parse_sizing(text: str | bytes) -> SizingInstance:
+    """The instance in a JSON text. Raises `BadInstance`."""
+    return decode_sizing(parse_document(text))
+
+
+def decode_sizing(document: object) -> SizingInstance:
+    """The instance in a decoded JSON document. Raises `BadInstance`."""
+    with located("$"):
+        keys = ("version", "machines", "source_rate", "operators", "edges")
+        entry = read_object(document, keys, ("max_instances",))
+        check_version(".version", entry["version"], VERSION)
+        machines = read_each(entry["machines"], ".machines", _read_machine)
+        operators = read_each(entry["operators"], ".operators", _read_operator)
+        edges = read_each(entry["edges"], ".edges", _read_edge)
+        if "max_instances" in entry:  # in a document, no limit is an absent key
+            check_count(".max_instances", entry["max_instances"], least=1)
+        return SizingInstance(
+            machines=machines,
+            source_rate=entry["source_rate"],
+            operators=operators,
+            edges=edges,
+            max_instances=entry.get("max_instances"),
+        )
+
+
+def _read_machine(value: object) -> Machine:
+    return Machine(**read_object(value, ("id", "type"), ()))
+
+
+def _read_operator(value: object) -> CostedOperator:
+    entry = read_object(value, ("id", "alpha", "cost", "fixed"), ("source", "instances"))
+    if "instances" in entry:
+        check_count(".instances", entry["instances"], least=1)
+    return CostedOperator(**entry)
+
+
+def _read_edge(value: object) -> Edge:
+    entry = read_object(value, ("from", "to"), ())
+    return Edge(source=entry["from"], target=entry["to"])

@@ -1,0 +1,147 @@
+"""The exact model: is there a placement at all that sustains a given source rate?
+
+For a fixed rate the size of an instance depends only on how many its operator has. So with a binary n(o, c) "operator o
+has c instances" and whole numbers k(o, c, m) of them on machine m, everything is linear:
+
+    sum over c of n(o, c) = 1    sum over m of k(o, c, m) = c n(o, c)    sum over o, c of use(o, c, m) k(o, c, m) <= 100
+
+A placement that sustains a rate sustains every lower one. So the rate is raised to what is asked for, then to just
+above that of the best plan known, until CP-SAT finds a better plan, again and again, or proves that there is none. Such
+questions are answered ten times as fast as one model in which rate and counts are multiplied.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from trimtab_models.sizing.problem import Floats, Ints, Problem, max_rate, sustains_start
+from trimtab_models.solving.stop import Stop
+
+STEP = 1e-5  # relative: the best rate is proven to within this
+UNITS = 10**8  # in a full resource; uses are rounded down, so that a proof holds for the true ones
+POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Exact:
+    """The best placement (None: none is known) and the rate that is proven out of reach (infinite: no proof)."""
+
+    placement: Ints | None
+    refuted_rate: float
+
+
+def variables(problem: Problem, limit: int) -> int:
+    """How large the model is."""
+    return len(problem.operators) * (limit - len(problem.operators) + 1) * len(problem.machines)
+
+
+def raise_rate(problem: Problem, placement: Ints | None, limit: int, *, work: float, stop: Stop, seed: int) -> Exact:
+    """Better placements of at most `limit` instances than `placement`, until there is none or `work` is spent.
+
+    `work` is CP-SAT's deterministic time, about seconds: the same work gives the same plan.
+    """
+    rate = -1.0 if placement is None else max_rate(problem, placement)
+    while work > 0 and not stop():
+        target = rate * (1 + STEP) if sustains_start(problem, rate) else problem.source_rate
+        model = _Model(problem, target, limit)
+        status, spent = model.solve(work, stop, seed)
+        work -= spent
+        if status == cp_model.INFEASIBLE:
+            return Exact(placement=placement, refuted_rate=target)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            break
+        found = model.placement()
+        if max_rate(problem, found) <= rate:  # within the rounding of the model
+            break
+        placement, rate = found, max_rate(problem, found)
+    return Exact(placement=placement, refuted_rate=np.inf)
+
+
+class _Model:
+    """The question for one rate."""
+
+    def __init__(self, problem: Problem, rate: float, limit: int) -> None:
+        self._problem, self._rate, self._limit = problem, rate, limit
+        self._model = cp_model.CpModel()
+        self._solver = cp_model.CpSolver()
+        self._sizes: list[cp_model.LinearExprT] = []
+        self._here: list[tuple[int, int, cp_model.IntVar]] = []  # operator, machine, instances
+        rows, machines = problem.capacity.shape
+        self._load: list[list[list[cp_model.LinearExprT]]] = [[[] for _ in range(machines)] for _ in range(rows)]
+        for operator in range(len(problem.operators)):
+            options = range(1, limit - len(problem.operators) + 2)
+            chosen = [each for count in options for each in self._option(operator, count)]
+            self._model.add_exactly_one(chosen)  # cannot be where there is none
+        self._constrain()
+
+    def _option(self, operator: int, count: int) -> list[cp_model.IntVar]:
+        """The binary that `operator` has `count` instances, none where no machine could carry one of them."""
+        problem, model = self._problem, self._model
+        share = problem.relative[operator] * self._rate / count
+        use = problem.per_rate[:, operator] * share + problem.per_instance[:, operator]
+        units: Floats = np.floor(use / problem.capacity * UNITS * (1 - 1e-12))
+        machines = np.flatnonzero((units <= UNITS).all(axis=0)).tolist()
+        if not machines:
+            return []
+        chosen = model.new_bool_var("")
+        instances = []
+        for machine in machines:
+            column = units[:, machine].astype(np.int64)
+            here = model.new_int_var(0, min(count, UNITS // max(1, int(column.max()))), "")
+            instances.append(here)
+            self._here.append((operator, machine, here))
+            for row, each in zip(self._load, column.tolist(), strict=True):
+                row[machine].append(each * here)
+        model.add(cp_model.LinearExpr.sum(instances) == count * chosen)
+        self._sizes.append(count * chosen)
+        return [chosen]
+
+    def _constrain(self) -> None:
+        total = cp_model.LinearExpr.sum
+        self._model.add(total(self._sizes) <= self._limit)
+        for row in self._load:
+            for terms in row:
+                self._model.add(total(terms) <= UNITS)
+        for group in self._problem.classes:  # machines that are alike: the fuller first
+            for fuller, emptier in zip(group.tolist(), group.tolist()[1:], strict=False):
+                self._model.add(total(self._load[0][fuller]) >= total(self._load[0][emptier]))
+
+    def solve(self, work: float, stop: Stop, seed: int) -> tuple[int, float]:
+        """CP-SAT's status and the deterministic time that it took."""
+        solver = self._solver
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = seed % 2**31
+        solver.parameters.max_deterministic_time = work
+        with _stopping(solver, stop):
+            status = solver.solve(self._model)
+        return int(status), float(solver.response_proto.deterministic_time)
+
+    def placement(self) -> Ints:
+        """(O, M) of the solution."""
+        placement = np.zeros((len(self._problem.operators), len(self._problem.machines)), np.int64)
+        for operator, machine, instances in self._here:
+            placement[operator, machine] += self._solver.value(instances)
+        return placement
+
+
+@contextmanager
+def _stopping(solver: cp_model.CpSolver, stop: Stop) -> Iterator[None]:
+    """Ends the search when `stop` says so; CP-SAT itself asks nobody while it searches."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(POLL_S):
+            if stop():
+                solver.stop_search()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()

@@ -1,0 +1,130 @@
+"""Local search on a placement: raise the rate a little, repair what is over capacity by single steps, and repeat.
+
+The paper's rule adds one instance at a time and never takes one back, so it can end 25 % below the best. Here a step
+adds, removes or moves one instance or swaps two, whichever lowers the sum of all overshoots most; a target that cannot
+be repaired halves the raise.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from trimtab_models.sizing.problem import Bools, Floats, Ints, Problem, max_rate, use_of
+from trimtab_models.solving.stop import Stop
+
+FIRST_RAISE, LAST_RAISE = 0.25, 1e-5  # relative to the rate
+STEPS_PER_INSTANCE = 2
+
+
+def improve(problem: Problem, placement: Ints, limit: int, bound: float, stop: Stop) -> Ints:
+    """(O, M) a placement of at most `limit` instances that sustains at least the rate of `placement`."""
+    best, raised = placement, FIRST_RAISE
+    if max_rate(problem, best) < 0:
+        allowed = _repaired(problem, best, 0.0, limit, stop)
+        if allowed is None:
+            return best
+        best = allowed
+    rate = max_rate(problem, best)
+    while raised >= LAST_RAISE and rate < bound * (1 - LAST_RAISE) and not stop():
+        target = min(rate * (1 + raised), bound)
+        repaired = _repaired(problem, best, target, limit, stop)
+        if repaired is None:
+            raised /= 2
+        else:
+            best, rate = repaired, max(target, max_rate(problem, repaired))
+    return best
+
+
+def _repaired(problem: Problem, placement: Ints, rate: float, limit: int, stop: Stop) -> Ints | None:
+    current = placement.copy()
+    overshoot = _over(problem, use_of(problem, current, rate)).sum()
+    for _ in range(50 + STEPS_PER_INSTANCE * int(placement.sum())):
+        if overshoot <= 1e-12:
+            return current
+        left, step = min(_steps(problem, current, rate, limit), default=(np.inf, ()), key=lambda each: each[0])
+        if left >= overshoot * (1 - 1e-9) or stop():
+            return None
+        for operator, machine, change in step:
+            current[operator, machine] += change
+        overshoot = _over(problem, use_of(problem, current, rate)).sum()
+    return None
+
+
+Step = tuple[tuple[int, int, int], ...]
+"""Changes of counts: (operator, machine, +1 or -1)."""
+
+
+def _over(problem: Problem, use: Floats) -> Floats:
+    """(M,) by how much each machine is over its capacity, relative to it, summed over resources."""
+    over: Floats = np.maximum(0, use / problem.capacity - 1).sum(axis=0)
+    return over
+
+
+def _steps(problem: Problem, placement: Ints, rate: float, limit: int) -> Iterator[tuple[float, Step]]:
+    """The best step of every kind and operator, with the overshoot that it leaves."""
+    counts = placement.sum(axis=1)
+    use = use_of(problem, placement, rate)
+    for operator, count in enumerate(counts.tolist()):
+        here = placement[operator]
+        if counts.sum() < limit:
+            relieved, added = _recounted(problem, use, operator, here, rate, count + 1)
+            left, machine = _best(problem, relieved, relieved + added, np.ones(len(here), np.bool_))
+            yield left, ((operator, machine, 1),)
+        if count > 1:
+            burdened, added = _recounted(problem, use, operator, here, rate, count - 1)
+            left, machine = _best(problem, burdened, burdened - added, here > 0)
+            yield left, ((operator, machine, -1),)
+        _, added = _recounted(problem, use, operator, here, rate, count)
+        yield from _moves(problem, use, operator, here, added)
+    yield from _swaps(problem, use, placement, rate)
+
+
+def _recounted(
+    problem: Problem, use: Floats, operator: int, here: Ints, rate: float, count: int
+) -> tuple[Floats, Floats]:
+    """(Q, M) the use if the instances that there are shared the input with others up to `count`; use of one more."""
+    share = problem.relative[operator] * rate
+    change = share / count - share / here.sum()
+    per_rate = problem.per_rate[:, operator]
+    return use + per_rate * here * change, per_rate * share / count + problem.per_instance[:, operator]
+
+
+def _best(problem: Problem, before: Floats, after: Floats, allowed: Bools) -> tuple[float, int]:
+    """The machine at which `after` instead of `before` leaves the least overshoot, and that overshoot."""
+    over = _over(problem, before)
+    change = np.where(allowed, _over(problem, after) - over, np.inf)
+    machine = int(change.argmin())
+    return float(over.sum() + change[machine]), machine
+
+
+def _moves(problem: Problem, use: Floats, operator: int, here: Ints, added: Floats) -> Iterator[tuple[float, Step]]:
+    """From where it helps most to where it harms least."""
+    if len(here) < 2:
+        return
+    over = _over(problem, use)
+    leaving = np.where(here > 0, _over(problem, use - added) - over, np.inf)
+    coming = _over(problem, use + added) - over
+    source = int(leaving.argmin())
+    coming[source] = np.inf
+    target = int(coming.argmin())
+    yield float(over.sum() + leaving[source] + coming[target]), ((operator, source, -1), (operator, target, 1))
+
+
+def _swaps(problem: Problem, use: Floats, placement: Ints, rate: float) -> Iterator[tuple[float, Step]]:
+    """An instance of the worst machine against one of another operator elsewhere."""
+    over = _over(problem, use)
+    worst = int(over.argmax())
+    share = problem.relative * rate / placement.sum(axis=1)
+    instance = problem.per_rate * share[:, None] + problem.per_instance  # (Q, O, M)
+    for gone in np.flatnonzero(placement[:, worst]).tolist():
+        for come in range(len(placement)):
+            partners = (placement[come] > 0) & (np.arange(len(over)) != worst)
+            if come == gone or not partners.any():
+                continue
+            here = use[:, worst] - instance[:, gone, worst] + instance[:, come, worst]
+            there = _over(problem, use - instance[:, come] + instance[:, gone])
+            change = np.where(partners, there - over, np.inf)
+            other = int(change.argmin())
+            mine = float(np.maximum(0, here / problem.capacity[:, worst] - 1).sum()) - over[worst]
+            changes = ((gone, worst, -1), (come, other, -1), (gone, other, 1), (come, worst, 1))
+            yield float(over.sum() + mine + change[other]), changes

@@ -1,0 +1,67 @@
+"""The sizing methods of the file contract."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trimtab_models.instances.reading import BadInstance
+from trimtab_models.instances.sizing import parse_sizing
+from trimtab_models.sizing.problem import Problem, problem_of
+from trimtab_models.sizing.solve import SizingResult, solve, solve_round_robin
+from trimtab_models.solving.methods import Method, Plan
+from trimtab_models.solving.outcome import Infeasible
+from trimtab_models.solving.stop import Stop
+
+HETERO, ROUND_ROBIN = "hetero", "round-robin"
+
+
+def encode_sizing(problem: Problem, result: SizingResult, *, method: str) -> dict[str, Any]:
+    """The plan as the contract has it but for `solve_seconds`; `source_rate` is the largest that it sustains."""
+    counts = result.placement.sum(axis=1).tolist()
+    names = [f"{id_}#{number}" for id_, count in zip(problem.operators, counts, strict=True) for number in range(count)]
+    return {
+        "method": method,
+        "source_rate": result.source_rate,
+        "throughput": result.throughput,
+        "instances": dict(zip(problem.operators, counts, strict=True)),
+        "assignment": {name: problem.machines[machine] for name, machine in zip(names, result.assignment, strict=True)},
+        "utilisation": dict(zip(problem.machines, result.use[0].tolist(), strict=True)),
+        "fluid_bound": result.fluid_bound,
+    }
+
+
+def _read(text: bytes) -> Problem:
+    return problem_of(parse_sizing(text))
+
+
+def _read_with_instances(text: bytes) -> Problem:
+    instance = parse_sizing(text)
+    for position, operator in enumerate(instance.operators):
+        if operator.instances is None:
+            raise BadInstance(f"$.operators[{position}].instances", "nothing", "this key")
+    return problem_of(instance)
+
+
+def _hetero(problem: Problem, stop: Stop, seed: int) -> Plan | Infeasible:
+    result = solve(problem, stop=stop, seed=seed)
+    if isinstance(result, Infeasible):
+        return result
+    return Plan(document=encode_sizing(problem, result, method=HETERO), warnings=tuple(_warnings(problem, result)))
+
+
+def _round_robin(problem: Problem, stop: Stop, seed: int) -> Plan | Infeasible:
+    result = solve_round_robin(problem, stop=stop, seed=seed)
+    if isinstance(result, Infeasible):
+        return result
+    return Plan(document=encode_sizing(problem, result, method=ROUND_ROBIN), warnings=tuple(_warnings(problem, result)))
+
+
+def _warnings(problem: Problem, result: SizingResult) -> Iterator[str]:
+    if result.source_rate < problem.source_rate:
+        asked, reached = f"source rate {problem.source_rate:g}", f"{result.source_rate:g} tuples/s"
+        yield f"the plan sustains only {reached}, not {asked}; no placement sustains more than {result.bound:g}"
+
+
+METHODS: Mapping[str, Method] = {
+    HETERO: Method(read=_read, solve=_hetero),
+    ROUND_ROBIN: Method(read=_read_with_instances, solve=_round_robin),
+}

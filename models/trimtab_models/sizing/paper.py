@@ -1,0 +1,103 @@
+"""The paper's heuristic (its algorithms 1 and 2), and Storm's round robin.
+
+Where it leaves things open: of machines with equal TCU the least used one takes an instance, and the first assignment
+is tried at half the rate where an operator finds no room. The best plan seen is kept.
+"""
+
+import numpy as np
+
+from trimtab_models.sizing.problem import ROUNDING, Floats, Ints, Problem, max_rate, use_of
+from trimtab_models.solving.stop import Stop
+
+LAST_SCALE = 2**20  # a relative step of the rate below 1e-6 ends the search
+HALVINGS = 60
+
+
+def round_robin(instances: Ints, machines: int) -> list[int]:
+    """Instance -> machine: numbered operator by operator, instance i goes to machine i mod M."""
+    return [instance % machines for instance in range(int(instances.sum()))]
+
+
+def placement_of(problem: Problem, instances: Ints, assignment: list[int]) -> Ints:
+    """(O, M) how many instances of each operator `assignment` puts on each machine."""
+    placement = np.zeros((len(problem.operators), len(problem.machines)), np.int64)
+    for operator, machine in zip(np.repeat(np.arange(len(instances)), instances).tolist(), assignment, strict=True):
+        placement[operator, machine] += 1
+    return placement
+
+
+def first_assignment(problem: Problem, rate: float) -> Ints | None:
+    """(O, M) one instance of each operator on the machine that it takes least of and that has room; None: no room."""
+    placement = np.zeros((len(problem.operators), len(problem.machines)), np.int64)
+    used = np.zeros(problem.capacity.shape)
+    for operator in range(len(problem.operators)):
+        added = _instance_use(problem, operator, 1, rate)
+        machine = _cheapest(problem, used, added)
+        if machine is None:
+            return None
+        placement[operator, machine] = 1
+        used[:, machine] += added[:, machine]
+    return placement
+
+
+def maximize_throughput(problem: Problem, rate: float, limit: int, stop: Stop) -> Ints | None:
+    """(O, M) the placement of at most `limit` instances that sustains the largest rate seen; None without a first."""
+    start = None
+    for _ in range(HALVINGS):
+        start = first_assignment(problem, rate)
+        if start is not None:
+            break
+        rate /= 2
+    else:
+        start = first_assignment(problem, 0.0)
+    if start is None:
+        return None
+    best = stable = current = start
+    stable_rate, scale = rate, 1
+    while scale <= LAST_SCALE and not stop():
+        over = np.flatnonzero((use_of(problem, current, rate) > problem.capacity * (1 + ROUNDING)).any(axis=0))
+        if not len(over):
+            if max_rate(problem, current) > max_rate(problem, best):
+                best = current
+            stable, stable_rate = current, rate
+            rate += rate / scale
+            continue
+        grown = _with_instance(problem, current, rate, int(over[0])) if current.sum() < limit else None
+        if grown is None:
+            scale *= 2
+            current, rate = stable, stable_rate * (1 + 1 / scale)
+        else:
+            current = grown
+    return best
+
+
+def _with_instance(problem: Problem, placement: Ints, rate: float, machine: int) -> Ints | None:
+    """`placement` with one more instance of the hottest operator on `machine`, wherever it is cheapest."""
+    counts = placement.sum(axis=1)
+    tcu = problem.per_rate[0, :, machine] * problem.relative * rate / counts + problem.per_instance[0, :, machine]
+    operator = int(np.where(placement[:, machine] > 0, tcu, -1).argmax())
+    added = _instance_use(problem, operator, int(counts[operator]) + 1, rate)
+    others = placement.copy()
+    others[operator] = 0
+    relieved = use_of(problem, others, rate) + placement[operator] * added
+    cheapest = _cheapest(problem, relieved, added)
+    if cheapest is None:
+        return None
+    grown = placement.copy()
+    grown[operator, cheapest] += 1
+    return grown
+
+
+def _instance_use(problem: Problem, operator: int, instances: int, rate: float) -> Floats:
+    """(Q, M) what one of so many instances of `operator` takes on each machine."""
+    share = problem.relative[operator] * rate / instances
+    use: Floats = problem.per_rate[:, operator] * share + problem.per_instance[:, operator]
+    return use
+
+
+def _cheapest(problem: Problem, used: Floats, added: Floats) -> int | None:
+    room = (used + added <= problem.capacity).all(axis=0)
+    if not room.any():
+        return None
+    cost = np.where(room, added[0], np.inf)
+    return int(np.lexsort((used[0], cost))[0])

@@ -1,0 +1,138 @@
+"""The sizing problem as arrays: what every instance takes on every machine, in proportion to its rate and at all.
+
+Rates propagate: a source emits its rate, every operator alpha times what it receives, and each operator behind it
+receives all of that, split evenly over its instances; several inputs add up. So all rates are `relative` to the rate
+of the sources, and the use of a machine is linear in that rate:
+
+    use(q, m) = sum over o of count(o, m) * (per_rate(q, o, m) * input(o) / instances(o) + per_instance(q, o, m))
+    input(o) = relative(o) * source rate
+
+Row q = 0 is the CPU: `per_rate` is the paper's e, `per_instance` its MET, the capacity 100 percent. Further rows
+(memory, network) are beyond the paper and have units of their own. A *placement* is an int array (O, M) of counts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimtab_models.instances.operator_graph import Edge, topological_order
+from trimtab_models.instances.reading import BadInstance, is_finite
+from trimtab_models.instances.sizing import CostedOperator, SizingInstance
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+FULL = 100.0  # percent
+ROUNDING = 1e-12  # relative: what sums of floats in another order may differ by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Problem:
+    """O operators, M machines, Q resources; arrays are not to be written to."""
+
+    operators: tuple[str, ...]
+    machines: tuple[str, ...]
+    relative: Floats  # (O,) input rate per unit of source rate
+    per_rate: Floats  # (Q, O, M) use per tuple/s
+    per_instance: Floats  # (Q, O, M)
+    capacity: Floats  # (Q, M)
+    source_rate: float
+    max_instances: int | None = None
+    instances: tuple[int, ...] | None = None  # where they are given
+    classes: tuple[Ints, ...] = field(init=False)  # machines that are alike, in order
+
+    def __post_init__(self) -> None:
+        shape = (len(self.capacity), len(self.operators), len(self.machines))
+        if self.per_rate.shape != shape or self.per_instance.shape != shape or self.relative.shape != shape[1:2]:
+            raise ValueError("every operator needs what it takes of every resource of every machine")
+        groups: dict[bytes, list[int]] = {}
+        for machine in range(shape[2]):
+            column = (self.per_rate[..., machine], self.per_instance[..., machine], self.capacity[:, machine])
+            groups.setdefault(b"".join(part.tobytes() for part in column), []).append(machine)
+        object.__setattr__(self, "classes", tuple(np.array(group) for group in groups.values()))
+
+    @property
+    def throughput(self) -> float:
+        """The sum of all operators' input rates per unit of source rate."""
+        return float(self.relative.sum())
+
+
+def problem_of(
+    instance: SizingInstance,
+    *,
+    per_rate: Floats | None = None,
+    per_instance: Floats | None = None,
+    capacity: Floats | None = None,
+) -> Problem:
+    """The arrays of `instance`; the others are further rows (Q - 1, O, M) and (Q - 1, M) beneath the CPU's.
+
+    Raises BadInstance where no number can hold the rates, or no machine would ever be full.
+    """
+    operators, machines = instance.operators, instance.machines
+    shape = (1, len(operators), len(machines))
+    cost = np.array([[each.cost[machine.type] for machine in machines] for each in operators], np.float64)
+    fixed = np.array([[each.fixed[machine.type] for machine in machines] for each in operators], np.float64)
+    relative = relative_rates(operators, instance.edges)
+    if machines and not (relative * cost.min(axis=1) > 0).any():
+        raise BadInstance("$.operators", "no cost that grows with the source rate", "an operator with a cost > 0")
+    counts = [each.instances for each in operators if each.instances is not None]
+    rows = [row for row in (per_rate, per_instance, capacity) if row is not None]
+    if len(rows) not in (0, 3):
+        raise ValueError("further resources need a use per rate, a use per instance and a capacity")
+    cpu = np.full((1, len(machines)), FULL)
+    return Problem(
+        operators=tuple(each.id for each in operators),
+        machines=tuple(machine.id for machine in machines),
+        relative=relative,
+        per_rate=np.concatenate((cost.reshape(shape), *rows[:1])),
+        per_instance=np.concatenate((fixed.reshape(shape), *rows[1:2])),
+        capacity=np.concatenate((cpu, *rows[2:])),
+        source_rate=instance.source_rate,
+        max_instances=instance.max_instances,
+        instances=tuple(counts) if len(counts) == len(operators) else None,
+    )
+
+
+def relative_rates(operators: Sequence[CostedOperator], edges: Sequence[Edge]) -> Floats:
+    """(O,) the input rate of every operator per unit of source rate."""
+    by_id = {operator.id: operator for operator in operators}
+    rate = {operator.id: 1.0 if operator.source else 0.0 for operator in operators}
+    outgoing: dict[str, list[str]] = {id_: [] for id_ in by_id}
+    for edge in edges:
+        outgoing[edge.source].append(edge.target)
+    for id_ in topological_order(by_id, edges):
+        for target in outgoing[id_]:
+            rate[target] += by_id[id_].alpha * rate[id_]
+    for position, each in enumerate(operators):
+        costliest = max((*each.cost.values(), 1.0))
+        if not is_finite(rate[each.id] * costliest):
+            raise BadInstance(f"$.operators[{position}]", "an input rate beyond every number", "a finite rate")
+    return np.array([rate[each.id] for each in operators], np.float64)
+
+
+def use_of(problem: Problem, placement: Ints, rate: float) -> Floats:
+    """(Q, M) what every machine carries at a source rate of `rate`."""
+    slope, base = _lines(problem, placement)
+    return slope * rate + base
+
+
+def max_rate(problem: Problem, placement: Ints) -> float:
+    """The largest source rate at which no machine is over its capacity; negative where none is small enough."""
+    slope, base = _lines(problem, placement)
+    room = problem.capacity * (1 - ROUNDING) - base
+    if (room < -2 * ROUNDING * problem.capacity).any():
+        return -1.0
+    return float((np.maximum(0, room[slope > 0]) / slope[slope > 0]).min(initial=np.inf))
+
+
+def sustains_start(problem: Problem, rate: float) -> bool:
+    """Whether `rate` is what is asked for, but for rounding."""
+    return rate >= problem.source_rate * (1 - 1e-9)
+
+
+def _lines(problem: Problem, placement: Ints) -> tuple[Floats, Floats]:
+    share = placement * (problem.relative / np.maximum(1, placement.sum(axis=1)))[:, None]
+    return (problem.per_rate * share).sum(axis=1), (problem.per_instance * placement).sum(axis=1)

@@ -1,0 +1,170 @@
+"""How many instances of each operator, and where, so that the sources may emit most.
+
+Source: Nasiri, Nasehi, Divband, Goudarzi, "A Scheduling Algorithm to Maximize Storm Throughput in Heterogeneous
+Cluster", arXiv 2001.10308. The given source rate is where the paper's algorithm starts, and what must be possible:
+the plan's own rate is the largest found, and a start that is proven to be too high for any placement is infeasible.
+
+Where we differ: the paper's one-at-a-time rule often ends far below the best. Its plan is one of several starts; the
+others follow the fluid relaxation with coarse to fine instances. Local search improves each, and where the exact model
+is small CP-SAT goes on from the best or proves it. No plan is worse than round robin on its own counts.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_models.sizing.construct import follow, totals
+from trimtab_models.sizing.fluid import Fluid, fluid_relaxation
+from trimtab_models.sizing.improve import improve
+from trimtab_models.sizing.paper import maximize_throughput, placement_of, round_robin
+from trimtab_models.sizing.problem import Floats, Ints, Problem, max_rate, sustains_start, use_of
+from trimtab_models.solving.outcome import Infeasible, Status
+from trimtab_models.solving.stop import Stop
+
+OPTIMAL = 2e-5  # relative to the bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """`per_machine`: instances of one operator per machine at most, on average, where the total has no limit.
+
+    The exact model is asked up to so many `exact_variables`, for so much `exact_work` (CP-SAT's deterministic time,
+    about seconds); 0 leaves it out.
+    """
+
+    per_machine: int = 4
+    exact_variables: int = 5_000
+    exact_work: float = 4.0
+
+
+DEFAULT_PARAMS = Params()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SizingResult:
+    """`source_rate` (tuples/s) is the largest that the plan sustains, `bound` what is proven of every plan.
+
+    `placement` (O, M) counts instances; `assignment`: instance, numbered operator by operator -> machine.
+    """
+
+    status: Status
+    source_rate: float
+    throughput: float
+    placement: Ints
+    assignment: tuple[int, ...]
+    use: Floats  # (Q, M) at the source rate; row 0 is percent of CPU
+    fluid_bound: float
+    bound: float
+    seed: int
+
+    @property
+    def gap(self) -> float:
+        """How much larger the rate might be, relative to it."""
+        return self.bound / self.source_rate - 1 if self.source_rate else np.inf
+
+
+def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS) -> SizingResult | Infeasible:
+    """The best plan found. The same seed gives the same plan unless `stop` cut the search short."""
+    fluid = _relaxation(problem)
+    if isinstance(fluid, Infeasible):
+        return fluid
+    least = len(problem.operators)
+    limit = problem.max_instances or max(least, params.per_machine * least * len(problem.machines))
+    best = _search(problem, fluid, limit, stop)
+    bound = fluid.bound
+    if best is None or max_rate(problem, best) < bound * (1 - OPTIMAL):
+        best, bound = _certify(problem, best, bound, limit, stop, seed, params)
+    if best is None:
+        return Infeasible(reason="no placement was found, however low the source rate")
+    if bound <= problem.source_rate and not sustains_start(problem, max_rate(problem, best)):
+        return _too_high(problem, f"the best one sustains {max_rate(problem, best):g}")
+    instances = best.sum(axis=1)
+    dealt = placement_of(problem, instances, round_robin(instances, len(problem.machines)))
+    if max_rate(problem, dealt) > max_rate(problem, best):
+        best = dealt
+    assignment = [machine for row in best for machine in np.repeat(np.arange(len(row)), row).tolist()]
+    return _result(problem, best, assignment, fluid.bound, bound, seed)
+
+
+def solve_round_robin(problem: Problem, *, stop: Stop, seed: int) -> SizingResult | Infeasible:
+    """Storm's placement of the given instance counts at its largest rate. `stop` and `seed` change nothing."""
+    assert problem.instances is not None
+    fluid = _relaxation(problem)
+    if isinstance(fluid, Infeasible):
+        return fluid
+    instances = np.array(problem.instances)
+    if problem.max_instances is not None and instances.sum() > problem.max_instances:
+        return Infeasible(reason=f"{instances.sum()} instances are more than max_instances, {problem.max_instances}")
+    assignment = round_robin(instances, len(problem.machines))
+    placement = placement_of(problem, instances, assignment)
+    if max_rate(problem, placement) < 0:
+        return Infeasible(reason="round robin puts more on a machine than it can carry without a single tuple")
+    return _result(problem, placement, assignment, fluid.bound, fluid.bound, seed)
+
+
+def _relaxation(problem: Problem) -> Fluid | Infeasible:
+    """The fluid relaxation, or why no plan of any method exists."""
+    if not problem.machines:
+        return Infeasible(reason="there is no machine")
+    if problem.max_instances is not None and problem.max_instances < len(problem.operators):
+        count = len(problem.operators)
+        return Infeasible(
+            reason=f"max_instances {problem.max_instances} is less than one for each of {count} operators"
+        )
+    fluid = fluid_relaxation(problem)
+    if fluid.bound < 0:
+        return Infeasible(reason="no machines have room for one instance of each operator, however low the source rate")
+    if fluid.bound < problem.source_rate:
+        return _too_high(problem, f"even operators cut at will sustain no more than {fluid.bound:g}")
+    return fluid
+
+
+def _too_high(problem: Problem, why: str) -> Infeasible:
+    return Infeasible(reason=f"source rate {problem.source_rate:g} is too high for any placement: {why}")
+
+
+def _search(problem: Problem, fluid: Fluid, limit: int, stop: Stop) -> Ints | None:
+    """The best of the paper's plan and those that follow the fluid one, each improved; None if none is allowed."""
+    paper = maximize_throughput(problem, problem.source_rate, limit, stop)
+    best = paper
+    rate = -1.0 if paper is None else max_rate(problem, paper)
+    starts = ([] if paper is None else [0]) + totals(problem, limit)
+    for total in starts:
+        if stop() and best is not None:
+            break
+        start = follow(problem, fluid, total) if total or paper is None else paper
+        improved = improve(problem, start, limit, fluid.bound, stop)
+        if max_rate(problem, improved) > rate:
+            best, rate = improved, max_rate(problem, improved)
+    return best
+
+
+def _certify(
+    problem: Problem, best: Ints | None, bound: float, limit: int, stop: Stop, seed: int, params: Params
+) -> tuple[Ints | None, float]:
+    """What the exact model finds beyond `best`; its proofs hold only where the limit is part of the problem."""
+    from trimtab_models.sizing.exact import raise_rate, variables  # OR-Tools is slow to load
+
+    if variables(problem, limit) > params.exact_variables or stop():
+        return best, bound
+    exact = raise_rate(problem, best, limit, work=params.exact_work, stop=stop, seed=seed)
+    if problem.max_instances is not None:
+        bound = min(bound, exact.refuted_rate)
+    return exact.placement, bound
+
+
+def _result(
+    problem: Problem, placement: Ints, assignment: list[int], fluid_bound: float, bound: float, seed: int
+) -> SizingResult:
+    rate = max_rate(problem, placement)
+    return SizingResult(
+        status=Status.OPTIMAL if rate >= bound * (1 - OPTIMAL) else Status.FEASIBLE,
+        source_rate=rate,
+        throughput=rate * problem.throughput,
+        placement=placement,
+        assignment=tuple(assignment),
+        use=use_of(problem, placement, rate),
+        fluid_bound=fluid_bound,
+        bound=bound,
+        seed=seed,
+    )
