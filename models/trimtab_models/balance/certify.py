@@ -2,9 +2,9 @@
 
 The model has a Boolean for every node that a key group may stand on, exactly one of which is true; both ends of the
 band, every budget and every limit is a linear constraint. The plan is the hint, and the load distance is sought in
-[bound, plan]. Numbers become integers so that no allowed plan is lost: loads in units of a thousandth of a percentage
-point spread over all key groups, with room for all roundings in the band; prices and usages rounded down, allowances
-and limits up. So the solver's bound holds for the problem, while a plan of its is only a proposal.
+[bound, plan]. Numbers become integers so that no allowed plan is lost: loads in units so small that all roundings of a
+node together stay below `PRECISION_PP`, for which the band has room; prices and usages rounded down, allowances and
+limits up. So the solver's bound holds for the problem, while a plan of its is only a proposal.
 
 OR-Tools is imported when it is asked for: it takes longer to load than most problems to solve.
 """
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 NODES = 60
 BOOLEANS = 100_000
-PRECISION_PP = 0.001
+PRECISION_PP = 0.004
+ENOUGH_PP = 0.005  # a gap of the model's within the contract's hundredth
 LONGEST = 2**40  # units that the largest sum may have
 DETERMINISTIC_LIMIT = 30.0  # of CP-SAT's own measure of work, about seconds: reached or not, the same on any machine
 
@@ -52,6 +53,7 @@ def certify(problem: Problem, plan: Ints, proven: float, reached: float, *, seed
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed % 2**31
+    solver.parameters.absolute_gap_limit = ENOUGH_PP / exact.unit
     solver.parameters.max_deterministic_time = DETERMINISTIC_LIMIT
     solver.parameters.max_time_in_seconds = seconds
     status = solver.solve(exact.model)
@@ -99,17 +101,18 @@ class _Exact:
     def _bound_loads(self, proven: float, reached: float) -> float:
         """The band as constraints, its width as objective; the unit (pp) of all numbers."""
         problem = self._problem
-        count = max(1, len(problem.load))
         heaviest = float(problem.load.sum()) / float(problem.capacity.min())
-        unit = max(PRECISION_PP / count, heaviest / LONGEST)
+        unit = max(8 * PRECISION_PP / max(1, len(problem.load)), heaviest / LONGEST)  # an eighth is lost on average
         distance = self.model.new_int_var(int(proven / unit), int(reached / unit) + 2, "load distance")
-        mean, room = problem.mean / unit, 0.5 * count + 1
         for node, on in enumerate(self._on):
-            loads = np.rint(problem.load / problem.capacity[node] / unit).astype(np.int64).tolist()
+            exact = problem.load / problem.capacity[node] / unit
+            rounded = np.rint(exact)
+            room = 1 + max(float((rounded - exact).clip(0).sum()), float((exact - rounded).clip(0).sum()))
+            loads = rounded.astype(np.int64).tolist()
             total = sum(loads[key_group] * literal for key_group, literal in on)
-            self.model.add(total <= int(np.ceil(mean + room)) + distance)
+            self.model.add(total <= int(np.ceil(problem.mean / unit + room)) + distance)
             if problem.kept[node]:
-                self.model.add(total >= int(np.floor(mean - room)) - distance)
+                self.model.add(total >= int(np.floor(problem.mean / unit - room)) - distance)
         self.model.minimize(distance)
         return unit
 

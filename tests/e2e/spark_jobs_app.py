@@ -1,0 +1,50 @@
+"""Solves the problems of `test_solve_jobs` through Spark, on two local cores, and prints what came back."""
+
+import json
+import sys
+
+import numpy as np
+
+from trimtab_controller.stream.session import open_session
+from trimtab_controller.stream.solve_jobs import Task, solve_in_groups, solve_jobs
+from trimtab_models.balance import BalanceResult, Effort, Params, Problem
+
+SHORT = Params(effort=Effort(steps=400), polish=Effort(steps=50))
+GROUPS = 3
+
+
+def cluster(seed: int, nodes: int, *, removing: bool = False) -> Problem:
+    """Ten key groups of uneven load per node; a budget that binds."""
+    random = np.random.default_rng(seed)
+    count = 10 * nodes
+    return Problem(
+        load=random.uniform(1, 10, count), cost_bytes=np.ones(count), home=np.repeat(np.arange(nodes), 10),
+        pinned=np.zeros(count, bool), in_flight=np.zeros(count, bool), capacity=np.ones(nodes),
+        removing=np.full(nodes, removing), usage=np.zeros((0, count)), limit=np.zeros((0, nodes)),
+        max_migrations=2 * nodes,
+    )  # fmt: skip
+
+
+def tasks() -> list[Task]:
+    """Two jobs that have a plan and one that has none."""
+    problems = [cluster(0, nodes=4), cluster(1, nodes=6), cluster(2, nodes=2, removing=True)]
+    return [Task(problem=problem, seed=7, params=SHORT) for problem in problems]
+
+
+def large() -> Task:
+    """The one that is dealt into groups."""
+    return Task(problem=cluster(3, nodes=9), seed=7, params=SHORT)
+
+
+if __name__ == "__main__":
+    session = open_session("solve-jobs", {"spark.master": "local[2]"})
+    try:
+        answers = [
+            result.allocation.tolist() if isinstance(result, BalanceResult) else result.reason
+            for result in solve_jobs(session, tasks())
+        ]
+        joined = solve_in_groups(session, large(), GROUPS)
+        assert isinstance(joined, np.ndarray)
+        json.dump({"jobs": answers, "groups": joined.tolist()}, sys.stdout)
+    finally:
+        session.stop()

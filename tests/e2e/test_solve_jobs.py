@@ -1,0 +1,39 @@
+"""Independent problems through a real local Spark: the same plans as in this process."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from trimtab_controller.stream.solve_jobs import solve_task
+from trimtab_models.balance import BalanceResult, evaluate
+from trimtab_models.balance.groups import deal, join
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+from spark_jobs_app import GROUPS, large, tasks  # noqa: E402
+
+LIMIT_S = 240.0
+"""A few seconds on a free machine."""
+
+
+@pytest.mark.timeout(300)
+def test_spark_gives_the_plans_that_this_process_gives() -> None:
+    answered = subprocess.run(
+        [sys.executable, str(HERE / "spark_jobs_app.py")], capture_output=True, timeout=LIMIT_S, check=True
+    )
+    answers = json.loads(answered.stdout)
+    results = [solve_task(task) for task in tasks()]
+    assert answers["jobs"] == [
+        result.allocation.tolist() if isinstance(result, BalanceResult) else result.reason for result in results
+    ]
+    assert answers["jobs"][2] == "all nodes are marked for removal"
+    task = large()
+    parts = deal(task.problem, GROUPS)
+    plans = [solve_task(replace(task, problem=part.problem)) for part in parts]
+    joined = join(task.problem, parts, [plan.allocation for plan in plans if isinstance(plan, BalanceResult)])
+    assert answers["groups"] == joined.tolist()
+    assert evaluate(task.problem, joined).allowed
