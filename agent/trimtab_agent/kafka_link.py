@@ -22,8 +22,9 @@ from confluent_kafka import (
 
 from trimtab_agent.commands.events import Position
 from trimtab_agent.configuration import ConfigurationError
+from trimtab_models.messages.decode import BadMessage
 from trimtab_models.settings.kafka import KafkaSettings, for_librdkafka
-from trimtab_models.signing.envelope import Envelope, signatures_in
+from trimtab_models.signing.envelope import Envelope, headers_in, signatures_in
 
 POLL_S = 0.25
 REQUEST_LIMIT_S = 5.0
@@ -204,7 +205,7 @@ class KafkaLink:
             topic=self._topic,
             key=message.key() or b"",
             value=message.value() or b"",
-            signatures=signatures_in(message.headers()),
+            signatures=_signatures(message),
         )
         self._call(self._hand_over, record, position)
 
@@ -225,3 +226,11 @@ class KafkaLink:
         """On the event loop's thread; after the loop's end nobody is there to be told."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _signatures(message: Message) -> tuple[bytes, ...]:
+    """None when the headers cannot be read."""
+    try:
+        return signatures_in(headers_in(message))
+    except BadMessage:
+        return ()

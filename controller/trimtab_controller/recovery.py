@@ -16,7 +16,7 @@ from trimtab_models.messages.decode import BadMessage
 from trimtab_models.messages.names import AppId, Topics
 from trimtab_models.messages.placement import Placement, decode_placement
 from trimtab_models.messages.status import Status, decode_status, status_key
-from trimtab_models.signing.envelope import signatures_in
+from trimtab_models.signing.envelope import headers_in, signatures_in
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def _placements(found: Reading, topics: Topics, inbox: Inbox) -> list[tuple[Plac
     placements = []
     for message in found.latest(topics.placement, inbox.vouches):
         try:
-            placements.append((decode_placement(message.value()), signatures_in(message.headers())))
+            placements.append((decode_placement(message.value()), signatures_in(headers_in(message))))
         except BadMessage as error:
             raise JournalError(f"{topics.placement} at offset {message.offset()}: {error}") from error
     return placements

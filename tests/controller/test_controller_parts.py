@@ -170,6 +170,21 @@ def test_an_agent_that_does_not_trust_us_is_heard_but_its_word_ends_no_command()
     assert inbox.rejected == Counter({(TOPICS.commands, Fault.UNKNOWN_KEY): 1})
 
 
+class Garbled(Record):
+    """A header's name is not UTF-8: this is what confluent-kafka does then."""
+
+    def headers(self) -> Headers | None:
+        raise SystemError("<method 'headers'> returned a result with an exception set")
+
+
+def test_headers_that_cannot_be_read_are_counted_like_any_other_fault() -> None:
+    inbox = Inbox(TOPICS, lambda: NOW, trusted=TRUSTED)
+
+    assert inbox.take(Garbled(TOPICS.snapshots, b"x")) is None
+    assert not inbox.vouches(Garbled(TOPICS.placement, encode_placement(PLACED), APP.encode()))
+    assert inbox.rejected == Counter({(TOPICS.snapshots, Fault.MALFORMED): 1, (TOPICS.placement, Fault.MALFORMED): 1})
+
+
 def a_round(*phases: HandoverPhase) -> Round:
     prepare = Command(
         cluster="c",

@@ -18,7 +18,7 @@ from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.intents import Intent, decode_intent
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.placement import Placement, decode_placement
-from trimtab_models.signing.envelope import Envelope, signatures_in
+from trimtab_models.signing.envelope import Envelope, headers_in, signatures_in
 from trimtab_models.signing.keys import TrustedKeys
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Inbox:
             log.warning("refused message %d of this kind on %s: %s: %s", count, topic, error.fault, error)
 
     def _read_snapshot(self, message: Message) -> SnapshotArrived | None:
-        chunk = read_chunk(message.headers(), message.value())
+        chunk = read_chunk(headers_in(message), message.value())
         # Before it is put together: a window from the future would shut out all that come after it.
         self._check_time(chunk.end_ms / 1000.0, "headers.end_ms")
         snapshot = self._snapshots.add(chunk)
@@ -121,7 +121,7 @@ class Inbox:
 
     def _check_signature(self, message: Message) -> None:
         if self._trusted is not None:
-            signatures = signatures_in(message.headers()) if message.value() is not None else ()
+            signatures = signatures_in(headers_in(message)) if message.value() is not None else ()
             key, value = message.key() or b"", message.value() or b""
             self._trusted.check(Envelope(topic=message.topic(), key=key, value=value, signatures=signatures))
 

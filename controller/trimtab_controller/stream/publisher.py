@@ -8,6 +8,7 @@ from trimtab_controller.stream.chunks import Chunk, read_chunk, split
 from trimtab_models.messages.decode import BadMessage
 from trimtab_models.messages.snapshot import Snapshot
 from trimtab_models.settings.kafka import KafkaSettings, for_librdkafka
+from trimtab_models.signing.envelope import headers_in
 
 SEND_LIMIT_S = 30.0
 """A snapshot that cannot be sent in this time is too old to decide on."""
@@ -78,7 +79,7 @@ def _last_end_in(consumer: Consumer, partition: TopicPartition) -> int:
     if message is None or message.error():
         raise KafkaException(message.error() if message else f"{partition.topic} could not be read")
     try:
-        chunk = read_chunk(message.headers(), message.value())
+        chunk = read_chunk(headers_in(message), message.value())
     except BadMessage:
         log.warning("the last message of %s is no snapshot: windows may be published twice", partition.topic)
         return 0
