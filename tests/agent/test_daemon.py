@@ -13,6 +13,7 @@ import pytest
 
 from trimtab_models.messages.local import Hello, Welcome, decode_frame, encode_frame
 from trimtab_models.messages.names import AppId, WorkerId
+from trimtab_models.signing.keys import SigningKey, write_trust
 
 LIMIT_S = 60
 
@@ -119,3 +120,20 @@ def test_a_port_that_is_taken_is_one_clear_line(agents: Agents) -> None:
 
     last = agents.log.read_text().splitlines()[-1]
     assert f"metrics.listen: found {place}, which cannot be used: Address already in use" in last
+
+
+def test_whether_commands_are_verified_is_said_at_the_start(agents: Agents) -> None:
+    agents.start()
+    agents.await_log('level=warning event="commands are not verified: whoever can write to their topic is obeyed')
+    agents.started[0].kill()
+    agents.started[0].wait()
+
+    trust = agents.folder / "trusted.keys"
+    agents.configure(f'[trust]\nfile = "{trust}"\n')
+    assert agents.start().wait(LIMIT_S) == 1
+    assert f"trust.file: {trust}: No such file or directory" in agents.log.read_text()
+
+    key = SigningKey.generate().public
+    trust.write_text(write_trust([key]))
+    agents.start()
+    agents.await_log(f'event="commands are verified" keys={key.id}')

@@ -72,6 +72,8 @@ def test_up_status_down(mark: str, tmp_path: Path) -> None:
     assert state is not None
     assert state.alive() == dict.fromkeys(("broker", "h0", "h1", "w0", "w1", "controller"), True)
     assert running(state.bootstrap_servers, 2) == {"w0", "w1"}
+    assert "commands are verified" in (folder / "logs" / "h0.log").read_text()
+    assert "placements are not verified" not in (folder / "logs" / "w0.log").read_text()
     with sandbox(mark, "status", "--folder", str(folder)) as status:
         output, _ = status.communicate(timeout=60)
     assert status.returncode == 0
