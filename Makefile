@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format lock jars prove-steering clean
+.PHONY: help demo test check lint format lock jars prove-steering faults clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ format: $(INSTALLED) ## bring the code into its format
 
 prove-steering: $(INSTALLED) jars ## the long oracle of the Faust plug-in, with a table of pauses
 	$(BIN)/python tests/e2e/steering/prove.py
+
+faults: $(INSTALLED) jars ## kill workers, agents, controller and broker under load, and count what is lost or doubled
+	PYTHONPATH=examples $(BIN)/python -m flights.faults
 
 jars: $(INSTALLED) ## fetch the broker's and Spark's jars (nothing is fetched twice)
 	@$(BIN)/python -m trimtab_controller.sandbox.jars

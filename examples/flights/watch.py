@@ -19,7 +19,14 @@ class StatusWatch:
     def __init__(self, bootstrap: str, topics: Topics) -> None:
         self.last: Status | None = None
         self.rounds: dict[str, RoundStatus] = {}
-        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False})
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "watch",
+                "enable.auto.commit": False,
+                "log_level": 0,  # while the broker is away there is nothing to see
+            }
+        )
         self._consumer.assign([TopicPartition(topics.status, 0, OFFSET_BEGINNING)])
 
     def poll(self) -> Status | None:

@@ -25,9 +25,9 @@ class DemoSettings:
 
     workers: int = 4
     key_groups: int = 64
-    capacities: tuple[float, ...] = (0.3, 0.35, 0.5, 0.35)
-    rate: float = 180.0
-    work: int = 400
+    capacities: tuple[float, ...] = (0.2, 0.25, 0.35, 0.25)
+    rate: float = 150.0
+    work: int = 300
     surge_factor: float = 3.0
     surge_key_groups: int = 8
     window_s: float = 5.0
