@@ -2,14 +2,13 @@
 
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import psutil
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
-from flights.demo.scenario import QUIET_REASONS
-from flights.faults.cases import Case, Fault, Moment
+from flights.faults.cases import Case, Fault
 from flights.steered_run import RunError, SteeredRun
 from trimtab_controller.cli.sandbox import EXAMPLES, FLIGHTS_APP, FLIGHTS_ENVIRONMENT
 from trimtab_controller.sandbox.configuration import BROKER, CONTROLLER, SandboxSettings, host_name, worker_name
@@ -64,7 +63,7 @@ def sandbox_settings(settings: FaultSettings) -> SandboxSettings:
         },
         controller={
             "stream": {"window_s": settings.window_s, "watermark_s": 2.0},
-            "balance": {"max_migrations": 12, "load_distance": 3.0, "min_interval_s": 2.0, "smoothing": 1.0},
+            "balance": {"max_migrations": 12, "load_distance": 6.0, "min_interval_s": 2.0, "smoothing": 1.0},
         },
     )
 
@@ -80,7 +79,8 @@ class Campaign:
     def play(self, cases: Sequence[Case]) -> list[Suffered]:
         """Raises RunError, ClusterError."""
         self._run.trimtab("resume")
-        self._run.until(self._quiet_since(time.time()), RECOVERY_LIMIT_S, "a balanced cluster")
+        started_at = time.time()
+        self._run.until(lambda: self._is_steered(since=started_at), RECOVERY_LIMIT_S, "a steered cluster")
         return [self._suffer(case) for case in cases]
 
     def _suffer(self, case: Case) -> Suffered:
@@ -95,10 +95,7 @@ class Campaign:
         self._start(case.fault, victim)
         started_at = time.time()
         run.until(lambda: self._is_steered(since=started_at), RECOVERY_LIMIT_S, f"steered again after {case}")
-        steered_at = time.time()
-        if case.moment is not Moment.CALM:
-            run.until(self._quiet_since(steered_at), RECOVERY_LIMIT_S, f"a balanced cluster after {case}")
-        return Suffered(case=case, victim=WorkerId(victim), at=at, steered_at=steered_at)
+        return Suffered(case=case, victim=WorkerId(victim), at=at, steered_at=time.time())
 
     # ------------------------------------------------------------------ in the middle of a round
     def _provoke(self, kind: CommandKind) -> Command:
@@ -177,15 +174,6 @@ class Campaign:
             return self._run.backlog.records() < 2 * self._settings.commit_s * self._settings.rate * 2
         except KafkaException:
             return False
-
-    def _quiet_since(self, since: float) -> Callable[[], bool]:
-        """Whether a decision after that found nothing to do."""
-
-        def quiet() -> bool:
-            decisions = self._run.last.decisions
-            return bool(decisions) and decisions[-1].at > since and decisions[-1].reason in QUIET_REASONS
-
-        return quiet
 
 
 def _host_of(worker: str) -> str:
