@@ -51,6 +51,7 @@ class BrokerSecurity:
             "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required;",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.identity),
+            "ssl.client.auth": "requested",
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.ca),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -21,6 +21,8 @@ _SQL_KEYS: Mapping[str, str] = {
     # A number that does not fit becomes NULL, which validation refuses, instead of an exception that ends the stream.
     "spark.sql.ansi.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
+    # What Kafka's client is given: a password and a private key, shown in no plan.
+    "spark.sql.redaction.options.regex": "(?i)url|jaas|keystore",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
     # Windows are closed by the assembler, so a batch without rows would have nothing to say.

@@ -33,6 +33,7 @@ class Fault(StrEnum):
     UNSIGNED = "unsigned"
     UNKNOWN_KEY = "unknown_key"
     WRONG_SIGNATURE = "wrong_signature"
+    OLD_EPOCH = "old_epoch"
     REPEATED = "repeated_id"  # a command's id came before, with other content
 
 

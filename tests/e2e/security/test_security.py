@@ -3,6 +3,7 @@
 import ipaddress
 import json
 import secrets
+import subprocess
 import sys
 import time
 import urllib.request
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -56,7 +58,7 @@ PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise
 
 
 def make_certificates(folder: Path) -> tuple[Path, Path]:
-    """An authority, and a broker's identity (key and certificate in one PEM) for 127.0.0.1: (ca, identity)."""
+    """An authority, and identities (key and certificate in one PEM): (ca, the broker's); beside them client.*."""
     folder.mkdir()
     now = datetime.now(UTC)
 
@@ -77,15 +79,21 @@ def make_certificates(folder: Path) -> tuple[Path, Path]:
     )  # fmt: skip
     root = root.add_extension(x509.KeyUsage(**usage, key_cert_sign=True, crl_sign=True), critical=True)
     root = root.add_extension(x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), critical=False)
-    own = certificate("broker", broker.public_key())
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    own = own.add_extension(x509.SubjectAlternativeName([address]), critical=False)
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
-    own = own.add_extension(issuer, critical=False)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+
+    def issue(subject: str, key: ec.EllipticCurvePrivateKey) -> tuple[bytes, bytes]:
+        own = certificate(subject, key.public_key()).add_extension(issuer, critical=False)
+        own = own.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return private, own.sign(authority, SHA256()).public_bytes(Encoding.PEM)
+
     ca, identity = folder / "ca.pem", folder / "broker.pem"
     ca.write_bytes(root.sign(authority, SHA256()).public_bytes(Encoding.PEM))
-    key = broker.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    identity.write_bytes(key + own.sign(authority, SHA256()).public_bytes(Encoding.PEM))
+    identity.write_bytes(b"".join(issue("broker", broker)))
+    key, chain = issue("client", ec.generate_private_key(ec.SECP256R1()))
+    (folder / "client.key").write_bytes(key)
+    (folder / "client.pem").write_bytes(chain)
     return ca, identity
 
 
@@ -113,9 +121,9 @@ class Secured:
         path.touch(mode=0o600)
         path.write_text(self.passwords[user].reveal() + "\n")
         sasl = f'mechanism = "{MECHANISMS[user]}", username = "{user}", password_file = "{path}"'
-        return (
-            f'[kafka]\nbootstrap_servers = "{self.broker.address}"\ntls = {{ ca = "{self.ca}" }}\nsasl = {{ {sasl} }}\n'
-        )
+        tls = self.ca.parent
+        own = f'ca = "{self.ca}", certificate = "{tls / "client.pem"}", key = "{tls / "client.key"}"'
+        return f'[kafka]\nbootstrap_servers = "{self.broker.address}"\ntls = {{ {own} }}\nsasl = {{ {sasl} }}\n'
 
     def admin(self) -> AdminClient:
         return AdminClient(for_librdkafka(self.broker.kafka))
@@ -296,6 +304,16 @@ class World:
         worker = [sys.executable, str(HERE / "secured_app.py"), "worker", "-l", "info", "--without-web"]
         self.processes.start("worker", worker, environment=environment)
 
+    def status(self) -> dict[str, Any]:
+        """What `trimtab status` shows to who may only read."""
+        config = self.folder / "reader.toml"
+        stream = '[stream]\ncheckpoint_dir = "none"\n'
+        config.write_text(f'[controller]\ncluster = "{self.secured.cluster}"\n{self.secured.section("reader")}{stream}')
+        command = [*PROGRAM, "status", "--json", "--config", str(config)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout))
+
     def log(self) -> str:
         logs = sorted(path for path in self.processes.logs.iterdir() if path.name != "broker.log")
         return "\n".join(f"=== {path.name}\n{path.read_text(errors='replace')[-4000:]}" for path in logs)
@@ -358,8 +376,11 @@ def test_all_parts_work_by_sasl_ssl_with_the_rights_of_their_roles_and_no_secret
     world.command(rejoin)
     wait_for(lambda: any(ack.phase is Phase.REJOINED for ack in world.acks()), world.log)
 
+    assert [row["worker"] for row in world.status()["nodes"]] == ["w0"]
+
     secrets_ = {user: secret.reveal().encode() for user, secret in secured.passwords.items()}
-    secrets_["signing key"] = world.keys.key.read_bytes().splitlines()[1]
+    for key in (world.keys.key, secured.ca.parent / "client.key"):
+        secrets_[key.name] = key.read_bytes().splitlines()[1]
     seen = list(world.shown())
     assert len(seen) > 20
     assert [(user, where) for where, content in seen for user, secret in secrets_.items() if secret in content] == []

@@ -47,7 +47,11 @@ class Board:
         return self.newest[0] if self.newest else None
 
     def take(self, value: bytes, signatures: Signatures) -> bool:
-        """Keep a placement of this app, as it was published, if it is the newest; returns whether it was.
+        """Keep a placement as it was published if it is the newest; returns whether it was.  Raises BadMessage."""
+        return self.offer(self.read(value, signatures), signatures)
+
+    def read(self, value: bytes, signatures: Signatures) -> Placement:
+        """A placement of this app, as it was published.
 
         Raises BadMessage, and counts it: nobody trusted vouches for it, it cannot be read, or it is another app's.
         """
@@ -63,7 +67,7 @@ class Board:
         except BadMessage as error:
             self.refused[error.fault] += 1
             raise
-        return self.offer(placement, signatures)
+        return placement
 
     def offer(self, placement: Placement, signatures: Signatures = ()) -> bool:
         """Keep a placement if it is ours and the newest; returns whether it was."""

@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError
 from trimtab_agent.engines.faust.board import Board
 from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.handover import HandoverRecord, decode_handover, encode_handover
+from trimtab_models.messages.names import NO_EPOCH
 from trimtab_models.signing.envelope import signatures_in
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,8 @@ class Channel:
         self._on_handover = on_handover
         self._writer: AIOKafkaProducer | None = None
         self._missing: frozenset[str] = frozenset()
+        self._last = -1, NO_EPOCH
+        """Offset and epoch of the last placement read here; the board may have a newer one from another member."""
         self.loaded = threading.Event()
         """All placements published so far have been read, or there is no placement topic."""
 
@@ -129,8 +132,16 @@ class Channel:
 
     def _take_placement(self, record: Any) -> None:
         """Other apps' placements, and one that was taken back, are none of ours."""
-        ours = record.value is not None and record.key == self._board.app.encode()
-        if ours and self._board.take(record.value, signatures_in(record.headers)):
+        if record.value is None or record.key != self._board.app.encode():
+            return
+        signatures = signatures_in(record.headers)
+        placement = self._board.read(record.value, signatures)
+        if record.offset > self._last[0]:  # else the topic is read again, after a connection was lost
+            if placement.epoch < self._last[1]:
+                self._board.refused[Fault.OLD_EPOCH] += 1
+                raise BadMessage(Fault.OLD_EPOCH, "epoch", str(placement.epoch), f"{self._last[1]} or later")
+            self._last = record.offset, placement.epoch
+        if self._board.offer(placement, signatures):
             self._on_placement()
 
     def _read_handover(self, value: bytes | None) -> HandoverRecord:

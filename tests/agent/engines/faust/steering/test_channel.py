@@ -1,0 +1,112 @@
+"""What the plug-in reads on its own line to Kafka, record by record: kept, left alone, or refused and counted."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from trimtab_agent.engines.faust.board import Board
+from trimtab_agent.engines.faust.channel import Channel
+from trimtab_models.messages.decode import Fault
+from trimtab_models.messages.handover import HandoverKind, HandoverRecord, encode_handover
+from trimtab_models.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
+from trimtab_models.messages.placement import Placement, encode_placement
+from trimtab_models.signing.envelope import Envelope
+from trimtab_models.signing.keys import SigningKey, TrustedKeys
+
+KEY = SigningKey.generate()
+
+
+@dataclass
+class Record:
+    """As aiokafka gives it."""
+
+    topic: str
+    offset: int
+    value: bytes | None
+    key: bytes = b"shop"
+    headers: tuple[tuple[str, bytes], ...] = ()
+    timestamp: int = 1000
+
+
+class Line:
+    """A channel whose records the test brings."""
+
+    def __init__(self) -> None:
+        trust: Any = TrustedKeys((KEY.public,))
+        self.board = Board(cluster="c", app=AppId("shop"), worker=WorkerId("w0"), trust=trust)
+        self.told = 0
+        self.handovers: list[HandoverRecord] = []
+        self.channel = Channel(
+            self.board, {}, on_placement=self._count, on_handover=lambda record, _: self.handovers.append(record)
+        )
+
+    def _count(self) -> None:
+        self.told += 1
+
+    def placed(self, offset: int, number: int, *, signed: bool = True, key: bytes = b"shop") -> None:
+        placement = Placement(cluster="c", app=AppId("shop"), epoch=Epoch(1, number), owners={})
+        value, topic = encode_placement(placement), self.board.topics.placement
+        headers = (KEY.sign(Envelope(topic=topic, key=key, value=value)),) if signed else ()
+        self.channel._dispatch(Record(topic, offset, value, key, headers))
+
+    @property
+    def epoch(self) -> int:
+        return self.board.placement.epoch.number if self.board.placement else 0
+
+
+def test_placements_of_this_app_are_kept_and_told() -> None:
+    line = Line()
+    line.placed(0, 1)
+    line.placed(1, 2)
+    line.placed(2, 9, key=b"other")
+    line.channel._dispatch(Record(line.board.topics.placement, 3, None))
+
+    assert (line.epoch, line.told, line.board.refused) == (2, 2, {})
+
+
+def test_what_is_forged_or_old_is_counted_and_changes_nothing() -> None:
+    line = Line()
+    line.placed(0, 5)
+    line.placed(1, 9, signed=False)
+    line.placed(2, 4)  # once true, written again
+    line.placed(3, 5)  # signed anew, as it is
+
+    assert (line.epoch, line.told) == (5, 1)
+    assert line.board.refused == {Fault.UNSIGNED: 1, Fault.OLD_EPOCH: 1}
+
+
+def test_reading_the_topic_again_is_no_fault() -> None:
+    line = Line()
+    for _ in range(2):
+        line.placed(0, 1)
+        line.placed(1, 2)
+
+    assert (line.epoch, line.told, line.board.refused) == (2, 2, {})
+
+
+def test_a_newer_one_from_another_member_makes_the_topics_next_ones_no_fault() -> None:
+    line = Line()
+    line.placed(0, 1)
+    line.board.offer(Placement(cluster="c", app=AppId("shop"), epoch=Epoch(1, 9), owners={}))
+    line.placed(1, 2)
+
+    assert (line.epoch, line.told, line.board.refused) == (9, 1, {})
+
+
+def test_hand_overs_of_another_cluster_are_counted() -> None:
+    line = Line()
+    record = HandoverRecord(
+        kind=HandoverKind.TOOK,
+        cluster="d",
+        app=AppId("shop"),
+        handover="h",
+        epoch=Epoch(1, 1),
+        generation=1,
+        source=WorkerId("w0"),
+        target=WorkerId("w1"),
+        key_groups=(KeyGroup(AppId("shop"), OperatorId("o"), 0),),
+    )
+    for value in (encode_handover(record), b"{]", encode_handover(record).replace(b'"d"', b'"c"')):
+        line.channel._dispatch(Record(line.board.topics.handover, 0, value))
+
+    assert [found.cluster for found in line.handovers] == ["c"]
+    assert line.board.refused == {Fault.CLUSTER: 1, Fault.MALFORMED: 1}
