@@ -238,8 +238,9 @@ def one_by_one(problem: Problem, server: int, count: int) -> float:
 
 
 @quick
-@given(problems(servers=4, cores=3), st.integers(0, 12), st.integers(-1, 24).map(lambda n: n / 4))
+@given(problems(servers=4, cores=3, tasks=12), st.integers(0, 12), st.integers(-1, 24).map(lambda n: n / 4))
 def test_the_fill_ends_as_early_as_any_distribution(problem, count, deadline):
+    count = min(count, problem.tasks)
     room = RemoteRoom(problem, problem.core_load)
     ends = [[-math.inf] + [one_by_one(problem, s, n) for n in range(1, count + 1)] for s in range(problem.servers)]
     remote = room.most(deadline) if deadline >= 0 else np.zeros(problem.servers, np.int64)

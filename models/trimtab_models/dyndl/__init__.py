@@ -1,42 +1,61 @@
-"""DynDL: tasks near their data, where remote ones slow each other down; offline, online, baselines."""
+"""DynDL: tasks near their data, where remote ones slow each other down; offline, online, baselines.
+
+The exact tier is in `trimtab_models.dyndl.exact`, apart: it loads OR-Tools, which takes longer than most schedules.
+"""
 
 from trimtab_models.dyndl.bound import lower_bound
 from trimtab_models.dyndl.costs import RemoteCosts
 from trimtab_models.dyndl.encode import encode_schedule
 from trimtab_models.dyndl.evaluate import Score, evaluate
+from trimtab_models.dyndl.fitting import FittedCost, LocalRestore, RestoreSample, fit_cost, network_prior
 from trimtab_models.dyndl.generate import Experiment, generate
 from trimtab_models.dyndl.list_scheduling import solve_list
 from trimtab_models.dyndl.local import LocalPlan, plan_local
 from trimtab_models.dyndl.offline import solve_offline
 from trimtab_models.dyndl.online import Decision, Policy, Start, Wait, Waiting, WaitingPolicy
 from trimtab_models.dyndl.problem import Problem, infeasible, problem_of, task_ids
+from trimtab_models.dyndl.reconstructions import solve_bar, solve_hta, solve_ltfpa
 from trimtab_models.dyndl.result import ScheduleResult
 from trimtab_models.dyndl.simulate import OnlineParams, simulate, solve_online
+from trimtab_models.dyndl.sizes import SizedParams, SizedProblem, SizedResult, evaluate_sized, solve_sized
 
 __all__ = [
     "Decision",
     "Experiment",
+    "FittedCost",
     "LocalPlan",
+    "LocalRestore",
     "OnlineParams",
     "Policy",
     "Problem",
     "RemoteCosts",
+    "RestoreSample",
     "ScheduleResult",
     "Score",
+    "SizedParams",
+    "SizedProblem",
+    "SizedResult",
     "Start",
     "Wait",
     "Waiting",
     "WaitingPolicy",
     "encode_schedule",
     "evaluate",
+    "evaluate_sized",
+    "fit_cost",
     "generate",
     "infeasible",
     "lower_bound",
+    "network_prior",
     "plan_local",
     "problem_of",
     "simulate",
+    "solve_bar",
+    "solve_hta",
     "solve_list",
+    "solve_ltfpa",
     "solve_offline",
     "solve_online",
+    "solve_sized",
     "task_ids",
 ]

@@ -24,14 +24,14 @@ class RemoteCosts:
         self._values = np.array([value for table in tables for value in table], np.float64)
         self.limit: Floats = np.array([_limit(cost) for cost in costs], np.float64)
 
-    def at(self, n: Ints) -> Floats:
-        """(S,) the cost of each remote task on every server s that has n_s of them (none counts as one)."""
+    def at(self, n: Ints | Floats) -> Floats:
+        """(S,) the cost of each remote task on every server s that has n_s of them; less than one counts as one."""
         n = np.maximum(n, 1)
         with np.errstate(over="ignore"):
             costs: Floats = self._a + self._b * np.minimum(n, self._cap)
         if len(self._values):
             tabled = self._length > 0
-            position = self._start + np.minimum(n, np.maximum(self._length, 1)) - 1
+            position = self._start + np.minimum(np.ceil(n).astype(np.int64), np.maximum(self._length, 1)) - 1
             costs[tabled] = self._values[position[tabled]]
         return costs
 

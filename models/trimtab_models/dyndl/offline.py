@@ -35,7 +35,7 @@ def solve_offline(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleRes
         return Infeasible(reason=reason)
     local = plan_local(problem, stop)
     bound = lower_bound(problem, local)
-    phase = _Remoting(problem, local)
+    phase = Remoting(problem, local)
     indices = [len(problem.forced)] if stop() else phase.last_passing()
     schedules = [evaluated(problem, core, bound, local) for core in phase.schedules(indices)]
     return min(schedules, key=lambda result: result.score.makespan)  # of equals the one with fewer remote tasks
@@ -47,20 +47,20 @@ def evaluated(problem: Problem, core: Ints, bound: float, local: LocalPlan) -> S
     return ScheduleResult(core=core, score=score, lower_bound=min(bound, score.makespan), local_makespan=local.makespan)
 
 
-class _Remoting:
+class Remoting:
     """Phase II: makes the tasks that end last remote."""
 
     def __init__(self, problem: Problem, local: LocalPlan) -> None:
         self._problem = problem
-        self._local = local
-        self._latest_first: Ints = np.lexsort((np.arange(problem.tasks), -np.round(local.finish, DECIMALS)))
-        finishes = local.finish[self._latest_first]
+        self.core = local.core
+        self.latest_first: Ints = np.lexsort((np.arange(problem.tasks), -np.round(local.finish, DECIMALS)))
+        finishes = local.finish[self.latest_first]
         self._deadline: Floats = np.append(finishes, -np.inf)  # D[i]; index T, where nothing stays local, never passes
 
     def last_passing(self) -> list[int]:
         """k and k + 1, but for what is below the number of forced tasks or above T."""
         least, tasks = len(self._problem.forced), self._problem.tasks
-        room = RemoteRoom(self._problem, self._load_without(least))
+        room = RemoteRoom(self._problem, self.load_without(least))
         passing, failing = least - 1, tasks
         while failing - passing > 1:
             middle = (passing + failing) // 2
@@ -73,7 +73,7 @@ class _Remoting:
     def schedules(self, indices: Sequence[int]) -> Iterator[Ints]:
         """(T,) the assignment A_i of every index i, where its remote tasks fit at a finite cost."""
         for index in indices:
-            room = RemoteRoom(self._problem, self._load_without(index))
+            room = RemoteRoom(self._problem, self.load_without(index))
             remote = self._remote_tasks(room, index, float(self._deadline[max(indices)]))
             if remote is not None:
                 yield self._assigned(room, remote, index)
@@ -87,15 +87,15 @@ class _Remoting:
         return remote if last < np.inf else None
 
     def _assigned(self, room: RemoteRoom, remote: Ints, index: int) -> Ints:
-        core = self._local.core.copy()
+        core = self.core.copy()
         servers = np.flatnonzero(remote).tolist()
-        core[self._latest_first[:index]] = [
+        core[self.latest_first[:index]] = [
             place for server in servers for place in room.place(server, int(remote[server]))
         ]
         return core
 
-    def _load_without(self, index: int) -> Floats:
+    def load_without(self, index: int) -> Floats:
         """(P,) what the cores have to do when the first `index` tasks are elsewhere."""
-        core = self._local.core[self._latest_first[index:]]
+        core = self.core[self.latest_first[index:]]
         load: Floats = self._problem.core_load + np.bincount(core, minlength=len(self._problem.core_load))
         return load

@@ -1,0 +1,122 @@
+"""How long DynDL takes, from the instance in memory to the assignment written out as JSON text.
+
+    python benchmarks/dyndl/speed.py [--runs N]
+
+Instances: the generator of the paper's experiments with beta 1,000, alpha 0, theta 1. `solve` goes from the parsed
+instance to the JSON text of the plan with bound and ratio; `read` (JSON text to instance) is shown beside it. CPU is
+the CPU time of this one-threaded process, wall the clock: both medians over the runs; CPU also as the best run, since
+on a busy machine caches and frequencies are shared. The paper measured Java on an i7-8700.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import time
+from dataclasses import dataclass
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from trimtab_models.dyndl import (
+    Experiment,
+    Problem,
+    ScheduleResult,
+    Start,
+    Wait,
+    Waiting,
+    WaitingPolicy,
+    encode_schedule,
+    generate,
+    problem_of,
+    solve_offline,
+)
+from trimtab_models.instances import encode_scheduling, parse_scheduling
+from trimtab_models.solving import Never
+
+BETA = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """A row of the table."""
+
+    experiment: Experiment
+    paper_ms: int
+    limit_ms: int
+
+
+SIZES = (
+    Size(experiment=Experiment(tasks=10_000, servers=1_000, core_num=100, beta=BETA), paper_ms=4_810, limit_ms=500),
+    Size(experiment=Experiment(tasks=10_000, servers=10_000, core_num=10, beta=BETA), paper_ms=4_810, limit_ms=500),
+    Size(experiment=Experiment(tasks=3_500, servers=1_000, core_num=10, beta=BETA), paper_ms=124, limit_ms=40),
+    Size(experiment=Experiment(tasks=10_000, servers=1_000, core_num=10, beta=BETA), paper_ms=342, limit_ms=100),
+)
+DECISION_LIMIT_US = 50
+
+
+def print_size(size: Size, runs: int) -> None:
+    """Measures and prints one row."""
+    text = json.dumps(encode_scheduling(generate(size.experiment, seed=1)))
+    instance = parse_scheduling(text)
+    cpu, wall, reading = [], [], []
+    for _ in range(runs):
+        started = time.process_time()
+        parse_scheduling(text)
+        reading.append(time.process_time() - started)
+        started, started_wall = time.process_time(), time.perf_counter()
+        problem = problem_of(instance)
+        result = solve_offline(problem, stop=Never())
+        assert isinstance(result, ScheduleResult)
+        json.dumps(encode_schedule(instance, problem, result, method="dyndl-off"))
+        cpu.append(time.process_time() - started)
+        wall.append(time.perf_counter() - started_wall)
+    each = size.experiment
+    name = f"{each.tasks:,} tasks, {each.servers:,} x {each.core_num} cores"
+    times = [statistics.median(cpu), min(cpu), statistics.median(wall), statistics.median(reading)]
+    verdict = "reached" if times[0] * 1e3 <= size.limit_ms else "NOT reached"
+    milliseconds = [f"{seconds * 1e3:.0f}" for seconds in times]
+    print_line(name, str(size.paper_ms), f"<= {size.limit_ms}", *milliseconds, f"{result.ratio:.3f}", verdict)
+
+
+def print_decisions(runs: int) -> None:
+    """Offers every core of a large cluster once: a local task, a wait, or after the wait a remote task."""
+    problem = problem_of(generate(Experiment(tasks=10_000, servers=10_000, core_num=10, beta=BETA), seed=1))
+    times = [microseconds for _ in range(runs) for microseconds in decide_all(problem)]
+    times.sort()
+    print(f"\none decision of DynDLOn, {len(times):,} measured: median {statistics.median(times):.2f} us, ", end="")
+    p99 = times[int(0.99 * len(times))]
+    print(f"p99 {p99:.2f} us (aim {DECISION_LIMIT_US} us: {'reached' if p99 <= DECISION_LIMIT_US else 'NOT reached'})")
+
+
+def decide_all(problem: Problem) -> list[float]:
+    """CPU microseconds of every decision; the cores ask again when their wait is over."""
+    policy = WaitingPolicy(problem, Waiting.ADAPTIVE, seed=1)
+    times = []
+    for idle_for in (0.0, problem.wait, 100.0):
+        for server in problem.server_of.tolist():
+            started = time.process_time_ns()
+            decision: Start | Wait = policy.decide(idle_for, server, 0.0)
+            times.append((time.process_time_ns() - started) / 1e3)
+            assert isinstance(decision, Start | Wait)
+    return times
+
+
+def print_line(*cells: str) -> None:
+    """One line of the table."""
+    widths = (36, 8, 8, 10, 8, 10, 8, 8, 12)
+    print(" | ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)), flush=True)
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=7, help="runs per row (7)")
+    args = parser.parse_args()
+    print_line("instance; all times in ms", "paper", "aim", "CPU median", "CPU best", "wall", "read CPU", "/ bound", "")
+    for size in SIZES:
+        print_size(size, args.runs)
+    print_decisions(args.runs)
+
+
+if __name__ == "__main__":
+    main()

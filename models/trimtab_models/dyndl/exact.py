@@ -1,0 +1,202 @@
+"""The exact anytime tier for small instances: bisection over the possible makespans, each decided by CP-SAT.
+
+Every makespan is L_init(p) + a + b * g_s(r) with whole a and b <= r, so the possible ones between the bound and the
+makespan of DynDLOff, the first incumbent, are a finite list. Up to a given D a server can take r remote tasks and
+beside them at most so many local ones (a small dynamic programme over its cores); CP-SAT chooses such an *option* for
+every server and hands out the tasks. One found lowers the incumbent, none possible raises the bound.
+
+A task without a place near its data may be counted as remote on a server that holds its data; it then costs less
+there than was reckoned, never more.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from trimtab_models.dyndl.arrays import TOLERANCE, Floats, Ints
+from trimtab_models.dyndl.evaluate import evaluate
+from trimtab_models.dyndl.local import NOWHERE
+from trimtab_models.dyndl.offline import DECIMALS, solve_offline
+from trimtab_models.dyndl.problem import Problem
+from trimtab_models.dyndl.result import ScheduleResult
+from trimtab_models.dyndl.room import RemoteRoom
+from trimtab_models.solving.outcome import Infeasible
+from trimtab_models.solving.stop import Stop
+
+FIRST_SLICE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactParams:
+    """`effort` in CP-SAT's deterministic seconds, for all its searches together."""
+
+    effort: float = 60.0
+
+
+def solve_exact(
+    problem: Problem, *, stop: Stop, seed: int = 0, params: ExactParams = ExactParams()
+) -> ScheduleResult | Infeasible:
+    """The best schedule, proven to be it (`OPTIMAL`) if the effort is enough; without `stop` always the same."""
+    incumbent = solve_offline(problem, stop=stop, seed=seed)
+    if isinstance(incumbent, Infeasible) or stop():
+        return incumbent
+    makespans = possible_makespans(problem, incumbent.lower_bound, incumbent.score.makespan)
+    search = _Search(problem, stop, seed, params.effort)
+    low, high = 0, len(makespans)  # nothing below makespans[low] is possible, the incumbent ends before makespans[high]
+    while low < high:
+        middle = (low + high) // 2
+        core = search.schedule(float(makespans[middle]))
+        if core is None:
+            break
+        if len(core):
+            incumbent = replace(incumbent, core=core, score=evaluate(problem, core))
+            high = int(np.searchsorted(makespans, incumbent.score.makespan - TOLERANCE))
+        else:
+            low = middle + 1
+    bound = incumbent.score.makespan if low >= high else float(makespans[low])
+    return replace(incumbent, lower_bound=min(bound, incumbent.score.makespan))
+
+
+def possible_makespans(problem: Problem, low: float, high: float) -> Floats:
+    """Ascending: everything in [low, high) at which a core can end."""
+    found: set[float] = set()
+    most = RemoteRoom(problem, problem.core_load).most(high).tolist()
+    for server in np.flatnonzero(problem.usable).tolist():
+        cores = problem.cores_of(server)
+        loads = np.unique(problem.core_load[cores.start : cores.stop])
+        for count in range(most[server] + 1):
+            cost = problem.costs.one(server, count) if count else 0.0
+            for here in range(min(count, 1), count + 1):
+                ends = loads[loads < high] + here * cost
+                ends = ends[ends < high - TOLERANCE]
+                if not len(ends):
+                    break
+                for further in range(int(high - ends.min()) + 1):
+                    shifted = ends + further
+                    inside = (shifted >= low - TOLERANCE) & (shifted < high - TOLERANCE)
+                    found.update(np.round(shifted[inside], DECIMALS).tolist())
+    return np.array(sorted(found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Option:
+    """`remote` remote tasks and up to `local` local ones on a server; how many of each on which core."""
+
+    remote: int
+    local: int
+    cores: tuple[tuple[int, int, int], ...]  # core, local, remote
+
+
+def options(problem: Problem, server: int, deadline: float, most: int) -> list[_Option]:
+    """What `server` can take up to `deadline` with 0 to `most` remote tasks, without what another option includes."""
+    found: list[_Option] = []
+    for remote in range(most, -1, -1):
+        option = _most_local(problem, server, deadline, remote)
+        if option and (not found or option.local > found[-1].local):
+            found.append(option)
+    return found
+
+
+def _most_local(problem: Problem, server: int, deadline: float, remote: int) -> _Option | None:
+    """The option with exactly `remote` remote tasks and as many local ones as possible."""
+    cost = problem.costs.one(server, remote) if remote else 1.0
+    best: dict[int, tuple[int, tuple[tuple[int, int, int], ...]]] = {0: (0, ())}  # by remote tasks so far
+    for core in problem.cores_of(server):
+        room = deadline - float(problem.core_load[core]) + TOLERANCE
+        if room < 1.0:
+            continue
+        following: dict[int, tuple[int, tuple[tuple[int, int, int], ...]]] = {}
+        for before, (local, cores) in best.items():
+            for here in range(min(remote - before, int(room / cost)) + 1):
+                beside = min(problem.tasks, int(room - here * cost))
+                if local + beside > following.get(before + here, (-1,))[0]:
+                    following[before + here] = (local + beside, (*cores, (core, beside, here)))
+        best = following
+    if remote not in best:
+        return None
+    local, cores = best[remote]
+    return _Option(remote=remote, local=local, cores=cores)
+
+
+class _Search:
+    """Decides deadlines within an effort."""
+
+    def __init__(self, problem: Problem, stop: Stop, seed: int, effort: float) -> None:
+        self._problem = problem
+        self._stop = stop
+        self._seed = seed
+        self._effort = effort
+        self._room = RemoteRoom(problem, problem.core_load)
+        self._alike: dict[tuple[int, ...], list[int]] = {}  # tasks by their holders
+        for task, holders in enumerate(problem.holders):
+            self._alike.setdefault(holders, []).append(task)
+
+    def schedule(self, deadline: float) -> Ints | None:
+        """(T,) an assignment that ends by `deadline`, an empty array if there is none, None if that stays open."""
+        most = self._room.most(deadline + TOLERANCE).tolist()
+        offers = [options(self._problem, server, deadline, most[server]) for server in range(self._problem.servers)]
+        model = _Model(offers, self._alike)
+        limit = FIRST_SLICE
+        while not self._stop() and self._effort > 0:
+            solver = cp_model.CpSolver()
+            solver.parameters.num_workers = 1
+            solver.parameters.random_seed = self._seed % 2**31
+            solver.parameters.max_deterministic_time = min(limit, self._effort)
+            outcome = solver.solve(model.model)
+            self._effort -= max(solver.deterministic_time, 1e-3)
+            if outcome in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+                return model.assignment(solver, self._problem.tasks)
+            if outcome == cp_model.INFEASIBLE:
+                return np.empty(0, np.int64)
+            limit *= 2
+        return None
+
+
+class _Model:
+    """The choice of an option per server, and of a server or a remote place per task."""
+
+    def __init__(self, offers: list[list[_Option]], alike: dict[tuple[int, ...], list[int]]) -> None:
+        self.model = model = cp_model.CpModel()
+        self._offers, self._alike = offers, alike
+        self._chosen = [[model.new_bool_var("") for _ in each] for each in offers]
+        self._local = {
+            (holders, server): model.new_int_var(0, len(tasks), "")
+            for holders, tasks in alike.items()
+            for server in holders
+        }
+        tasks_total = sum(len(tasks) for tasks in alike.values())
+        places = []
+        for server, each in enumerate(offers):
+            model.add_exactly_one(self._chosen[server])
+            near = [count for (_, holder), count in self._local.items() if holder == server]
+            chosen = list(zip(each, self._chosen[server], strict=True))
+            model.add(sum(near) <= sum(option.local * choice for option, choice in chosen))
+            places.extend(option.remote * choice for option, choice in chosen)
+        for holders, tasks in alike.items():
+            model.add(sum(self._local[holders, server] for server in holders) <= len(tasks))
+        model.add(tasks_total - sum(self._local.values()) <= sum(places))
+
+    def assignment(self, solver: cp_model.CpSolver, tasks: int) -> Ints:
+        """(T,) the cores that the solution means."""
+        chosen = [
+            next(option for option, choice in zip(each, choices, strict=True) if solver.value(choice))
+            for each, choices in zip(self._offers, self._chosen, strict=True)
+        ]
+        near = [iter([core for core, local, _ in option.cores for _ in range(local)]) for option in chosen]
+        far = (core for option in chosen for core, _, remote in option.cores for _ in range(remote))
+        assigned = np.full(tasks, NOWHERE, np.int64)
+        for task, server in self._servers(solver):
+            assigned[task] = next(far) if server == NOWHERE else next(near[server])
+        return assigned
+
+    def _servers(self, solver: cp_model.CpSolver) -> Iterator[tuple[int, int]]:
+        """Every task with the server that it is local on, NOWHERE for remote ones."""
+        for holders, tasks in self._alike.items():
+            left = iter(tasks)
+            for server in holders:
+                for _ in range(solver.value(self._local[holders, server])):
+                    yield next(left), server
+            for task in left:
+                yield task, NOWHERE

@@ -1,0 +1,142 @@
+"""LTFPA, HTA and BAR, the further baselines of the DynDL paper: reconstructions, without asserted numbers.
+
+The paper names them and says in a sentence or two what they do (Applied Sciences 8(11), 2018, 2216, section 6.1.1);
+their own papers solve other problems. What is settled here so that they run on the same instances:
+
+- LTFPA (Xie, Lu, INFOCOM 2015; Pandas): every task joins the shortest queue of its holders. An idle core serves its
+  server's queue; if that is empty it takes the head of the longest queue, if that is longer than a remote task costs.
+- HTA (Fischer, Su, Yin, SPAA 2010): a remote task costs g_s(n) with n the remote tasks of the *whole* cluster. For
+  every number n the n latest tasks of the best local assignment go where they then end first; the best n is kept.
+- BAR (Jin et al., CCGrid 2011): the same cost; n grows as long as that does not make the predicted makespan later.
+"""
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from trimtab_models.dyndl.arrays import TOLERANCE, Ints
+from trimtab_models.dyndl.bound import lower_bound
+from trimtab_models.dyndl.local import plan_local
+from trimtab_models.dyndl.offline import Remoting, evaluated
+from trimtab_models.dyndl.online import NEVER, Decision, Start
+from trimtab_models.dyndl.problem import Problem, infeasible
+from trimtab_models.dyndl.result import ScheduleResult
+from trimtab_models.dyndl.simulate import simulate
+from trimtab_models.solving.outcome import Infeasible
+from trimtab_models.solving.stop import Stop
+
+NO_PREDICTION = "every remote task is predicted to cost infinitely much"
+
+
+class LongestQueuePolicy:
+    """LTFPA; forced tasks form a queue of their own, which any core serves."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._costs = problem.costs
+        self._places = float(problem.costs.limit[problem.usable].sum())
+        self._forced = deque(problem.forced.tolist())
+        self._queues: list[deque[int]] = [deque() for _ in range(problem.servers)]
+        self._replicas = problem.replicas
+        self._remote = [0] * problem.servers
+        for task, holders in enumerate(problem.holders):
+            if holders:
+                self._queues[min(holders, key=lambda server: len(self._queues[server]))].append(task)
+        self._longest = [(-len(queue), server) for server, queue in enumerate(self._queues) if queue]
+        heapq.heapify(self._longest)
+
+    def take_local(self, server: int) -> int | None:
+        """See `Policy`."""
+        return self._queues[server].popleft() if self._queues[server] else None
+
+    def decide(self, now: float, server: int, idle_since: float) -> Decision:
+        """See `Policy`. Queues only become shorter: what is not taken now never is."""
+        if (task := self.take_local(server)) is not None:
+            return Start(task=task, local=True)
+        cost = self._costs.one(server, self._remote[server] + 1)
+        if cost == math.inf:
+            return NEVER
+        longest = self._longest_queue()
+        if self._forced and (self._places <= len(self._forced) or not longest):
+            task = self._forced.popleft()
+        elif longest and len(longest) > cost:
+            task = longest.popleft()
+        elif self._forced:
+            task = self._forced.popleft()
+        else:
+            return NEVER
+        local = server in self._replicas[task]
+        self._remote[server] += not local
+        self._places -= not local
+        return Start(task=task, local=local)
+
+    def _longest_queue(self) -> deque[int] | None:
+        while self._longest:
+            length, server = self._longest[0]
+            if -length == len(self._queues[server]):
+                return self._queues[server] if length else None
+            heapq.heapreplace(self._longest, (-len(self._queues[server]), server))
+        return None
+
+
+def solve_ltfpa(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResult | Infeasible:
+    """A reconstruction of LTFPA, the same for every `seed`."""
+    del seed
+    if reason := infeasible(problem):
+        return Infeasible(reason=reason)
+    return simulate(problem, LongestQueuePolicy(problem), stop)
+
+
+def solve_hta(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResult | Infeasible:
+    """A reconstruction of HTA, the same for every `seed`; cut short, the best number of remote tasks so far."""
+    del seed
+    return _by_total(problem, stop, goes_on=lambda predicted, best: True)
+
+
+def solve_bar(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResult | Infeasible:
+    """A reconstruction of BAR, the same for every `seed`."""
+    del seed
+    return _by_total(problem, stop, goes_on=lambda predicted, best: predicted <= best + TOLERANCE)
+
+
+def _by_total(problem: Problem, stop: Stop, goes_on: Callable[[float, float], bool]) -> ScheduleResult | Infeasible:
+    """The number of remote tasks with the earliest predicted makespan, looked for as long as it `goes_on`."""
+    if reason := infeasible(problem):
+        return Infeasible(reason=reason)
+    local = plan_local(problem, stop)
+    remoting = Remoting(problem, local)
+    best, chosen = math.inf, None
+    for count in range(len(problem.forced), problem.tasks + 1):
+        core, predicted = _predicted(problem, remoting, count)
+        if not goes_on(predicted, best):
+            break
+        if predicted < best - TOLERANCE:
+            best, chosen = predicted, core
+        if chosen is not None and stop():
+            break
+    if chosen is None:
+        return Infeasible(reason=NO_PREDICTION)
+    return evaluated(problem, chosen, lower_bound(problem, local), local)
+
+
+def _predicted(problem: Problem, remoting: Remoting, count: int) -> tuple[Ints, float]:
+    """The assignment with the `count` latest tasks remote, each at the cost of `count`, and its makespan by that."""
+    cost = problem.costs.at(np.full(problem.servers, count))[problem.server_of].tolist()
+    load = remoting.load_without(count)
+    kept = remoting.core[remoting.latest_first[count:]]
+    predicted = float(load[kept].max(initial=0.0))
+    heap = [(end + cost[core], core) for core, end in enumerate(load.tolist()) if end + cost[core] < math.inf]
+    heapq.heapify(heap)
+    placed = []
+    for _ in range(count):
+        if not heap:
+            return remoting.core, math.inf
+        end, core = heap[0]
+        placed.append(core)
+        predicted = max(predicted, end)
+        heapq.heapreplace(heap, (end + cost[core], core))
+    assigned = remoting.core.copy()
+    assigned[remoting.latest_first[:count]] = placed
+    return assigned, predicted

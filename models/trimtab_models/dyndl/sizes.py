@@ -1,0 +1,284 @@
+"""Tasks of different sizes: DynDL beyond the paper, for restores of key groups of any size.
+
+A local task of size w costs w, a remote one w * g_s(R_s), with R_s the remote *size* on its server (at least 1: what
+is begun counts as one). With unit sizes that is the model of the paper. Sizes are in units of the usual task. Besides:
+
+- a remote task is read from one of its replicas; what leaves a server, divided by its `egress` (size per unit of
+  time), has to end by the makespan too. A task without replicas (read from the log) burdens nobody.
+- the tasks on a server must fit into its `memory`. Where they cannot, a sick cluster shall be healed all the same:
+  the overshoot is made as small as is found possible, before the makespan is.
+- a cap on the restores that run at once is a g_s that is infinite beyond it.
+
+The search starts from the better of DynDLOff's schedule and a greedy one, largest tasks first, and then moves single
+tasks of the core (or source) that ends last.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trimtab_models.dyndl.arrays import TOLERANCE, Bools, Floats, Ints
+from trimtab_models.dyndl.evaluate import is_local
+from trimtab_models.dyndl.local import NOWHERE
+from trimtab_models.dyndl.offline import solve_offline
+from trimtab_models.dyndl.problem import Problem, infeasible
+from trimtab_models.solving.outcome import Infeasible, Status
+from trimtab_models.solving.stop import Stop
+
+NOT_FOUND = "no usable core: no schedule with a finite makespan was found"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SizedProblem:
+    """`base` says where tasks can go; the rest how large they are and what limits their reading and holding."""
+
+    base: Problem
+    size: Floats  # (T,) > 0
+    egress: Floats  # (S,) size per unit of time that may leave a server, inf: any
+    memory: Floats  # (S,) inf: any
+    need: Floats  # (T,) of memory
+    held: Bools = field(init=False)  # (T, S) whether a server holds a task's data
+
+    def __post_init__(self) -> None:
+        tasks, servers = self.base.tasks, self.base.servers
+        if self.size.shape != (tasks,) or self.need.shape != (tasks,):
+            raise ValueError("every task needs a size and what it needs of memory")
+        if self.egress.shape != (servers,) or self.memory.shape != (servers,):
+            raise ValueError("every server needs an egress and a memory")
+        positive = np.isfinite(self.size).all() and (self.size > 0).all() and (self.egress >= 0).all()
+        if not (positive and (self.need >= 0).all() and (self.memory >= 0).all()):
+            raise ValueError("sizes must be finite and above 0, needs and limits not below 0")
+        held = np.zeros((tasks, servers), np.bool_)
+        for task, replicas in enumerate(self.base.replicas):
+            held[task, list(replicas)] = True
+        object.__setattr__(self, "held", held)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SizedScore:
+    """What a schedule is worth; less memory overshoot first, then the earlier makespan."""
+
+    memory_over: float
+    makespan: float
+    core_end: Floats  # (P,) initial load and tasks
+    source_end: Floats  # (S,) when the last of what is read from it has left
+
+    @property
+    def order(self) -> tuple[float, float]:
+        """Less is better."""
+        return self.memory_over, self.makespan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SizedResult:
+    """`core` (T,) and `source` (T,), the server that a remote task is read from, NOWHERE for the others."""
+
+    core: Ints
+    source: Ints
+    score: SizedScore
+    lower_bound: float
+
+    @property
+    def status(self) -> Status:
+        """Optimal if the makespan meets the bound and the memory suffices."""
+        proven = self.score.makespan <= self.lower_bound + TOLERANCE and not self.score.memory_over
+        return Status.OPTIMAL if proven else Status.FEASIBLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizedParams:
+    """How many single moves the search may make."""
+
+    moves: int = 1_000
+
+
+def solve_sized(
+    problem: SizedProblem, *, stop: Stop, seed: int = 0, params: SizedParams = SizedParams()
+) -> SizedResult | Infeasible:
+    """The best schedule found, the same for every `seed`."""
+    if reason := infeasible(problem.base):
+        return Infeasible(reason=reason)
+    greedy = _Schedule(problem)
+    largest = np.lexsort((-problem.size, [bool(holders) for holders in problem.base.holders]))  # forced tasks first
+    for task in largest.tolist():
+        greedy.put(task, *greedy.best_place(task))
+    starts = [greedy]
+    alike = solve_offline(problem.base, stop=stop, seed=seed)
+    if not isinstance(alike, Infeasible):
+        starts.append(_Schedule(problem))
+        for task in largest.tolist():
+            starts[-1].put(task, int(alike.core[task]), starts[-1].best_source(task, int(alike.core[task])))
+    best = min(starts, key=lambda schedule: evaluate_sized(problem, schedule.core, schedule.source).order)
+    _improve(best, params.moves, stop)
+    score = evaluate_sized(problem, best.core, best.source)
+    if score.makespan == np.inf:
+        return Infeasible(reason=NOT_FOUND)
+    return SizedResult(
+        core=best.core, source=best.source, score=score, lower_bound=min(sized_bound(problem), score.makespan)
+    )
+
+
+def evaluate_sized(problem: SizedProblem, core: Ints, source: Ints) -> SizedScore:
+    """The score of a complete schedule, from scratch."""
+    base, size = problem.base, problem.size
+    server = base.server_of[core]
+    local = is_local(base, server)
+    remote = np.bincount(server[~local], size[~local], base.servers)
+    cost = size * np.where(local, 1.0, base.costs.at(remote)[server])
+    core_end = base.core_load + np.bincount(core, cost, len(base.core_load))
+    read = source != NOWHERE
+    source_end = _over(np.bincount(source[read], size[read], base.servers), problem.egress)
+    used = np.bincount(server, problem.need, base.servers)
+    return SizedScore(
+        memory_over=float(np.maximum(0.0, used - problem.memory).sum()),
+        makespan=max(float(core_end[core].max(initial=0.0)), float(source_end.max(initial=0.0))),
+        core_end=core_end,
+        source_end=source_end,
+    )
+
+
+def _over(sent: Floats, egress: Floats) -> Floats:
+    """sent / egress, where nothing sent takes no time whatever the egress."""
+    return np.divide(sent, egress, out=np.where(sent > 0, np.inf, 0.0), where=(sent > 0) & (egress > 0))
+
+
+def sized_bound(problem: SizedProblem) -> float:
+    """No schedule ends before all work fits at local cost, nor before the task that ends last on its own."""
+    base = problem.base
+    if not base.tasks:
+        return 0.0
+    loads = np.sort(base.core_load[np.isfinite(base.core_load)])
+    count = np.arange(1, len(loads) + 1)
+    level = float(((problem.size.sum() + np.cumsum(loads)) / count).min())  # the lowest is the one that all fits under
+    least = np.full(base.servers, np.inf)
+    np.minimum.at(least, base.server_of, base.core_load)
+    alone = []
+    for task, size in enumerate(problem.size.tolist()):
+        remote = base.costs.at(np.full(base.servers, size))
+        alone.append(float((least + size * np.where(problem.held[task], 1.0, remote)).min()))
+    return max(level, *alone)
+
+
+class _Schedule:
+    """A schedule in the making: sums per core and server, and where one more task would do least harm."""
+
+    def __init__(self, problem: SizedProblem) -> None:
+        base = problem.base
+        self.problem = problem
+        self.core: Ints = np.full(base.tasks, NOWHERE, np.int64)
+        self.source: Ints = np.full(base.tasks, NOWHERE, np.int64)
+        self._local_end = base.core_load.copy()  # (P,) initial loads and local tasks
+        self._remote_on = np.zeros(len(base.core_load))  # (P,) remote sizes
+        self._remote = np.zeros(base.servers)  # (S,) R_s
+        self._sent = np.zeros(base.servers)
+        self._used = np.zeros(base.servers)
+        self._occupied = np.flatnonzero(np.diff(base.first) > 0)  # servers with cores
+        self._starts = base.first[self._occupied]
+
+    def put(self, task: int, core: int, source: int) -> None:
+        """Places `task`."""
+        self.core[task], self.source[task] = core, source
+        self._count(task, 1.0)
+
+    def take(self, task: int) -> tuple[int, int]:
+        """Takes `task` out; returns its core and source."""
+        place = int(self.core[task]), int(self.source[task])
+        self._count(task, -1.0)
+        self.core[task] = self.source[task] = NOWHERE
+        return place
+
+    def _count(self, task: int, sign: float) -> None:
+        core, source = int(self.core[task]), int(self.source[task])
+        server, size = int(self.problem.base.server_of[core]), sign * float(self.problem.size[task])
+        if self.problem.held[task, server]:
+            self._local_end[core] += size
+        else:
+            self._remote_on[core] += size
+            self._remote[server] += size
+        if source != NOWHERE:
+            self._sent[source] += size
+        self._used[server] += sign * self.problem.need[task]
+
+    def best_source(self, task: int, core: int) -> int:
+        """The replica from which `task` on `core` is read the earliest; NOWHERE if it is local or has none."""
+        replicas = np.array(self.problem.base.replicas[task], np.int64)
+        if not len(replicas) or self.problem.held[task, self.problem.base.server_of[core]]:
+            return NOWHERE
+        ends = _over(self._sent[replicas] + self.problem.size[task], self.problem.egress[replicas])
+        return int(replicas[ends.argmin()])
+
+    def best_place(self, task: int) -> tuple[int, int]:
+        """Core and source for a task that is nowhere: least memory overshoot, then the earliest end."""
+        problem, base = self.problem, self.problem.base
+        size, held = float(problem.size[task]), problem.held[task]
+        cost = base.costs.at(np.where(held, self._remote, self._remote + size))
+        here = cost[base.server_of]
+        shared = self._remote_on > TOLERANCE
+        end = self._local_end.copy()
+        end[shared] += self._remote_on[shared] * here[shared]
+        own = end + np.where(held[base.server_of], size, size * here)
+        delayed = np.where(shared, end, 0.0)
+        latest = np.full(base.servers, np.inf)
+        latest[self._occupied] = np.maximum(
+            np.minimum.reduceat(own, self._starts), np.maximum.reduceat(delayed, self._starts)
+        )
+        if base.replicas[task]:
+            replicas = list(base.replicas[task])
+            sent = _over(self._sent[replicas] + size, problem.egress[replicas]).min()
+            latest = np.where(held, latest, np.maximum(latest, sent))
+        over = np.maximum(0.0, self._used + problem.need[task] - problem.memory)
+        over = np.where(base.usable, np.minimum(over, problem.need[task]), np.inf)
+        server = int(np.lexsort((latest, over))[0])
+        cores = base.cores_of(server)
+        core = cores.start + int(own[cores.start : cores.stop].argmin())
+        return core, self.best_source(task, core)
+
+
+def _improve(schedule: _Schedule, moves: int, stop: Stop) -> None:
+    """Moves single tasks of what ends last, each to its best other place, as long as that makes the score better."""
+    problem = schedule.problem
+    score = evaluate_sized(problem, schedule.core, schedule.source)
+    while moves > 0 and not stop():
+        for task in _critical(schedule, score):
+            before = schedule.take(task)
+            schedule.put(task, *schedule.best_place(task))
+            after = evaluate_sized(problem, schedule.core, schedule.source)
+            if _is_less(after, score):
+                score, moves = after, moves - 1
+                break
+            schedule.take(task)
+            schedule.put(task, *before)
+            if stop():
+                return
+        else:
+            return
+
+
+def _critical(schedule: _Schedule, score: SizedScore) -> list[int]:
+    """The tasks that the makespan, or the memory overshoot, comes from; the largest first."""
+    problem, base = schedule.problem, schedule.problem.base
+    server = base.server_of[schedule.core]
+    last = np.flatnonzero(score.core_end >= score.makespan - TOLERANCE)
+    remote = ~problem.held[np.arange(base.tasks), server]
+    crowded = np.bincount(server, problem.need, base.servers) > problem.memory
+    critical = np.isin(schedule.core, last)
+    critical |= remote & np.isin(server, server[critical & remote])
+    critical |= (schedule.source != NOWHERE) & (score.source_end[schedule.source] >= score.makespan - TOLERANCE)
+    critical |= crowded[server]
+    tasks = np.flatnonzero(critical)
+    return [int(task) for task in tasks[np.argsort(-problem.size[tasks], kind="stable")]]
+
+
+def _is_less(after: SizedScore, before: SizedScore) -> bool:
+    if abs(after.memory_over - before.memory_over) > TOLERANCE * max(1.0, before.memory_over):
+        return after.memory_over < before.memory_over
+    if after.makespan < before.makespan - TOLERANCE:
+        return True
+    tied = after.makespan <= before.makespan + TOLERANCE
+    return tied and _last(after) < _last(before)
+
+
+def _last(score: SizedScore) -> int:
+    """How many cores and sources end last."""
+    ends = np.concatenate((score.core_end, score.source_end))
+    return int((np.isfinite(ends) & (ends >= score.makespan - TOLERANCE)).sum())

@@ -1,0 +1,121 @@
+"""The exact tier: the optimum of small instances, bounds and determinism in between."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trimtab_models.dyndl import (
+    Experiment,
+    Problem,
+    RemoteCosts,
+    ScheduleResult,
+    generate,
+    problem_of,
+    solve_offline,
+)
+from trimtab_models.dyndl.exact import ExactParams, options, solve_exact
+from trimtab_models.instances import AffineCost, TableCost
+from trimtab_models.solving import Deadline, Infeasible, Never, Status
+
+quick = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+COSTS = (AffineCost(a=1, b=0.5), AffineCost(a=1.25, b=1, cap=2), TableCost(values=(1.5, 1.5, math.inf)))
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Two servers with up to two cores, up to five tasks."""
+    loads = st.sampled_from([0.0, 0.25, 1.0, 2.5, 4.0, math.inf])
+    rows = [draw(st.lists(loads, max_size=2)) for _ in range(2)]
+    replicas = draw(st.lists(st.sampled_from([(), (0,), (1,), (0, 1)]), max_size=5))
+    return Problem(
+        core_load=np.array([load for row in rows for load in row], float),
+        server_of=np.repeat([0, 1], [len(row) for row in rows]),
+        replicas=tuple(replicas),
+        costs=RemoteCosts([draw(st.sampled_from(COSTS)) for _ in rows]),
+    )
+
+
+def optimum(problem: Problem) -> float:
+    """Every assignment, task by task."""
+    usable = np.flatnonzero(np.isfinite(problem.core_load)).tolist()
+    best = math.inf
+    for cores in itertools.product(usable, repeat=problem.tasks):
+        server = [int(problem.server_of[core]) for core in cores]
+        far = [here not in holds for here, holds in zip(server, problem.replicas, strict=True)]
+        load = problem.core_load.tolist()
+        for core, here, remote in zip(cores, server, far, strict=True):
+            count = sum(other == here and away for other, away in zip(server, far, strict=True))
+            load[core] += problem.costs.one(here, count) if remote else 1.0
+        best = min(best, max((load[core] for core in cores), default=0.0))
+    return best
+
+
+@quick
+@given(problems())
+def test_small_instances_are_solved_to_the_optimum(problem):
+    result = solve_exact(problem, stop=Never())
+    best = optimum(problem)
+    assert isinstance(result, Infeasible) == (best == math.inf or not problem.usable.any())
+    if isinstance(result, ScheduleResult):
+        assert result.score.makespan == pytest.approx(best)
+        assert (result.status, result.lower_bound) == (Status.OPTIMAL, result.score.makespan)
+
+
+def test_the_optimum_of_table_2_is_3():
+    loads = [[0.75, 0.5], [0.25, 2.0], [2.25, 14.0], [2.5, 3.75]]
+    table_2 = Problem(
+        core_load=np.array(loads).ravel(),
+        server_of=np.repeat(np.arange(4), 2),
+        replicas=((0, 1), (1, 3), (1, 2), (1, 2), (2, 3)),
+        costs=RemoteCosts([AffineCost(a=1, b=0.5)] * 4),
+    )
+    result = solve_exact(table_2, stop=Never())
+    assert isinstance(result, ScheduleResult)
+    assert (result.score.makespan, result.status) == (3.0, Status.OPTIMAL)
+
+
+def test_the_options_of_a_server_are_those_that_no_other_includes():
+    cluster = Problem(
+        core_load=np.array([0.0, 0.5, math.inf]),
+        server_of=np.zeros(3, np.int64),
+        replicas=((0,),) * 9,
+        costs=RemoteCosts([AffineCost(a=1, b=0.5)]),
+    )
+    found = [(option.remote, option.local) for option in options(cluster, 0, 3.0, 3)]
+    assert found == [(2, 1), (1, 4), (0, 5)]  # three remote tasks of 2.5 take two cores until 5
+
+
+def middling(seed: int) -> Problem:
+    return problem_of(generate(Experiment(tasks=60, servers=12, core_num=4, beta=40, theta=0.5), seed=seed))
+
+
+def test_between_the_cheap_bound_and_the_makespan_of_dyndl_off():
+    first, result = solve_offline(middling(1), stop=Never()), solve_exact(middling(1), stop=Never())
+    assert isinstance(first, ScheduleResult)
+    assert isinstance(result, ScheduleResult)
+    assert first.lower_bound <= result.lower_bound <= result.score.makespan <= first.score.makespan
+    assert result.status is Status.OPTIMAL
+    again = solve_exact(middling(1), stop=Never())
+    assert isinstance(again, ScheduleResult)
+    assert (again.core == result.core).all()
+
+
+@pytest.mark.parametrize("effort", [0.0, 0.001])
+def test_without_effort_it_is_dyndl_off(effort):
+    first = solve_offline(middling(2), stop=Never())
+    result = solve_exact(middling(2), stop=Never(), params=ExactParams(effort=effort))
+    assert isinstance(first, ScheduleResult)
+    assert isinstance(result, ScheduleResult)
+    assert result.lower_bound >= first.lower_bound
+    assert result.score.makespan <= first.score.makespan
+
+
+def test_cut_short_it_returns_what_it_has():
+    asked = iter(range(30))
+    result = solve_exact(middling(3), stop=Deadline(lambda: next(asked, 10**9), at_s=10**6))
+    assert isinstance(result, ScheduleResult)
+    assert result.lower_bound <= result.score.makespan

@@ -1,0 +1,83 @@
+"""LTFPA, HTA and BAR: schedules that hold what every schedule must; no figures are asserted."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trimtab_models.dyndl import Experiment, Problem, RemoteCosts, ScheduleResult, evaluate, generate, problem_of
+from trimtab_models.dyndl.online import Start
+from trimtab_models.dyndl.reconstructions import LongestQueuePolicy, solve_bar, solve_hta, solve_ltfpa
+from trimtab_models.instances import AffineCost, TableCost
+from trimtab_models.solving import Deadline, Infeasible, Never
+
+SOLVERS = [solve_ltfpa, solve_hta, solve_bar]
+quick = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Three servers; one of them may take a single remote task only."""
+    loads = st.sampled_from([0.0, 0.5, 2.0, 9.0, math.inf])
+    rows = [draw(st.lists(loads, max_size=3)) for _ in range(3)]
+    replicas = st.sets(st.integers(0, 2), max_size=3).map(lambda each: tuple(sorted(each)))
+    return Problem(
+        core_load=np.array([load for row in rows for load in row], float),
+        server_of=np.repeat(np.arange(3), [len(row) for row in rows]),
+        replicas=tuple(draw(st.lists(replicas, max_size=12))),
+        costs=RemoteCosts([AffineCost(a=1, b=0.5), AffineCost(a=1, b=2, cap=3), TableCost(values=(1.5, math.inf))]),
+    )
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@quick
+@given(problems())
+def test_a_schedule_is_finite_and_worth_what_it_says(solver, problem):
+    result = solver(problem, stop=Never())
+    if isinstance(result, ScheduleResult):
+        assert result.lower_bound <= result.score.makespan < math.inf
+        assert result.score.makespan == evaluate(problem, result.core).makespan
+        again = solver(problem, stop=Never())
+        assert isinstance(again, ScheduleResult)
+        assert (again.core == result.core).all()
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_no_usable_core_is_infeasible(solver):
+    none = Problem(
+        core_load=np.array([math.inf]),
+        server_of=np.array([0]),
+        replicas=((0,),),
+        costs=RemoteCosts([AffineCost(a=1, b=1)]),
+    )
+    assert solver(none, stop=Never()) == Infeasible(reason="no usable core")
+
+
+@pytest.mark.parametrize("solver", [solve_hta, solve_bar])
+def test_cut_short_there_is_a_schedule(solver):
+    problem = problem_of(generate(Experiment(tasks=50, servers=10, core_num=4), seed=1))
+    result = solver(problem, stop=Deadline(lambda: 1.0, at_s=0.0))
+    assert isinstance(result, ScheduleResult)
+
+
+def test_ltfpa_joins_the_shortest_queue_and_helps_the_longest():
+    problem = Problem(
+        core_load=np.array([0.0, 9.0, 9.0]),
+        server_of=np.arange(3),
+        replicas=((1, 2), (1, 2), (1,), (1,)),
+        costs=RemoteCosts([AffineCost(a=1.5, b=0.5)] * 3),
+    )
+    policy = LongestQueuePolicy(problem)
+    assert policy.decide(0.0, 0, 0.0) == Start(task=0, local=False)  # three wait at the second, one at the third server
+    assert not isinstance(policy.decide(3.0, 0, 3.0), Start)  # two left: no more than a remote task costs
+    assert [policy.take_local(server) for server in (1, 2, 1, 1)] == [2, 1, 3, None]
+
+
+def test_bar_stops_where_hta_goes_on():
+    problem = problem_of(generate(Experiment(tasks=100, servers=10, core_num=8, beta=1_000), seed=2))
+    hta, bar = solve_hta(problem, stop=Never()), solve_bar(problem, stop=Never())
+    assert isinstance(hta, ScheduleResult)
+    assert isinstance(bar, ScheduleResult)
+    assert bar.score.remote_tasks <= hta.score.remote_tasks
