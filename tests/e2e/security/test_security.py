@@ -383,6 +383,7 @@ def test_all_parts_work_by_sasl_ssl_with_the_rights_of_their_roles_and_no_secret
         secrets_[key.name] = key.read_bytes().splitlines()[1]
     seen = list(world.shown())
     assert len(seen) > 20
+    assert any(b"Authenticated as worker via SCRAM-SHA-256" in content for _, content in seen)
     assert [(user, where) for where, content in seen for user, secret in secrets_.items() if secret in content] == []
     private = [world.folder / name for name in ("a.sock", "state/journal", "controller.pem", "state/lock")]
     private.append(world.folder / "broker" / "server.properties")
