@@ -113,6 +113,8 @@ AMOUNT = 'a finite number >= 0, or "inf"'
             "a cost of 0.75 for one remote task",
             "at least 1, what a local task costs",
         ),
+        ([*G, "b"], 1e308, "$.servers[0].g", "a sum of costs beyond every number", "a finite sum"),
+        (TABLE, [1e308], "$.servers[1].g", "a sum of costs beyond every number", "a finite sum"),
         (TABLE, [], "$.servers[1].g.values", "an empty list", "at least g(1)"),
         (TABLE, 2, "$.servers[1].g.values", "2", "a list"),
         (TABLE, [0.5], "$.servers[1].g.values[0]", "0.5", "at least 1.0: what a local task costs"),

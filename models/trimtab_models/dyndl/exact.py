@@ -167,7 +167,7 @@ class _Model:
             for server in holders
         }
         tasks_total = sum(len(tasks) for tasks in alike.values())
-        places = []
+        places: list[cp_model.LinearExpr] = []
         for server, each in enumerate(offers):
             model.add_exactly_one(self._chosen[server])
             near = [count for (_, holder), count in self._local.items() if holder == server]

@@ -91,7 +91,8 @@ def _curve(concurrent: Ints, cost: Floats, percentile: float, prior: AffineCost,
         values[n - 1] = share * float(np.percentile(here, percentile)) + (1 - share) * expected[n - 1]
     rising = isotonic(values, weights)
     beyond = rising[-1] + expected[observed:] - expected[observed - 1]
-    return np.maximum(np.concatenate((rising, beyond)), LOCAL_COST)
+    curve: Floats = np.maximum(np.concatenate((rising, beyond)), LOCAL_COST)
+    return curve
 
 
 def isotonic(values: Floats, weights: Floats) -> Floats:

@@ -144,16 +144,17 @@ def _find_path(problem: Problem, slots: _Slots, closed: list[bool], source: int)
 
     Without one all servers that were reached are closed and the list is empty.
     """
+    tasks_of, following, holders = slots.tasks_of, slots.next, problem.holders
     enough = slots.last(source) - TOLERANCE
     came: dict[int, tuple[int, int]] = {source: (NOWHERE, NOWHERE)}
     reached = [source]
     for server in reached:  # grows as it is read: breadth first
-        for task in slots.tasks_of[server]:
-            for target in problem.holders[task]:
+        for task in tasks_of[server]:
+            for target in holders[task]:
                 if target in came or closed[target]:
                     continue
                 came[target] = (task, server)
-                if slots.next[target] < enough:
+                if following[target] < enough:
                     return _moves_to(target, came)
                 reached.append(target)
     for server in reached:

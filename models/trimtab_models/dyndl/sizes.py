@@ -99,7 +99,8 @@ def solve_sized(
     if reason := infeasible(problem.base):
         return Infeasible(reason=reason)
     greedy = _Schedule(problem)
-    largest = np.lexsort((-problem.size, [bool(holders) for holders in problem.base.holders]))  # forced tasks first
+    placeable = np.isin(np.arange(problem.base.tasks), problem.base.forced, invert=True)
+    largest = np.lexsort((-problem.size, placeable))  # forced tasks first
     for task in largest.tolist():
         greedy.put(task, *greedy.best_place(task))
     starts = [greedy]
@@ -127,7 +128,8 @@ def evaluate_sized(problem: SizedProblem, core: Ints, source: Ints) -> SizedScor
     cost = size * np.where(local, 1.0, base.costs.at(remote)[server])
     core_end = base.core_load + np.bincount(core, cost, len(base.core_load))
     read = source != NOWHERE
-    source_end = _over(np.bincount(source[read], size[read], base.servers), problem.egress)
+    sent: Floats = np.bincount(source[read], size[read], base.servers).astype(np.float64)
+    source_end = _over(sent, problem.egress)
     used = np.bincount(server, problem.need, base.servers)
     return SizedScore(
         memory_over=float(np.maximum(0.0, used - problem.memory).sum()),

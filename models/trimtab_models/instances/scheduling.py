@@ -48,7 +48,7 @@ class AffineCost:
 
     def at(self, n: float) -> float:
         """The cost of each of `n` remote tasks."""
-        return self.a + self.b * (n if self.cap is None else min(n, self.cap))
+        return float(self.a) + float(self.b) * (n if self.cap is None else min(n, self.cap))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,13 +118,22 @@ class SchedulingInstance:
         check_distinct(".servers", (server.id for server in self.servers))
         check_distinct(".tasks", (task.id for task in self.tasks))
         check_number(".wait", self.wait)
-        if not is_finite(sum(load for server in self.servers for load in server.cores if load < math.inf)):
-            raise BadInstance(".servers", "a sum of loads beyond every number", "a finite sum")
+        self._check_sums()
         known = {server.id for server in self.servers}
         for position, task in enumerate(self.tasks):
             for at, replica in enumerate(task.replicas):
                 if replica not in known:
                     raise BadInstance(f".tasks[{position}].replicas[{at}]", shown(replica), "the id of a server")
+
+    def _check_sums(self) -> None:
+        """Each number is finite or meant not to be; what is computed from the finite ones must be finite too."""
+        loads = sum(load for server in self.servers for load in server.cores if load < math.inf)
+        if not is_finite(loads):
+            raise BadInstance(".servers", "a sum of loads beyond every number", "a finite sum")
+        tasks = max(1, len(self.tasks))
+        for position, server in enumerate(self.servers):
+            if not is_finite(loads + tasks * _largest(server.g, tasks)):
+                raise BadInstance(f".servers[{position}].g", "a sum of costs beyond every number", "a finite sum")
 
 
 def parse_scheduling(text: str | bytes) -> SchedulingInstance:
@@ -210,6 +219,13 @@ def _write_cost(cost: RemoteCost) -> dict[str, Any]:
 
 def _write_amounts(amounts: tuple[float, ...]) -> list[float | str]:
     return ["inf" if amount == math.inf else amount for amount in amounts]
+
+
+def _largest(cost: RemoteCost, n: int) -> float:
+    """The largest cost of up to `n` remote tasks but for the infinite ones."""
+    if isinstance(cost, TableCost):
+        return max((value for value in cost.values if value < math.inf), default=0.0)
+    return cost.at(n)
 
 
 def _is_number(value: object) -> bool:
