@@ -37,9 +37,9 @@ class Judge:
         # A migration is never cheaper than the average one: it has a price beside its bytes.
         charge = self.price * np.maximum(1.0, balance.cost_bytes / mean_cost)
         self.charges: Floats = np.where(balance.home == UNPLACED, 0.0, charge)
-        waiting = balance.removing[start] & balance.movable
+        self.waiting: Bools = balance.removing[start] & balance.movable  # to leave a marked node
         # Leaving a marked node comes before every pair.
-        self.release: Floats = np.where(waiting, self.charges + mean_load + self._dearest_pair(), 0.0)
+        self.release: Floats = np.where(self.waiting, self.charges + mean_load + self._dearest_pair(), 0.0)
 
     def _dearest_pair(self) -> float:
         return worth_of_rate(self.problem) * float(self.problem.rate.max(initial=0.0))

@@ -118,7 +118,7 @@ class _Solver:
 
     def _idle(self, allocation: Ints) -> bool:
         """Whether key groups wait on marked nodes and none leaves."""
-        waiting = self._judge.release > 0
+        waiting = self._judge.waiting
         return bool(waiting.any()) and bool((allocation == self._start)[waiting].all())
 
     def _attempt(self, partition_load: float) -> tuple[Ints, float]:
@@ -132,7 +132,7 @@ class _Solver:
 
     def _purely_balanced(self) -> Ints:
         band = self._params.band or 0.0
-        if self._judge.load_distance(self._start) <= band and not (self._judge.release > 0).any():
+        if self._judge.load_distance(self._start) <= band and not self._judge.waiting.any():
             return self._start
         result = self._balanced(self._balance, self._params.balance)
         self._proven = result.lower_bound
@@ -161,7 +161,7 @@ class _Solver:
         balance, judge = self._balance, self._judge
         band = self._band()
         levelled = None
-        if judge.load_distance(self._start) > band or (judge.release > 0).any():
+        if judge.load_distance(self._start) > band or judge.waiting.any():
             loads = np.maximum(0.0, parts.summed(judge.loads))
             levelled = self._balanced(replace(parts.problem, load=loads), LEVELLED).allocation
         joining = Joining(judge=judge, pairs=self._pairs, tied=self._tied, parts=parts, levelled=levelled)

@@ -1,0 +1,89 @@
+"""Generated workloads and the rounds of a policy on them."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from trimtab_models.workloads import Budget, Job, periods, problem_at, real_job_1, real_job_2, real_job_3, run_rounds
+
+JOBS = [real_job_1(), real_job_2(), real_job_3()]
+
+
+def first_problem(job, placement=None):
+    period = next(periods(job, 0))
+    return problem_at(job, period, job.placement() if placement is None else placement, Budget())
+
+
+@pytest.mark.parametrize("job", JOBS, ids=["job 1", "job 2", "job 3"])
+def test_jobs_start_about_half_loaded_with_nothing_that_is_alike_together(job):
+    problem = first_problem(job)
+    assert problem.balance.load.sum() / job.nodes == pytest.approx(50, rel=0.05)
+    source, target, alike = job.flows()
+    placed = job.placement()
+    assert not (placed[source[alike]] == placed[target[alike]]).any()
+    assert np.ptp(np.bincount(placed)) == 0
+
+
+def test_job_2_loses_half_of_its_load_when_all_is_local_and_job_3_a_quarter():
+    for job, share in ((real_job_2(), 0.5), (real_job_3(), 0.75)):
+        problem = first_problem(job)
+        together = np.tile(job.placement()[: job.key_groups], len(job.operators))
+        assert problem.loads(together).sum() / problem.balance.load.sum() == pytest.approx(share, abs=0.03)
+
+
+def test_the_load_is_work_and_remote_tuples_wherever_the_key_groups_are():
+    job = real_job_2(4, 2)
+    apart = first_problem(job)
+    together = np.tile(job.placement()[: job.key_groups], 2)
+    assert first_problem(job, together).balance.load == pytest.approx(apart.loads(together))
+    assert first_problem(job, together).work == pytest.approx(apart.work)
+
+
+def test_the_same_seed_gives_the_same_periods_and_they_drift():
+    job = real_job_3(4, 2)
+    one, same, other = (list(islice(periods(job, seed), 3)) for seed in (1, 1, 2))
+    assert all((a.rate == b.rate).all() for a, b in zip(one, same, strict=True))
+    assert (one[0].rate != other[0].rate).all()
+    assert (one[0].work != one[1].work).all()
+
+
+def test_what_an_operator_receives_is_what_was_sent_to_it():
+    job = real_job_3(4, 2)
+    period = next(periods(job, 0))
+    source, target, alike = job.flows()
+    sent = np.bincount(source, period.rate, job.size)
+    received = np.bincount(target, period.rate, job.size)
+    assert sent[: job.key_groups].sum() == pytest.approx(2 * received[job.key_groups : 2 * job.key_groups].sum())
+    assert period.rate[alike].sum() == pytest.approx(period.rate[~alike].sum())
+
+
+def test_staying_put_moves_nothing_and_its_rounds_are_those_of_the_job():
+    rounds = list(run_rounds(real_job_2(4, 2), lambda problem: problem.balance.home, 3, budget=Budget()))
+    assert [each.number for each in rounds] == [1, 2, 3]
+    assert [(each.migrations, each.obtained, each.collocation) for each in rounds] == [(0, 0, 0)] * 3
+    assert all(each.load_distance == each.load_distance_before for each in rounds)
+    assert [each.load_index for each in rounds] == pytest.approx([100] * 3)
+
+
+def test_a_policy_sees_noise_and_the_report_does_not():
+    seen = []
+
+    def watching(problem):
+        seen.append(problem.balance.load)
+        return problem.balance.home
+
+    job = real_job_2(4, 2)
+    quiet = list(run_rounds(job, watching, 2, budget=Budget()))
+    loud = list(run_rounds(job, watching, 2, budget=Budget(), noise=0.1, smoothing=0.5))
+    assert quiet == loud
+    assert (seen[0] != seen[2]).all()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"nodes": 0}, {"operators": ()}, {"memory": 1.0}, {"communication": 1.0}, {"skew": -1.0}]
+)
+def test_a_job_that_makes_no_sense_is_refused(changes):
+    fields = {name: getattr(real_job_2(), name) for name in Job.__dataclass_fields__}
+    with pytest.raises(ValueError):
+        Job(**fields | changes)
