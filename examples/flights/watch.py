@@ -50,16 +50,18 @@ class Backlog:
     """How far a consumer group is behind."""
 
     def __init__(self, bootstrap: str, group: str, topics: dict[str, int]) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        self._bootstrap = bootstrap
         self._group = group
         self._places = [
             TopicPartition(topic, partition) for topic, count in topics.items() for partition in range(count)
         ]
 
     def records(self) -> int:
-        """Records that were produced and are not committed yet."""
-        ends = self._admin.list_offsets({place: OffsetSpec.latest() for place in self._places}, request_timeout=10)
-        [answer] = self._admin.list_consumer_group_offsets(
+        """Records that were produced and are not committed yet.  Raises KafkaException."""
+        # A client of its own each time: one that has seen its broker die may time out for ever.
+        admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
+        ends = admin.list_offsets({place: OffsetSpec.latest() for place in self._places}, request_timeout=10)
+        [answer] = admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(self._group)], request_timeout=10
         ).values()
         committed = {(row.topic, row.partition): max(0, row.offset) for row in answer.result().topic_partitions}

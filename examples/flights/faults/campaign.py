@@ -20,6 +20,8 @@ DOWN_S = 2.0
 COMMAND_LIMIT_S = 90.0
 """From a shift of the load to the round it causes: some windows."""
 RECOVERY_LIMIT_S = 120.0
+CAUGHT_UP_S = 4.0
+"""The job has caught up when so many seconds of traffic are not committed; one commit interval never is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +81,7 @@ class Campaign:
     def play(self, cases: Sequence[Case]) -> list[Suffered]:
         """Raises RunError, ClusterError."""
         self._run.trimtab("resume")
-        started_at = time.time()
-        self._run.until(lambda: self._is_steered(since=started_at), RECOVERY_LIMIT_S, "a steered cluster")
+        self._until_steered("the start")
         return [self._suffer(case) for case in cases]
 
     def _suffer(self, case: Case) -> Suffered:
@@ -93,8 +94,7 @@ class Campaign:
         self._kill(case.fault, victim)
         time.sleep(DOWN_S)
         self._start(case.fault, victim)
-        started_at = time.time()
-        run.until(lambda: self._is_steered(since=started_at), RECOVERY_LIMIT_S, f"steered again after {case}")
+        self._until_steered(str(case))
         return Suffered(case=case, victim=WorkerId(victim), at=at, steered_at=time.time())
 
     # ------------------------------------------------------------------ in the middle of a round
@@ -163,17 +163,27 @@ class Campaign:
             case Fault.CONTROLLER:
                 cluster.start_controller(act=True)
 
-    def _is_steered(self, *, since: float) -> bool:
-        """A whole window later: all report, all run, no plan hangs, and the job has caught up."""
+    def _until_steered(self, after: str) -> None:
+        since = time.time()
+        if not self._run.holds_within(RECOVERY_LIMIT_S, lambda: self._lack(since) is None):
+            raise RunError(f"not steered {RECOVERY_LIMIT_S:g} s after {after}: {self._lack(since)}")
+
+    def _lack(self, since: float) -> str | None:
+        """What is missing until all report in a whole window, all run, no plan hangs and the job has caught up."""
         status = self._run.watch.last
-        if status is None or status.at <= since or (status.window_end or 0.0) <= since + self._settings.window_s:
-            return False
-        if status.coverage != 1.0 or status.plan_in_flight is not None or not self._run.all_run():
-            return False
+        if status is None or status.at <= since:
+            return "the controller says nothing"
+        if (status.window_end or 0.0) <= since + self._settings.window_s or status.coverage != 1.0:
+            return f"no whole window of all hosts (the last one ended at {status.window_end})"
+        if not self._run.all_run():
+            return f"not all workers run: {[(node.worker, str(node.state)) for node in status.nodes]}"
+        if status.plan_in_flight is not None:
+            return f"plan {status.plan_in_flight.plan} is in flight"
         try:
-            return self._run.backlog.records() < 2 * self._settings.commit_s * self._settings.rate * 2
-        except KafkaException:
-            return False
+            records = self._run.backlog.records()
+        except KafkaException as error:
+            return f"the backlog is unknown: {error}"
+        return f"{records} records behind" if records > CAUGHT_UP_S * 2 * self._settings.rate else None
 
 
 def _host_of(worker: str) -> str:
