@@ -17,6 +17,8 @@ COMMANDS = {
     "resume": (OPERATOR, "take the pause back"),
     "controller": ("trimtab_controller.cli.controller", "run the controller"),
     "solve": ("trimtab_controller.cli.solve", "solve one instance file"),
+    "simulate": ("trimtab_controller.cli.simulate", "rounds of a policy on a generated or recorded workload"),
+    "compare": ("trimtab_controller.cli.compare", "policies side by side on the same workload and seed"),
     "keys": ("trimtab_controller.cli.keys", "the key that commands are signed with"),
     "acl": ("trimtab_controller.cli.acl", "the least-privilege rules for agent, worker, controller and reader"),
     "sandbox": ("trimtab_controller.cli.sandbox", "a whole cluster on this machine"),

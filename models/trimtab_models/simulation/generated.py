@@ -1,0 +1,181 @@
+"""Generated workloads by name: the jobs of the paper's section 5, and what they leave out, at any size.
+
+Loads drift from round to round (`workloads/jobs.py`), except those of `uneven`, which are uneven from the start and
+stay so. States are about 1 MiB, log-normal.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice, repeat
+
+import numpy as np
+
+from trimtab_models.albic.problem import CollocationProblem
+from trimtab_models.balance.problem import Floats, Problem
+from trimtab_models.instances import Budget
+from trimtab_models.simulation.moment import Moment
+from trimtab_models.simulation.uneven import uneven_cluster
+from trimtab_models.workloads.jobs import Edge, Job, periods, real_job_1, real_job_2, real_job_3
+from trimtab_models.workloads.rounds import Budget as Unlimited
+from trimtab_models.workloads.rounds import problem_at
+
+MOST_FLOWS = 5_000_000
+STATE_BYTES, STATE_SKEW = 2**20, 1.0  # median, and standard deviation of the logarithm
+
+
+class Unfit(ValueError):
+    """A workload cannot have this size; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """`one_to_one` is the share of pairs of operators that are keyed alike (only of the workload of that name).
+
+    `change_percent` is by how much 20 % of the nodes differ in `uneven`.
+    """
+
+    nodes: int
+    key_groups: int
+    one_to_one: float = 0.5
+    change_percent: float = 50.0
+
+    def __post_init__(self) -> None:
+        if self.nodes < 1 or self.key_groups < self.nodes:
+            raise Unfit("a cluster needs a node, and a key group for each node")
+        if not 0 <= self.one_to_one <= 1 or not 0 <= self.change_percent <= 100:
+            raise Unfit("one_to_one is between 0 and 1, change_percent between 0 and 100")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """`text` is for people; `problems` yields those of all rounds, each at the placement of the start."""
+
+    text: str
+    problems: Callable[[Size, int], Iterator[CollocationProblem]]
+
+
+def generated(name: str, size: Size, *, rounds: int, seed: int, budget: Budget) -> Iterator[Moment]:
+    """The moments of the workload `name` of `WORKLOADS`. Raises Unfit."""
+    problems = islice(WORKLOADS[name].problems(size, seed), rounds)
+    nodes = tuple(f"n{number}" for number in range(1, size.nodes + 1))
+    key_groups: tuple[str, ...] = ()
+    state_bytes: Floats = np.zeros(0)
+    for problem in problems:
+        if not key_groups:
+            count = len(problem.operator)
+            key_groups = tuple(f"k{number}" for number in range(1, count + 1))
+            state_bytes = _state_bytes(count, seed)
+        balance = replace(
+            problem.balance,
+            cost_bytes=state_bytes,
+            max_migrations=budget.max_migrations,
+            max_cost_bytes=budget.max_cost_bytes,
+        )
+        yield Moment(nodes=nodes, key_groups=key_groups, problem=replace(problem, balance=balance))
+
+
+def _state_bytes(count: int, seed: int) -> Floats:
+    random = np.random.default_rng((seed, 4))
+    sizes: Floats = np.ceil(STATE_BYTES * np.exp(STATE_SKEW * random.standard_normal(count)))
+    return sizes
+
+
+def _of_job(build: Callable[[Size], Job]) -> Callable[[Size, int], Iterator[CollocationProblem]]:
+    def problems(size: Size, seed: int) -> Iterator[CollocationProblem]:
+        job = build(size)
+        if job.key_groups < 1:
+            raise Unfit(f"{len(job.operators)} operators need a key group each")
+        flows = sum(job.key_groups if edge.alike else job.key_groups**2 for edge in job.edges)
+        if flows > MOST_FLOWS:
+            raise Unfit(
+                f"{job.key_groups:,} key groups that send to as many make {flows:,} flows: at most {MOST_FLOWS:,}"
+            )
+        placement = job.placement()
+        for period in periods(job, seed):
+            yield problem_at(job, period, placement, Unlimited())
+
+    return problems
+
+
+def _sized(job: Job) -> Callable[[Size], Job]:
+    return lambda size: replace(job, nodes=size.nodes, key_groups=size.key_groups // len(job.operators))
+
+
+def _uneven(size: Size, seed: int) -> Iterator[CollocationProblem]:
+    balance = uneven_cluster(size.nodes, size.key_groups, size.change_percent, seed)
+    return repeat(_without_flows(balance))
+
+
+def _without_flows(balance: Problem) -> CollocationProblem:
+    nothing = np.zeros(0, np.int64)
+    return CollocationProblem(
+        balance=balance,
+        operator=np.zeros(len(balance.load), np.int64),
+        source=nothing,
+        target=nothing,
+        rate=np.zeros(0),
+    )
+
+
+def _one_to_one(size: Size) -> Job:
+    """Section 5.3: half as many operators as nodes; they talk in pairs, `one_to_one` of which are keyed alike."""
+    pairs = max(1, size.nodes // 4)
+    edges = (
+        Edge(source=2 * pair, target=2 * pair + 1, alike=pair < round(size.one_to_one * pairs)) for pair in range(pairs)
+    )
+    return Job(
+        nodes=size.nodes,
+        key_groups=size.key_groups // (2 * pairs),
+        operators=tuple(f"o{number}" for number in range(1, 2 * pairs + 1)),
+        edges=tuple(edges),
+        skew=0.2,
+        drift=0.15,
+        memory=0.9,
+        communication=0.5,
+    )
+
+
+def real_job_4() -> Job:
+    """Real job 3 with the weather: a reconstruction from the paper's text (section 5.4), which has no graph of it.
+
+    Rain scores are joined with the delays of routes, and sums by route and by airplane are stored where they are made.
+    """
+    operators = (
+        "extract", "sum-by-plane", "sum-by-route", "weather", "rainscore", "join", "efficiency",
+        "store-efficiency", "store-planes",
+    )  # fmt: skip
+    alike = ((0, 1), (2, 5), (3, 4), (6, 7), (1, 8))
+    other = ((0, 2), (4, 5), (5, 6))
+    edges = [Edge(source=source, target=target, alike=True) for source, target in alike]
+    edges += [Edge(source=source, target=target, alike=False) for source, target in other]
+    return replace(real_job_3(), operators=operators, edges=tuple(edges))
+
+
+def _drift(size: Size) -> Job:
+    return Job(
+        nodes=size.nodes,
+        key_groups=size.key_groups,
+        operators=("count",),
+        edges=(),
+        skew=0.3,
+        drift=0.15,
+        memory=0.9,
+        communication=0.0,
+    )
+
+
+WORKLOADS: Mapping[str, Workload] = {
+    "drift": Workload(text="one operator, loads that drift, no flows", problems=_of_job(_drift)),
+    "uneven": Workload(text="section 5.1: loads uneven from the start, that stay; no flows", problems=_uneven),
+    "one-to-one": Workload(text="section 5.3: pairs of operators, some keyed alike", problems=_of_job(_one_to_one)),
+    "real-job-1": Workload(
+        text="section 5.2: three operators, each keyed differently", problems=_of_job(_sized(real_job_1()))
+    ),
+    "real-job-2": Workload(text="section 5.4: two operators, keyed alike", problems=_of_job(_sized(real_job_2()))),
+    "real-job-3": Workload(
+        text="section 5.4: a third operator, keyed differently", problems=_of_job(_sized(real_job_3()))
+    ),
+    "real-job-4": Workload(
+        text="section 5.4: nine operators, a reconstruction", problems=_of_job(_sized(real_job_4()))
+    ),
+}

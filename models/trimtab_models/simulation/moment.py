@@ -1,0 +1,61 @@
+"""One round's truth: what nodes and key groups there are, and what they would cost at some placement."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trimtab_models.albic.problem import CollocationProblem
+from trimtab_models.balance.problem import UNPLACED, Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Moment:
+    """`problem` is as measured at its own placement; ids name its nodes and key groups in order.
+
+    Whoever simulates has another placement and asks `at`: the loads of a moment belong to its work and its rates.
+    """
+
+    nodes: tuple[str, ...]
+    key_groups: tuple[str, ...]
+    problem: CollocationProblem
+
+    def __post_init__(self) -> None:
+        balance = self.problem.balance
+        if len(self.nodes) != len(balance.capacity) or len(self.key_groups) != len(balance.load):
+            raise ValueError("every node and every key group needs an id")
+
+    @property
+    def home(self) -> Ints:
+        """(K,) the placement that the problem was measured at."""
+        return self.problem.balance.home
+
+    def at(self, placement: Ints) -> CollocationProblem:
+        """The problem as it would be measured at `placement`."""
+        return self.problem.moved_to(placement)
+
+
+def renumbered(placement: Ints, old: tuple[str, ...], new: tuple[str, ...]) -> Ints:
+    """`placement` by positions in `new` instead of `old`; what was on a node that is gone is UNPLACED."""
+    if old is new or old == new:
+        return placement
+    position = {id_: at for at, id_ in enumerate(new)}
+    moved = np.array([*(position.get(id_, UNPLACED) for id_ in old), UNPLACED], np.int64)
+    return moved[placement]  # UNPLACED is -1: the last entry
+
+
+def with_nodes(moment: Moment, nodes: tuple[str, ...], *, pattern: Ints, removing: frozenset[str]) -> Moment:
+    """`moment` on other nodes; `pattern` says which of its own nodes each of them is like, `removing` adds marks."""
+    balance = moment.problem.balance
+    marks = balance.removing[pattern] | np.array([id_ in removing for id_ in nodes], np.bool_)
+    changed = replace(
+        balance,
+        capacity=balance.capacity[pattern],
+        limit=balance.limit[:, pattern],
+        removing=marks,
+        home=renumbered(balance.home, moment.nodes, nodes),
+    )
+    problem = moment.problem
+    remote = problem.loads(changed.home) if (changed.home == UNPLACED).any() else balance.load
+    return Moment(
+        nodes=nodes, key_groups=moment.key_groups, problem=replace(problem, balance=replace(changed, load=remote))
+    )

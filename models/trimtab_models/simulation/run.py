@@ -1,0 +1,158 @@
+"""Rounds of a policy: nodes come and go, measure, plan, move, release the nodes that are empty, judge by the truth.
+
+What the policy sees may be noisy and smoothed; what is reported is the truth. Nothing here reads a clock: planning is
+timed by the one that is passed in.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trimtab_models.albic.problem import CollocationProblem, load_index
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.problem import UNPLACED, Floats, Ints
+from trimtab_models.simulation.changes import Change, Cluster
+from trimtab_models.simulation.moment import Moment, renumbered
+from trimtab_models.simulation.policies import Policy
+from trimtab_models.solving.outcome import Infeasible
+from trimtab_models.solving.stop import Never, Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Perception:
+    """How loads are measured: `noise` is relative and normal, `smoothing` the weight of the newest measurement."""
+
+    noise: float = 0.0
+    smoothing: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.noise < np.inf or not 0 < self.smoothing <= 1:
+            raise ValueError("noise is at least 0, smoothing above 0 and at most 1")
+
+
+EXACT = Perception()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One round, 1 the first; load distances in pp with the true loads, before and after its moves.
+
+    `nodes` counts those there are, `marked` those of them still to be emptied after the moves, `placed` the key groups
+    whose node was lost. `load_index` is 100 * load / load had nothing ever moved, at the same rates: it tells what
+    collocation saves, not what drifts.
+    """
+
+    number: int
+    nodes: int
+    marked: int
+    placed: int
+    load_distance_before: float
+    load_distance: float
+    collocation: float
+    load_index: float
+    migrations: int
+    cost_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """All rounds of a policy, and what planning each of them took by the clock that was passed in."""
+
+    rounds: tuple[Round, ...]
+    planning_s: tuple[float, ...]
+
+
+def simulate(
+    moments: Iterable[Moment],
+    policy: Policy,
+    *,
+    seed: int,
+    changes: Iterable[Change] = (),
+    perception: Perception = EXACT,
+    stops: Callable[[], Stop] = Never,
+    clock: Callable[[], float] = lambda: 0.0,
+) -> Run | Infeasible:
+    """One round per moment; `stops` makes the stopping rule of every plan. The same seed gives the same rounds."""
+    simulation = _Simulation(policy, Cluster(changes, seed), perception, seed)
+    rounds, planning_s = [], []
+    for number, moment in enumerate(moments, start=1):
+        seen = simulation.observe(number, moment)
+        started = clock()
+        plan = policy(seen, stops(), seed + number)
+        planning_s.append(clock() - started)
+        if isinstance(plan, Infeasible):
+            return Infeasible(reason=f"round {number}: {plan.reason}")
+        rounds.append(simulation.move(number, plan))
+    return Run(rounds=tuple(rounds), planning_s=tuple(planning_s))
+
+
+class _Simulation:
+    """The placement from round to round, by position in the ids of the moment."""
+
+    def __init__(self, policy: Policy, cluster: Cluster, perception: Perception, seed: int) -> None:
+        self._policy, self._cluster, self._perception = policy, cluster, perception
+        self._random = np.random.default_rng((seed, 3))
+        self._moment: Moment | None = None
+        self._at: Ints = np.zeros(0, np.int64)
+        self._start: Ints = np.zeros(0, np.int64)  # where everything would be, had nothing moved
+        self._smoothed: Floats = np.zeros(0)
+
+    def observe(self, number: int, moment: Moment) -> CollocationProblem:
+        """What the policy sees of `moment`."""
+        self._carry(self._cluster.enter(number, moment))
+        problem = self._truth()
+        noise = self._perception.noise
+        measured = problem.balance.load
+        if noise:
+            measured = measured * np.maximum(0.0, 1 + noise * self._random.standard_normal(len(measured)))
+        weight = self._perception.smoothing
+        fresh = np.isnan(self._smoothed)
+        self._smoothed = np.where(fresh, measured, weight * measured + (1 - weight) * self._smoothed)
+        return replace(problem, balance=replace(problem.balance, load=self._smoothed))
+
+    def move(self, number: int, plan: Ints) -> Round:
+        """Carries `plan` out."""
+        truth, moment = self._truth(), self._moment
+        assert moment is not None, "a plan answers an observation"
+        before, after = evaluate(truth.balance, self._at), evaluate(truth.predicted(plan), plan)
+        released = self._cluster.release(moment, plan)
+        # What is measured next is another load where a move has made flows local: forget nothing, correct it.
+        self._smoothed = np.maximum(0.0, self._smoothed + truth.loads(plan) - truth.balance.load)
+        unplaced = int((self._at == UNPLACED).sum())
+        self._at = plan
+        return Round(
+            number=number,
+            nodes=len(moment.nodes),
+            marked=int(truth.balance.removing.sum()) - released,
+            placed=unplaced,
+            load_distance_before=before.load_distance,
+            load_distance=after.load_distance,
+            collocation=truth.collocation(plan),
+            load_index=load_index(truth, plan, float(truth.loads(self._start).sum())),
+            migrations=after.migrations,
+            cost_bytes=after.cost_bytes,
+        )
+
+    def _truth(self) -> CollocationProblem:
+        assert self._moment is not None, "there is a moment"
+        return self._moment.at(self._at)
+
+    def _carry(self, moment: Moment) -> None:
+        """Takes placement and memory over to the nodes and key groups of `moment`; new ones are where it says."""
+        last, self._moment = self._moment, moment
+        if last is None:
+            self._at = self._start = moment.home
+            self._smoothed = np.full(len(self._at), np.nan)
+            return
+        self._at = renumbered(self._at, last.nodes, moment.nodes)
+        self._start = renumbered(self._start, last.nodes, moment.nodes)
+        if last.key_groups is moment.key_groups or last.key_groups == moment.key_groups:
+            return
+        position = {id_: at for at, id_ in enumerate(last.key_groups)}
+        old = np.array([position.get(id_, -1) for id_ in moment.key_groups], np.int64)
+        known = old >= 0
+        at, start, smoothed = moment.home.copy(), moment.home.copy(), np.full(len(old), np.nan)
+        at[known], start[known] = self._at[old[known]], self._start[old[known]]
+        smoothed[known] = self._smoothed[old[known]]
+        self._at, self._start, self._smoothed = at, start, smoothed
