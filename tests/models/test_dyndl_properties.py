@@ -285,3 +285,69 @@ def test_the_bound_holds_for_every_schedule(problem):
     bound = lower_bound(problem, plan_local(problem, Never()))
     for solver in SOLVERS.values():
         assert solved(solver(problem, stop=Never(), seed=2)).score.makespan >= bound - TOLERANCE
+
+
+@pytest.mark.parametrize("waiting", Waiting)
+@quick
+@given(problem=problems(servers=4, cores=3, tasks=12))
+def test_the_simulation_is_that_of_a_twin_that_looks_at_every_core_every_time(waiting, problem):
+    assume(not len(problem.forced) or np.isinf(problem.costs.limit).all())  # no remote place has to be kept free
+    result = solved(solve_online(problem, stop=Never(), params=OnlineParams(waiting=waiting)))
+    twin = Twin(problem, waiting)
+    assert result.event_makespan == pytest.approx(twin.run())
+    assert result.core.tolist() == [twin.core[task] for task in range(problem.tasks)]
+
+
+class Twin:
+    """Settlement 6 word by word; no queue of events, nothing kept that can be computed."""
+
+    def __init__(self, problem: Problem, waiting: Waiting) -> None:
+        self.problem, self.waiting = problem, waiting
+        self.left, self.core = set(range(problem.tasks)), {}
+        self.remote = [0] * problem.servers
+        self.running: dict[int, tuple[float, float | None]] = {  # until when, or since when a remote task
+            core: (load, None) for core, load in enumerate(problem.core_load.tolist()) if load < math.inf
+        }
+        self.idle: dict[int, float] = {}
+
+    def run(self) -> float:
+        now = 0.0
+        while self.left or any(core in self.running for core in self.core.values()):
+            now = min([self.end(core) for core in self.running] + [self.expiry(core) for core in self.idle])
+            freed = [core for core in sorted(self.running) if self.end(core) <= now + 1e-9]
+            for core in freed:
+                del self.running[core]
+                self.idle[core] = now
+            for core in freed:
+                local = [task for task in sorted(self.left) if self.server(core) in self.problem.replicas[task]]
+                if local:
+                    self.start(core, local[0], (now + 1.0, None))
+            for core in sorted(self.idle):
+                if self.expiry(core) <= now + 1e-9:
+                    self.start(core, min(self.left), (now, now))
+                    self.remote[self.server(core)] += 1
+        return now if self.core else 0.0
+
+    def server(self, core: int) -> int:
+        return int(self.problem.server_of[core])
+
+    def end(self, core: int) -> float:
+        until, since = self.running[core]
+        server = self.server(core)
+        return until if since is None else since + self.problem.costs.one(server, self.remote[server])
+
+    def expiry(self, core: int) -> float:
+        server, costs = self.server(core), self.problem.costs
+        remote = self.remote[server]
+        if not self.left or costs.one(server, remote + 1) == math.inf:
+            return math.inf
+        wait = 0.0 if self.waiting is Waiting.NONE else self.problem.wait
+        if self.waiting is Waiting.ADAPTIVE and remote:
+            wait = max(wait, costs.one(server, remote))
+        return self.idle[core] + wait
+
+    def start(self, core: int, task: int, running: tuple[float, float | None]) -> None:
+        self.left.remove(task)
+        self.core[task] = core
+        self.running[core] = running
+        del self.idle[core]

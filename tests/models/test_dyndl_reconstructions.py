@@ -62,16 +62,16 @@ def test_cut_short_there_is_a_schedule(solver):
     assert isinstance(result, ScheduleResult)
 
 
-def test_ltfpa_joins_the_shortest_queue_and_helps_the_longest():
+def test_ltfpa_joins_the_queue_that_serves_first_and_helps_the_one_that_lasts_longest():
     problem = Problem(
-        core_load=np.array([0.0, 9.0, 9.0]),
+        core_load=np.array([0.0, 9.0, 9.5]),
         server_of=np.arange(3),
         replicas=((1, 2), (1, 2), (1,), (1,)),
         costs=RemoteCosts([AffineCost(a=1.5, b=0.5)] * 3),
     )
     policy = LongestQueuePolicy(problem)
-    assert policy.decide(0.0, 0, 0.0) == Start(task=0, local=False)  # three wait at the second, one at the third server
-    assert not isinstance(policy.decide(3.0, 0, 3.0), Start)  # two left: no more than a remote task costs
+    assert policy.decide(0.0, 0, 0.0) == Start(task=0, local=False)  # of the second server, which would last until 12
+    assert not isinstance(policy.decide(8.6, 0, 8.6), Start)  # until 11: no later than a remote task started now
     assert [policy.take_local(server) for server in (1, 2, 1, 1)] == [2, 1, 3, None]
 
 

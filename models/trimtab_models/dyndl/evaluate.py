@@ -10,7 +10,7 @@ from itertools import chain
 
 import numpy as np
 
-from trimtab_models.dyndl.arrays import Bools, Floats, Ints
+from trimtab_models.dyndl.arrays import Bools, Ints
 from trimtab_models.dyndl.problem import Problem
 
 
@@ -33,14 +33,9 @@ def evaluate(problem: Problem, core: Ints) -> Score:
     server = problem.server_of[core]
     local = is_local(problem, server)
     remote = np.bincount(server[~local], minlength=problem.servers)
-    load = loads(problem, core, np.where(local, 1.0, problem.costs.at(remote)[server]))
+    cost = np.where(local, 1.0, problem.costs.at(remote)[server])
+    load = problem.core_load + np.bincount(core, cost, len(problem.core_load))
     return Score(makespan=float(load[core].max(initial=0.0)), local=local, remote=remote)
-
-
-def loads(problem: Problem, core: Ints, cost: Floats) -> Floats:
-    """(P,) initial loads plus the `cost` of every task on its `core`."""
-    load: Floats = problem.core_load + np.bincount(core, cost, len(problem.core_load))
-    return load
 
 
 def is_local(problem: Problem, server: Ints) -> Bools:

@@ -1,4 +1,8 @@
-"""The DynDL methods of the file contract."""
+"""The DynDL methods of the file contract.
+
+`dyndl-off` is the algorithm, with a time limit or without: the same instance gives the same plan. Who wants the
+optimum of a small instance calls `exact.solve_exact`. The online methods run in deterministic mode, whatever the seed.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -3,8 +3,9 @@
 The paper names them and says in a sentence or two what they do (Applied Sciences 8(11), 2018, 2216, section 6.1.1);
 their own papers solve other problems. What is settled here so that they run on the same instances:
 
-- LTFPA (Xie, Lu, INFOCOM 2015; Pandas): every task joins the shortest queue of its holders. An idle core serves its
-  server's queue; if that is empty it takes the head of the longest queue, if that is longer than a remote task costs.
+- LTFPA (Xie, Lu, INFOCOM 2015; Pandas): every task joins the queue of its holders that it would be served from first.
+  An idle core serves its server's queue; if that is empty it takes the head of the queue that would last longest, if
+  that is longer than a remote task takes.
 - HTA (Fischer, Su, Yin, SPAA 2010): a remote task costs g_s(n) with n the remote tasks of the *whole* cluster. For
   every number n the n latest tasks of the best local assignment go where they then end first; the best n is kept.
 - BAR (Jin et al., CCGrid 2011): the same cost; n grows as long as that does not make the predicted makespan later.
@@ -32,19 +33,27 @@ NO_PREDICTION = "every remote task is predicted to cost infinitely much"
 
 
 class LongestQueuePolicy:
-    """LTFPA; forced tasks form a queue of their own, which any core serves."""
+    """LTFPA; forced tasks form a queue of their own, which cores serve that find no other work."""
 
     def __init__(self, problem: Problem) -> None:
         self._costs = problem.costs
         self._places = float(problem.costs.limit[problem.usable].sum())
-        self._forced = deque(problem.forced.tolist())
-        self._queues: list[deque[int]] = [deque() for _ in range(problem.servers)]
         self._replicas = problem.replicas
         self._remote = [0] * problem.servers
+        self._forced = deque(problem.forced.tolist())
+        self._queues: list[deque[int]] = [deque() for _ in range(problem.servers)]
+        self._ends: list[list[float]] = [[] for _ in range(problem.servers)]  # predicted, of all that joined a queue
+        rows = [[float(problem.core_load[core]) for core in problem.cores_of(s)] for s in range(problem.servers)]
+        for row in rows:
+            heapq.heapify(row)
         for task, holders in enumerate(problem.holders):
             if holders:
-                self._queues[min(holders, key=lambda server: len(self._queues[server]))].append(task)
-        self._longest = [(-len(queue), server) for server, queue in enumerate(self._queues) if queue]
+                server = min(holders, key=lambda holder: rows[holder][0])
+                end = rows[server][0] + 1.0
+                heapq.heapreplace(rows[server], end)
+                self._queues[server].append(task)
+                self._ends[server].append(end)
+        self._longest = [(-ends[-1], server) for server, ends in enumerate(self._ends) if ends]
         heapq.heapify(self._longest)
 
     def take_local(self, server: int) -> int | None:
@@ -52,33 +61,31 @@ class LongestQueuePolicy:
         return self._queues[server].popleft() if self._queues[server] else None
 
     def decide(self, now: float, server: int, idle_since: float) -> Decision:
-        """See `Policy`. Queues only become shorter: what is not taken now never is."""
-        if (task := self.take_local(server)) is not None:
-            return Start(task=task, local=True)
+        """See `Policy`. Queues only become shorter: who finds nothing now never does."""
+        if (own := self.take_local(server)) is not None:
+            return Start(task=own, local=True)
         cost = self._costs.one(server, self._remote[server] + 1)
-        if cost == math.inf:
-            return NEVER
-        longest = self._longest_queue()
-        if self._forced and (self._places <= len(self._forced) or not longest):
-            task = self._forced.popleft()
-        elif longest and len(longest) > cost:
-            task = longest.popleft()
-        elif self._forced:
-            task = self._forced.popleft()
-        else:
+        task = None if cost == math.inf else self._far_task(now + cost)
+        if task is None:
             return NEVER
         local = server in self._replicas[task]
         self._remote[server] += not local
         self._places -= not local
         return Start(task=task, local=local)
 
-    def _longest_queue(self) -> deque[int] | None:
+    def _far_task(self, end: float) -> int | None:
+        """The head of the queue that would last longest, if longer than until `end`; else a forced task."""
         while self._longest:
-            length, server = self._longest[0]
-            if -length == len(self._queues[server]):
-                return self._queues[server] if length else None
-            heapq.heapreplace(self._longest, (-len(self._queues[server]), server))
-        return None
+            last, server = -self._longest[0][0], self._longest[0][1]
+            if not self._queues[server]:
+                heapq.heappop(self._longest)
+                continue
+            if last <= end + TOLERANCE or self._places <= len(self._forced):
+                break
+            self._ends[server].pop()
+            heapq.heapreplace(self._longest, (-self._ends[server][-1] if self._ends[server] else math.inf, server))
+            return self._queues[server].popleft()
+        return self._forced.popleft() if self._forced else None
 
 
 def solve_ltfpa(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResult | Infeasible:
