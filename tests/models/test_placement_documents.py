@@ -32,7 +32,7 @@ def solve(tmp_path, capsys):
 def test_lf_fills_whole_pipelines_into_slots_and_says_what_it_is_worth(solve):
     code, out, err = solve(DOCUMENT)
     plan = json.loads(out)
-    assert (code, err, plan.pop("solve_seconds") >= 0) == (0, "", True)
+    assert (code, err) == (0, "")
     n1, n2 = {"node": "n1", "port": 6700}, {"node": "n2", "port": 6700}
     n2_second = {"node": "n2", "port": 6701}
     assert plan == {
@@ -79,7 +79,7 @@ def test_the_same_instance_gives_the_same_plan_whatever_the_seed_and_the_limit(s
     plans = [json.loads(solve(DOCUMENT, *arguments, method=method)[1]) for arguments in ([], ["--seed", "7"])]
     plans.append(json.loads(solve(DOCUMENT, "--time-limit", "0", method=method)[1]))
     for plan in plans:
-        del plan["solve_seconds"]
+        assert "solve_seconds" not in plan
     assert plans[0] == plans[1] == plans[2]
 
 

@@ -98,3 +98,14 @@ def test_wrong_usage_is_exit_2(solve, arguments):
     with pytest.raises(SystemExit) as end:
         solve(CLUSTER, *arguments)
     assert end.value.code == 2
+
+
+def test_seconds_are_reported_where_the_contract_has_them(solve):
+    topology = {
+        "version": 1,
+        "operators": [{"id": "read", "instances": 2}],
+        "edges": [],
+        "slots": [{"node": "n1", "port": 6700}],
+    }
+    assert "solve_seconds" in json.loads(solve(CLUSTER)[1])
+    assert solve(topology, method="even") == solve(topology, method="even")

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         return _refuse(answer.reason, INFEASIBLE)
     for warning in answer.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    return _write(answer.document | {"solve_seconds": seconds}, args.out)
+    return _write(answer.document | ({"solve_seconds": seconds} if method.timed else {}), args.out)
 
 
 def _write(plan: dict[str, Any], out: Path | None) -> int:

@@ -33,7 +33,7 @@ def _method(scheduler: Scheduler) -> Method:
             return result
         return Plan(document=encode_placement(job, result, method=scheduler.value))
 
-    return Method(read=parse_topology, solve=planned)
+    return Method(read=parse_topology, solve=planned, timed=False)
 
 
 METHODS: Mapping[str, Method] = {scheduler.value: _method(scheduler) for scheduler in (Scheduler.EVEN, Scheduler.LF)}

@@ -62,6 +62,6 @@ def _warnings(problem: Problem, result: SizingResult) -> Iterator[str]:
 
 
 METHODS: Mapping[str, Method] = {
-    HETERO: Method(read=_read, solve=_hetero),
-    ROUND_ROBIN: Method(read=_read_with_instances, solve=_round_robin),
+    HETERO: Method(read=_read, solve=_hetero, timed=False),
+    ROUND_ROBIN: Method(read=_read_with_instances, solve=_round_robin, timed=False),
 }

@@ -41,10 +41,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """`read` raises BadInstance; `solve(instance, stop, seed)` answers with the best plan that it has when stopped."""
+    """`read` raises BadInstance; `solve(instance, stop, seed)` answers with the best plan that it has when stopped.
+
+    `timed`: whether the contract has `solve_seconds` in the result; what has not is the same byte for byte every time.
+    """
 
     read: Callable[[bytes], Any]
     solve: Callable[[Any, Stop, int], Plan | Infeasible]
+    timed: bool = True
 
 
 def method_named(name: str) -> Method:

@@ -1,0 +1,196 @@
+"""The sizing document and the methods hetero and round-robin: what is refused and how, and the result document."""
+
+import json
+
+import pytest
+
+from trimtab_controller.cli import main
+from trimtab_models.instances import BadInstance
+from trimtab_models.instances.sizing import decode_sizing
+from trimtab_models.sizing import problem_of
+
+SPOUT = {
+    "id": "spout", "source": True, "alpha": 1.0, "instances": 1,
+    "cost": {"slow": 0.2, "fast": 0.1}, "fixed": {"slow": 1, "fast": 0.5},
+}  # fmt: skip
+BOLT = {"id": "bolt", "alpha": 0.5, "instances": 2, "cost": {"slow": 1, "fast": 0.5}, "fixed": {"slow": 2, "fast": 1}}
+DOCUMENT = {
+    "version": 1,
+    "machines": [{"id": "m1", "type": "slow"}, {"id": "m2", "type": "fast"}],
+    "source_rate": 8.0,
+    "max_instances": 6,
+    "operators": [SPOUT, BOLT],
+    "edges": [{"from": "spout", "to": "bolt"}],
+}
+
+
+@pytest.fixture
+def solve(tmp_path, capsys):
+    def run(document, *arguments, method="hetero"):
+        path = tmp_path / "instance.json"
+        path.write_text(json.dumps(document))
+        code = main(["solve", method, str(path), *arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_round_robin_deals_instances_over_machines_and_returns_its_largest_rate(solve):
+    code, out, err = solve(DOCUMENT, method="round-robin")
+    plan = json.loads(out)
+    rate = (100 - 1 - 2) / (0.2 + 0.5)  # m1 has the spout and half of the bolt's input
+    assert (code, err) == (0, "")
+    assert plan.pop("fluid_bound") > rate
+    assert plan == {
+        "method": "round-robin",
+        "source_rate": pytest.approx(rate),
+        "throughput": pytest.approx(2 * rate),
+        "instances": {"spout": 1, "bolt": 2},
+        "assignment": {"spout#0": "m1", "bolt#0": "m2", "bolt#1": "m1"},
+        "utilisation": {"m1": pytest.approx(100), "m2": pytest.approx(1 + 0.25 * rate)},
+    }
+
+
+def test_hetero_goes_beyond_the_given_rate_to_the_largest(solve):
+    code, out, err = solve(DOCUMENT | {"max_instances": 2})
+    plan = json.loads(out)
+    assert (code, err) == (0, "")
+    assert plan["assignment"] == {"spout#0": "m1", "bolt#0": "m2"}
+    assert plan["source_rate"] == pytest.approx((100 - 1) / 0.5)  # then the bolt fills m2
+    assert plan["utilisation"] == {"m1": pytest.approx(1 + 0.2 * 198), "m2": pytest.approx(100)}
+    assert plan["utilisation"]["m2"] <= 100
+    assert plan["source_rate"] <= plan["fluid_bound"]
+
+
+@pytest.mark.parametrize("method", ["hetero", "round-robin"])
+@pytest.mark.parametrize("rate", [1e6, 1e300])
+def test_a_source_rate_too_high_for_any_placement_is_exit_3(solve, method, rate):
+    code, out, err = solve(DOCUMENT | {"source_rate": rate}, method=method)
+    assert (code, out) == (3, "")
+    assert err.startswith(f"trimtab solve: source rate {rate:g} is too high for any placement: even operators cut at")
+
+
+def test_a_source_rate_that_only_the_exact_model_proves_to_be_too_high_is_exit_3(solve):
+    best = json.loads(solve(DOCUMENT)[1])
+    between = (best["source_rate"] + best["fluid_bound"]) / 2
+    code, _, err = solve(DOCUMENT | {"source_rate": between})
+    assert code == 3
+    assert err.endswith(f"is too high for any placement: the best one sustains {best['source_rate']:g}\n")
+
+
+def test_round_robin_below_the_source_rate_is_a_plan_with_a_warning(solve):
+    code, out, err = solve(DOCUMENT | {"source_rate": 150}, method="round-robin")
+    assert (code, json.loads(out)["source_rate"]) == (0, pytest.approx(97 / 0.7))
+    assert err.startswith(
+        "warning: the plan sustains only 138.571 tuples/s, not source rate 150; no placement sustains"
+    )
+
+
+def heavy(fixed):
+    return {"source_rate": 0.5, "operators": [SPOUT, BOLT | {"fixed": {"slow": fixed, "fast": fixed}}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "method", "reason"),
+    [
+        ({"machines": []}, "hetero", "there is no machine"),
+        ({"machines": []}, "round-robin", "there is no machine"),
+        ({"max_instances": 1}, "hetero", "max_instances 1 is less than one for each of 2 operators"),
+        ({"max_instances": 2}, "round-robin", "3 instances are more than max_instances, 2"),
+        (heavy(101), "hetero", "no machines have room for one instance of each operator, however low the source rate"),
+        (heavy(99.5), "round-robin", "round robin puts more on a machine than it can carry without a single tuple"),
+    ],
+)
+def test_what_no_placement_can_do_is_exit_3_with_the_reason(solve, change, method, reason):
+    assert solve(DOCUMENT | change, method=method) == (3, "", f"trimtab solve: {reason}\n")
+
+
+def test_machines_that_hold_all_instances_only_without_tuples_are_too_small_for_any_rate(solve):
+    packed = [SPOUT | {"fixed": {"slow": 60, "fast": 60}}, BOLT | {"fixed": {"slow": 60, "fast": 60}}]
+    third = BOLT | {"id": "third", "fixed": {"slow": 60, "fast": 60}}
+    code, _, err = solve(DOCUMENT | {"operators": [*packed, third]})  # 3 x 60 <= 200, but two machines hold two
+    assert (code, err) == (3, "trimtab solve: no placement was found, however low the source rate\n")
+
+
+@pytest.mark.parametrize("method", ["hetero", "round-robin"])
+def test_the_same_instance_and_seed_give_the_same_plan(solve, method):
+    plans = [json.loads(solve(DOCUMENT, "--seed", "3", method=method)[1]) for _ in range(2)]
+    for plan in plans:
+        assert "solve_seconds" not in plan
+    assert plans[0] == plans[1]
+
+
+def test_a_time_limit_of_nothing_still_gives_a_plan(solve):
+    code, out, _ = solve(DOCUMENT, "--time-limit", "0")
+    assert (code, json.loads(out)["source_rate"] > 8) == (0, True)
+
+
+def test_instance_counts_are_for_round_robin_alone_and_no_harm_to_hetero(solve):
+    without = [{key: value for key, value in operator.items() if key != "instances"} for operator in (SPOUT, BOLT)]
+    plan, bare = (json.loads(solve(document)[1]) for document in (DOCUMENT, DOCUMENT | {"operators": without}))
+    assert plan["assignment"] == bare["assignment"]
+    code, _, err = solve(DOCUMENT | {"operators": [SPOUT, without[1]]}, method="round-robin")
+    assert (code, err) == (2, "trimtab solve: $.operators[1].instances: found nothing, expected this key\n")
+
+
+NUMBER, POSITIVE, UNKNOWN = "a finite number >= 0", "a finite number > 0", "an unknown key"
+TYPED, ACYCLIC = "a number for this type of machine", "a graph of operators without cycles"
+
+
+def spout(**change):
+    return {"operators": [SPOUT | change, BOLT]}
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "found", "expected"),
+    [
+        ({"version": "1"}, "$.version", '"1"', "1"),
+        ({"slots": []}, "$.slots", UNKNOWN, "one of version, machines, source_rate, operators, edges, max_instances"),
+        ({"machines": [{"id": "m1"}]}, "$.machines[0].type", "nothing", "this key"),
+        ({"machines": [{"id": "m1", "type": 3}]}, "$.machines[0].type", "3", "a string"),
+        ({"machines": DOCUMENT["machines"] * 2}, "$.machines[2].id", '"m1"', "an id used once in this list"),
+        ({"machines": [{"id": "m1", "type": "new"}]}, "$.operators[0].cost.new", "nothing", TYPED),
+        ({"source_rate": 0}, "$.source_rate", "0", POSITIVE),
+        ({"source_rate": float("nan")}, "$.source_rate", "NaN", POSITIVE),
+        ({"source_rate": "inf"}, "$.source_rate", '"inf"', POSITIVE),
+        ({"max_instances": 0}, "$.max_instances", "0", "a whole number >= 1"),
+        ({"max_instances": None}, "$.max_instances", "null", "a whole number >= 1"),
+        ({"operators": [SPOUT, SPOUT]}, "$.operators[1].id", '"spout"', "an id used once in this list"),
+        (spout(alpha=-1), "$.operators[0].alpha", "-1", NUMBER),
+        (spout(source="yes"), "$.operators[0].source", '"yes"', "true or false"),
+        (spout(source=False), "$.operators", "no source", "at least one operator that is a source"),
+        (spout(instances=0), "$.operators[0].instances", "0", "a whole number >= 1"),
+        (spout(instances=None), "$.operators[0].instances", "null", "a whole number >= 1"),
+        (spout(cost=0.1), "$.operators[0].cost", "0.1", "an object of names and numbers"),
+        (spout(cost={"slow": -1, "fast": 1}), "$.operators[0].cost.slow", "-1", NUMBER),
+        (spout(fixed={"slow": 1}), "$.operators[0].fixed.fast", "nothing", TYPED),
+        (spout(speed=1), "$.operators[0].speed", UNKNOWN, "one of id, alpha, cost, fixed, source, instances"),
+        ({"edges": [{"from": "spout", "to": "x"}]}, "$.edges[0].to", '"x"', "the id of an operator"),
+        ({"edges": [{"from": "bolt", "to": "spout"}]}, "$.edges[0].to", '"spout"', "an operator that is no source"),
+        ({"edges": [{"from": "bolt", "to": "bolt"}]}, "$.edges[0]", "an edge that closes a cycle", ACYCLIC),
+        ({"edges": [{"from": "spout", "to": "bolt", "keyed": True}]}, "$.edges[0].keyed", UNKNOWN, "one of from, to"),
+        (spout(alpha=1e308), "$.operators[1]", "an input rate beyond every number", "a finite rate"),
+    ],
+)  # fmt: skip
+def test_a_document_that_breaks_the_contract_is_refused_by_path(change, path, found, expected):
+    broken = DOCUMENT | change
+    if change == spout(alpha=1e308):
+        broken = broken | {"edges": DOCUMENT["edges"] * 2}
+    with pytest.raises(BadInstance) as refusal:
+        problem_of(decode_sizing(broken))
+    assert (refusal.value.path, refusal.value.found, refusal.value.expected) == (path, found, expected)
+
+
+def test_costs_that_do_not_grow_with_the_rate_are_refused_for_no_rate_would_be_the_largest(solve):
+    free = {"slow": 0, "fast": 0}
+    code, _, err = solve(DOCUMENT | {"operators": [SPOUT | {"cost": free}, BOLT | {"cost": free}]})
+    found, expected = "no cost that grows with the source rate", "an operator with a cost > 0"
+    assert (code, err) == (2, f"trimtab solve: $.operators: found {found}, expected {expected}\n")
+    assert solve(DOCUMENT | {"operators": [SPOUT | {"cost": free}, BOLT]})[0] == 0
+
+
+@pytest.mark.parametrize("key", ["version", "machines", "source_rate", "operators", "edges"])
+def test_a_missing_key_is_refused(key):
+    with pytest.raises(BadInstance) as refusal:
+        decode_sizing({name: value for name, value in DOCUMENT.items() if name != key})
+    assert (refusal.value.path, refusal.value.found) == (f"$.{key}", "nothing")
