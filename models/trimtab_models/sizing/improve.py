@@ -1,11 +1,12 @@
 """Local search on a placement: raise the rate a little, repair what is over capacity by single steps, and repeat.
 
-The paper's rule adds one instance at a time and never takes one back, so it can end 25 % below the best. Here a step
+The paper's rule adds one instance at a time and never takes one back, so it can end far below the best. Here a step
 adds, removes or moves one instance or swaps two, whichever lowers the sum of all overshoots most; a target that cannot
 be repaired halves the raise.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,41 +14,50 @@ from trimtab_models.sizing.problem import Bools, Floats, Ints, Problem, max_rate
 from trimtab_models.solving.stop import Stop
 
 FIRST_RAISE, LAST_RAISE = 0.25, 1e-5  # relative to the rate
-STEPS_PER_INSTANCE = 2
+LEAST_RATE = 1e-3  # relative to the bound: where the search begins if it knows no rate at all
+FIT = 1e-12  # an overshoot that is rounding
 
 
-def improve(problem: Problem, placement: Ints, limit: int, bound: float, stop: Stop) -> Ints:
-    """(O, M) a placement of at most `limit` instances that sustains at least the rate of `placement`."""
-    best, raised = placement, FIRST_RAISE
-    if max_rate(problem, best) < 0:
-        allowed = _repaired(problem, best, 0.0, limit, stop)
-        if allowed is None:
-            return best
-        best = allowed
-    rate = max_rate(problem, best)
-    while raised >= LAST_RAISE and rate < bound * (1 - LAST_RAISE) and not stop():
-        target = min(rate * (1 + raised), bound)
-        repaired = _repaired(problem, best, target, limit, stop)
-        if repaired is None:
-            raised /= 2
-        else:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What a search may do: so many `instances` and `steps` at most, and no rate above `bound`."""
+
+    instances: int
+    steps: int
+    bound: float
+
+
+def improve(problem: Problem, placement: Ints, scope: Scope, stop: Stop) -> Ints:
+    """(O, M) a placement that sustains at least the rate of `placement`; as it was where nothing better is found."""
+    best, rate, raised, steps = placement, max_rate(problem, placement), FIRST_RAISE, scope.steps
+    while raised >= LAST_RAISE and rate < scope.bound * (1 - LAST_RAISE) and steps > 0 and not stop():
+        target = min(max(rate, LEAST_RATE * scope.bound) * (1 + raised), scope.bound) if rate >= 0 else 0.0
+        repaired, taken = _repaired(problem, best, target, scope.instances, steps, stop)
+        steps -= taken
+        if repaired is not None:
             best, rate = repaired, max(target, max_rate(problem, repaired))
+        elif rate < 0:
+            break
+        else:
+            raised /= 2
     return best
 
 
-def _repaired(problem: Problem, placement: Ints, rate: float, limit: int, stop: Stop) -> Ints | None:
+def _repaired(
+    problem: Problem, placement: Ints, rate: float, limit: int, steps: int, stop: Stop
+) -> tuple[Ints | None, int]:
+    """`placement` changed until it sustains `rate`, or None, and the steps that it took."""
     current = placement.copy()
-    overshoot = _over(problem, use_of(problem, current, rate)).sum()
-    for _ in range(50 + STEPS_PER_INSTANCE * int(placement.sum())):
-        if overshoot <= 1e-12:
-            return current
+    for taken in range(steps):
+        overshoot = float(_over(problem, use_of(problem, current, rate)).sum())
+        if overshoot <= FIT:
+            return current, taken + 1
         left, step = min(_steps(problem, current, rate, limit), default=(np.inf, ()), key=lambda each: each[0])
         if left >= overshoot * (1 - 1e-9) or stop():
-            return None
+            return None, taken + 1
         for operator, machine, change in step:
             current[operator, machine] += change
-        overshoot = _over(problem, use_of(problem, current, rate)).sum()
-    return None
+    return None, steps
 
 
 Step = tuple[tuple[int, int, int], ...]

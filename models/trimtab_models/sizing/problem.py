@@ -48,6 +48,8 @@ class Problem:
         shape = (len(self.capacity), len(self.operators), len(self.machines))
         if self.per_rate.shape != shape or self.per_instance.shape != shape or self.relative.shape != shape[1:2]:
             raise ValueError("every operator needs what it takes of every resource of every machine")
+        if not (self.capacity > 0).all():
+            raise ValueError("every machine needs a capacity above 0 of every resource")
         groups: dict[bytes, list[int]] = {}
         for machine in range(shape[2]):
             column = (self.per_rate[..., machine], self.per_instance[..., machine], self.capacity[:, machine])

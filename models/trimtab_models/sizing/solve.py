@@ -15,7 +15,7 @@ import numpy as np
 
 from trimtab_models.sizing.construct import follow, totals
 from trimtab_models.sizing.fluid import Fluid, fluid_relaxation
-from trimtab_models.sizing.improve import improve
+from trimtab_models.sizing.improve import Scope, improve
 from trimtab_models.sizing.paper import maximize_throughput, placement_of, round_robin
 from trimtab_models.sizing.problem import Floats, Ints, Problem, max_rate, sustains_start, use_of
 from trimtab_models.solving.outcome import Infeasible, Status
@@ -26,13 +26,14 @@ OPTIMAL = 2e-5  # relative to the bound
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """`per_machine`: instances of one operator per machine at most, on average, where the total has no limit.
+    """`per_machine`: instances of each operator per machine that are tried at most, on average.
 
-    The exact model is asked up to so many `exact_variables`, for so much `exact_work` (CP-SAT's deterministic time,
-    about seconds); 0 leaves it out.
+    `steps` of local search are made, over all starts. The exact model is asked up to so many `exact_variables`, for so
+    much `exact_work` (CP-SAT's deterministic time, about seconds); 0 leaves it out.
     """
 
-    per_machine: int = 4
+    per_machine: int = 8
+    steps: int = 32_000
     exact_variables: int = 5_000
     exact_work: float = 4.0
 
@@ -68,9 +69,10 @@ def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_P
     fluid = _relaxation(problem)
     if isinstance(fluid, Infeasible):
         return fluid
-    least = len(problem.operators)
-    limit = problem.max_instances or max(least, params.per_machine * least * len(problem.machines))
-    best = _search(problem, fluid, limit, stop)
+    limit = params.per_machine * len(problem.operators) * len(problem.machines)
+    if problem.max_instances is not None:
+        limit = min(limit, problem.max_instances)
+    best = _search(problem, fluid, limit, params.steps, stop)
     bound = fluid.bound
     if best is None or max_rate(problem, best) < bound * (1 - OPTIMAL):
         best, bound = _certify(problem, best, bound, limit, stop, seed, params)
@@ -123,17 +125,20 @@ def _too_high(problem: Problem, why: str) -> Infeasible:
     return Infeasible(reason=f"source rate {problem.source_rate:g} is too high for any placement: {why}")
 
 
-def _search(problem: Problem, fluid: Fluid, limit: int, stop: Stop) -> Ints | None:
+def _search(problem: Problem, fluid: Fluid, limit: int, steps: int, stop: Stop) -> Ints | None:
     """The best of the paper's plan and those that follow the fluid one, each improved; None if none is allowed."""
     paper = maximize_throughput(problem, problem.source_rate, limit, stop)
     best = paper
     rate = -1.0 if paper is None else max_rate(problem, paper)
-    starts = ([] if paper is None else [0]) + totals(problem, limit)
-    for total in starts:
+    sizes = totals(problem, limit)
+    scope = Scope(instances=limit, steps=steps // (1 + len(sizes)), bound=fluid.bound)
+    for total in (None, *sizes):
         if stop() and best is not None:
             break
-        start = follow(problem, fluid, total) if total or paper is None else paper
-        improved = improve(problem, start, limit, fluid.bound, stop)
+        start = paper if total is None else follow(problem, fluid, total)
+        if start is None:
+            continue
+        improved = improve(problem, start, scope, stop)
         if max_rate(problem, improved) > rate:
             best, rate = improved, max_rate(problem, improved)
     return best
@@ -142,7 +147,8 @@ def _search(problem: Problem, fluid: Fluid, limit: int, stop: Stop) -> Ints | No
 def _certify(
     problem: Problem, best: Ints | None, bound: float, limit: int, stop: Stop, seed: int, params: Params
 ) -> tuple[Ints | None, float]:
-    """What the exact model finds beyond `best`; its proofs hold only where the limit is part of the problem."""
+    """What the exact model finds beyond `best`; its proofs hold only where the limit is the problem's own."""
+    limit = problem.max_instances or limit
     from trimtab_models.sizing.exact import raise_rate, variables  # OR-Tools is slow to load
 
     if variables(problem, limit) > params.exact_variables or stop():
