@@ -18,6 +18,7 @@ from trimtab_models.balance.problem import Bools, Floats, Ints
 
 NOMINAL_SHARE = 0.5  # of all load: what communication is taken to be worth where its cost is not known (paper: job 2)
 HOTTEST, COLDEST = 8, 3  # nodes that give and take where balance asks for it
+MOST_GIVEN = 600  # parts that are offered to the coldest nodes
 MOST_JOINS = 1_500  # of the best moves to a partner; a few hundred is usual
 FITS = 1 + 1e-9
 
@@ -123,7 +124,9 @@ class Choice:
         coldest = kept[np.argsort(deviations[kept], kind="stable")[:COLDEST]]
         giving = balance.removing.copy()
         giving[np.argsort(-deviations, kind="stable")[:HOTTEST]] = True
-        part = np.flatnonzero(giving[self._at])
+        part = np.flatnonzero(giving[self._at] & self._free)
+        marked_first = np.lexsort((-self._loads[part], ~balance.removing[self._at[part]]))
+        part = part[marked_first[:MOST_GIVEN]]
         return np.repeat(part, len(coldest)), np.tile(coldest, len(part))
 
     def options(self, part: Ints, node: Ints, joining: int) -> Options:

@@ -20,6 +20,8 @@ from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints
 from trimtab_models.solving.stop import Stop
 
+MOST_MODELLED = 5_000  # options; CP-SAT's presolve of more takes longer than its work is limited to
+
 
 class Judge:
     """What a plan is worth, in percentage points of load, compared with `start` (every key group placed)."""
@@ -120,12 +122,12 @@ class Joining:
             return
         chosen = climb(selection, stop)
         yield self._expanded(selection, chosen)
-        if not stop() and work > 0:
+        if not stop() and work > 0 and len(selection.options) <= MOST_MODELLED:
             from trimtab_models.albic.model import optimise  # OR-Tools takes longer to load than most plans to make
 
             yield self._expanded(selection, optimise(selection, chosen, seed, work))
 
-    def _expanded(self, selection: Selection, chosen: np.ndarray) -> Ints:
+    def _expanded(self, selection: Selection, chosen: Bools) -> Ints:
         at = selection.at.copy()
         at[selection.options.part[chosen]] = selection.options.node[chosen]
         return self.parts.expand(at)

@@ -28,7 +28,8 @@ class Weights:
     def of(self, load_distance: Floats | float) -> Floats | float:
         """What a load distance costs."""
         above = np.maximum(0.0, load_distance - self.target) + STEEPER * np.maximum(0.0, load_distance - self.ceiling)
-        return self.penalty * above + self.levelling * load_distance
+        cost: Floats | float = self.penalty * above + self.levelling * load_distance
+        return cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

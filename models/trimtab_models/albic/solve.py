@@ -92,7 +92,8 @@ class _Solver:
         if params.strategy is Strategy.MANY_PAIRS:
             self._tied = self._pairs.subset(self._judge.pays(self._pairs))
         self._max_load_distance = self._balance.max_load_distance * (1 + 1e-9)
-        self._proven = 0.0  # a bound that the balance solver left behind
+        now = evaluate(self._balance, self._start).load_distance
+        self._proven = lower_bound(self._balance, now, stop)  # with the given loads
 
     def run(self) -> AlbicResult:
         """Attempts with smaller and smaller parts."""
@@ -111,7 +112,9 @@ class _Solver:
             partition_load = self._smaller(partition_load, largest)
 
     def _smaller(self, partition_load: float, largest: float) -> float:
-        """The next maxPL: steps that would leave all parts as they are, are skipped."""
+        """The next maxPL: steps that would leave all parts as they are, are skipped, and all where none can help."""
+        if self._proven > self._max_load_distance:
+            return 0.0
         step = self._problem.partition_step
         steps = max(1, int(np.floor((partition_load - largest) / step)) + 1)
         return max(0.0, partition_load - steps * step)
@@ -135,7 +138,7 @@ class _Solver:
         if self._judge.load_distance(self._start) <= band and not self._judge.waiting.any():
             return self._start
         result = self._balanced(self._balance, self._params.balance)
-        self._proven = result.lower_bound
+        self._proven = max(self._proven, result.lower_bound)
         return result.allocation
 
     def _balanced(self, balance: Problem, params: BalanceParams) -> BalanceResult:
@@ -192,17 +195,15 @@ class _Solver:
     def _result(self, allocation: Ints, partition_load: float) -> AlbicResult:
         balance = self._balance
         score = evaluate(balance, allocation)
-        bound = lower_bound(balance, evaluate(balance, self._start).load_distance, self._stop)
-        bound = max(bound, self._proven)
         changed = allocation != balance.home
-        status = Status.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else Status.FEASIBLE
+        status = Status.OPTIMAL if score.load_distance <= self._proven + OPTIMAL_PP else Status.FEASIBLE
         predicted = self._judge.load_distance(allocation)
         return AlbicResult(
             balance=BalanceResult(
                 status=status if changed.any() else Status.UNCHANGED,
                 allocation=allocation,
                 score=score,
-                lower_bound=min(bound, score.load_distance),
+                lower_bound=min(self._proven, score.load_distance),
                 stage=Stage.IMPROVED if changed.any() else Stage.STAYED,
                 steps=0,
                 seed=self._seed,
