@@ -17,6 +17,7 @@ from trimtab_models.sizing.problem import Floats
 HUBER = 1.345  # 95 % as good as least squares where errors are normal
 MAD_TO_SIGMA = 1.4826
 ITERATIONS = 50
+ROUNDING_PP = 1e-9  # below it samples are on the line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +79,8 @@ def _huber(design: Floats, y: Floats) -> tuple[Floats, Floats]:
         root = np.sqrt(weights)
         found = np.asarray(np.linalg.lstsq(design * root[:, None], y * root, rcond=None)[0], np.float64)
         errors = np.abs(design @ found - y)
-        allowed = HUBER * MAD_TO_SIGMA * float(np.median(errors))
-        weights = np.minimum(1.0, allowed / np.maximum(errors, max(allowed, 1e-12)))
+        allowed = max(ROUNDING_PP, HUBER * MAD_TO_SIGMA * float(np.median(errors)))
+        weights = allowed / np.maximum(errors, allowed)
         if np.allclose(found, coefficients, rtol=1e-9, atol=1e-12):
             break
         coefficients = found
