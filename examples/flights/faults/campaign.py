@@ -99,7 +99,7 @@ class Campaign:
 
     # ------------------------------------------------------------------ in the middle of a round
     def _provoke(self, kind: CommandKind) -> Command:
-        """Shift the load (or back again), and return the first command of that kind that follows."""
+        """Shift the load, and return the first command of that kind that follows."""
         place = TopicPartition(self._run.cluster.topics.commands, 0, OFFSET_END)
         consumer = Consumer(
             {
@@ -127,12 +127,12 @@ class Campaign:
         raise RunError(f"the shifted load led to no {kind} within {COMMAND_LIMIT_S:g} s")
 
     def _shift(self) -> None:
-        if self._surge:
-            self._run.producer.set_speed(self._surge, 1.0)
-            self._surge = []
-        else:
-            self._surge = self._run.key_groups_of(worker_name(0))[: self._settings.key_groups // 6]
-            self._run.producer.set_speed(self._surge, self._settings.surge_factor)
+        """Other key groups of the first worker than last time grow: whatever moved since, it is overloaded."""
+        run, before = self._run, self._surge
+        others = [partition for partition in run.key_groups_of(worker_name(0)) if partition not in before]
+        self._surge = others[: self._settings.key_groups // 5]
+        run.producer.set_speed(before, 1.0)
+        run.producer.set_speed(self._surge, self._settings.surge_factor)
 
     # ------------------------------------------------------------------ kill, start, recovered
     def _kill(self, fault: Fault, victim: str) -> None:
