@@ -1,5 +1,6 @@
 """Problem instances: the documents that `trimtab solve` reads, as checked values."""
 
+from trimtab_models.instances.operator_graph import Edge
 from trimtab_models.instances.reading import BadInstance
 from trimtab_models.instances.scheduling import (
     AffineCost,
@@ -12,6 +13,13 @@ from trimtab_models.instances.scheduling import (
     encode_scheduling,
     parse_scheduling,
 )
+from trimtab_models.instances.sizing import (
+    CostedOperator,
+    Machine,
+    SizingInstance,
+    decode_sizing,
+    parse_sizing,
+)
 from trimtab_models.instances.snapshot import (
     BalanceInstance,
     Budget,
@@ -23,25 +31,43 @@ from trimtab_models.instances.snapshot import (
     encode_snapshot,
     parse_snapshot,
 )
+from trimtab_models.instances.topology import (
+    ParallelOperator,
+    Slot,
+    Topology,
+    decode_topology,
+    parse_topology,
+)
 
 __all__ = [
     "AffineCost",
     "BadInstance",
     "BalanceInstance",
     "Budget",
+    "CostedOperator",
+    "Edge",
     "Flow",
     "KeyGroup",
+    "Machine",
     "Node",
     "Options",
+    "ParallelOperator",
     "RemoteCost",
     "SchedulingInstance",
     "Server",
+    "SizingInstance",
+    "Slot",
     "TableCost",
     "Task",
+    "Topology",
     "decode_scheduling",
+    "decode_sizing",
     "decode_snapshot",
+    "decode_topology",
     "encode_scheduling",
     "encode_snapshot",
     "parse_scheduling",
+    "parse_sizing",
     "parse_snapshot",
+    "parse_topology",
 ]
