@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 NODES = 60
 BOOLEANS = 100_000
 PRECISION_PP = 0.004
+COARSEST_PP = 1e-4
 ENOUGH_PP = 0.005  # a gap of the model's within the contract's hundredth
 LONGEST = 2**40  # units that the largest sum may have
-DETERMINISTIC_LIMIT = 30.0  # of CP-SAT's own measure of work, about seconds: reached or not, the same on any machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +35,19 @@ class Certificate:
     allocation: Ints | None
 
 
-def is_small_enough(problem: Problem) -> bool:
-    """Whether the exact model is of a size in which proofs have been seen."""
+def is_small_enough(problem: Problem, booleans: int = BOOLEANS) -> bool:
+    """Whether the exact model is of a size in which proofs have been seen, and has at most so many `booleans`."""
     nodes = len(problem.capacity)
-    return nodes <= NODES and nodes * len(problem.load) <= BOOLEANS
+    return nodes <= NODES and nodes * len(problem.load) <= booleans
 
 
-def certify(problem: Problem, plan: Ints, proven: float, reached: float, *, seed: int, seconds: float) -> Certificate:
-    """What CP-SAT proves and finds within `seconds`, from a `plan` whose load distance is `reached`.
+def certify(
+    problem: Problem, plan: Ints, proven: float, reached: float, *, seed: int, work: float, seconds: float
+) -> Certificate:
+    """What CP-SAT proves and finds from a `plan` whose load distance is `reached`.
 
-    The same answer on any machine unless `seconds` cut it short: one thread, a fixed seed, a limit on the work.
+    The same answer on any machine unless `seconds` cut it short: one thread, a fixed seed, and a limit on the `work` in
+    CP-SAT's own measure, which is about seconds on a free machine.
     """
     from ortools.sat.python import cp_model
 
@@ -54,7 +57,7 @@ def certify(problem: Problem, plan: Ints, proven: float, reached: float, *, seed
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed % 2**31
     solver.parameters.absolute_gap_limit = ENOUGH_PP / exact.unit
-    solver.parameters.max_deterministic_time = DETERMINISTIC_LIMIT
+    solver.parameters.max_deterministic_time = work
     solver.parameters.max_time_in_seconds = seconds
     status = solver.solve(exact.model)
     if status == cp_model.INFEASIBLE:  # not even the hint fits: a plan that roundings of floats alone allow
@@ -102,7 +105,8 @@ class _Exact:
         """The band as constraints, its width as objective; the unit (pp) of all numbers."""
         problem = self._problem
         heaviest = float(problem.load.sum()) / float(problem.capacity.min())
-        unit = max(8 * PRECISION_PP / max(1, len(problem.load)), heaviest / LONGEST)  # an eighth is lost on average
+        finest = 8 * PRECISION_PP / max(1, len(problem.load))  # an eighth is lost on average
+        unit = max(min(COARSEST_PP, finest), heaviest / LONGEST)
         distance = self.model.new_int_var(int(proven / unit), int(reached / unit) + 2, "load distance")
         for node, on in enumerate(self._on):
             exact = problem.load / problem.capacity[node] / unit

@@ -102,6 +102,8 @@ class Improver:
             target = low + 0.5 * (value - low) if value - low > 4 * CLOSE_PP else low
             target = max(target, goal)
             starts = [best, self._stayed] if side is Side.BOTH and self._returning else [best]
+            if patience:  # most of an attempt is the tabu search now, from one start
+                starts = [starts[int(self._random.integers(len(starts)))]]
             for allocation in self._attempt(starts, side.band(target, held), patience, end):
                 found = evaluate(self._problem, allocation)
                 if found.allowed and side.of(found) < side.of(score) - MIN_GAIN_PP and _holds(found, side, held):

@@ -32,7 +32,7 @@ class Whole:
         self._movable = np.bincount(pieces.node, pieces.load, len(problem.capacity)).astype(np.float64)
         self._step = np.maximum(self._movable, 1e-300) / CELLS
         self._cost = _covering(pieces, problem.cost_bytes[pieces.key_groups], self._step)
-        carrying = pieces.load > 0
+        carrying = pieces.load > 1e-9 * self._movable.sum()
         per_load = problem.cost_bytes[pieces.key_groups][carrying] / pieces.load[carrying]
         self._dearest = float(per_load.max(initial=0.0))
 

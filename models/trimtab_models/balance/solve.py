@@ -6,6 +6,12 @@ paper's constraint (5) is dropped, since it makes real instances infeasible; mar
 the paper's lemmas do not hold for indivisible key groups (`drain.py`).
 
 Staying put is the first incumbent; every stage replaces it only by a plan that was evaluated from scratch.
+
+"Never worse than Flux, never worse than staying put" (load distances) holds as it stands while no key group is on a
+marked node. Else emptying marked nodes and a small load distance may contradict each other, and the rule wins: the plan
+is then never worse than both of these: the room that draining is given, max(`urgent`, the problem's
+`max_load_distance`), and the better of Flux and staying put. So while the load distance is above that room, moves for
+the drain make it no worse than now.
 """
 
 from dataclasses import dataclass
@@ -31,7 +37,10 @@ CONSTRUCT_ABOVE_PP = 1e-6  # the bound itself may be refuted by a hair
 FULL_EFFORT = Effort(steps=8_000, steps_per_node=10)
 POLISH_EFFORT = Effort(steps=2_000, steps_per_node=1)
 CERTIFIED_S = 0.8  # of the time left at most: the stages after it need some
-WORTH_CERTIFYING_S = 1.0  # loading OR-Tools takes most of that
+WORTH_CERTIFYING_S = 0.5  # loading OR-Tools takes most of that
+SMALL_BOOLEANS = 4_000  # key groups x nodes: the exact model is faster than any search, and optima hide from searches
+SMALL_WORK = 2.0
+FULL_WORK = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +51,7 @@ class Params:
     urgent: float = 5.0  # above it moves are spent on the load distance before marked nodes are emptied
     effort: Effort = FULL_EFFORT
     polish: Effort = POLISH_EFFORT  # for the second side, and after draining
-    certify: bool = False  # spend what a deadline leaves on CP-SAT, at sizes where that may prove something
+    certify: bool = False  # ask CP-SAT too, at sizes where that may prove something
 
 
 DEFAULT_PARAMS = Params()
@@ -92,8 +101,10 @@ class _Solver:
         if self.problem.removing[self.best].any():
             return self._run_draining()
         self._first_plans(0.0)
+        if is_small_enough(self.problem, SMALL_BOOLEANS):
+            self._certify(SMALL_WORK)
         self._improve(0.0, self._params.effort, returning=True)
-        self._certify()
+        self._certify(FULL_WORK)
         self._finish(returning=True)
         return self.result()
 
@@ -140,14 +151,17 @@ class _Solver:
         goal = max(enough, self._goal())
         self._take(improver.lower(self.best, Side.BOTH, self._bound, goal, effort))
 
-    def _certify(self) -> None:
-        """Proves or improves what the search has reached, where a deadline leaves the time."""
-        if not self._params.certify or not isinstance(self._stop, Deadline) or not is_small_enough(self.problem):
+    def _certify(self, work: float) -> None:
+        """Proves or improves what is reached; before a deadline only with time that is left."""
+        if not self._params.certify or not is_small_enough(self.problem) or self._stop():
             return
-        seconds, reached = CERTIFIED_S * self._stop.left_s(), self._score.load_distance
+        seconds = CERTIFIED_S * self._stop.left_s() if isinstance(self._stop, Deadline) else np.inf
+        reached = self._score.load_distance
         if seconds < WORTH_CERTIFYING_S or reached <= self._goal():
             return
-        certificate = certify(self.problem, self.best, self._bound, reached, seed=self._seed, seconds=seconds)
+        certificate = certify(
+            self.problem, self.best, self._bound, reached, seed=self._seed, work=work, seconds=seconds
+        )
         self._stage = Stage.CERTIFIED
         self._bound = certificate.lower_bound
         if certificate.allocation is not None:

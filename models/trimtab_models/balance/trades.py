@@ -29,6 +29,7 @@ PARTNERS_EACH = 16
 NOISE = 0.02  # of the band: mixes up who is paired with whom
 BISECTIONS = 20
 DEAREST = 1e9
+ROUND_STEPS = 5  # what a round of few trades costs in steps of the tabu search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ class Shelves:
         if not len(self._key):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         shelf = 2 * node + kind
-        above = np.searchsorted(self._key, shelf + 0.5 * np.clip(load / self._heaviest, 0.0, 1.0))
+        above = np.searchsorted(self._key, shelf + 0.5 * np.clip(load / self._heaviest, 0.0, 1.5))
         position = np.concatenate((above - 1, above))
         inside = np.clip(position, 0, len(self._key) - 1)
         found = np.flatnonzero((position == inside) & (self._shelf[inside] == np.tile(shelf, 2)))
@@ -251,7 +252,7 @@ class Trader:
         board.spent = board.spent + trades.price.sum(axis=1)
         touched = np.concatenate((giver, taker))
         self._violations[touched] = self._band.violations(board.deviations[touched], board.removing[touched])
-        self.steps += max(1, len(given))
+        self.steps += max(ROUND_STEPS, len(given))
 
 
 def _leaves(home: Ints, source: Ints, target: Ints) -> Floats:

@@ -1,0 +1,109 @@
+"""Marked nodes: the drain rule, and what it may cost. The settlement stands in the head of `solve.py`."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve, solve_flux
+from trimtab_models.solving import Never
+
+SHORT = Params(effort=Effort(steps=300), polish=Effort(steps=60, patience=60))
+quick = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Problem:
+    """2 to 6 nodes, any of them marked but one, at any load; a budget of migrations, or none."""
+    nodes, per_node = draw(st.integers(2, 6)), draw(st.integers(1, 6))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    count = nodes * per_node
+    removing = random.random(nodes) < draw(st.sampled_from([0.0, 0.3, 0.6]))
+    removing[int(random.integers(nodes))] = False
+    return Problem(
+        load=random.choice([0.0, 1.0, 5.0, 10.0], count) * random.uniform(0.5, 2, count), cost_bytes=np.ones(count),
+        home=np.repeat(np.arange(nodes), per_node), pinned=np.zeros(count, bool), in_flight=np.zeros(count, bool),
+        capacity=random.choice([1.0, 1.0, 2.0], nodes), removing=removing,
+        usage=np.zeros((0, count)), limit=np.zeros((0, nodes)),
+        max_migrations=draw(st.one_of(st.none(), st.integers(0, count))),
+        max_load_distance=draw(st.sampled_from([2.0, 10.0])),
+    )  # fmt: skip
+
+
+def plan_of(problem: Problem, urgent: float = SHORT.urgent) -> BalanceResult:
+    result = solve(problem, stop=Never(), seed=0, params=replace(SHORT, urgent=urgent))
+    assert isinstance(result, BalanceResult)
+    return result
+
+
+def flux_of(problem: Problem) -> float:
+    result = solve_flux(problem, stop=Never(), seed=0)
+    assert isinstance(result, BalanceResult)
+    return result.score.load_distance
+
+
+@quick
+@given(clusters())
+def test_without_key_groups_on_marked_nodes_no_plan_is_worse_than_flux_or_than_staying(problem):
+    assume(not problem.removing[problem.home].any())
+    stayed = evaluate(problem, problem.home).load_distance
+    assert plan_of(problem).score.load_distance <= min(stayed, flux_of(problem)) + 1e-9
+
+
+@quick
+@given(clusters())
+def test_with_them_only_the_room_that_draining_is_given_makes_a_plan_worse(problem):
+    assume(problem.removing[problem.home].any())
+    stayed = evaluate(problem, problem.home).load_distance
+    room = max(SHORT.urgent, problem.max_load_distance)
+    assert plan_of(problem).score.load_distance <= max(room, min(stayed, flux_of(problem))) + 1e-9
+
+
+@quick
+@given(clusters())
+def test_what_has_left_a_marked_node_or_never_was_there_is_not_on_one(problem):
+    result = plan_of(problem)
+    on_marked = problem.removing[result.allocation]
+    assert (result.allocation[on_marked] == problem.home[on_marked]).all()
+
+
+@quick
+@given(clusters())
+def test_where_nothing_is_urgent_marked_nodes_are_emptied_as_far_as_budget_and_room_go(problem):
+    """With the budget used up, or else nothing left there that any kept node could take within the room."""
+    assume(problem.removing[problem.home].any())
+    result = plan_of(problem, urgent=np.inf)
+    left = np.flatnonzero(problem.removing[result.allocation])
+    if problem.max_migrations is not None and result.score.migrations == problem.max_migrations:
+        return
+    ceiling = max(result.score.load_distance, problem.max_load_distance)
+    deviations = problem.deviations(result.allocation)
+    for key_group in left:
+        after = deviations + problem.load[key_group] / problem.capacity
+        assert (after[problem.kept] > ceiling - 1e-9).all()
+
+
+def test_while_urgent_moves_go_to_the_load_distance_and_not_to_the_marked_node():
+    """Node 0 is 30 above the mean, the marked node 2 carries little: the one move goes from 0 to 1."""
+    problem = Problem(
+        load=np.array([30.0, 30.0, 1.0, 1.0]), cost_bytes=np.ones(4), home=np.array([0, 0, 1, 2]),
+        pinned=np.zeros(4, bool), in_flight=np.zeros(4, bool), capacity=np.ones(3),
+        removing=np.array([False, False, True]), usage=np.zeros((0, 4)), limit=np.zeros((0, 3)), max_migrations=1,
+    )  # fmt: skip
+    assert plan_of(problem).allocation[[2, 3]].tolist() == [1, 2]
+    assert plan_of(replace(problem, max_migrations=2)).allocation[3] != 2
+
+
+def test_the_rule_wins_where_it_contradicts_flux():
+    """Three kept nodes at 10, 6 on the marked one: the mean is 12, staying put is 2 off, emptying the node 4."""
+    problem = Problem(
+        load=np.array([10.0, 10.0, 10.0, 6.0]), cost_bytes=np.ones(4), home=np.arange(4),
+        pinned=np.zeros(4, bool), in_flight=np.zeros(4, bool), capacity=np.ones(4), removing=np.arange(4) == 3,
+        usage=np.zeros((0, 4)), limit=np.zeros((0, 4)),
+    )  # fmt: skip
+    result = plan_of(problem)
+    assert flux_of(problem) == pytest.approx(2.0)
+    assert not problem.removing[result.allocation].any()
+    assert result.score.load_distance == pytest.approx(4.0)
