@@ -53,34 +53,6 @@ class Selection:
     kept: Bools  # (N,)
     weights: Weights
 
-    def load_distance(self, chosen: Bools) -> float:
-        """In pp, after the `chosen` options."""
-        options = self.options
-        nodes = len(self.capacity)
-        change = np.bincount(options.node[chosen], options.added[chosen], nodes)
-        change = change - np.bincount(self.at[options.part[chosen]], options.freed[chosen], nodes)
-        deviations = self.deviations + change / self.capacity - change.sum() / self.capacity[self.kept].sum()
-        return max(0.0, float(deviations.max()), float((-deviations[self.kept]).max()))
-
-    def value(self, chosen: Bools) -> float:
-        """The objective."""
-        return float(self.gain[chosen].sum()) - float(self.weights.of(self.load_distance(chosen)))
-
-    def allowed(self, chosen: Bools) -> bool:
-        """Whether every rule is kept."""
-        part, node = self.options.part[chosen], self.options.node[chosen]
-        moves = np.bincount(part, minlength=len(self.at))
-        first, second = self.rivals
-        if (moves > 1).any() or (moves[first] + moves[second] > 1).any():
-            return False
-        if (self.prices[:, part].sum(axis=1) > self.allowances).any():
-            return False
-        for row, room in zip(self.usage, self.room, strict=True):
-            change = np.bincount(node, row[part], len(room)) - np.bincount(self.at[part], row[part], len(room))
-            if (change > np.maximum(room, 0.0)).any():
-                return False
-        return True
-
 
 def climb(selection: Selection, stop: Stop) -> Bools:
     """The option that gains most, again and again, while any gains."""
