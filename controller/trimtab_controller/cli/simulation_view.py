@@ -72,7 +72,13 @@ def show_run(workload: str, seed: int, named: tuple[str, Run]) -> None:
     name, run = named
     console = Console(highlight=False)
     shown = _shown(run.rounds)
-    table = Table(title=f"{name} on {workload}, seed {seed}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=f"{name} on {workload}, seed {seed}",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
     columns = [column for column in COLUMNS if not column.optional or any(column.value(each) for each in run.rounds)]
     for column in columns:
         table.add_column(column.title, justify="right", no_wrap=True)
@@ -83,7 +89,7 @@ def show_run(workload: str, seed: int, named: tuple[str, Run]) -> None:
         console.print(f"{len(shown)} of {len(run.rounds)} rounds are shown; --json has all")
     summary = summarise(run.rounds)
     console.print(
-        f"load distance (pp): median {summary.after.p50:.2f}, p95 {summary.after.p95:.2f}, most {summary.after.max:.2f}\n"
+        f"load distance: median {summary.after.p50:.2f}, p95 {summary.after.p95:.2f}, most {summary.after.max:.2f}\n"
         f"moves: {summary.migrations:,}, {summary.most_migrations:,} in one round at most\n"
         f"planning: {sum(run.planning_s) / len(run.planning_s):.3f} s a round, {max(run.planning_s):.3f} s at most"
     )
@@ -105,9 +111,8 @@ def show_comparison(workload: str, seed: int, runs: Mapping[str, Run]) -> None:
         title=f"{workload}, {count} rounds, seed {seed}",
         title_justify="left",
         box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
         pad_edge=False,
-        caption="load distance after the moves in pp; the last round's collocation and load index",
-        caption_justify="left",
     )
     table.add_column("policy")
     for column in ("median", "p95", "most", "collo-\ncated", "load\nindex", "moves", "most in\na round", "plan s"):
@@ -126,3 +131,4 @@ def show_comparison(workload: str, seed: int, runs: Mapping[str, Run]) -> None:
             f"{sum(run.planning_s) / count:.3f}",
         )
     console.print(table)
+    console.print("median, p95, most: load distance after the moves in pp; collocation and load index at the end")

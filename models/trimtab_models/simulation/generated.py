@@ -82,9 +82,10 @@ def _state_bytes(count: int, seed: int) -> Floats:
 
 def _of_job(build: Callable[[Size], Job]) -> Callable[[Size, int], Iterator[CollocationProblem]]:
     def problems(size: Size, seed: int) -> Iterator[CollocationProblem]:
-        job = build(size)
-        if job.key_groups < 1:
-            raise Unfit(f"{len(job.operators)} operators need a key group each")
+        try:
+            job = build(size)
+        except ValueError as error:
+            raise Unfit(f"{size.key_groups:,} key groups are too few for all operators") from error
         flows = sum(job.key_groups if edge.alike else job.key_groups**2 for edge in job.edges)
         if flows > MOST_FLOWS:
             raise Unfit(

@@ -1,0 +1,216 @@
+"""Across all families: what holds for every policy on random clusters, over many rounds, while nodes come and go.
+
+Seeds are printed, so that a failure can be played again.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from trimtab_models.albic import CollocationProblem
+from trimtab_models.balance import Effort, Params, Problem, evaluate
+from trimtab_models.balance.construct import place_unplaced
+from trimtab_models.balance.problem import UNPLACED
+from trimtab_models.instances import Budget, decode_snapshot, encode_snapshot
+from trimtab_models.instances.snapshot import BalanceInstance, Flow, KeyGroup, Node, Options
+from trimtab_models.simulation import (
+    POLICIES,
+    Change,
+    ChangeKind,
+    Perception,
+    Run,
+    Size,
+    churn,
+    generated,
+    policy_named,
+    recorded,
+    simulate,
+    summarise,
+)
+from trimtab_models.solving import Never
+
+FAST = Params(tolerance=0.2, effort=Effort(steps=40, patience=20), polish=Effort(steps=0))
+
+
+def played(policy, size, rounds, seed, *, budget, workload="drift", **options):
+    print(f"policy {policy}, seed {seed}")
+    moments = generated(workload, size, rounds=rounds, seed=seed, budget=budget)
+    run = simulate(moments, policy_named(policy, FAST), seed=seed, **options)
+    assert isinstance(run, Run)
+    return run
+
+
+def random_cluster(seed):
+    """Unequal nodes, limits, pins, marked nodes, lost key groups, flows, a budget: some or all of them."""
+    random = np.random.default_rng(seed)
+    nodes, key_groups, flows = int(random.integers(3, 8)), int(random.integers(8, 40)), int(random.integers(0, 60))
+    home = random.integers(0, nodes, key_groups)
+    home[random.random(key_groups) < 0.1 * random.integers(2)] = UNPLACED
+    removing = random.random(nodes) < 0.3 * random.integers(2)
+    removing[0] = False
+    usage = random.uniform(1, 5, (1, key_groups))
+    limit = np.full((1, nodes), np.inf if random.random() < 0.5 else usage.sum() / nodes * 1.2)
+    balance = Problem(
+        load=random.lognormal(1.5, 0.8, key_groups),
+        cost_bytes=random.integers(1, 1000, key_groups).astype(np.float64),
+        home=home,
+        pinned=random.random(key_groups) < 0.1,
+        in_flight=np.zeros(key_groups, bool),
+        capacity=random.choice([0.5, 1.0, 2.0], nodes),
+        removing=removing,
+        usage=usage,
+        limit=limit,
+        max_migrations=int(random.integers(0, 8)) if random.random() < 0.7 else None,
+        max_cost_bytes=float(random.integers(0, 4000)) if random.random() < 0.4 else None,
+    )
+    return CollocationProblem(
+        balance=balance,
+        operator=random.integers(0, 3, key_groups),
+        source=random.integers(0, key_groups, flows),
+        target=random.integers(0, key_groups, flows),
+        rate=random.lognormal(2, 1, flows),
+        serialise_cost=0.002,
+        deserialise_cost=0.002,
+    )
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_plan_on_a_random_cluster_is_allowed_and_repeatable(policy):
+    """No budget, pin or limit is broken that staying would not break, and nothing moves onto a marked node."""
+    for seed in range(8 if policy == "albic" else 25):
+        problem = random_cluster(seed)
+        plan = policy_named(policy, FAST)(problem, Never(), seed)
+        balance = problem.unlimited().balance if policy == "cola" else problem.balance
+        assert evaluate(balance.tolerating(place_unplaced(balance)), plan).allowed, f"seed {seed}"
+        assert (policy_named(policy, FAST)(problem, Never(), seed) == plan).all(), f"seed {seed}"
+
+
+def test_milp_is_never_worse_than_staying_or_flux_on_a_random_cluster():
+    """Where no node is marked: a marked one is emptied by rule, at the price of some load distance."""
+    for seed in range(60):
+        problem = random_cluster(seed)
+        if problem.balance.removing.any():
+            continue
+        distance = {
+            policy: evaluate(problem.balance, policy_named(policy, FAST)(problem, Never(), seed)).load_distance
+            for policy in ("milp", "flux", "stay")
+        }
+        assert distance["milp"] <= min(distance["flux"], distance["stay"]) + 1e-9, f"seed {seed}: {distance}"
+
+
+@pytest.mark.parametrize(("policy", "seed"), [("milp", 1), ("milp", 2), ("albic", 3)])
+def test_a_cluster_converges_when_nodes_stop_coming_and_going(policy, seed):
+    size, budget = Size(nodes=6, key_groups=60, change_percent=50), Budget(max_migrations=6)
+    run = played(policy, size, 200, seed, budget=budget, workload="uneven", changes=churn(180, 0.15, seed))
+    assert max(each.migrations for each in run.rounds) <= 6
+    assert len({each.nodes for each in run.rounds}) > 3
+    last = run.rounds[-1]
+    assert last.marked == 0
+    assert last.load_distance < 2.5, "key groups weigh 5 on average"
+    assert [each.migrations for each in run.rounds[-5:]] == [0] * 5
+    assert {each.load_distance for each in run.rounds[-5:]} == {last.load_distance}
+
+
+@pytest.mark.parametrize(
+    ("policy", "workload", "rounds", "p50", "p95", "p99"),
+    [("milp", "drift", 1_000, 2.0, 4.5, 8.0), ("albic", "real-job-2", 60, 4.5, 7.0, 9.0)],
+)
+def test_rounds_of_chaos_stay_inside_their_envelope(policy, workload, rounds, p50, p95, p99):
+    """Drift, 5 % noise, and in a round out of ten a node joins, in another one is marked or lost."""
+    size, seed = Size(nodes=6, key_groups=48), 11
+    run = played(
+        policy, size, rounds, seed, budget=Budget(max_migrations=8), workload=workload,
+        changes=churn(rounds, 0.1, seed), perception=Perception(noise=0.05, smoothing=0.5),
+    )  # fmt: skip
+    summary = summarise(run.rounds)
+    print(summary)
+    assert summary.most_migrations <= 8
+    assert summary.after.p50 <= p50
+    assert summary.after.p95 <= p95
+    assert summary.after.p99 <= p99
+
+
+def even_cluster(nodes, per_node, load=5.0):
+    """Every node the same, and one more that is empty."""
+    count = nodes * per_node
+    return Problem(
+        load=np.full(count, load), cost_bytes=np.ones(count), home=np.arange(count) % nodes,
+        pinned=np.zeros(count, bool), in_flight=np.zeros(count, bool), capacity=np.ones(nodes + 1),
+        removing=np.zeros(nodes + 1, bool), usage=np.zeros((0, count)), limit=np.zeros((0, nodes + 1)),
+    )  # fmt: skip
+
+
+def alone(balance):
+    """`balance` without flows."""
+    nothing = np.zeros(0, np.int64)
+    return CollocationProblem(
+        balance=balance,
+        operator=np.zeros(len(balance.load), np.int64),
+        source=nothing,
+        target=nothing,
+        rate=np.zeros(0),
+    )
+
+
+@pytest.mark.parametrize("policy", ["milp", "albic", "albic-paper", "flux"])
+def test_a_node_that_joins_an_even_cluster_takes_its_share_and_nothing_else_moves(policy):
+    problem = alone(even_cluster(4, 10))
+    plan = policy_named(policy)(problem, Never(), 0)
+    moved = plan != problem.balance.home
+    assert (moved.sum(), set(plan[moved].tolist())) == (8, {4})
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_move_between_old_nodes_is_needless_when_a_node_joins(seed):
+    """Send any one of them back, and the load distance or its other side is worse."""
+    random = np.random.default_rng(seed)
+    balance = even_cluster(6, 10)
+    balance = replace(balance, load=random.uniform(3, 7, len(balance.load)), max_migrations=12)
+    plan = policy_named("milp")(alone(balance), Never(), seed)
+    reached = evaluate(balance, plan)
+    between_old = np.flatnonzero((plan != balance.home) & (plan != 6))
+    for key_group in between_old.tolist():
+        undone = plan.copy()
+        undone[key_group] = balance.home[key_group]
+        score = evaluate(balance, undone)
+        assert score.over > reached.over + 1e-9 or score.under > reached.under + 1e-9
+    assert (plan == 6).sum() > len(between_old)
+
+
+def instance_of(moment):
+    """`moment` as a live cluster would have been recorded."""
+    problem = moment.problem
+    balance = problem.balance
+    flows = zip(problem.source.tolist(), problem.target.tolist(), problem.rate.tolist(), strict=True)
+    return BalanceInstance(
+        nodes=tuple(Node(id=id_, capacity=1.0) for id_ in moment.nodes),
+        key_groups=tuple(
+            KeyGroup(id=id_, operator=f"o{operator}", node=moment.nodes[home], load=load, state_bytes=state_bytes)
+            for id_, operator, home, load, state_bytes in zip(
+                moment.key_groups, problem.operator.tolist(), balance.home.tolist(), balance.load.tolist(),
+                balance.cost_bytes.tolist(), strict=True,
+            )
+        ),
+        flows=tuple(
+            Flow(source=moment.key_groups[source], target=moment.key_groups[target], rate=rate)
+            for source, target, rate in flows
+        ),
+        budget=Budget(max_migrations=balance.max_migrations),
+        options=Options(serialise_cost=problem.serialise_cost, deserialise_cost=problem.deserialise_cost),
+    )  # fmt: skip
+
+
+def test_a_recorded_workload_is_replayed_as_it_was_generated():
+    size, changes = Size(nodes=5, key_groups=40), (Change(round=3, kind=ChangeKind.LOSE, count=1),)
+    moments = list(generated("real-job-2", size, rounds=6, seed=4, budget=Budget(max_migrations=5)))
+    snapshots = [decode_snapshot(encode_snapshot(instance_of(moment))) for moment in moments]
+    direct, replayed = (
+        simulate(each, policy_named("flux"), seed=4, changes=changes) for each in (moments, recorded(snapshots))
+    )
+    assert isinstance(direct, Run)
+    assert isinstance(replayed, Run)
+    for name in ("nodes", "placed", "load_distance_before", "load_distance", "collocation", "load_index", "migrations"):
+        assert [getattr(each, name) for each in replayed.rounds] == pytest.approx(
+            [getattr(each, name) for each in direct.rounds]
+        )
