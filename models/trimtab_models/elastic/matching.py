@@ -56,8 +56,8 @@ class Demands:
 
     def added(self, item: int) -> Floats:
         """(R, N) percent that `item` adds."""
-        demand = self.demand[:, [item]]
-        return np.where(demand > 0, demand, 0) * np.where(demand > 0, self.per_unit, 0)
+        demand = self.demand[:, item, None]
+        return np.multiply(demand, self.per_unit, where=demand > 0, out=np.zeros_like(self.used))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -92,14 +92,21 @@ class _Matching:
         self._demands = demands
         self._threshold = threshold + ROUNDING
         self._used = demands.used.copy()
-        self._counted: Bools = (demands.per_unit > 0) & np.isfinite(demands.per_unit)
-        self._count = np.maximum(1, self._counted.sum(axis=1))
-        held = np.where(self._counted, self._used, 0)
-        self._middle = (held.sum(axis=1) / self._count)[:, None]  # sums of squares about it stay small
         self._node = np.full(demands.demand.shape[1], NOWHERE, np.int64)
         self._received = np.zeros(demands.used.shape[1], np.int64)
         self._purse = demands.allowances.copy()
         self.left: list[int] = []
+        counted: Bools = (demands.per_unit > 0) & np.isfinite(demands.per_unit)
+        count = np.maximum(1, counted.sum(axis=1, keepdims=True))
+        middle = np.where(counted, self._used, 0).sum(axis=1, keepdims=True) / count
+        away = np.where(counted, self._used - middle, 0)
+        # squares of huge loads are to stay finite
+        self._scale = np.maximum(max(1.0, threshold), np.abs(away).max(axis=1, initial=0.0, keepdims=True))
+        self._counted = counted
+        self._share = 1 / count
+        self._away = away / self._scale  # from the middle, so that differences of squares keep their digits
+        self._total = self._away.sum(axis=1, keepdims=True)
+        self._squares = (self._away**2).sum(axis=1, keepdims=True)
 
     def place(self, item: int) -> None:
         """Puts `item` on the best node under the threshold, or leaves it for the rest."""
@@ -116,13 +123,10 @@ class _Matching:
 
     def _deviation(self, added: Floats) -> Floats:
         """(N,) the sum over resources of the standard deviation that putting the item on each node leaves."""
-        away = np.where(self._counted, self._used - self._middle, 0)
-        scale = np.maximum(1, np.abs(away).max(axis=1, initial=0.0, keepdims=True))  # squares of huge loads stay finite
-        away, more = away / scale, np.where(self._counted, added, 0) / scale
-        total = away.sum(axis=1, keepdims=True) + more
-        squares = (away**2).sum(axis=1, keepdims=True) + more * (2 * away + more)
-        variance = squares / self._count[:, None] - (total / self._count[:, None]) ** 2
-        deviation: Floats = (scale * np.sqrt(np.maximum(0, variance))).sum(axis=0)
+        more = np.divide(added, self._scale, where=self._counted, out=np.zeros_like(added))
+        squares = self._squares + more * (2 * self._away + more)
+        variance = squares * self._share - ((self._total + more) * self._share) ** 2
+        deviation: Floats = (self._scale * np.sqrt(np.maximum(0, variance))).sum(axis=0)
         return deviation
 
     def settle_rest(self, operations: int) -> Matched:
@@ -150,5 +154,9 @@ class _Matching:
         self._node[item] = node
         self._received[node] += 1
         self._used[:, node] += added[:, node]
+        more = np.where(self._counted[:, node], added[:, node] / self._scale[:, 0], 0)
+        self._squares[:, 0] += more * (2 * self._away[:, node] + more)
+        self._total[:, 0] += more
+        self._away[:, node] += more
         if len(self._purse):
             self._purse -= self._demands.prices[:, item]
