@@ -158,9 +158,15 @@ def test_an_operator_that_no_node_takes_is_refused_by_name():
     assert (result.refused, set(result.assignment)) == (("join",), {"small"})
 
 
-def test_an_operator_without_a_service_rate_cannot_exist():
-    with pytest.raises(ValueError, match="service rate"):
-        QueryOperator(id="x", cpu_pct=1, bandwidth_pct=1, input_rate=1, service_rate=0)
+@pytest.mark.parametrize(
+    ("field", "value"), [("service_rate", 0), ("input_rate", -1), ("cpu_pct", float("nan")), ("bandwidth_pct", "1")]
+)
+def test_operators_and_nodes_that_make_no_sense_cannot_exist(field, value):
+    fields = {"id": "x", "cpu_pct": 1, "bandwidth_pct": 1, "input_rate": 1, "service_rate": 1}
+    with pytest.raises(ValueError, match=field):
+        QueryOperator(**fields | {field: value})
+    with pytest.raises(ValueError, match="cpu_pct"):
+        WorkerNode(id="n", cpu_pct=-1, bandwidth_pct=0)
 
 
 def test_figure_5_the_deviation_is_less_than_that_of_an_even_deal_and_of_a_random_one():

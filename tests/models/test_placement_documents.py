@@ -104,6 +104,12 @@ OPERATORS = DOCUMENT["operators"]
         ({"operators": [{"id": "a", "instances": 1.0}]}, "$.operators[0].instances", "1.0", POSITIVE),
         ({"operators": [{"id": "a", "instances": True}]}, "$.operators[0].instances", "true", POSITIVE),
         ({"operators": [*OPERATORS, OPERATORS[0]]}, "$.operators[3].id", '"a"', "an id used once in this list"),
+        (
+            {"operators": [{"id": "a", "instances": 10**12}]},
+            "$.operators",
+            f"{10**12} instances",
+            "at most 1000000 in all",
+        ),
         ({"edges": [{"from": "a", "to": "x"}]}, "$.edges[0].to", '"x"', "the id of an operator"),
         ({"edges": [{"from": 3, "to": "a"}]}, "$.edges[0].from", "3", "a string"),
         ({"edges": [{"from": "a", "to": "b", "keyed": 1}]}, "$.edges[0].keyed", "1", "true or false"),

@@ -160,6 +160,7 @@ def spout(**change):
         (spout(source="yes"), "$.operators[0].source", '"yes"', "true or false"),
         (spout(source=False), "$.operators", "no source", "at least one operator that is a source"),
         (spout(instances=0), "$.operators[0].instances", "0", "a whole number >= 1"),
+        (spout(instances=10**7), "$.operators", f"{10**7 + 2} instances", "at most 1000000 in all"),
         (spout(instances=None), "$.operators[0].instances", "null", "a whole number >= 1"),
         (spout(cost=0.1), "$.operators[0].cost", "0.1", "an object of names and numbers"),
         (spout(cost={"slow": -1, "fast": 1}), "$.operators[0].cost.slow", "-1", NUMBER),

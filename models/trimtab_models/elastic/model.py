@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, Demands, Level, level_of, match
+from trimtab_models.instances.reading import check_number
 from trimtab_models.solving.stop import Stop
 
 
@@ -22,6 +23,10 @@ class WorkerNode:
     id: str
     cpu_pct: float
     bandwidth_pct: float
+
+    def __post_init__(self) -> None:
+        check_number(".cpu_pct", self.cpu_pct)
+        check_number(".bandwidth_pct", self.bandwidth_pct)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +40,9 @@ class QueryOperator:
     service_rate: float
 
     def __post_init__(self) -> None:
-        if not self.service_rate > 0:
-            raise ValueError("an operator needs a service rate above 0")
+        for name in ("cpu_pct", "bandwidth_pct", "input_rate"):
+            check_number(f".{name}", getattr(self, name))
+        check_number(".service_rate", self.service_rate, positive=True)
 
     @property
     def ratio(self) -> float:

@@ -1,9 +1,11 @@
-"""The graph of a job's operators: edges between known operators, and no cycle."""
+"""The graph of a job's operators: edges between known operators, no cycle, and not too many instances."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from trimtab_models.instances.reading import BadInstance, check_flag, check_text, shown
+
+MOST_INSTANCES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +20,13 @@ class Edge:
         check_text(".from", self.source)
         check_text(".to", self.target)
         check_flag(".keyed", self.keyed)
+
+
+def check_total(path: str, counts: Iterable[int | None]) -> None:
+    """Refuses operators (a list at `path`) that together have more instances than any plan could list."""
+    total = sum(count or 0 for count in counts)
+    if total > MOST_INSTANCES:
+        raise BadInstance(path, f"{total} instances", f"at most {MOST_INSTANCES} in all")
 
 
 def check_edges(path: str, edges: Sequence[Edge], operators: Collection[str]) -> None:

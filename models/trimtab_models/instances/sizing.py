@@ -7,7 +7,7 @@ instance, both by machine type; `alpha` is tuples out per tuple in.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trimtab_models.instances.operator_graph import Edge, check_edges
+from trimtab_models.instances.operator_graph import Edge, check_edges, check_total
 from trimtab_models.instances.reading import (
     BadInstance,
     check_amounts,
@@ -77,6 +77,7 @@ class SizingInstance:
         if self.max_instances is not None:
             check_count(".max_instances", self.max_instances, least=1)
         check_distinct(".operators", (operator.id for operator in self.operators))
+        check_total(".operators", (operator.instances for operator in self.operators))
         check_edges(".edges", self.edges, [operator.id for operator in self.operators])
         self._check_sources()
         self._check_costs()

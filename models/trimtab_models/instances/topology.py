@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trimtab_models.instances.operator_graph import Edge, check_edges
+from trimtab_models.instances.operator_graph import Edge, check_edges, check_total
 from trimtab_models.instances.reading import (
     BadInstance,
     check_count,
@@ -55,6 +55,7 @@ class Topology:
     def __post_init__(self) -> None:
         ids = [operator.id for operator in self.operators]
         check_distinct(".operators", ids)
+        check_total(".operators", (operator.instances for operator in self.operators))
         check_edges(".edges", self.edges, ids)
         _check_distinct_slots(self.slots)
         if self.slots_wanted is not None:
