@@ -6,7 +6,6 @@ makespan is the largest load of a core with a task.
 """
 
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
@@ -40,9 +39,6 @@ def evaluate(problem: Problem, core: Ints) -> Score:
 
 def is_local(problem: Problem, server: Ints) -> Bools:
     """(T,) whether each task's `server` holds its data."""
-    counts = np.fromiter(map(len, problem.replicas), np.int64, count=problem.tasks)
-    replicas = np.fromiter(chain.from_iterable(problem.replicas), np.int64, count=int(counts.sum()))
-    owner = np.repeat(np.arange(problem.tasks), counts)
     local = np.zeros(problem.tasks, np.bool_)
-    local[owner[replicas == server[owner]]] = True
+    local[problem.copy_task[problem.copy_server == server[problem.copy_task]]] = True
     return local

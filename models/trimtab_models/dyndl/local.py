@@ -42,78 +42,55 @@ def plan_local(problem: Problem, stop: Stop) -> LocalPlan:
     """B: greedy start, then paths until there are none or `stop`."""
     slots = _Slots(problem)
     balanced = _remove_paths(problem, slots, stop)
-    core = np.full(problem.tasks, NOWHERE, np.int64)
-    finish = np.full(problem.tasks, np.inf)
+    core, finish = [NOWHERE] * problem.tasks, [np.inf] * problem.tasks
     for server, tasks in enumerate(slots.tasks_of):
-        if tasks:
-            used = sorted(tasks)
-            core[used], finish[used] = _earliest_slots(problem, server, len(used))
-    return LocalPlan(core=core, finish=finish, balanced=balanced)
-
-
-def _earliest_slots(problem: Problem, server: int, count: int) -> tuple[list[int], list[float]]:
-    """Core and finish of the first `count` slots; of equally loaded cores the first."""
-    heap = [(load, core) for core, load in zip(problem.cores_of(server), _row(problem, server), strict=True)]
-    heapq.heapify(heap)
-    cores, finishes = [], []
-    for _ in range(count):
-        load, core = heap[0]
-        heapq.heapreplace(heap, (load + 1.0, core))
-        cores.append(core)
-        finishes.append(load + 1.0)
-    return cores, finishes
-
-
-def _row(problem: Problem, server: int) -> list[float]:
-    cores = problem.cores_of(server)
-    row: list[float] = problem.core_load[cores.start : cores.stop].tolist()
-    return row
+        for task, (end, place) in zip(sorted(tasks), slots.slots_of[server], strict=False):
+            core[task], finish[task] = place, end
+    return LocalPlan(core=np.array(core, np.int64), finish=np.array(finish, np.float64), balanced=balanced)
 
 
 class _Slots:
-    """Which tasks are on which server, and the finish times of the servers' slots as far as they were needed."""
+    """Which tasks are on which server, and the servers' slots as far as they were needed."""
 
     def __init__(self, problem: Problem) -> None:
         self.tasks_of: list[dict[int, None]] = [{} for _ in range(problem.servers)]  # in order of arrival
-        self._heaps = [_row(problem, server) if held else [] for server, held in enumerate(self._held(problem))]
-        for heap in self._heaps:
-            heapq.heapify(heap)
-        self._finishes: list[list[float]] = [[] for _ in range(problem.servers)]
-        self.next = [heap[0] + 1.0 if heap else np.inf for heap in self._heaps]  # MIN(s) + 1
+        self.slots_of: list[list[tuple[float, int]]] = [[] for _ in range(problem.servers)]  # finish, core
+        self._heaps = _heaps(problem)
+        self.next = [heap[0][0] + 1.0 if heap else np.inf for heap in self._heaps]  # MIN(s) + 1
         for task, holders in enumerate(problem.holders):
             if holders:
                 self.add(task, min(holders, key=self.next.__getitem__))
 
-    @staticmethod
-    def _held(problem: Problem) -> list[bool]:
-        held = [False] * problem.servers
-        for holders in problem.holders:
-            for server in holders:
-                held[server] = True
-        return held
-
     def last(self, server: int) -> float:
         """MAX(s), the finish of the last used slot; -inf if none is used."""
         used = len(self.tasks_of[server])
-        return self._finishes[server][used - 1] if used else -np.inf
+        return self.slots_of[server][used - 1][0] if used else -np.inf
 
     def add(self, task: int, server: int) -> None:
         """`task` takes the next slot of `server`."""
-        heap, finishes, used = self._heaps[server], self._finishes[server], len(self.tasks_of[server])
-        self.tasks_of[server][task] = None
-        if used == len(finishes):
-            finishes.append(heap[0] + 1.0)
-            heapq.heapreplace(heap, heap[0] + 1.0)
-        self._set_next(server)
+        heap, slots, tasks = self._heaps[server], self.slots_of[server], self.tasks_of[server]
+        if len(tasks) == len(slots):
+            load, core = heap[0]
+            slots.append((load + 1.0, core))
+            heapq.heapreplace(heap, slots[-1])
+        tasks[task] = None
+        self.next[server] = slots[len(tasks)][0] if len(tasks) < len(slots) else heap[0][0] + 1.0
 
     def remove(self, task: int, server: int) -> None:
         """The last slot of `server` becomes free."""
-        del self.tasks_of[server][task]
-        self._set_next(server)
+        tasks = self.tasks_of[server]
+        del tasks[task]
+        self.next[server] = self.slots_of[server][len(tasks)][0]
 
-    def _set_next(self, server: int) -> None:
-        finishes, used = self._finishes[server], len(self.tasks_of[server])
-        self.next[server] = finishes[used] if used < len(finishes) else self._heaps[server][0] + 1.0
+
+def _heaps(problem: Problem) -> list[list[tuple[float, int]]]:
+    """Load and position of the cores of every server, ascending (so a heap); no more cores than tasks can come."""
+    order = np.lexsort((problem.core_load, problem.server_of))
+    most = np.bincount(problem.copy_server, minlength=problem.servers) + 1
+    chosen = order[np.arange(len(order)) - problem.first[problem.server_of] < most[problem.server_of]]
+    cores = list(zip(problem.core_load[chosen].tolist(), chosen.tolist(), strict=True))
+    ends = np.cumsum(np.minimum(most, np.diff(problem.first))).tolist()
+    return [cores[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def _remove_paths(problem: Problem, slots: _Slots, stop: Stop) -> bool:

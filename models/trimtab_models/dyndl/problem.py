@@ -32,6 +32,8 @@ class Problem:
     usable: Bools = field(init=False)  # (S,)
     holders: tuple[tuple[int, ...], ...] = field(init=False)
     forced: Ints = field(init=False)  # positions of the forced tasks
+    copy_task: Ints = field(init=False)  # (C,) the tasks of all replicas, side by side
+    copy_server: Ints = field(init=False)  # (C,) their servers
 
     def __post_init__(self) -> None:
         servers = len(self.costs.limit)
@@ -49,6 +51,9 @@ class Problem:
         object.__setattr__(self, "usable", usable)
         object.__setattr__(self, "holders", holders)
         object.__setattr__(self, "forced", np.array([t for t, each in enumerate(holders) if not each], np.int64))
+        copies = np.fromiter(map(len, self.replicas), np.int64, count=self.tasks)
+        object.__setattr__(self, "copy_task", np.repeat(np.arange(self.tasks), copies))
+        object.__setattr__(self, "copy_server", np.fromiter(chain.from_iterable(self.replicas), np.int64))
 
     @property
     def tasks(self) -> int:
@@ -68,7 +73,7 @@ class Problem:
 def problem_of(instance: SchedulingInstance) -> Problem:
     """The arrays of `instance`: servers in its order, tasks by id (`task_ids`)."""
     server_at = {server.id: position for position, server in enumerate(instance.servers)}
-    replicas = {task.id: tuple(sorted([server_at[id_] for id_ in task.replicas])) for task in instance.tasks}
+    replicas = {task.id: tuple(sorted(map(server_at.__getitem__, task.replicas))) for task in instance.tasks}
     cores = [len(server.cores) for server in instance.servers]
     return Problem(
         core_load=np.fromiter(
