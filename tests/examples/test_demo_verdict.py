@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from flights.demo.loads import window_noise, windows_inside
-from flights.demo.pauses import calm_spans
+from flights.demo.pauses import Moved, calm_twins
 from flights.demo.summary import broken_promises
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_models.messages.report import WorkerState
@@ -78,9 +78,12 @@ def test_a_window_that_sticks_out_of_a_span_is_not_inside() -> None:
     assert windows_inside(rows, 4.0, 14.9) == [rows[1]]
 
 
-def test_calm_is_where_nothing_is_busy() -> None:
-    spans = calm_spans(0.0, 10.0, [(2.2, 4.8), (8.0, float("inf"))], length=0.5)
-    assert spans == [(0.0, 0.5), (1.0, 1.5), (5.0, 5.5), (6.0, 6.5), (7.0, 7.5)]
+def test_calm_are_the_same_seconds_of_windows_in_which_nothing_is_busy() -> None:
+    handover = Moved(key_groups=(), start=21.0, end=22.0)
+
+    twins = calm_twins([handover], (5.0, 42.4), [(20.0, 23.0), (35.9, 40.0)], period_s=5.0, slack_s=0.5)
+
+    assert twins == [(5.5, 7.5), (10.5, 12.5), (15.5, 17.5), (25.5, 27.5), (30.5, 32.5)]
 
 
 def round_of(phase: str, **changed: Any) -> dict[str, Any]:

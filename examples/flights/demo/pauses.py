@@ -8,6 +8,7 @@ time without input is no pause, and a pause that reaches beyond the span's end c
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil, floor
 from statistics import median
 
 from trimtab_models.messages.names import KeyGroup
@@ -92,13 +93,25 @@ def around_handovers(
     return summarise(moved), summarise(others)
 
 
-def calm_spans(
-    start: float, end: float, busy: Sequence[tuple[float, float]], *, length: float
+def calm_twins(
+    handovers: Sequence[Moved],
+    within: tuple[float, float],
+    busy: Sequence[tuple[float, float]],
+    *,
+    period_s: float,
+    slack_s: float,
 ) -> list[tuple[float, float]]:
-    """Spans of this length, one per second, inside [start, end] and outside all that is busy."""
-    count = max(0, int(end - start - length) + 1)
-    spans = [(start + second, start + second + length) for second in range(count)]
-    return [(begin, stop) for begin, stop in spans if all(stop < first or last < begin for first, last in busy)]
+    """The spans around the hand-overs, some periods earlier or later, inside `within` and outside all that is busy.
+
+    The period is that of the windows: their ends are work for everybody, and calm must have its share of it.
+    """
+    spans = []
+    for row in handovers:
+        start, end = row.start - slack_s, row.end + slack_s
+        first, last = ceil((within[0] - start) / period_s), floor((within[1] - end) / period_s)
+        twins = ((start + turn * period_s, end + turn * period_s) for turn in range(first, last + 1))
+        spans += [(left, right) for left, right in twins if all(right < begun or done < left for begun, done in busy)]
+    return spans
 
 
 def in_calm(waits: Mapping[KeyGroup, Waits], spans: Sequence[tuple[float, float]]) -> PauseSummary:

@@ -8,16 +8,17 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from flights.demo.evidence import Evidence
-from flights.demo.loads import load_distance, node_loads
+from flights.demo.loads import load_distance, node_loads, windows_inside
 from flights.demo.summary import Course
 
 
 def draw(evidence: Evidence, course: Course, path: Path) -> None:
     """Write the picture."""
     started_at = course.started_at
+    loaded = windows_inside(evidence.snapshots, course.loaded[0], float("inf"))
     windows = [
         (row.end_ms / 1000 - started_at, node_loads(row), load_distance(row, course.draining_at(row.start_ms / 1000)))
-        for row in evidence.snapshots
+        for row in loaded
     ]
     known = [(at, loads, distance) for at, loads, distance in windows if loads is not None]
     figure, (loads_axis, distance_axis) = plt.subplots(
@@ -28,7 +29,7 @@ def draw(evidence: Evidence, course: Course, path: Path) -> None:
         loads_axis.plot([at for at, _ in rows], [load for _, load in rows], marker="o", markersize=3, label=worker)
     for handover in evidence.handovers:
         loads_axis.axvline(handover.end - started_at, color="grey", alpha=0.35, linewidth=0.8)
-    for number, (at, name) in enumerate(course.phases):
+    for number, (at, name) in enumerate(course.phases[1:]):
         loads_axis.axvline(at - started_at, color="black", linestyle="--", linewidth=1)
         height = 1.01 + 0.035 * (number % 3)  # so that near ones can both be read
         side = "right" if at - started_at > 0.7 * course.seconds else "left"

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from statistics import median
 from typing import Any
 
 from flights.demo.evidence import Evidence
 from flights.demo.loads import first_window_after, load_distance, window_noise, windows_inside
-from flights.demo.pauses import PauseSummary, around_handovers, calm_spans, in_calm
+from flights.demo.pauses import PauseSummary, around_handovers, calm_twins, in_calm
 from trimtab_models.messages.names import WorkerId
 from trimtab_models.messages.status import RoundStatus
 
@@ -41,6 +40,7 @@ class Course:
     seconds: float
     versions: Mapping[str, str]
     capacities: Mapping[WorkerId, float]
+    window_s: float
     phases: tuple[tuple[float, str], ...]
     """(when it began, what it was)"""
     rounds: tuple[RoundStatus, ...]
@@ -53,6 +53,11 @@ class Course:
     cpu_seconds: Mapping[str, float]
     processes_left: int
     ports_left: int
+
+    @property
+    def loaded(self) -> tuple[float, float]:
+        """From when flights flow until the last was sent: the first phase starts everything, the last ends it."""
+        return self.phases[1][0], self.phases[-1][0]
 
     @property
     def busy(self) -> list[tuple[float, float]]:
@@ -76,14 +81,14 @@ class Course:
 def pauses_of(round_: RoundStatus, course: Course, evidence: Evidence) -> dict[str, PauseSummary]:
     """Around the hand-overs of one round: of what they moved, of the others, and of all while nothing moved.
 
-    Calm are spans as long as those around a hand-over, in the same phase of the run, so with the same traffic.
+    Calm are the same seconds of other windows, in the same phase of the run (the same traffic) where there are such.
     """
     end = round_.ended_at or float("inf")
     handovers = [row for row in evidence.handovers if round_.started_at <= row.end <= end + 1.0]
     moved, others = around_handovers(evidence.waits, handovers, slack_s=SLACK_S)
-    length = 2 * SLACK_S + (median(row.end - row.start for row in handovers) if handovers else 0.0)
-    _, phase_start, phase_end = course.phase_of(round_)
-    spans = calm_spans(phase_start, phase_end, course.busy, length=length)
+    spans: list[tuple[float, float]] = []
+    for within in (course.phase_of(round_)[1:], course.loaded):
+        spans = spans or calm_twins(handovers, within, course.busy, period_s=course.window_s, slack_s=SLACK_S)
     return {"moved": moved, "others": others, "calm": in_calm(evidence.waits, spans)}
 
 
