@@ -25,7 +25,7 @@ from trimtab_models.balance.drain import Drain, alerts
 from trimtab_models.balance.evaluate import Score, evaluate
 from trimtab_models.balance.flux import flux
 from trimtab_models.balance.improve import Effort, Improved, Improver, Side, improve_second_side
-from trimtab_models.balance.problem import Ints, Problem
+from trimtab_models.balance.problem import Bools, Ints, Problem
 from trimtab_models.balance.result import BalanceResult, Stage
 from trimtab_models.balance.tabu import Band
 from trimtab_models.balance.trim import trim
@@ -100,6 +100,8 @@ class _Solver:
         """All stages."""
         if self.problem.removing[self.best].any():
             return self._run_draining()
+        if self._is_stuck():
+            return self.result()
         self._first_plans(0.0)
         if is_small_enough(self.problem, SMALL_BOOLEANS):
             self._certify(SMALL_WORK)
@@ -120,6 +122,12 @@ class _Solver:
         self._improve(0.0, self._params.polish, returning=False)
         self._finish(returning=False)
         return self.result(ceiling)
+
+    def _is_stuck(self) -> bool:
+        """Whether no key group at all may move: no need to search."""
+        problem = self.problem
+        free: Bools = problem.movable & (problem.prices <= problem.allowances[:, None]).all(axis=0)
+        return not free.any()
 
     def _ceiling(self) -> float:
         return max(self._score.load_distance, self.problem.max_load_distance)
