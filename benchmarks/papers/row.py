@@ -1,0 +1,39 @@
+"""A line of the table: what a paper reports, what we compute, and a baseline computed beside it; or why not."""
+
+from dataclasses import dataclass
+
+WIDTHS = (13, 46, 34, 44)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """`figure` as the paper numbers it; `paper` is the published figure, `ours` and `baseline` are computed now."""
+
+    figure: str
+    what: str
+    paper: str
+    ours: str
+    baseline: str = ""
+
+    def show(self) -> None:
+        """Prints the line."""
+        print_cells(self.figure, self.what, self.paper, self.ours, self.baseline)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """What is published and cannot be recomputed."""
+
+    figure: str
+    what: str
+    why: str
+
+    def show(self) -> None:
+        """Prints the line."""
+        print_cells(self.figure, self.what, f"not recomputed: {self.why}")
+
+
+def print_cells(*cells: str) -> None:
+    """One line; the last cell may be of any length."""
+    padded = [cell.ljust(width) for cell, width in zip(cells, WIDTHS, strict=False)]
+    print(" | ".join([*padded[: len(cells) - 1], *cells[len(padded[: len(cells) - 1]) :]]).rstrip(), flush=True)

@@ -1,0 +1,35 @@
+"""METIS on a balance problem: a partition from scratch, and which part is which node."""
+
+import numpy as np
+import pymetis
+
+from trimtab_models.balance import Problem
+
+FINENESS = 1_000_000
+
+
+def partition(problem: Problem, seed: int) -> np.ndarray:
+    """(K,) the nodes of the parts; key groups of one node are tied in a chain, so that few of them move."""
+    order = np.argsort(problem.home, kind="stable")
+    tied = problem.home[order[:-1]] == problem.home[order[1:]]
+    neighbours: list[list[int]] = [[] for _ in order]
+    for first, second in zip(order[:-1][tied].tolist(), order[1:][tied].tolist(), strict=True):
+        neighbours[first].append(second)
+        neighbours[second].append(first)
+    weights = np.maximum(1, np.rint(problem.load / problem.load.sum() * FINENESS)).astype(np.int64).tolist()
+    nodes = len(problem.capacity)
+    options = pymetis.Options(seed=seed)
+    _, labels = pymetis.part_graph(nodes, adjacency=neighbours, vweights=weights, options=options)
+    return named(np.array(labels, np.int64), problem.home, nodes)
+
+
+def named(labels: np.ndarray, home: np.ndarray, nodes: int) -> np.ndarray:
+    """(K,) each part on the node with which it shares most key groups, most first."""
+    shared = np.zeros((nodes, nodes), np.int64)
+    np.add.at(shared, (labels, home), 1)
+    node_of = np.full(nodes, -1, np.int64)
+    for flat in np.argsort(-shared, axis=None, kind="stable").tolist():
+        part, node = divmod(flat, nodes)
+        if node_of[part] < 0 and node not in node_of:
+            node_of[part] = node
+    return node_of[labels]

@@ -1,0 +1,140 @@
+"""Other solvers beside ours on the same balance instances, in one run, with equal limits of time.
+
+    python benchmarks/peers/table.py [--seconds 5] [--large] [--seeds 1] [--environment DIR]
+
+Instances are those of the paper's section 5.1 (`trimtab_models.simulation.uneven_cluster`), node loads changed by 50 %.
+`gap` is to the strongest lower bound that is proven here (the best of ours, SCIP's and HiGHS's). Seconds are of the
+clock, the model's construction included; our solver takes one thread, the others what they take by themselves.
+
+HiGHS, SCIP and CP-SAT get the full model of the paper through OR-Tools MathOpt, with staying put as a hint. METIS cuts
+all key groups anew into as many parts as there are nodes; parts are named after the nodes to move least, and the budget
+is not kept. Meta's Rebalancer runs in an environment of its own: see `meta_rebalancer.py`.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import full_model
+import meta_rebalancer
+import metis
+import numpy as np
+
+from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve, solve_flux
+from trimtab_models.simulation import uneven_cluster
+from trimtab_models.solving import Deadline, Never
+
+CHANGE_PERCENT = 50
+SIZES = ((20, 400), (60, 1_200))
+LARGE = (1_000, 50_000)
+BUDGETS = (20, 50)
+UNLIMITED = Params(effort=Effort(steps=10**9), certify=True)
+ENVIRONMENT = Path("out/peers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a solver said: an allocation, or why there is none; `bound` in pp if it proves one."""
+
+    solver: str
+    seconds: float
+    allocation: np.ndarray | None = None
+    bound: float = 0.0
+    note: str = ""
+
+
+def answers(problem: Problem, seconds: float, peer: meta_rebalancer.Peer, *, exact: bool) -> Iterator[Answer]:
+    """Of every solver; `exact` asks those that need the full model too."""
+    for solver in (ours, flux):
+        yield solver(problem, seconds)
+    for formula, enough in (("IDEAL", False), ("SQUARES", False), ("MAX", True)):
+        if enough and not exact:
+            continue
+        name = f"Rebalancer {'HiGHS' if enough else formula}"
+        reply = peer.solve(problem, seconds, formula=formula, exact=enough)
+        yield Answer(solver=name, seconds=reply.seconds, allocation=reply.allocation, note=reply.note)
+    if exact:
+        for name in full_model.SOLVERS:
+            reply = full_model.solve(problem, name, seconds)
+            yield Answer(solver=name, seconds=reply.seconds, allocation=reply.allocation, bound=reply.bound)
+    yield timed("METIS", lambda: metis.partition(problem, seed=0), note="ignores the budget")
+
+
+def ours(problem: Problem, seconds: float) -> Answer:
+    """The balance model until the limit or its proof."""
+    started = time.monotonic()
+    result = solve(problem, stop=Deadline(time.monotonic, started + seconds), seed=0, params=UNLIMITED)
+    taken = time.monotonic() - started
+    assert isinstance(result, BalanceResult)
+    return Answer(
+        solver="Trimtab milp", seconds=taken, allocation=result.allocation, bound=result.lower_bound,
+        note=result.status.value,
+    )  # fmt: skip
+
+
+def flux(problem: Problem, seconds: float) -> Answer:
+    """The published baseline, which ends by itself."""
+    del seconds
+
+    def planned() -> np.ndarray:
+        result = solve_flux(problem, stop=Never(), seed=0)
+        assert isinstance(result, BalanceResult)
+        return result.allocation
+
+    return timed("Flux", planned)
+
+
+def timed(solver: str, function: Callable[[], np.ndarray], note: str = "") -> Answer:
+    """What `function` returns, and what it takes."""
+    started = time.monotonic()
+    allocation = function()
+    return Answer(solver=solver, seconds=time.monotonic() - started, allocation=allocation, note=note)
+
+
+def print_instance(problem: Problem, name: str, found: list[Answer]) -> None:
+    """One line per solver."""
+    bound = max(answer.bound for answer in found)
+    stayed = evaluate(problem, problem.home).load_distance
+    print(f"\n{name}: load distance {stayed:.2f} before, proven bound {bound:.3f}")
+    print(f"  {'solver':<20} | {'load distance':>13} | {'gap pp':>7} | {'moves':>6} | {'seconds':>7} |")
+    for answer in found:
+        if answer.allocation is None:
+            print(f"  {answer.solver:<20} | {'-':>13} | {'-':>7} | {'-':>6} | {answer.seconds:7.2f} | {answer.note}")
+            continue
+        score = evaluate(problem, answer.allocation)
+        gap = f"{max(0.0, score.load_distance - bound):7.3f}" if score.allowed else f"{'-':>7}"
+        print(
+            f"  {answer.solver:<20} | {score.load_distance:13.3f} | {gap} | {score.migrations:6} "
+            f"| {answer.seconds:7.2f} | {answer.note}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Prints a table per instance."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=5.0, help="every solver's limit (5)")
+    parser.add_argument("--seeds", type=int, default=1, help="instances per size and budget (1)")
+    parser.add_argument("--large", action="store_true", help="1,000 nodes with 50,000 key groups, without full models")
+    parser.add_argument(
+        "--environment", type=Path, default=ENVIRONMENT, help="where Rebalancer is installed (out/peers)"
+    )
+    args = parser.parse_args()
+    peer = meta_rebalancer.find(args.environment)
+    print(f"Rebalancer: {peer.version}")
+    for nodes, key_groups in (LARGE,) if args.large else SIZES:
+        for seed in range(args.seeds):
+            cluster = uneven_cluster(nodes, key_groups, CHANGE_PERCENT, seed)
+            for budget in (round(key_groups * share) for share in (0.01, 0.03)) if args.large else BUDGETS:
+                problem = replace(cluster, max_migrations=budget)
+                name = f"{nodes:,} nodes, {key_groups:,} key groups, {budget:,} moves, seed {seed}"
+                print_instance(problem, name, list(answers(problem, args.seconds, peer, exact=not args.large)))
+
+
+if __name__ == "__main__":
+    main()
