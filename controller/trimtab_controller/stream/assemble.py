@@ -51,6 +51,7 @@ class Assembler:
         self._windows: dict[int, _Window] = {}
         self._reached_ms: dict[str | None, int] = {}
         self._recent: deque[frozenset[HostId]] = deque(maxlen=REMEMBERED_WINDOWS)
+        self._belated: frozenset[HostId] = frozenset()
         self._newest_ms: int | None = None
         self._late_rows = 0
         self._rejected: dict[str, int] = {}
@@ -102,6 +103,9 @@ class Assembler:
         added = row.samples - (before.samples if before else 0)
         if window.published:
             self._late_rows += added
+            if row.kind == Kind.HOST and row.host and self._covers(row.covered_s):
+                # It joins or returns, a little behind the others: not awaited, it would be late for every window.
+                self._belated |= {HostId(row.host)}
         if row.kind == Kind.REJECTED and row.operator:
             self._rejected[row.operator] = self._rejected.get(row.operator, 0) + added
 
@@ -120,8 +124,11 @@ class Assembler:
 
     def _is_ready(self, window: _Window) -> bool:
         # Without a list and without a past nobody knows who is still to come.
-        awaited = self._expected() | frozenset().union(*self._recent)
+        awaited = self._expected() | self._belated.union(*self._recent)
         return self._is_past(window) or (bool(awaited) and all(self._has_finished(host, window) for host in awaited))
+
+    def _covers(self, seconds: float) -> bool:
+        return seconds * 1000 >= SEEN_SHARE * self._window_ms
 
     def _expected(self) -> frozenset[HostId]:
         return frozenset().union(*self._recent) if self._configured is None else self._configured
@@ -137,10 +144,11 @@ class Assembler:
         rows = list(window.rows.values())
         hosts = [row for row in rows if row.kind == Kind.HOST and row.host]
         covered_s = {HostId(row.host): row.covered_s for row in hosts if row.host}
-        seen = frozenset(host for host, seconds in covered_s.items() if seconds * 1000 >= SEEN_SHARE * self._window_ms)
+        seen = frozenset(host for host, seconds in covered_s.items() if self._covers(seconds))
         expected = self._expected() or seen
         window.published = True
         self._recent.append(seen)
+        self._belated = frozenset()
         start_ms = window.end_ms - self._window_ms
         self._reached_ms = {host: reached for host, reached in self._reached_ms.items() if reached >= start_ms}
         return Snapshot(

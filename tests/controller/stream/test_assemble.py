@@ -145,6 +145,16 @@ def test_without_a_list_a_lost_host_is_expected_for_three_windows() -> None:
     ]
 
 
+def test_a_host_that_joins_a_little_behind_the_others_is_awaited_from_then_on() -> None:
+    machine = assembler(None)
+    machine.on_rows([host("h0", start, 10) for start in (0, 10_000, 20_000)], now_ms=30_000)
+    assert machine.on_rows([host("h1", 20_000, 10)], now_ms=30_400) == []  # late: its window is out
+    assert machine.on_rows([host("h0", 30_000, 10)], now_ms=40_000) == []
+    assert published(machine.on_rows([host("h1", 30_000, 10)], now_ms=40_400)) == [(40_000, 1, 1)]
+    assert machine.on_rows([host("h0", 40_000, 10)], now_ms=50_000) == []
+    assert published(machine.on_rows([host("h1", 40_000, 10)], now_ms=50_400)) == [(50_000, 2, 2)]
+
+
 def test_an_unlisted_host_is_reported_but_not_counted() -> None:
     machine = assembler(["h0"])
     (snapshot,) = machine.on_rows([host("h0", 0, 10), host("h9", 0, 10)], now_ms=10_100)
