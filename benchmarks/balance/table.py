@@ -1,12 +1,14 @@
 """The table of the balance model: gap to the proven bound, by cluster size, budget and time.
 
-    python benchmarks/balance/table.py [--quick] [--largest] [--wall]
+    python benchmarks/balance/table.py [--quick] [--largest] [--bytes] [--wall] [--seeds N]
 
 Instances: equal numbers of key groups per node, mean node load 50, key-group loads +-20 %, then 20 % of the nodes
 changed by 20, 50 or 80 percent of their load (half up, half down) through a random 30-100 % of their key groups.
 Budgets: 13, 20, 50 migrations at paper sizes, 1, 2, 3, 5, 10 % of the key groups at all. A budget *binds* where the
-strongest bound is above 1 pp, is *ample* where it is below 0.01 pp, else *middle*. Times are CPU seconds of this one-threaded
-process, so that other work on the machine does not change the result; with --wall they are seconds of the clock.
+strongest bound is above 1 pp, is *ample* where it is below 0.01 pp, else *middle*. With --bytes a move costs its
+state, log-normal (sigma 1) and growing with the root of the load, and budgets are 0.5, 1, 2, 3, 5 % of all bytes.
+Times are CPU seconds of this one-threaded process, so that other work on the machine does not change the result; with
+--wall they are seconds of the clock.
 """
 
 import argparse
@@ -27,6 +29,7 @@ BINDS, MIDDLE, AMPLE = "binds", "middle", "ample"
 CHANGES = (20, 50, 80)
 PAPER_BUDGETS = (13, 20, 50)
 SHARES = (0.01, 0.02, 0.03, 0.05, 0.10)
+BYTE_SHARES = (0.005, 0.01, 0.02, 0.03, 0.05)
 UNLIMITED = Params(effort=Effort(steps=10**9), polish=Effort(steps=0))
 NO_SEARCH = Params(effort=Effort(steps=0), polish=Effort(steps=0))
 STRONGEST_BOUND = Params(effort=Effort(steps=1), polish=Effort(steps=0))
@@ -136,13 +139,19 @@ def solved(problem: Problem, seconds: float, clock: Callable[[], float], params:
     return result, clock() - started
 
 
-def problems_of(size: Size, seeds: int) -> Iterator[Problem]:
+def problems_of(size: Size, seeds: int, *, by_bytes: bool) -> Iterator[Problem]:
     """Every instance of a row, with every budget."""
     for change in CHANGES:
         for seed in range(seeds):
             cluster = uneven_cluster(size.nodes, size.key_groups, change, seed)
-            for budget in size.budgets():
-                yield replace(cluster, max_migrations=budget)
+            if not by_bytes:
+                for budget in size.budgets():
+                    yield replace(cluster, max_migrations=budget)
+                continue
+            state = np.exp(np.random.default_rng(seed).normal(0, 1, size.key_groups))
+            cost = 1e6 * state * np.sqrt(cluster.load / cluster.load.mean())
+            for share in BYTE_SHARES:
+                yield replace(cluster, cost_bytes=cost, max_cost_bytes=share * float(cost.sum()))
 
 
 def budget_class(bound: float) -> str:
@@ -150,11 +159,11 @@ def budget_class(bound: float) -> str:
     return BINDS if bound > 1 else AMPLE if bound < 0.01 else MIDDLE
 
 
-def print_row(size: Size, seeds: int, clock: Callable[[], float]) -> None:
+def print_row(size: Size, seeds: int, clock: Callable[[], float], *, by_bytes: bool) -> None:
     """Measures and prints one row of the table, a line per aim."""
     gaps: dict[Aim, list[float]] = defaultdict(list)
     first: list[float] = []
-    for problem in problems_of(size, seeds):
+    for problem in problems_of(size, seeds, by_bytes=by_bytes):
         plan, seconds = solved(problem, np.inf, clock, NO_SEARCH)
         first.append(seconds)
         kind = budget_class(max(plan.lower_bound, solved(problem, np.inf, clock, STRONGEST_BOUND)[0].lower_bound))
@@ -188,6 +197,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="paper sizes only, one instance each")
     parser.add_argument("--largest", action="store_true", help="only 10,000 nodes with 1,000,000 key groups")
+    parser.add_argument("--bytes", action="store_true", help="budgets of bytes instead of migrations")
     parser.add_argument("--wall", action="store_true", help="seconds of the clock instead of CPU seconds")
     parser.add_argument(
         "--seeds", type=int, help="instances per kind (default 3; 1 with --quick and from 1,000 nodes on)"
@@ -197,7 +207,7 @@ def main() -> None:
     print_line("nodes / key groups", "budget, time", "measured", "aim", None)
     for size in (LARGEST,) if args.largest else SIZES[:2] if args.quick else SIZES:
         seeds = args.seeds or (1 if args.quick or size.nodes >= 1_000 else 3)
-        print_row(size, seeds, clock)
+        print_row(size, seeds, clock, by_bytes=args.bytes)
 
 
 if __name__ == "__main__":

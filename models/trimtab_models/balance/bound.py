@@ -84,7 +84,8 @@ class CountConditions(Transfers):
         offers = self.offers(d)
         mandatory = self._rank < fewest[self.pieces.node]
         carried = float(offers[mandatory].sum())
-        further = np.where(mandatory, 0.0, offers)
+        further = offers[~mandatory]
+        further = further[further > 0]
         left = self._budget - int(fewest.sum())
         if 0 < left < len(further):
             further = np.partition(further, len(further) - left)[len(further) - left :]
@@ -135,13 +136,14 @@ def piece_bound(problem: Problem) -> float:
     return max(0.0, float(best.max()) * (1 - 1e-12) - problem.mean)
 
 
-def lower_bound(problem: Problem, reached: float, stop: Stop) -> float:
+def lower_bound(problem: Problem, reached: float, stop: Stop, count: CountConditions | None = None) -> float:
     """The largest load distance (pp) that Piece, R, S, D and Cost prove to be out of reach.
 
     At most `reached`, the load distance of some allowed allocation. Stopped early it returns what is proven by then.
+    `count` are the conditions of `problem`, if the caller has them: sorting a million key groups takes a while.
     O(K log K) once, then O(K) per trial.
     """
-    refuters = [CountConditions(problem).refute]
+    refuters = [(count or CountConditions(problem)).refute]
     if problem.max_cost_bytes is not None:
         refuters.append(CostConditions(problem, problem.max_cost_bytes).refute)
     proven = piece_bound(problem)

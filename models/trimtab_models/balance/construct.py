@@ -83,12 +83,12 @@ def _settle_alike(problem: Problem, allocation: Ints, key_groups: Iterable[int])
     return []
 
 
-def construct(problem: Problem, start: Ints, d: float, stop: Stop) -> Ints:
-    """(K,) a plan built from the pieces that the bound needs at load distance `d`; within the budget.
+def construct(problem: Problem, start: Ints, d: float, stop: Stop, count: CountConditions) -> Ints:
+    """(K,) a plan built from the pieces that the bound (`count`) needs at load distance `d`; within the budget.
 
     Often optimal as it stands when the budget is tight.
     """
-    pieces = _by_cost(problem, d) if problem.max_cost_bytes is not None else _by_count(problem, d)
+    pieces = _by_cost(problem, d) if problem.max_cost_bytes is not None else _by_count(count, d)
     chosen = affordable(problem, pieces, problem.allowances, stop)
     unplaced = np.flatnonzero(problem.home == UNPLACED)
     chosen = np.concatenate((chosen, unplaced))
@@ -118,9 +118,8 @@ def affordable(problem: Problem, key_groups: Ints, allowances: Floats, stop: Sto
     return np.array(chosen, np.int64)
 
 
-def _by_count(problem: Problem, d: float) -> Ints:
+def _by_count(conditions: CountConditions, d: float) -> Ints:
     """Mandatory pieces first, then the best whole offers until the deficits are paid."""
-    conditions = CountConditions(problem)
     pieces = conditions.pieces
     fewest = conditions.mandatory(d)
     if fewest is None:  # pinned key groups alone exceed the band: what can leave, leaves

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.balance.bound import lower_bound, stronger_bound
+from trimtab_models.balance.bound import CountConditions, lower_bound, stronger_bound
 from trimtab_models.balance.certify import certify, is_small_enough
 from trimtab_models.balance.construct import construct, place_unplaced
 from trimtab_models.balance.drain import Drain, alerts
@@ -92,7 +92,8 @@ class _Solver:
         self._stop, self._seed, self._params = stop, seed, params
         self._stage = Stage.STAYED
         self._steps = 0
-        self._bound = lower_bound(self.problem, self._score.load_distance, stop)
+        self._conditions = CountConditions(self.problem)
+        self._bound = lower_bound(self.problem, self._score.load_distance, stop, self._conditions)
         self._baseline = np.inf  # the load distance of Flux, where it matters
         self._random = np.random.default_rng(seed)
 
@@ -147,7 +148,8 @@ class _Solver:
         start = self.best
         self.offer(baseline, Stage.CONSTRUCTED)
         target = max(self._bound, enough) + CONSTRUCT_ABOVE_PP
-        self.offer(construct(self.problem, start, target, self._stop), Stage.CONSTRUCTED)
+        plan = construct(self.problem, start, target, self._stop, self._conditions)
+        self.offer(plan, Stage.CONSTRUCTED)
 
     def _improve(self, enough: float, effort: Effort, *, returning: bool) -> None:
         """Searches until the load distance is `enough` or near the bound."""
