@@ -46,8 +46,9 @@ SOLVERS: dict[str, Solver] = ONLINE | {
     "HTA (reconstruction)": solve_hta,
     "BAR (reconstruction)": solve_bar,
     "DynDLOff": solve_offline,
+    "optimum (exact tier)": solve_exact,
 }
-SLOW = {"HTA (reconstruction)": 200}  # up to so many tasks; the paper gave HTA up at 20,000
+SLOW = {"HTA (reconstruction)": 200, "optimum (exact tier)": 200}  # up to so many tasks; the paper gave HTA up too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

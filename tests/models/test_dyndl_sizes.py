@@ -164,6 +164,11 @@ def test_a_cap_on_concurrent_restores_is_a_cost_beyond_every_number():
     assert isinstance(solve_sized(sized([[0.0]], [(), ()], [1.0, 1.0], costs=capped[:1]), stop=Never()), Infeasible)
 
 
+def test_a_cap_is_on_the_remote_size_and_not_on_the_number_of_tasks():
+    capped = [TableCost(values=(1.5, math.inf))]
+    assert solved(sized([[0.0]], [(), ()], [0.5, 0.5], costs=capped)).score.makespan == 1.5
+
+
 def test_no_usable_core_is_infeasible():
     assert solve_sized(sized([[math.inf]], [(0,)], [1.0]), stop=Never()) == Infeasible(reason="no usable core")
 

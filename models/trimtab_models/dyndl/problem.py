@@ -14,6 +14,8 @@ from trimtab_models.dyndl.arrays import Bools, Floats, Ints
 from trimtab_models.dyndl.costs import RemoteCosts
 from trimtab_models.instances.scheduling import DEFAULT_WAIT, SchedulingInstance
 
+NO_CORE = "no usable core"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Problem:
@@ -94,11 +96,11 @@ def task_ids(instance: SchedulingInstance) -> Sequence[str]:
 def infeasible(problem: Problem) -> str | None:
     """Why there is no assignment with a finite makespan, or None."""
     if not problem.usable.any():
-        return "no usable core"
+        return NO_CORE
     room = float(problem.costs.limit[problem.usable].sum())
     if len(problem.forced) > room:
         return (
-            f"no usable core for {len(problem.forced)} tasks without a usable replica: "
+            f"{NO_CORE} for {len(problem.forced)} tasks without a usable replica: "
             f"the servers take {room:.0f} remote tasks at a finite cost"
         )
     return None

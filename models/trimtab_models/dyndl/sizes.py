@@ -13,7 +13,7 @@ The search starts from the better of DynDLOff's schedule and a greedy one, large
 tasks of the core (or source) that ends last.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,11 +21,11 @@ from trimtab_models.dyndl.arrays import TOLERANCE, Bools, Floats, Ints
 from trimtab_models.dyndl.evaluate import is_local
 from trimtab_models.dyndl.local import NOWHERE
 from trimtab_models.dyndl.offline import solve_offline
-from trimtab_models.dyndl.problem import Problem, infeasible
+from trimtab_models.dyndl.problem import NO_CORE, Problem
 from trimtab_models.solving.outcome import Infeasible, Status
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import Never, Stop
 
-NOT_FOUND = "no usable core: no schedule with a finite makespan was found"
+NOT_FOUND = f"{NO_CORE}: no schedule with a finite makespan was found"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,7 +37,6 @@ class SizedProblem:
     egress: Floats  # (S,) size per unit of time that may leave a server, inf: any
     memory: Floats  # (S,) inf: any
     need: Floats  # (T,) of memory
-    held: Bools = field(init=False)  # (T, S) whether a server holds a task's data
 
     def __post_init__(self) -> None:
         tasks, servers = self.base.tasks, self.base.servers
@@ -48,10 +47,12 @@ class SizedProblem:
         positive = np.isfinite(self.size).all() and (self.size > 0).all() and (self.egress >= 0).all()
         if not (positive and (self.need >= 0).all() and (self.memory >= 0).all()):
             raise ValueError("sizes must be finite and above 0, needs and limits not below 0")
-        held = np.zeros((tasks, servers), np.bool_)
-        for task, replicas in enumerate(self.base.replicas):
-            held[task, list(replicas)] = True
-        object.__setattr__(self, "held", held)
+
+    def holding(self, task: int) -> Bools:
+        """(S,) whether a server holds the data of `task`."""
+        holding = np.zeros(self.base.servers, np.bool_)
+        holding[list(self.base.replicas[task])] = True
+        return holding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -96,20 +97,15 @@ def solve_sized(
     problem: SizedProblem, *, stop: Stop, seed: int = 0, params: SizedParams = SizedParams()
 ) -> SizedResult | Infeasible:
     """The best schedule found, the same for every `seed`."""
-    if reason := infeasible(problem.base):
-        return Infeasible(reason=reason)
-    greedy = _Schedule(problem)
+    del seed
+    if not problem.base.usable.any():
+        return Infeasible(reason=NO_CORE)
     placeable = np.isin(np.arange(problem.base.tasks), problem.base.forced, invert=True)
-    largest = np.lexsort((-problem.size, placeable))  # forced tasks first
-    for task in largest.tolist():
-        greedy.put(task, *greedy.best_place(task))
-    starts = [greedy]
-    alike = solve_offline(problem.base, stop=stop, seed=seed)
-    if not isinstance(alike, Infeasible):
-        starts.append(_Schedule(problem))
-        for task in largest.tolist():
-            starts[-1].put(task, int(alike.core[task]), starts[-1].best_source(task, int(alike.core[task])))
-    best = min(starts, key=lambda schedule: evaluate_sized(problem, schedule.core, schedule.source).order)
+    largest = np.lexsort((-problem.size, placeable)).tolist()  # forced tasks first
+    alike = _start_alike(problem, largest, stop)
+    greedy = _start_greedy(problem, largest, stop if alike else Never())
+    complete = [start for start in (greedy, alike) if start]
+    best = min(complete, key=lambda schedule: evaluate_sized(problem, schedule.core, schedule.source).order)
     _improve(best, params.moves, stop)
     score = evaluate_sized(problem, best.core, best.source)
     if score.makespan == np.inf:
@@ -117,6 +113,28 @@ def solve_sized(
     return SizedResult(
         core=best.core, source=best.source, score=score, lower_bound=min(sized_bound(problem), score.makespan)
     )
+
+
+def _start_alike(problem: SizedProblem, tasks: list[int], stop: Stop) -> "_Schedule | None":
+    """The schedule of DynDLOff, as if all sizes were equal; None where they then do not fit."""
+    alike = solve_offline(problem.base, stop=stop)
+    if isinstance(alike, Infeasible):
+        return None
+    schedule = _Schedule(problem)
+    for task in tasks:
+        core = int(alike.core[task])
+        schedule.put(task, core, schedule.best_source(task, core))
+    return schedule
+
+
+def _start_greedy(problem: SizedProblem, tasks: list[int], stop: Stop) -> "_Schedule | None":
+    """Each of `tasks` where it then does least harm; None when cut short."""
+    schedule = _Schedule(problem)
+    for task in tasks:
+        if stop():
+            return None
+        schedule.put(task, *schedule.best_place(task))
+    return schedule
 
 
 def evaluate_sized(problem: SizedProblem, core: Ints, source: Ints) -> SizedScore:
@@ -157,7 +175,7 @@ def sized_bound(problem: SizedProblem) -> float:
     alone = []
     for task, size in enumerate(problem.size.tolist()):
         remote = base.costs.at(np.full(base.servers, size))
-        alone.append(float((least + size * np.where(problem.held[task], 1.0, remote)).min()))
+        alone.append(float((least + size * np.where(problem.holding(task), 1.0, remote)).min()))
     return max(level, *alone)
 
 
@@ -192,7 +210,7 @@ class _Schedule:
     def _count(self, task: int, sign: float) -> None:
         core, source = int(self.core[task]), int(self.source[task])
         server, size = int(self.problem.base.server_of[core]), sign * float(self.problem.size[task])
-        if self.problem.held[task, server]:
+        if server in self.problem.base.replicas[task]:
             self._local_end[core] += size
         else:
             self._remote_on[core] += size
@@ -204,7 +222,7 @@ class _Schedule:
     def best_source(self, task: int, core: int) -> int:
         """The replica from which `task` on `core` is read the earliest; NOWHERE if it is local or has none."""
         replicas = np.array(self.problem.base.replicas[task], np.int64)
-        if not len(replicas) or self.problem.held[task, self.problem.base.server_of[core]]:
+        if not len(replicas) or self.problem.base.server_of[core] in replicas:
             return NOWHERE
         ends = _over(self._sent[replicas] + self.problem.size[task], self.problem.egress[replicas])
         return int(replicas[ends.argmin()])
@@ -212,7 +230,7 @@ class _Schedule:
     def best_place(self, task: int) -> tuple[int, int]:
         """Core and source for a task that is nowhere: least memory overshoot, then the earliest end."""
         problem, base = self.problem, self.problem.base
-        size, held = float(problem.size[task]), problem.held[task]
+        size, held = float(problem.size[task]), problem.holding(task)
         cost = base.costs.at(np.where(held, self._remote, self._remote + size))
         here = cost[base.server_of]
         shared = self._remote_on > TOLERANCE
@@ -261,7 +279,7 @@ def _critical(schedule: _Schedule, score: SizedScore) -> list[int]:
     problem, base = schedule.problem, schedule.problem.base
     server = base.server_of[schedule.core]
     last = np.flatnonzero(score.core_end >= score.makespan - TOLERANCE)
-    remote = ~problem.held[np.arange(base.tasks), server]
+    remote = ~is_local(base, server)
     crowded = np.bincount(server, problem.need, base.servers) > problem.memory
     critical = np.isin(schedule.core, last)
     critical |= remote & np.isin(server, server[critical & remote])
