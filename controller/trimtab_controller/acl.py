@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from trimtab_controller.kafka.publisher import transactional_id
+from trimtab_controller.leadership.group import controllers_group
 from trimtab_models.messages.names import AppId, Topics, topic_settings
 
 AGENT_GROUP = "trimtab-agent"
@@ -120,10 +121,14 @@ class Rules:
             name = transactional_id(topics.cluster, acting=acting)
             for operation in (Operation.DESCRIBE, Operation.WRITE):
                 yield Rule(role=Role.CONTROLLER, resource=Resource.TRANSACTIONAL_ID, name=name, operation=operation)
+        group = controllers_group(topics.cluster)
+        yield Rule(role=Role.CONTROLLER, resource=Resource.GROUP, name=group, operation=Operation.READ)
         yield _on_groups(Role.CONTROLLER)
 
     def _reader(self) -> Iterator[Rule]:
         yield from _on_topics(Role.READER, Operation.READ, *self._names())
+        group = controllers_group(self.topics.cluster)
+        yield Rule(role=Role.READER, resource=Resource.GROUP, name=group, operation=Operation.DESCRIBE)
         yield _on_groups(Role.READER)
 
 

@@ -17,6 +17,8 @@ from trimtab_models.settings.listen import Listen, read_listen
 
 T = TypeVar("T")
 
+LEASE_S = 6.0
+"""The shortest that Kafka's brokers allow unless they are told otherwise."""
 MISSED_WINDOWS = 3
 """A snapshot older than so many windows is stale."""
 
@@ -29,7 +31,7 @@ class BadConfiguration(Exception):
 class Configuration:
     """Everything the controller is told.  Times in seconds, distances in pp.
 
-    `signing` None: what it publishes is not signed.
+    `signing` None: what it publishes is not signed.  `lease_s`: so long a leader that is silent counts as one.
     """
 
     cluster: str
@@ -41,6 +43,7 @@ class Configuration:
     execution: Limits
     metrics: Listen | None
     signing: KeyFiles | None = None
+    lease_s: float = LEASE_S
 
 
 def load(path: Path) -> Configuration:
@@ -65,6 +68,7 @@ def decode(document: Mapping[str, Any]) -> Configuration:
     balance, solver_time_limit_s, needs = _read_balance(_section(fields, "balance"), stream)
     configuration = Configuration(
         cluster=controller.name("cluster"),
+        lease_s=_or(LEASE_S, controller, "lease_s", lambda name: controller.number(name, low=1, high=1800)),
         kafka=read_kafka(kafka, Path.read_text),
         stream=stream,
         balance=balance,

@@ -60,7 +60,10 @@ WINDOWS_TO_CATCH_UP = 3
 
 
 class Controller:
-    """One run of the controller.  `run` returns when `stopping`; raises FencedError when another one takes over."""
+    """One run of the controller, of one that acts: its term.  It reads the journal, goes on from there, and decides.
+
+    `run` returns when `stopping`, stands still while `suspended`, and raises FencedError when another one takes over.
+    """
 
     def __init__(
         self,
@@ -69,16 +72,19 @@ class Controller:
         *,
         acting: bool,
         stopping: Callable[[], bool],
+        suspended: Callable[[], bool] = lambda: False,
+        metrics: Metrics | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._configuration = configuration
         self._path = path
         self._acting = acting
         self._stopping = stopping
+        self._suspended = suspended
         self._clock = clock
         self._topics = Topics(configuration.cluster)
         self._connection = Connection(kafka=configuration.kafka)
-        self._metrics = Metrics()
+        self._metrics = metrics or Metrics()
         self._key, trusted = self._find_keys()
         self._inbox = Inbox(self._topics, clock, trusted=trusted)
         self._acks_read: dict[int, int] = {}
@@ -98,12 +104,15 @@ class Controller:
         return key, trusted
 
     def run(self) -> None:
-        """Until the operator ends it."""
+        """Until it is to end."""
         try:
             with ExitStack() as stack:
                 self._start(stack)
                 while not self._stopping():
-                    self._turn()
+                    if self._suspended():
+                        pause(POLL_S, self._stopping)
+                    else:
+                        self._turn()
         except StoppedError:
             pass
         log.info("ended")
@@ -111,17 +120,13 @@ class Controller:
     # --- start ----------------------------------------------------------------------------------------------------
 
     def _start(self, stack: ExitStack) -> None:
-        configuration = self._configuration
-        if configuration.metrics is not None:
-            port = self._metrics.listen(configuration.metrics.address, configuration.metrics.port)
-            log.info("metrics on %s:%d", configuration.metrics.address, port)
         self._metrics.acting.set(self._acting)
         self._solver = SolverProcess()
         stack.callback(self._solver.close)
         self._consumer, found = self._connect()
         stack.callback(self._consumer.close)
         # Spark is started last and ended first: without Kafka it would only retry.
-        self._stream = StreamChild(stream_command(self._path)) if configuration.stream.embedded else None
+        self._stream = StreamChild(stream_command(self._path)) if self._configuration.stream.embedded else None
         if self._stream is not None:
             stack.callback(self._stream.close)
         self._begin(found)

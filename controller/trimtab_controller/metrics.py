@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from trimtab_controller.execution.state import Handover, HandoverPhase, Round
+from trimtab_controller.leadership.machine import Role
 from trimtab_models.messages.decode import Fault
 from trimtab_models.messages.names import AppId
 
@@ -12,8 +13,41 @@ PREFIX = "trimtab_controller_"
 NO_VALUE = float("nan")
 
 
+class ProcessMetrics:
+    """What is served: where this process stands, and while a term runs the metrics of that term."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        text = "1 for where this controller stands; waiting = standby, another one leads."
+        self._role = Gauge(PREFIX + "role", text, ["role"], registry=self.registry)
+        text = "Terms that ended because another controller leads."
+        self.stood_down = Counter(PREFIX + "stood_down_total", text, registry=self.registry)
+        self._shown: CollectorRegistry | None = None
+
+    def listen(self, host: str, port: int) -> int:
+        """Serve the metrics; returns the port.  Raises OSError that names the address."""
+        try:
+            server, _ = start_http_server(port, host, self.registry)
+        except OSError as error:
+            raise OSError(f"metrics cannot be served on {host}:{port}: {error.strerror or error}") from error
+        return int(server.server_port)
+
+    def see(self, role: Role) -> None:
+        """Where the controller stands now."""
+        for each in Role:
+            self._role.labels(each).set(each is role)
+
+    def show(self, term: "Metrics | None") -> None:
+        """Serve the metrics of this run from now on; None: of none, a standby does not go on with old figures."""
+        if self._shown is not None:
+            self.registry.unregister(self._shown)
+        self._shown = None if term is None else term.registry
+        if self._shown is not None:
+            self.registry.register(self._shown)
+
+
 class Metrics:
-    """What is counted and measured; served when `listen` was called."""
+    """What is counted and measured in one run of the controller."""
 
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
@@ -45,17 +79,10 @@ class Metrics:
         self.rejected = gauge("rejected_messages", "Refused messages by topic and fault.", "topic", "fault")
         self.plan_in_flight = gauge("plan_in_flight", "1 while a plan is carried out.")
         self.acting = gauge("acting", "1 when it acts, 0 in a dry run.")
+        self.on_hold = gauge("on_hold", "1 while the journal is not to be believed and an operator must decide.")
         self.generation = gauge("epoch_generation", "Leader generation.")
         self.number = gauge("epoch_number", "Number of the last publication.")
         self.stream_restarts = gauge("stream_restarts", "How often the stream was started again.")
-
-    def listen(self, host: str, port: int) -> int:
-        """Serve the metrics; returns the port.  Raises OSError that names the address."""
-        try:
-            server, _ = start_http_server(port, host, self.registry)
-        except OSError as error:
-            raise OSError(f"metrics cannot be served on {host}:{port}: {error.strerror or error}") from error
-        return int(server.server_port)
 
     def see_handover(self, handover: Handover) -> None:
         """A hand-over has ended."""

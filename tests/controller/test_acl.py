@@ -43,6 +43,12 @@ def test_a_reader_changes_nothing() -> None:
     assert {rule.operation for rule in RULES.of(Role.READER)} == {Operation.READ, Operation.DESCRIBE}
 
 
+def test_only_controllers_are_members_of_their_group_and_readers_see_who_is() -> None:
+    groups = {role: [rule for rule in RULES.of(role) if rule.name == "trimtab.c.controllers"] for role in Role}
+    allowed = {role: [rule.operation for rule in rules] for role, rules in groups.items() if rules}
+    assert allowed == {Role.CONTROLLER: [Operation.READ], Role.READER: [Operation.DESCRIBE]}
+
+
 @pytest.mark.parametrize("role", list(Role))
 def test_no_role_reaches_into_another_cluster(role: Role) -> None:
     """Not even into one whose name begins like ours: c.d."""

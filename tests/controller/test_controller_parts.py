@@ -22,7 +22,8 @@ from trimtab_controller.kafka.inbox import CLOCK_TOLERANCE_S, Inbox
 from trimtab_controller.kafka.publisher import Record as Published
 from trimtab_controller.kafka.publisher import headers_of
 from trimtab_controller.kafka.reader import Reading
-from trimtab_controller.metrics import Metrics
+from trimtab_controller.leadership.machine import Role
+from trimtab_controller.metrics import Metrics, ProcessMetrics
 from trimtab_controller.recovery import taken_over
 from trimtab_controller.stream_child import StreamChild
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal, encode_ack
@@ -349,4 +350,19 @@ def test_a_port_that_is_taken_is_named() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=f"metrics cannot be served on 127.0.0.1:{port}: Address already in use"):
-            Metrics().listen("127.0.0.1", port)
+            ProcessMetrics().listen("127.0.0.1", port)
+
+
+def test_a_standby_shows_its_role_and_no_figures_of_a_term_that_has_ended() -> None:
+    process, term = ProcessMetrics(), Metrics()
+    term.generation.set(7)
+    process.see(Role.LEADING)
+    process.show(term)
+    assert process.registry.get_sample_value("trimtab_controller_epoch_generation") == 7
+    process.see(Role.WAITING)
+    process.show(None)
+    assert process.registry.get_sample_value("trimtab_controller_epoch_generation") is None
+    roles = {each: process.registry.get_sample_value("trimtab_controller_role", {"role": each}) for each in Role}
+    assert [each for each, value in roles.items() if value] == [Role.WAITING]
+    process.show(Metrics())  # the next term counts from zero
+    assert process.registry.get_sample_value("trimtab_controller_epoch_generation") == 0

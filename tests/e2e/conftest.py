@@ -1,20 +1,26 @@
 """A real broker for the end-to-end tests, and the check that they leave nothing running."""
 
 import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from trimtab_controller.sandbox.broker import Broker
+from trimtab_controller.sandbox.broker import Broker, free_ports
 from trimtab_controller.sandbox.guard import RELEASE, start_guard
 from trimtab_controller.sandbox.marks import VARIABLE, end_marked, marked, with_mark
 from trimtab_controller.sandbox.processes import Processes
 
+if TYPE_CHECKING:
+    from played_cluster import World
+
 RUN_MARK = f"tests-{uuid.uuid4().hex}"
 """Inherited by whatever any test starts, by whatever means."""
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # what several tests share lies beside them
 
 
 def pytest_configure() -> None:
@@ -73,3 +79,13 @@ def private_broker(tmp_path: Path) -> Iterator[Callable[[], Broker]]:
 def unique() -> str:
     """A name that no other test uses, for topics, groups and clusters."""
     return f"t{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def world(broker: Broker, unique: str, tmp_path: Path) -> Iterator["World"]:
+    """A cluster that the test plays, for controllers as processes."""
+    from played_cluster import World
+
+    made = World(broker.address, unique, tmp_path, free_ports(1)[0])
+    yield made
+    made.close()

@@ -5,16 +5,23 @@ import logging
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from trimtab_controller.configuration import BadConfiguration, load
+from trimtab_controller.configuration import BadConfiguration, Configuration, load
 from trimtab_controller.driver import Controller
-from trimtab_controller.kafka.connection import MissingTopicsError
+from trimtab_controller.kafka.connection import Connection, MissingTopicsError
 from trimtab_controller.kafka.publisher import FencedError, PublicationError
+from trimtab_controller.leadership.driver import Candidacy, Office
+from trimtab_controller.leadership.group import MembershipError
+from trimtab_controller.metrics import Metrics, ProcessMetrics
 from trimtab_controller.recovery import JournalError
+from trimtab_models.messages.names import Topics
 from trimtab_models.signing.keys import BadKey
+
+log = logging.getLogger(__name__)
 
 ENDED, FAILED, BAD_CONFIGURATION, FENCED = 0, 1, 2, 3
 
@@ -25,12 +32,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     actions = parser.add_subparsers(metavar="run", required=True)
     runs = actions.add_parser("run", help="decide, and with --act carry out")
     runs.add_argument("--config", type=Path, required=True, metavar="FILE", help="controller.toml")
-    runs.add_argument("--act", action="store_true", help="carry plans out; without it only say what would be done")
+    runs.add_argument(
+        "--act", action="store_true", help="carry plans out, or stand by while another one does; without it only say"
+    )
     runs.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code: 0 ended by a signal, 1 a fault, 2 bad configuration, 3 another controller has taken over."""
+    """Exit code: 0 ended by a signal, 1 a fault, 2 bad configuration, 3 another dry run has taken over."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
         configuration = load(args.config)
@@ -41,19 +50,52 @@ def run(args: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     try:
-        controller = Controller(configuration, args.config, acting=args.act, stopping=stopped.is_set)
+        (_act if args.act else _look_on)(configuration, args.config, _serve(configuration), stopped.is_set)
     except BadKey as error:
         print(f"trimtab controller: signing: {error}", file=sys.stderr)
         return BAD_CONFIGURATION
-    try:
-        controller.run()
     except FencedError as error:
         print(f"trimtab controller: {error}; this one ends", file=sys.stderr)
         return FENCED
-    except (PublicationError, MissingTopicsError, JournalError, OSError) as error:
+    except (PublicationError, MissingTopicsError, MembershipError, JournalError, OSError) as error:
         print(f"trimtab controller: {error}", file=sys.stderr)
         return FAILED
     except KafkaException as error:
         print(f"trimtab controller: Kafka: {error.args[0].str()}", file=sys.stderr)
         return FAILED
     return ENDED
+
+
+def _serve(configuration: Configuration) -> ProcessMetrics:
+    metrics = ProcessMetrics()
+    if (listen := configuration.metrics) is not None:
+        log.info("metrics on %s:%d", listen.address, metrics.listen(listen.address, listen.port))
+    return metrics
+
+
+def _look_on(configuration: Configuration, path: Path, served: ProcessMetrics, stopping: Callable[[], bool]) -> None:
+    """A dry run stands for no election: it commands nobody."""
+    metrics = Metrics()
+    served.show(metrics)
+    Controller(configuration, path, acting=False, stopping=stopping, metrics=metrics).run()
+
+
+def _act(configuration: Configuration, path: Path, served: ProcessMetrics, stopping: Callable[[], bool]) -> None:
+    if configuration.signing is not None:
+        configuration.signing.load()  # a standby hears of a bad key now, not when it is needed
+
+    def new_term(office: Office) -> Controller:
+        metrics = Metrics()
+        served.show(metrics)
+        return Controller(
+            configuration, path, acting=True, stopping=office.over, suspended=office.suspended, metrics=metrics
+        )
+
+    Candidacy(
+        Connection(kafka=configuration.kafka),
+        Topics(configuration.cluster),
+        configuration.lease_s,
+        new_term=new_term,
+        metrics=served,
+        stopping=stopping,
+    ).run()

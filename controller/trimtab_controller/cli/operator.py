@@ -7,11 +7,12 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
 from trimtab_controller.cli import render
 from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load
@@ -20,6 +21,7 @@ from trimtab_controller.decider.instance import instance_of
 from trimtab_controller.decider.view import NotReady
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
+from trimtab_controller.leadership.group import members
 from trimtab_controller.present import decide_now, read_present
 from trimtab_controller.recovery import JournalError
 from trimtab_models.instances import encode_snapshot
@@ -112,14 +114,15 @@ def read_target(args: argparse.Namespace) -> Target:
 
 
 def run_status(args: argparse.Namespace, target: Target) -> int:
-    """Nodes, loads, plan in flight, last decisions."""
+    """Who leads and who stands by, nodes, loads, plan in flight, last decisions."""
     status = read_status(target)
     if status is None:
         raise CommandError(f"no controller has reported on cluster {target.configuration.cluster} yet")
+    controllers = members(AdminClient(target.connection.client("trimtab-status")), target.topics.cluster)
     if args.json:
-        print(encode_status(status).decode())
+        _print_json({**json.loads(encode_status(status)), "controllers": [asdict(row) for row in controllers]})
     else:
-        render.show_status(status, time.time())
+        render.show_status(status, controllers, time.time())
     return DONE
 
 

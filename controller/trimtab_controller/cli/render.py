@@ -2,12 +2,14 @@
 
 import statistics
 import time
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from trimtab_controller.decider.decide import Decision, Planned, describe
+from trimtab_controller.leadership.group import Member
 from trimtab_models.messages.status import RoundStatus, Status
 
 SILENT_AFTER_S = 15.0
@@ -16,13 +18,15 @@ SHOWN_DECISIONS = 8
 SHOWN_ROUNDS = 5
 
 
-def show_status(status: Status, now: float) -> None:
-    """Print the whole status."""
+def show_status(status: Status, controllers: Sequence[Member], now: float) -> None:
+    """Print the whole status; `controllers`: those in the election, as the broker knows them now."""
     console = Console(highlight=False)
     role = "acts" if status.acting else "dry run"
     console.print(f"cluster {status.cluster}: controller {role}, epoch {status.epoch}")
     if (silent_s := now - status.at) > SILENT_AFTER_S:
         console.print(f"the controller has not been heard of for {silent_s:.0f} s", style="bold red")
+    for row in controllers:
+        console.print(f"{row.name} ({row.address}) {'leads' if row.leads else 'stands by'}")
     if status.paused:
         console.print(status.paused, style="bold yellow")
     if status.window_end is None:

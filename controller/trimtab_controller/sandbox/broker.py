@@ -50,6 +50,8 @@ SETTINGS: Mapping[str, str] = {
     "broker.heartbeat.interval.ms": "500",
     # Members join when they come; nobody waits three seconds for more of them.
     "group.initial.rebalance.delay.ms": "0",
+    # So that tests may try short leases; 6000 otherwise.
+    "group.min.session.timeout.ms": "1000",
     # Replayed events carry their own, old time: retention would delete them at once.
     "log.retention.ms": "-1",
     "log.cleaner.dedupe.buffer.size": "16777216",

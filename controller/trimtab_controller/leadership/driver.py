@@ -1,0 +1,190 @@
+"""The shell around the candidate: a member of the group while it lives, and a term of the controller while it leads."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Protocol, assert_never
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from trimtab_controller.kafka.connection import (
+    Connection,
+    StoppedError,
+    ensure_topics,
+    is_weather,
+    pause,
+    wait_for_broker,
+)
+from trimtab_controller.kafka.publisher import FencedError
+from trimtab_controller.leadership.group import Membership, members, own_name
+from trimtab_controller.leadership.machine import (
+    Action,
+    Candidate,
+    EndAsked,
+    Event,
+    Join,
+    Lead,
+    Leave,
+    Resume,
+    Role,
+    StandDown,
+    Suspend,
+    TermFenced,
+    Wait,
+)
+from trimtab_controller.metrics import ProcessMetrics
+from trimtab_models.messages.names import Topics
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.05
+RETRY_S = 1.0
+REPEAT_LOG_S = 60.0
+"""A standby says so often for whom it waits."""
+
+
+class Term(Protocol):
+    """One run of the controller."""
+
+    def run(self) -> None:
+        """Until it is to end.  Raises FencedError when another one takes over."""
+
+
+class Office(Protocol):
+    """What a term asks while it runs."""
+
+    def over(self) -> bool:
+        """Whether the term is to end."""
+
+    def suspended(self) -> bool:
+        """Whether it is to stand still for now."""
+
+
+class Candidacy:
+    """Runs a term whenever this process leads; `run` returns when `stopping`.
+
+    Everything happens in one thread: a running term asks its `Office` in each turn and in each wait, and that is when
+    the group is heard.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        topics: Topics,
+        lease_s: float,
+        *,
+        new_term: Callable[[Office], Term],
+        metrics: ProcessMetrics,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._connection = connection
+        self._topics = topics
+        self._new_term = new_term
+        self._metrics = metrics
+        self._stopping = stopping
+        self._membership = Membership(connection, topics, lease_s)
+        self._candidate = Candidate()
+        self._elected = False
+        self._term_over = True
+        self._said_at = 0.0
+
+    def run(self) -> None:
+        """Until the operator ends it.  Raises MembershipError, MissingTopicsError and what a term raises but fences."""
+        try:
+            while not self._stopping():
+                self._hear(POLL_S)
+                if self._elected:
+                    self._run_term()
+                elif self._candidate.role is Role.WAITING and time.monotonic() - self._said_at >= REPEAT_LOG_S:
+                    self._say_for_whom()
+            self._feed(EndAsked())
+        except StoppedError:
+            pass
+        finally:
+            self._membership.leave()
+
+    # --- what a term asks -----------------------------------------------------------------------------------------
+
+    def over(self) -> bool:
+        """Whether the term is to end."""
+        if self._stopping():
+            self._feed(EndAsked())  # at once: the next one need not wait until everything here has ended
+        else:
+            self._hear(0.0)
+        return self._term_over
+
+    def suspended(self) -> bool:
+        """Whether the term is to stand still for now."""
+        return self._candidate.role is Role.SUSPENDED
+
+    # --- events and actions ---------------------------------------------------------------------------------------
+
+    def _hear(self, timeout_s: float) -> None:
+        for event in self._membership.poll(timeout_s):
+            self._feed(event)
+        self._perform(self._candidate.on_tick(time.monotonic()))
+        self._metrics.see(self._candidate.role)
+
+    def _feed(self, event: Event) -> None:
+        self._perform(self._candidate.on_event(time.monotonic(), event))
+
+    def _perform(self, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case Join():
+                    self._join()
+                case Leave():
+                    self._membership.leave()
+                case Wait():
+                    self._say_for_whom()
+                case Lead():
+                    self._elected = True
+                case Suspend():
+                    log.warning("the lease ran out: nothing is commanded until it is known who leads")
+                case Resume():
+                    log.info("the lease is back, nobody has led meanwhile")
+                case StandDown(reason=reason):
+                    # For good: who is elected again begins a new term.
+                    self._elected, self._term_over = False, True
+                    self._metrics.stood_down.inc()
+                    log.warning("leads no longer: %s", reason)
+                case _:
+                    assert_never(action)
+
+    def _join(self) -> None:
+        admin = AdminClient(self._connection.client("trimtab-controller-admin"))
+        while True:
+            wait_for_broker(admin, self._connection, self._stopping)
+            try:
+                ensure_topics(admin, self._topics)
+            except KafkaException as error:
+                if not is_weather(error.args[0]):
+                    raise
+                log.warning("the start does not succeed yet: %s", error)
+                pause(RETRY_S, self._stopping)
+            else:
+                break
+        log.info("stands for the lead of cluster %s as %s", self._topics.cluster, own_name())
+        self._membership.join()
+
+    def _run_term(self) -> None:
+        self._elected = self._term_over = False
+        log.info("leads cluster %s", self._topics.cluster)
+        try:
+            self._new_term(self).run()
+        except FencedError as error:
+            self._feed(TermFenced(detail=str(error)))
+        finally:
+            self._metrics.show(None)
+
+    def _say_for_whom(self) -> None:
+        self._said_at = time.monotonic()
+        admin = AdminClient(self._connection.client("trimtab-controller-admin"))
+        try:
+            leaders = [row for row in members(admin, self._topics.cluster) if row.leads]
+        except (KafkaException, TimeoutError) as error:
+            log.warning("waits, and cannot ask for whom: %s", error)
+            return
+        who = ", ".join(f"{row.name} ({row.address})" for row in leaders) or "the election"
+        log.info("standby: waits for the end of %s, or of its lease", who)

@@ -1,0 +1,130 @@
+"""The group of a cluster's controllers: being a member of it, and seeing who is."""
+
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection
+from trimtab_controller.kafka.reader import OFFSET_END
+from trimtab_controller.leadership.machine import Event, LeaseExpired, LeaseGranted, LeaseMoved, NothingGranted
+from trimtab_models.messages.names import Topics
+
+SIGNS_PER_LEASE = 6
+"""So often within a lease a member shows that it lives; a standby hears by these of the end of a leader."""
+
+
+class MembershipError(Exception):
+    """The group does not let us in, and will not; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A controller in the group, as the broker knows it: `name` is HOST:PID, `address` where it connects from."""
+
+    name: str
+    address: str
+    leads: bool
+
+
+def controllers_group(cluster: str) -> str:
+    """The consumer group in which a cluster's acting controllers elect one."""
+    return f"trimtab.{cluster}.controllers"
+
+
+def own_name() -> str:
+    """How this process is named in the group."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def members(admin: AdminClient, cluster: str) -> tuple[Member, ...]:
+    """Who is in the group now, who leads first.  Raises KafkaException."""
+    group = controllers_group(cluster)
+    found = admin.describe_consumer_groups([group], request_timeout=REQUEST_LIMIT_S)[group].result(REQUEST_LIMIT_S)
+    rows = [
+        Member(
+            name=row.client_id,
+            address=row.host.lstrip("/"),
+            leads=bool(row.assignment and row.assignment.topic_partitions),
+        )
+        for row in found.members
+    ]
+    return tuple(sorted(rows, key=lambda row: (not row.leads, row.name)))
+
+
+class Membership:
+    """A member of the group from `join` to `leave`; whoever has partition 0 of the journal leads.
+
+    The client shows by itself, from a thread of its own, that the process lives; `poll` must be called now and then, so
+    a process that hangs loses its lease too, after Kafka's max.poll.interval.ms.
+    """
+
+    def __init__(self, connection: Connection, topics: Topics, lease_s: float) -> None:
+        self._topic = topics.journal
+        self._lease_s = lease_s
+        self._settings = connection.client(
+            own_name(),
+            group_id=controllers_group(topics.cluster),
+            session_timeout_ms=round(lease_s * 1000),
+            heartbeat_interval_ms=round(lease_s * 1000 / SIGNS_PER_LEASE),
+            # The partition stays where it is while members come and go.
+            partition_assignment_strategy="cooperative-sticky",
+            enable_auto_commit=False,
+        )
+        self._consumer: Consumer | None = None
+        self._heard: list[Event] = []
+
+    def join(self) -> None:
+        """Ask to be let in."""
+        self._consumer = Consumer(self._settings)
+        self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+
+    def poll(self, timeout_s: float) -> list[Event]:
+        """What the group said since then.  Raises MembershipError."""
+        if self._consumer is not None:
+            message = self._consumer.poll(timeout_s)
+            if message is not None and (error := message.error()) is not None:
+                self._judge(error)
+        heard, self._heard = self._heard, []
+        return heard
+
+    def leave(self) -> None:
+        """Give the membership up, and the lease with it: the next one has it at once."""
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer, self._heard = None, []
+
+    def _assigned(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        ours = [TopicPartition(row.topic, row.partition, OFFSET_END) for row in partitions]
+        if ours:  # to own it is what counts: nothing is read here
+            consumer.incremental_assign(ours)
+            consumer.pause(ours)
+        self._heard.append(LeaseGranted() if _has_lease(partitions) else NothingGranted())
+
+    def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        if _has_lease(partitions):
+            self._heard.append(LeaseMoved())
+
+    def _lost(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        if _has_lease(partitions):
+            self._heard.append(LeaseExpired())
+
+    def _judge(self, error: KafkaError) -> None:
+        """What passes is the client's own affair; return for that."""
+        if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
+            raise MembershipError(
+                f"controller.lease_s: found {self._lease_s:g}, expected what the brokers allow: their "
+                "group.min.session.timeout.ms (6000 when not set) to group.max.session.timeout.ms"
+            )
+        if error.code() in (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+            group = self._settings["group.id"]
+            raise MembershipError(f"no right to be a member of the group {group}: {error.str()}; see `trimtab acl`")
+        if error.fatal():
+            raise KafkaException(error)
+
+
+def _has_lease(partitions: Sequence[TopicPartition]) -> bool:
+    return any(row.partition == 0 for row in partitions)

@@ -1,0 +1,284 @@
+"""A cluster as the controller sees it, played at its Kafka port: windows, workers, agents, and what was commanded."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+
+from trimtab_controller.keys import KeyFiles, load_trust
+from trimtab_controller.stream.chunks import split
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, decode_command, encode_ack
+from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
+from trimtab_models.messages.placement import Placement, decode_placement
+from trimtab_models.messages.report import Basis, WorkerState
+from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_models.signing.envelope import Envelope, signatures_in
+
+APP, OPERATOR = AppId("app"), OperatorId("sums")
+WINDOW_S = 1.0
+LIMIT_S = 60.0
+PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
+
+
+def key_group(partition: int) -> KeyGroup:
+    return KeyGroup(APP, OPERATOR, partition)
+
+
+def host_of(worker: str) -> HostId:
+    return HostId(f"h{worker[1:]}")
+
+
+@dataclass
+class World:
+    """Three workers, twelve key groups, all on w0; whoever `took` a key group owns it."""
+
+    bootstrap: str
+    cluster: str
+    folder: Path
+    metrics_port: int
+    lease_s: float = 3.0
+    owners: dict[KeyGroup, str] = field(default_factory=lambda: {key_group(p): "w0" for p in range(12)})
+    workers: list[str] = field(default_factory=lambda: ["w0", "w1", "w2"])
+    commands: list[Command] = field(default_factory=list)
+    placements: list[Placement] = field(default_factory=list)
+    signers: list[str] = field(default_factory=list)
+    running: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.topics = Topics(self.cluster)
+        self.producer = Producer({"bootstrap.servers": self.bootstrap})
+        self._consumer: Consumer | None = None
+        self.keys = KeyFiles(key=self.folder / "key", trust=self.folder / "trusted")
+        self.keys.create()
+        self.config = self.folder / "controller.toml"
+        self.log = self.folder / "controller.log"
+        self.config.write_text(self.configuration(self.metrics_port, self.folder / "checkpoints"))
+
+    def configuration(self, metrics_port: int, checkpoints: Path, bootstrap: str | None = None) -> str:
+        """controller.toml; the stream is played by the test."""
+        return f"""
+[controller]
+cluster = "{self.cluster}"
+lease_s = {self.lease_s}
+[kafka]
+bootstrap_servers = "{bootstrap or self.bootstrap}"
+[signing]
+key_file = "{self.keys.key}"
+trust_file = "{self.keys.trust}"
+[stream]
+window_s = {WINDOW_S}
+watermark_s = 120.0
+checkpoint_dir = "{checkpoints}"
+embedded = false
+[balance]
+max_migrations = 8
+min_interval_s = 0.5
+min_windows = 1
+solver_time_limit_s = 0.5
+[execution]
+handovers_in_flight = 1
+key_groups_per_handover = 4
+prepare_timeout_s = 60.0
+handover_timeout_s = 60.0
+[metrics]
+listen = "127.0.0.1:{metrics_port}"
+"""
+
+    # --- the controller ---
+
+    def start(self, *, act: bool = True) -> "subprocess.Popen[bytes]":
+        with self.log.open("ab") as output:
+            process = subprocess.Popen(
+                [*PROGRAM, "controller", "run", "--config", str(self.config), *["--act"] * act],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self.running.append(process)
+        return process
+
+    def trimtab(self, *arguments: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [*PROGRAM, *arguments, "--config", str(self.config)], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+    def status(self) -> dict:
+        return json.loads(self.trimtab("status", "--json"))
+
+    def metric(self, name: str) -> float:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as page:
+            lines = page.read().decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+    def log_text(self) -> str:
+        return self.log.read_text()
+
+    # --- the cluster ---
+
+    def snapshot(self) -> Snapshot:
+        """A window that began now; it is published when it has ended."""
+        start_ms = round(time.time() * 1000)
+        return Snapshot(
+            cluster=self.cluster,
+            start_ms=start_ms,
+            end_ms=start_ms + round(WINDOW_S * 1000),
+            published_ms=start_ms + round(WINDOW_S * 1000),
+            hosts_seen=len(self.workers),
+            hosts_expected=len(self.workers),
+            watermark_ms=None,
+            late_rows=0,
+            hosts=tuple(
+                HostWindow(host=host_of(worker), covered_s=WINDOW_S, cpu=0.5, cores=1.0, basis=Basis.CONFIG)
+                for worker in self.workers
+            ),
+            nodes=tuple(
+                NodeWindow(
+                    worker=WorkerId(worker),
+                    host=host_of(worker),
+                    app=APP,
+                    state=WorkerState.RUNNING,
+                    capacity=0.5,
+                    covered_s=WINDOW_S,
+                    cpu=0.2,
+                    complete=True,
+                    steering=True,
+                )
+                for worker in self.workers
+            ),
+            key_groups=tuple(
+                KeyGroupWindow(
+                    key_group=each,
+                    worker=WorkerId(owner),
+                    covered_s=WINDOW_S,
+                    cpu=0.02,
+                    tuples_in_s=10.0,
+                    state_bytes=1000,
+                )
+                for each, owner in sorted(self.owners.items())
+            ),
+        )
+
+    def publish_window(self, **changes: object) -> None:
+        """Let a window pass and publish it."""
+        snapshot = replace(self.snapshot(), **changes)
+        time.sleep(WINDOW_S)
+        self.send_snapshot(snapshot)
+
+    def send_snapshot(self, snapshot: Snapshot) -> None:
+        for chunk in split(snapshot):
+            self.produce(self.topics.snapshots, self.cluster.encode(), chunk.payload, chunk.headers)
+
+    def produce(self, topic: str, key: bytes, value: bytes, headers: list[tuple[str, bytes]] | None = None) -> None:
+        self.producer.produce(topic, key=key, value=value, headers=headers)
+        assert self.producer.flush(20) == 0
+
+    def ack(self, command: Command, phase: Phase, **values: object) -> None:
+        ack = Ack(
+            cluster=self.cluster,
+            command_id=command.id,
+            epoch=command.epoch,
+            kind=command.kind,
+            host=command.host,
+            worker=command.worker,
+            phase=phase,
+            at=time.time(),
+            handover=command.handover,
+            **values,  # type: ignore[arg-type]
+        )
+        self.produce(self.topics.acks, command.host.encode(), encode_ack(ack))
+
+    def follow(self) -> None:
+        """Read what the controller published."""
+        if self._consumer is None:
+            settings = {"bootstrap.servers": self.bootstrap, "group.id": "world", "isolation.level": "read_committed"}
+            self._consumer = Consumer(settings)
+            self._consumer.assign([TopicPartition(t, 0, 0) for t in (self.topics.commands, self.topics.placement)])
+        for message in self._consumer.consume(100, timeout=0.05):
+            if message.error() is not None:
+                continue
+            self.signers.append(self._signer(message))
+            if message.topic() == self.topics.commands:
+                self.commands.append(decode_command(message.value()))
+            else:
+                self.placements.append(decode_placement(message.value()))
+
+    def _signer(self, message: Message) -> str:
+        """The key that signed a message; it is trusted."""
+        signatures = signatures_in(message.headers())
+        envelope = Envelope(topic=message.topic(), key=message.key(), value=message.value(), signatures=signatures)
+        load_trust(self.keys.trust).check(envelope)
+        return signatures[0].partition(b":")[0].decode()
+
+    def wait(self, what: str, condition: Callable[[], bool], *, windows: bool = False) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while not condition():
+            assert time.monotonic() < deadline, f"no {what} within {LIMIT_S:g} s\n{self.log_text()}"
+            if windows:
+                self.publish_window()
+            self.follow()
+
+    def next_command(self, kind: CommandKind, after: int = 0, *, windows: bool = False) -> Command:
+        """The first command of a kind, not counting the first `after` commands."""
+        found = lambda: next((c for c in self.commands[after:] if c.kind is kind), None)  # noqa: E731
+        self.wait(kind, lambda: found() is not None, windows=windows)
+        command = found()
+        assert command is not None
+        return command
+
+    def take(self, prepare: Command) -> None:
+        self.owners.update(dict.fromkeys(prepare.key_groups, str(prepare.target)))
+        self.ack(prepare, Phase.TOOK, pause_s=0.1)
+
+    def hand_over(self, prepare: Command) -> None:
+        """Play both workers."""
+        seen = len(self.commands)
+        self.ack(prepare, Phase.PREPARED, generation=3, lag_records=0)
+        release = self.next_command(CommandKind.RELEASE, seen)
+        assert (release.handover, release.generation) == (prepare.handover, 3)
+        self.ack(release, Phase.RELEASED)
+        self.take(prepare)
+
+    def hand_over_rest(self) -> None:
+        """Play the workers until the round has ended."""
+        done = {c.handover for c in self.commands if c.kind is CommandKind.RELEASE}
+        deadline = time.monotonic() + LIMIT_S
+        while (prepares := self._open_prepares(done)) or not self.round_ended():
+            assert time.monotonic() < deadline, self.log_text()
+            for prepare in prepares:
+                done.add(prepare.handover)
+                self.hand_over(prepare)
+            self.follow()
+
+    def _open_prepares(self, done: set[str | None]) -> list[Command]:
+        return [c for c in self.commands if c.kind is CommandKind.PREPARE and c.handover not in done]
+
+    def round_ended(self) -> bool:
+        return " ended after " in self.log_text()
+
+    def check_placements(self) -> None:
+        """Epochs only rise, and the last placement is where the key groups are."""
+        epochs = [placement.epoch for placement in self.placements]
+        assert epochs == sorted(set(epochs))
+        last = self.placements[-1]
+        assert {each: last.of(each.operator, each.partition)[0] for each in self.owners} == self.owners
+
+    def close(self) -> None:
+        for process in self.running:
+            process.kill()
+            process.wait()
+        if self._consumer is not None:
+            self._consumer.close()
+
+
+def wait_until_it_acts(world: World, text: str = "acting as generation") -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while text not in world.log_text():
+        assert time.monotonic() < deadline, world.log_text()
+        time.sleep(0.05)
