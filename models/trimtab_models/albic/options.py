@@ -90,9 +90,8 @@ def worth_of_rate(problem: CollocationProblem) -> float:
 def part_pairs(parts: Parts, pairs: Pairs) -> tuple[Ints, Ints]:
     """The pairs of different parts that are joined by a scored edge, each once."""
     first, second = parts.of[pairs.first], parts.of[pairs.second]
-    keys = np.unique(
-        np.minimum(first, second)[first != second] * len(parts.size) + np.maximum(first, second)[first != second]
-    )
+    keys = np.minimum(first, second) * len(parts.size) + np.maximum(first, second)
+    keys = np.unique(keys[first != second])
     low, high = np.divmod(keys, max(1, len(parts.size)))
     return low, high
 
@@ -108,10 +107,10 @@ class Choice:
         self._free = parts.mobile(problem.balance)
         self._ties = Ties(problem, parts, at)
 
-    def joins(self, first: Ints, second: Ints) -> tuple[Ints, Ints]:
+    def joins(self, first: Ints, second: Ints, max_partition_load: float) -> tuple[Ints, Ints]:
         """Moves of one of two parts to the other's node, unless their union were too large for a part."""
         apart = self._at[first] != self._at[second]
-        light = self._loads[first] + self._loads[second] <= self._problem.max_partition_load * FITS
+        light = self._loads[first] + self._loads[second] <= max_partition_load * FITS
         fits = apart & light & (self._shares[first] + self._shares[second] <= FITS)
         first, second = first[fits], second[fits]
         part, node = np.concatenate((first, second)), self._at[np.concatenate((second, first))]

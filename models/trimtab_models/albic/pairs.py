@@ -73,6 +73,7 @@ class Joining:
     pairs: Pairs
     tied: Pairs
     parts: Parts
+    max_partition_load: float
     levelled: Ints | None  # (P,) the plan of the pure balance problem on the parts
 
     def selection(self, weights: Weights) -> Selection:
@@ -106,7 +107,7 @@ class Joining:
 
     def _options(self, at: Ints, worth: Floats, deviations: Floats) -> Options:
         choice = Choice(self.judge.problem, self.parts, at, self.judge.loads, worth)
-        joins = choice.joins(*part_pairs(self.parts, self.pairs))
+        joins = choice.joins(*part_pairs(self.parts, self.pairs), self.max_partition_load)
         levelling = choice.levelling(deviations)
         moved = np.flatnonzero(self.levelled != at) if self.levelled is not None else np.zeros(0, np.int64)
         planned = self.levelled[moved] if self.levelled is not None else moved

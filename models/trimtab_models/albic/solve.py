@@ -130,7 +130,7 @@ class _Solver:
             return self._purely_balanced(), 0.0
         parts = parts_of(self._balance, keep(self._balance, self._tied, partition_load, self._seed))
         one_pair = self._params.strategy is Strategy.ONE_PAIR
-        plan = self._one_pair(parts, partition_load) if one_pair else self._many_pairs(parts)
+        plan = self._one_pair(parts, partition_load) if one_pair else self._many_pairs(parts, partition_load)
         return plan, float(parts.problem.load[parts.size > 1].max(initial=0.0))
 
     def _purely_balanced(self) -> Ints:
@@ -159,7 +159,7 @@ class _Solver:
             problem = _with_join(problem, join, loads)
         return self._believed(parts.expand(self._balanced(problem, self._params.balance).allocation))
 
-    def _many_pairs(self, parts: Parts) -> Ints:
+    def _many_pairs(self, parts: Parts, partition_load: float) -> Ints:
         """The best plan inside the band, or up to maxLD where the band lets nothing come together or leave."""
         balance, judge = self._balance, self._judge
         band = self._band()
@@ -167,7 +167,14 @@ class _Solver:
         if judge.load_distance(self._start) > band or judge.waiting.any():
             loads = np.maximum(0.0, parts.summed(judge.loads))
             levelled = self._balanced(replace(parts.problem, load=loads), LEVELLED).allocation
-        joining = Joining(judge=judge, pairs=self._pairs, tied=self._tied, parts=parts, levelled=levelled)
+        joining = Joining(
+            judge=judge,
+            pairs=self._pairs,
+            tied=self._tied,
+            parts=parts,
+            max_partition_load=partition_load,
+            levelled=levelled,
+        )
         best = self._start
         for target in dict.fromkeys((band, max(band, balance.max_load_distance))):
             levelling = LEVELLING_SHARE * judge.price / target if target > 0 else 0.0

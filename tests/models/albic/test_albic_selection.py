@@ -54,7 +54,8 @@ def question(problem, target=2.0, price=0.05):
     judge = Judge(problem, problem.balance.home, price)
     pairs = scored_pairs(problem)
     parts = parts_of(problem.balance, keep(problem.balance, pairs, problem.max_partition_load, 0))
-    joining = Joining(judge=judge, pairs=pairs, tied=pairs, parts=parts, levelled=None)
+    largest = problem.max_partition_load
+    joining = Joining(judge=judge, pairs=pairs, tied=pairs, parts=parts, max_partition_load=largest, levelled=None)
     weights = Weights(target=target, ceiling=max(10.0, target), penalty=20.0, levelling=0.01)
     return judge, parts, joining.selection(weights)
 
