@@ -166,6 +166,11 @@ def main() -> int:
         f"{verdict.allowed}), too few times {verdict.table.under}, otherwise wrong {verdict.table.other}",
         highlight=False,
     )
+    console.print(
+        "held up: until the last flight that took over 1 s, be it for the death or for the shift of the load that "
+        "provokes a round; not steered: until the controller has seen a whole window again",
+        highlight=False,
+    )
     for text in verdict.broken:
         console.print(f"NOT KEPT: {text}", style="bold red", markup=False)
     if not verdict.broken:
