@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format lock jars prove-steering faults clean
+.PHONY: help demo test check lint format lock jars prove-steering faults bench-papers bench-peers clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,12 @@ faults: $(INSTALLED) jars ## kill workers, agents, controller and broker under l
 
 jars: $(INSTALLED) ## fetch the broker's and Spark's jars (nothing is fetched twice)
 	@$(BIN)/python -m trimtab_controller.sandbox.jars
+
+bench-papers: $(INSTALLED) ## every published figure that can be recomputed: paper | ours | baseline
+	$(BIN)/python -m benchmarks.papers
+
+bench-peers: $(INSTALLED) ## other solvers beside ours on the same instances
+	$(BIN)/python benchmarks/peers/table.py
 
 clean: ## remove the environment and what runs have written
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -77,9 +77,9 @@ def rows(*, long: bool) -> Iterator[Row | Missing]:
         yield Row(
             figure="Fig. 10", what=f"gain over round robin, {name}, {scenario}; MET {MET_PERCENT:g} %",
             paper=f"{PUBLISHED_SIMULATED[scenario]} (MET unknown)",
-            ours=f"+{100 * (result.source_rate / dealt - 1):.0f} %",
-            baseline=f"fluid bound +{100 * (result.fluid_bound / dealt - 1):.0f} %, "
-            f"the paper's rule +{100 * (paper_rate(problem) / dealt - 1):.0f} %",
+            ours=f"{100 * (result.source_rate / dealt - 1):+.0f} %",
+            baseline=f"fluid bound {100 * (result.fluid_bound / dealt - 1):+.0f} %, "
+            f"the paper's rule {100 * (paper_rate(problem) / dealt - 1):+.0f} %",
         )  # fmt: skip
     if not long:
         yield Missing(figure="Fig. 10", what="large cluster (180 machines)", why="takes a minute: --long")

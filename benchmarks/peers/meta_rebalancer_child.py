@@ -1,6 +1,6 @@
 """Meta's Rebalancer on one instance: JSON on standard input, an allocation on standard output.
 
-It needs Python 3.12 and the package `rebalancer`, which is why it is a process of its own (`meta_rebalancer.py` starts it).
+It needs Python 3.12 and the package `rebalancer`: so it is a process of its own, which `meta_rebalancer.py` starts.
 The model: objects with a load, containers of equal capacity, at most so many objects away from where they are, and the
 formula of the balance goal that is asked for. Local search with single moves and swaps, the solver that its authors
 recommend from 1,000 objects on, or HiGHS on its exact model.

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from trimtab_models.albic import scored_pairs
 from trimtab_models.balance import evaluate
 from trimtab_models.instances import BalanceInstance, Budget, Flow, KeyGroup, Node, Options
 from trimtab_models.simulation import (
@@ -83,6 +84,17 @@ def test_every_workload_is_played_from_its_own_placement(workload):
     assert [(each.number, each.nodes) for each in rounds] == [(1, 4), (2, 4)]
     assert rounds[0].load_distance == pytest.approx(evaluate(first.problem.balance, first.home).load_distance)
     assert first.problem.balance.load.sum() == pytest.approx(4 * 50, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    ("workload", "share"), [("real-job-1", 0.0), ("real-job-2", 1.0), ("real-job-3", 0.5), ("real-job-4", 0.6)]
+)
+def test_so_much_of_the_rate_can_be_collocated(workload, share):
+    """That of pairs that ALBIC scores, which are those keyed alike: other flows are spread over too many."""
+    size = Size(nodes=20, key_groups=900)
+    (first,) = generated(workload, size, rounds=1, seed=1, budget=FOUR_MOVES)
+    problem = replace(first.problem, score_factor=4.0)  # loads of key groups differ by less
+    assert scored_pairs(problem).rate.sum() / problem.rate.sum() == pytest.approx(share, abs=0.03)
 
 
 @pytest.mark.parametrize(

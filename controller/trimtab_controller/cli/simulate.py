@@ -66,8 +66,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """What `simulate` and `compare` have in common."""
     workload = parser.add_argument_group("workload")
     names = "; ".join(f"{name}: {each.text}" for name, each in WORKLOADS.items())
-    workload.add_argument("--workload", choices=WORKLOADS, default="drift", metavar="NAME", help=f"{names} (drift)")
-    workload.add_argument(
+    source = workload.add_mutually_exclusive_group()
+    source.add_argument("--workload", choices=WORKLOADS, default="drift", metavar="NAME", help=f"{names} (drift)")
+    source.add_argument(
         "--recorded",
         type=Path,
         nargs="+",

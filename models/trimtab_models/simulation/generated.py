@@ -145,10 +145,11 @@ def real_job_4() -> Job:
         "extract", "sum-by-plane", "sum-by-route", "weather", "rainscore", "join", "efficiency",
         "store-efficiency", "store-planes",
     )  # fmt: skip
-    alike = ((0, 1), (2, 5), (3, 4), (6, 7), (1, 8))
-    other = ((0, 2), (4, 5), (5, 6))
-    edges = [Edge(source=source, target=target, alike=True) for source, target in alike]
-    edges += [Edge(source=source, target=target, alike=False) for source, target in other]
+    alike = {(0, 1), (1, 8), (2, 5), (3, 4), (6, 7)}
+    other = {(0, 2), (4, 5), (5, 6)}
+    edges = [
+        Edge(source=source, target=target, alike=(source, target) in alike) for source, target in sorted(alike | other)
+    ]
     return replace(real_job_3(), operators=operators, edges=tuple(edges))
 
 

@@ -170,7 +170,15 @@ def test_an_empty_directory_is_exit_2(trimtab, tmp_path):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--seed", "-1"], ["--nodes", "10001"], ["--join", "0:1"], ["--mark", "3"], ["--churn", "2"], ["--noise", "nan"]],
+    [
+        ["--workload", "drift", "--recorded", "x"],
+        ["--seed", "-1"],
+        ["--nodes", "10001"],
+        ["--join", "0:1"],
+        ["--mark", "3"],
+        ["--churn", "2"],
+        ["--noise", "nan"],
+    ],
 )
 def test_wrong_usage_is_exit_2(trimtab, arguments):
     with pytest.raises(SystemExit) as end:
