@@ -163,6 +163,14 @@ def test_what_cannot_be_simulated_is_exit_2_with_one_line(trimtab, tmp_path, mon
     assert trimtab("simulate", "stay", *SMALL, *arguments) == (2, "", f"trimtab simulate: {reason}\n")
 
 
+def test_a_time_limit_stops_every_plan(trimtab):
+    """Without any time the balance model stays put but for its first construction."""
+    code, out, _ = trimtab("simulate", "milp", *SMALL, "--time-limit", "0", "--json", "-")
+    rounds = json.loads(out)["policies"]["milp"]["rounds"]
+    assert code == 0
+    assert all(each["load_distance"] <= each["load_distance_before"] for each in rounds)
+
+
 def test_an_empty_directory_is_exit_2(trimtab, tmp_path):
     code, _, err = trimtab("simulate", "stay", "--recorded", tmp_path)
     assert (code, err) == (2, f"trimtab simulate: {tmp_path}: no snapshot (*.json) in this directory\n")
