@@ -35,7 +35,7 @@ from trimtab_models.simulation import (
 from trimtab_models.solving import Deadline, Infeasible, Never, Stop
 
 DONE, BAD_INPUT, INFEASIBLE = 0, 2, 3
-DEFAULT_NODES, DEFAULT_ROUNDS = 20, 20
+DEFAULT_WORKLOAD, DEFAULT_NODES, DEFAULT_ROUNDS = "drift", 20, 20
 MOST_NODES, MOST_KEY_GROUPS, MOST_ROUNDS = 10_000, 1_000_000, 100_000
 KEY_GROUPS_PER_NODE = 20
 LEAST_BUDGET, BUDGET_SHARE = 10, 0.01
@@ -67,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     workload = parser.add_argument_group("workload")
     names = "; ".join(f"{name}: {each.text}" for name, each in WORKLOADS.items())
     source = workload.add_mutually_exclusive_group()
-    source.add_argument("--workload", choices=WORKLOADS, default="drift", metavar="NAME", help=f"{names} (drift)")
+    source.add_argument("--workload", choices=WORKLOADS, metavar="NAME", help=f"{names} ({DEFAULT_WORKLOAD})")
     source.add_argument(
         "--recorded",
         type=Path,
@@ -210,14 +210,15 @@ def scene_of(args: argparse.Namespace) -> Scene:
 
 
 def _generated(args: argparse.Namespace, rounds: int) -> tuple[str, Callable[[], Iterator[Moment]]]:
+    workload = args.workload or DEFAULT_WORKLOAD
     key_groups = args.key_groups or KEY_GROUPS_PER_NODE * args.nodes
     size = Size(nodes=args.nodes, key_groups=key_groups, one_to_one=args.alike / 100, change_percent=args.change)
     migrations = args.max_migrations
     if migrations is None and args.max_cost_bytes is None:
         migrations = max(LEAST_BUDGET, round(BUDGET_SHARE * key_groups))
     budget = Budget(max_migrations=migrations, max_cost_bytes=args.max_cost_bytes)
-    name = f"{args.workload}, {args.nodes:,} nodes, {key_groups:,} key groups"
-    return name, lambda: generated(args.workload, size, rounds=rounds, seed=args.seed, budget=budget)
+    name = f"{workload}, {args.nodes:,} nodes, {key_groups:,} key groups"
+    return name, lambda: generated(workload, size, rounds=rounds, seed=args.seed, budget=budget)
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
