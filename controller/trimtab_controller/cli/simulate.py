@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from trimtab_controller.cli.picture import PictureError, check_picture, draw
@@ -176,19 +177,19 @@ def run(args: argparse.Namespace, names: Sequence[str], command: str) -> int:
 
 
 def _play(args: argparse.Namespace, scene: Scene, name: str) -> Run | Infeasible:
-    limit = args.time_limit
-    stops: Callable[[], Stop] = Never
-    if limit is not None:
-        stops = lambda: Deadline(time.monotonic, time.monotonic() + limit)  # noqa: E731
     return simulate(
         scene.moments(),
         policy_named(name, THOROUGH if args.thorough else QUICK),
         seed=args.seed,
         changes=scene.changes,
         perception=Perception(noise=args.noise, smoothing=args.smoothing),
-        stops=stops,
+        stops=Never if args.time_limit is None else partial(_deadline, args.time_limit),
         clock=time.monotonic,
     )
+
+
+def _deadline(seconds: float) -> Stop:
+    return Deadline(time.monotonic, time.monotonic() + seconds)
 
 
 def scene_of(args: argparse.Namespace) -> Scene:
@@ -201,7 +202,7 @@ def scene_of(args: argparse.Namespace) -> Scene:
         budget = None
         if args.max_migrations is not None or args.max_cost_bytes is not None:
             budget = Budget(max_migrations=args.max_migrations, max_cost_bytes=args.max_cost_bytes)
-        moments: Callable[[], Iterable[Moment]] = lambda: recorded(snapshots, budget=budget)  # noqa: E731
+        moments: Callable[[], Iterable[Moment]] = partial(recorded, snapshots, budget=budget)
     else:
         rounds = args.rounds or DEFAULT_ROUNDS
         name, moments = _generated(args, rounds)
@@ -218,7 +219,7 @@ def _generated(args: argparse.Namespace, rounds: int) -> tuple[str, Callable[[],
         migrations = max(LEAST_BUDGET, round(BUDGET_SHARE * key_groups))
     budget = Budget(max_migrations=migrations, max_cost_bytes=args.max_cost_bytes)
     name = f"{workload}, {args.nodes:,} nodes, {key_groups:,} key groups"
-    return name, lambda: generated(workload, size, rounds=rounds, seed=args.seed, budget=budget)
+    return name, partial(generated, workload, size, rounds=rounds, seed=args.seed, budget=budget)
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
