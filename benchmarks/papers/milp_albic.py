@@ -29,6 +29,7 @@ CHANGES = (20, 50, 80)
 BUDGETS = (10, 20, 50)
 SOLVING_S = 1.0
 PERIODS = 50
+PAPERS_ROUNDS = 60
 MERGE_SHARE = 0.1  # of all load, for the state that PoTC merges: ours, the paper gives no figure
 JOB = Size(nodes=20, key_groups=200)
 TEN_MOVES = Budget(max_migrations=10)
@@ -40,7 +41,7 @@ def rows(*, long: bool) -> Iterator[Row | Missing]:
     yield from scaling_in()
     yield from real_job_1()
     yield from synthetic(long=long)
-    yield from real_job_2(long=long)
+    yield from real_job_2()
     yield from real_job_3(long=long)
     yield from real_job_4()
     yield Missing(figure="Fig. 8", what="overhead of migrations and of PoTC's merging", why="measured on EC2")
@@ -203,16 +204,15 @@ def gaining(rounds: tuple[Round, ...]) -> int:
     return next(each.number for each in rounds if each.collocation >= 0.95 * rounds[-1].collocation)
 
 
-def real_job_2(*, long: bool) -> Iterator[Row | Missing]:
+def real_job_2() -> Iterator[Row]:
     """Two operators, keyed alike."""
     many = play("albic", "real-job-2", JOB, 20, TEN_MOVES)
-    count = 60 if long else 20
-    one = play("albic-paper", "real-job-2", JOB, count, TEN_MOVES)
+    one = play("albic-paper", "real-job-2", JOB, PAPERS_ROUNDS, TEN_MOVES)
     cola = play("cola", "real-job-2", JOB, 5, Budget())
     yield Row(
         figure="Fig. 12", what="collocation; rounds to 95 % of it", paper="about 90 %; about 60",
         ours=f"{many[-1].collocation:.0%}; {gaining(many)}",
-        baseline=f"one pair a round: {one[-1].collocation:.0%} after {count}",
+        baseline=f"one pair a round: {one[-1].collocation:.0%} after {PAPERS_ROUNDS}",
     )  # fmt: skip
     yield Row(
         figure="Fig. 12", what="load distance", paper="below COLA's", ours=f"most {summarise(many).after.max:.2f}",
@@ -220,7 +220,7 @@ def real_job_2(*, long: bool) -> Iterator[Row | Missing]:
     )  # fmt: skip
     yield Row(
         figure="Fig. 12", what="load index", paper="100 -> 50", ours=f"{many[-1].load_index:.0f}",
-        baseline=f"one pair: {one[-1].load_index:.0f} after {count}; COLA: {cola[-1].load_index:.0f} but for moves",
+        baseline=f"one pair: {one[-1].load_index:.0f} after {PAPERS_ROUNDS}; COLA: {cola[-1].load_index:.0f} but for moves",
     )  # fmt: skip
     moves = np.mean([each.migrations for each in cola])
     yield Row(
@@ -241,7 +241,7 @@ def real_job_3(*, long: bool) -> Iterator[Row | Missing]:
         baseline=f"COLA: {cola.collocation:.0%}, {cola.migrations} of 300 moved",
     )  # fmt: skip
     if long:
-        one = play("albic-paper", "real-job-3", size, 60, TEN_MOVES)
+        one = play("albic-paper", "real-job-3", size, PAPERS_ROUNDS, TEN_MOVES)
         yield Row(
             figure="Fig. 13", what="one pair a round, after 60 rounds", paper="half of job 2's",
             ours=f"{one[-1].collocation:.0%}; {gaining(one)}; {one[-1].load_index:.0f}",

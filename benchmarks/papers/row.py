@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-WIDTHS = (13, 46, 34, 44)
+WIDTHS = (13, 60, 34, 44)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -211,6 +211,13 @@ def test_a_recording_is_replayed_from_its_first_placement_with_its_later_loads()
     assert [each.load_distance for each in stayed.rounds] == [20.0, 40.0]
 
 
+def test_nothing_joins_a_recording_without_nodes():
+    """A node that joins is like the first one: there is none."""
+    nowhere = BalanceInstance(nodes=(), key_groups=())
+    run = simulate(recorded([nowhere]), policy_named("stay"), seed=0, changes=[change(JOIN, 1), change(LOSE, 1)])
+    assert run == Infeasible(reason="round 1: there is no node")
+
+
 def test_key_groups_and_nodes_of_a_recording_come_and_go():
     snapshots = [
         snapshot({"k1": "a", "k2": "b", "k3": "c"}, [10, 10, 10]),

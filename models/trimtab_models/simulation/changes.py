@@ -64,7 +64,7 @@ class Cluster:
         for change in self._changes:
             if change.round == number:
                 self._apply(change, moment)
-        if not (self._joined or self._marked or self._gone):
+        if not moment.nodes or not (self._joined or self._marked or self._gone):
             return moment
         present = np.array([id_ not in self._gone for id_ in moment.nodes], np.bool_)
         own = np.flatnonzero(present)
