@@ -220,7 +220,7 @@ def real_job_2() -> Iterator[Row]:
     )  # fmt: skip
     yield Row(
         figure="Fig. 12", what="load index", paper="100 -> 50", ours=f"{many[-1].load_index:.0f}",
-        baseline=f"one pair: {one[-1].load_index:.0f} after {PAPERS_ROUNDS}; COLA: {cola[-1].load_index:.0f} but for moves",
+        baseline=f"one pair: {one[-1].load_index:.0f} after {len(one)}; COLA: {cola[-1].load_index:.0f}, moves apart",
     )  # fmt: skip
     moves = np.mean([each.migrations for each in cola])
     yield Row(
