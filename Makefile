@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format lock jars prove-steering faults bench-papers bench-peers clean
+.PHONY: help demo test check lint format lock jars prove-steering faults simulate-faults bench-papers bench-peers clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ prove-steering: $(INSTALLED) jars ## the long oracle of the Faust plug-in, with 
 
 faults: $(INSTALLED) jars ## kill workers, agents, controller and broker under load, and count what is lost or doubled
 	PYTHONPATH=examples $(BIN)/python -m flights.faults
+
+simulate-faults: $(INSTALLED) ## whole clusters on fake time, seeded faults, 100,000 rounds (SIMULATE="--seed N" replays one)
+	$(BIN)/python tests/sim/simulate.py $(or $(SIMULATE),--rounds 100000)
 
 jars: $(INSTALLED) ## fetch the broker's and Spark's jars (nothing is fetched twice)
 	@$(BIN)/python -m trimtab_controller.sandbox.jars

@@ -1,0 +1,60 @@
+"""`python tests/sim/simulate.py [--seed N | --rounds N [--from N]]`: one seed once more, or many seeds."""
+
+import argparse
+import sys
+import time
+
+from simulated.ledger import Violation
+from simulated.simulation import Outcome, simulating
+
+
+def main() -> int:
+    """0: every invariant held; 1: the failing seeds are printed, and how to replay them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, help="replay this one")
+    parser.add_argument("--rounds", type=int, default=10_000, help="simulate so many windows")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
+    chosen = parser.parse_args()
+    with simulating() as run:
+        if chosen.seed is not None:
+            return 1 if tell(run, chosen.seed) is None else 0
+        return many(run, chosen.first, chosen.rounds)
+
+
+def tell(run: object, seed: int, *, brief: bool = False) -> Outcome | None:
+    """Run a seed and print what became of it."""
+    try:
+        outcome: Outcome = run(seed)  # type: ignore[operator]
+    except Violation as violation:
+        print(f"{violation}\n  replay: python tests/sim/simulate.py --seed {seed}", flush=True)
+        return None
+    if not brief:
+        print(outcome)
+    return outcome
+
+
+def many(run: object, first: int, rounds: int) -> int:
+    """Seeds from `first` on until so many rounds are done."""
+    done = failed = seeds = plans = moved = faults = steps = 0
+    began = time.process_time()
+    while done < rounds:
+        outcome = tell(run, first + seeds, brief=True)
+        seeds += 1
+        if outcome is None:
+            failed += 1
+            done += 1
+            continue
+        done += outcome.rounds
+        steps += outcome.steps
+        plans += outcome.plans
+        moved += outcome.moved
+        faults += outcome.faults
+    print(
+        f"{seeds} seeds from {first}: {done} rounds, {steps} steps, {faults} faults, {plans} plans, "
+        f"{moved} key groups moved, {failed} seeds failed, {time.process_time() - began:.1f} CPU-seconds"
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""What must hold after every step and at the end: read from what is stored and from the ledger, not from the product.
+
+The checker knows the messages' decoders and nothing else of the product.
+"""
+
+from dataclasses import dataclass, field
+
+from simulated.broker import Stored
+from simulated.ledger import Ledger, Violation
+from simulated.timeline import Timeline
+
+from trimtab_agent.commands.events import Admitted
+from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
+from trimtab_controller.execution.journal import decode_entry
+from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Execution, Round
+from trimtab_models.messages.commands import Ack, Command, Phase, decode_ack, decode_command
+from trimtab_models.messages.decode import BadMessage
+from trimtab_models.messages.handover import HandoverKind, decode_handover
+from trimtab_models.messages.names import NO_EPOCH, AppId, CommandId, Epoch, HostId, KeyGroup, Topics
+from trimtab_models.messages.placement import Placement, decode_placement
+
+UNOWNED_LIMIT_S = 45.0
+"""So long may a key group be without an owner while nothing fails: a session, a rebalance, a hand-over not taken."""
+ANSWER_LIMIT_S = 30.0
+"""So long after a command's deadline its agent may be silent, when it is there and heard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What the configuration promises."""
+
+    max_migrations: int
+    handovers_in_flight: int
+    key_groups_per_handover: int
+    load_distance: float
+
+
+@dataclass(slots=True)
+class Checker:
+    """Told of every publication (`see`) and every admission; `look` once per second of fake time."""
+
+    cluster: str
+    bounds: Bounds
+    timeline: Timeline
+    ledger: Ledger
+    disturbed_at: float = 0.0
+    """When anything last failed, or was healed."""
+    lost_hosts_share: float = 0.0
+    """Of the hosts of the last minutes, how many have been silent for long enough that a controller knows."""
+    hold_since: float | None = None
+    pauses_read: bool = False
+    """Whether the acting controller has read that it is to pause."""
+    plans: list[tuple[float, str]] = field(default_factory=list)
+    commands: dict[CommandId, Command] = field(default_factory=dict)
+    answers: dict[CommandId, list[Ack]] = field(default_factory=dict)
+    moved: int = 0
+    _execution: Execution | None = None
+    _placements: dict[AppId, Placement] = field(default_factory=dict)
+    _ended_plans: set[str] = field(default_factory=set)
+    _ended_handovers: set[str] = field(default_factory=set)
+    _accepted: dict[HostId, Epoch] = field(default_factory=dict)
+    _admitted: set[tuple[HostId, CommandId]] = field(default_factory=set)
+    _released: set[tuple[str, int, KeyGroup]] = field(default_factory=set)
+
+    # --- publications
+
+    def see(self, records: tuple[Stored, ...]) -> None:
+        """One publication, whole."""
+        topics = Topics(self.cluster)
+        by_topic: dict[str, list[Stored]] = {}
+        for record in records:
+            by_topic.setdefault(record.topic, []).append(record)
+        placements = [decode_placement(record.value) for record in by_topic.get(topics.placement, ())]
+        for record in by_topic.get(topics.journal, ()):
+            if record.key == JOURNAL_KEY:
+                self._see_journal(record, placements)
+        for record in by_topic.get(topics.commands, ()):
+            self._see_command(decode_command(record.value))
+        for placement in placements:
+            self._see_placement(placement)
+        for record in by_topic.get(topics.acks, ()):
+            ack = decode_ack(record.value)
+            self.answers.setdefault(ack.command_id, []).append(ack)
+        for record in by_topic.get(topics.handover, ()):
+            self._see_handover(record)
+
+    def _see_journal(self, record: Stored, placements: list[Placement]) -> None:
+        try:
+            execution = decode_entry(record.value).execution
+        except BadMessage as error:
+            raise Violation(f"the journal cannot be restored: {error}") from error
+        before = self._execution
+        if before is not None and execution.epoch <= before.epoch:
+            raise Violation(f"epochs: the journal goes from {before.epoch} to {execution.epoch}")
+        self._execution = execution
+        apps = {placement.app for placement in placements} | self._placements.keys()
+        if execution.round is None:
+            return
+        if execution.busy and execution.round.app not in apps:
+            raise Violation("the journal cannot be restored: a plan in flight, and no placement of its app")
+        new = before is None or before.round is None or before.round.plan != execution.round.plan
+        if new:
+            self._see_begin(execution.round, before)
+        self._see_round(execution.round)
+
+    def _see_begin(self, row: Round, before: Execution | None) -> None:
+        if before is not None and before.busy:
+            raise Violation(f"plan {row.plan} begins while another one is in flight")
+        if row.plan in self._ended_plans:
+            raise Violation(f"plan {row.plan} begins a second time")
+        if self.pauses_read:
+            raise Violation(f"plan {row.plan} begins although the controller is paused")
+        if self.hold_since is not None:
+            share = f"{self.lost_hosts_share:.0%}"
+            raise Violation(f"plan {row.plan} begins while {share} of the hosts are lost")
+        if row.before <= self.bounds.load_distance and not row.reason.startswith("drain"):
+            raise Violation(f"plan {row.plan} moves inside the band: {row.before:.2f}")
+        moves = sum(len(handover.key_groups) for handover in row.handovers)
+        if moves > self.bounds.max_migrations:
+            raise Violation(f"budget: plan {row.plan} moves {moves} key groups, {self.bounds.max_migrations} allowed")
+        if max(len(handover.key_groups) for handover in row.handovers) > self.bounds.key_groups_per_handover:
+            raise Violation(f"budget: plan {row.plan} has a hand-over that is too large")
+        self.plans.append((self.timeline.now, row.plan))
+
+    def _see_round(self, row: Round) -> None:
+        if row.ended_at is not None:
+            self._ended_plans.add(row.plan)
+        elif row.plan in self._ended_plans:
+            raise Violation(f"plan {row.plan} is in flight again after its end")
+        in_flight = sum(handover.phase in IN_FLIGHT for handover in row.handovers)
+        if in_flight > self.bounds.handovers_in_flight:
+            raise Violation(f"budget: {in_flight} hand-overs of plan {row.plan} in flight")
+        for handover in row.handovers:
+            if handover.phase in ENDED:
+                self._ended_handovers.add(handover.id)
+            elif handover.id in self._ended_handovers:
+                raise Violation(f"hand-over {handover.id} is {handover.phase} again after its end")
+
+    def _see_command(self, command: Command) -> None:
+        known = self.commands.get(command.id)
+        if known not in (None, command):
+            raise Violation(f"command {command.id} is published with other content")
+        if self._execution is None or command.epoch > self._execution.epoch:
+            raise Violation(f"command {command.kind} {command.epoch} is published, and no journal knows of it")
+        if known is None and command.epoch != self._execution.epoch:
+            raise Violation(f"epochs: new command of {command.epoch} under {self._execution.epoch}")
+        self.commands[command.id] = command
+
+    def _see_placement(self, placement: Placement) -> None:
+        before = self._placements.get(placement.app)
+        if before is not None and placement.epoch <= before.epoch:
+            raise Violation(f"epochs: the placement goes from {before.epoch} to {placement.epoch}")
+        if self._execution is None or placement.epoch != self._execution.epoch:
+            raise Violation(f"placement {placement.epoch} is published apart from its journal entry")
+        self._placements[placement.app] = placement
+
+    def _see_handover(self, record: Stored) -> None:
+        told = decode_handover(record.value)
+        if told.kind is not HandoverKind.RELEASED:
+            return
+        for key_group in told.key_groups:
+            done = told.handover, told.generation, key_group
+            if done in self._released:
+                raise Violation(f"plan applied twice: {key_group} is released again by {told.handover}")
+            self._released.add(done)
+            self.moved += 1
+
+    # --- agents
+
+    def see_admitted(self, host: HostId, entry: Admitted) -> None:
+        """An agent has judged a command."""
+        command = entry.command
+        if (host, command.id) in self._admitted:
+            raise Violation(f"agent of {host} judges {command.kind} {command.epoch} a second time")
+        self._admitted.add((host, command.id))
+        if entry.ack.phase is Phase.ACCEPTED:
+            if command.epoch < self._accepted.get(host, NO_EPOCH):
+                raise Violation(f"epochs: agent of {host} accepts {command.epoch} after {self._accepted[host]}")
+            self._accepted[host] = command.epoch
+
+    # --- time
+
+    def look(self) -> None:
+        """What time alone can break; the rest is checked when it happens."""
+        now = self.timeline.now
+        for key_group, account in self.ledger.accounts.items():
+            since = max(account.unowned_since, self.disturbed_at)
+            if account.owner is None and now - since > UNOWNED_LIMIT_S:
+                raise Violation(f"{key_group} is without an owner for {now - since:.0f} s")
+
+    # --- the end
+
+    @property
+    def busy(self) -> bool:
+        """Whether the journal has a plan in flight."""
+        return self._execution is not None and self._execution.busy
+
+    def misplaced(self) -> list[KeyGroup]:
+        """Key groups that are elsewhere than the placement says."""
+        return [
+            key_group
+            for key_group, account in self.ledger.accounts.items()
+            if key_group.app not in self._placements
+            or self._placements[key_group.app].of(key_group.operator, key_group.partition)[:1] != (account.worker,)
+        ]
+
+    def check_answers(self, hosts: set[HostId]) -> None:
+        """Every command to a host that is there has been answered: acknowledged, refused or expired."""
+        for command in self.commands.values():
+            if command.host not in hosts or self.timeline.now < command.deadline + ANSWER_LIMIT_S:
+                continue
+            phases = {ack.phase for ack in self.answers.get(command.id, ())} - {Phase.ACCEPTED}
+            if not phases:
+                raise Violation(f"{command.kind} {command.epoch} for {command.worker} was never answered")

@@ -1,0 +1,162 @@
+"""One seed from start to end: a cluster starts, is disturbed, is healed, and must become balanced and stay so."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from simulated.agent import simulated_hosts
+from simulated.controller import simulated_clients
+from simulated.faults import FAULTS, Fault
+from simulated.ledger import Violation
+from simulated.timeline import START_S
+from simulated.worker import WorkerProcess
+from simulated.world import BALANCE, WINDOW_S, Heal, World, world_folder
+
+QUIET_S = 60.0
+"""At the start nothing fails for so long."""
+DISTURBED_WINDOWS = 30
+SETTLE_WINDOWS = 60
+"""So many windows after the last fault the cluster has to become balanced ..."""
+STEADY_WINDOWS = 8
+"""... and so many it must stay so, without a move."""
+MEASURED_PP = 0.5
+"""Loads are measured to 2 % each: the truth may be so far from what was measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a seed brought: rounds (windows, each with its reports and its decision), steps, plans, moved key groups."""
+
+    seed: int
+    rounds: int
+    steps: int
+    plans: int
+    moved: int
+    faults: int
+    trace: str
+
+
+class Simulation:
+    """`faults` and `worker_type` are replaced by tests that plant a defect."""
+
+    def __init__(self, seed: int, folder: Path, faults: tuple[Fault, ...], worker_type: type[WorkerProcess]) -> None:
+        self._seed = seed
+        self._faults = faults
+        self._world = World(seed, folder, worker_type)
+        self._heals: list[Heal] = []
+        self._inflicted: list[tuple[float, str]] = []
+
+    def run(self) -> Outcome:
+        """Raises Violation."""
+        try:
+            self._disturb()
+            self._settle()
+            self._stay()
+        except Violation as violation:
+            raise Violation(self._story(str(violation))) from violation
+        world = self._world
+        return Outcome(
+            seed=self._seed,
+            rounds=round((world.timeline.now - START_S) / WINDOW_S),
+            steps=world.timeline.steps,
+            plans=len(world.checker.plans),
+            moved=world.checker.moved,
+            faults=len(self._inflicted),
+            trace=world.broker.trace,
+        )
+
+    def _story(self, what: str) -> str:
+        at = self._world.timeline.now - START_S
+        faults = "".join(f"\n  {when - START_S:7.1f} s  {name}" for when, name in self._inflicted)
+        return f"seed {self._seed}: after {at:.1f} s: {what}{faults}"
+
+    def _disturb(self) -> None:
+        world = self._world
+        world.timeline.run_until(START_S + QUIET_S)
+        for _ in range(world.random.randint(2, 12)):
+            delay_s = world.random.uniform(0.0, DISTURBED_WINDOWS * WINDOW_S)
+            world.timeline.after(delay_s, lambda: self._inflict(world.random.choice(self._faults)))
+        world.timeline.run_until(world.timeline.now + DISTURBED_WINDOWS * WINDOW_S)
+        for heal in list(self._heals):
+            heal()
+
+    def _inflict(self, fault: Fault) -> None:
+        world = self._world
+        undo = fault(world)
+        if undo is None:
+            return
+        self._inflicted.append((world.timeline.now, fault.__name__))
+        world.faults_active += 1
+
+        def heal() -> None:
+            if heal in self._heals:
+                self._heals.remove(heal)
+                undo()
+                world.faults_active -= 1
+                world.checker.disturbed_at = world.timeline.now
+
+        self._heals.append(heal)
+        world.timeline.after(world.random.choice((1.0, 8.0, 20.0, 60.0, 120.0)), heal)
+
+    def _settle(self) -> None:
+        """Until the cluster is balanced for three windows in a row."""
+        calm = 0
+        for _ in range(SETTLE_WINDOWS):
+            self._world.timeline.run_until(self._world.timeline.now + WINDOW_S)
+            calm = calm + 1 if self._unsettled() is None else 0
+            if calm == 3:
+                return
+        raise Violation(f"no convergence: {self._unsettled()} {SETTLE_WINDOWS} windows after the last fault")
+
+    def _stay(self) -> None:
+        world = self._world
+        plans = len(world.checker.plans)
+        for _ in range(STEADY_WINDOWS):
+            world.timeline.run_until(world.timeline.now + WINDOW_S)
+            if len(world.checker.plans) > plans:
+                raise Violation("a plan begins although the cluster was balanced and nothing happened since")
+            if (why := self._unsettled()) is not None:
+                raise Violation(f"the cluster was balanced and is not any more: {why}")
+        world.checker.check_answers(set(world.present()))
+
+    def _unsettled(self) -> str | None:
+        """Why the cluster is not as it should be, or None."""
+        world = self._world
+        missing = [
+            worker
+            for host in world.hosts.values()
+            if not host.left
+            for worker in host.names
+            if worker not in host.workers or not host.workers[worker].alive
+        ]
+        if missing:
+            return f"workers do not run: {missing}"
+        if world.checker.busy:
+            return "a plan is in flight"
+        if misplaced := world.checker.misplaced():
+            return f"{len(misplaced)} key groups are elsewhere than placed"
+        distance = world.load_distance()
+        if distance > BALANCE.load_distance + MEASURED_PP:
+            return f"load distance {distance:.2f}"
+        return None
+
+
+@contextmanager
+def simulating() -> Iterator[Callable[..., Outcome]]:
+    """The product's shells meet simulated surroundings; gives a function that runs one seed."""
+
+    def run(
+        seed: int, *, faults: tuple[Fault, ...] = FAULTS, worker_type: type[WorkerProcess] = WorkerProcess
+    ) -> Outcome:
+        with world_folder() as folder:
+            return Simulation(seed, folder, faults, worker_type).run()
+
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with simulated_clients(), simulated_hosts():
+            yield run
+    finally:
+        logging.disable(disabled)

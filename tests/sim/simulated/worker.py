@@ -1,0 +1,488 @@
+"""A worker process as a model: what the plug-in does at the boundary of its link, step by step, without Faust.
+
+Board, answers, acks and frames are the real ones.  Every step looks at the generation again after it has waited.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from simulated.agent import AgentProcess
+from simulated.broker import Broker, Unsent
+from simulated.group import FENCE_S, Group
+from simulated.ledger import Ledger
+from simulated.network import Network
+from simulated.timeline import Act, Timeline
+
+from trimtab_agent.commands.events import ProcessId
+from trimtab_agent.engines.faust.answers import Answer, Answers
+from trimtab_agent.engines.faust.board import Board
+from trimtab_agent.engines.faust.link import ack
+from trimtab_agent.engines.faust.outcomes import Abandoned, Outcome, Prepared, Refused, Rejoined, Released, Took
+from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_models.messages.commands import Command, CommandKind, Refusal
+from trimtab_models.messages.decode import Fault
+from trimtab_models.messages.handover import HandoverKind, HandoverRecord, decode_handover, encode_handover
+from trimtab_models.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
+from trimtab_models.messages.names import NO_EPOCH, Epoch, HostId, KeyGroup, Topics, WorkerId
+from trimtab_models.messages.report import KeyGroupSample, WorkerState
+
+SETTINGS = SteeringSettings()
+PATIENT = frozenset({CommandKind.PREPARE, CommandKind.ABANDON, CommandKind.REJOIN})
+RETRY_S = 0.1
+RECONNECT_S = 2.0
+MAX_WAITING_ACKS = 1_000
+
+
+class WorkerProcess:
+    """One process from its start to its end.  `slow`: standbys do not catch up, begun events do not end."""
+
+    def __init__(
+        self,
+        worker: WorkerId,
+        host: HostId,
+        pid: int,
+        *,
+        timeline: Timeline,
+        broker: Broker,
+        network: Network,
+        group: Group,
+        ledger: Ledger,
+        agent: Callable[[], AgentProcess | None],
+        welcome: Welcome,
+    ) -> None:
+        self.id = worker
+        self.host = host
+        self.process = ProcessId(pid=pid, created=round(timeline.now, 2))
+        self.alive = True
+        self.slow = False
+        self.before_rebalance: frozenset[KeyGroup] = frozenset()
+        self.state = WorkerState.REBALANCING
+        self.generation = 0
+        self.board = Board(cluster=welcome.cluster, app=group.app, worker=worker)
+        self._timeline, self._broker, self._network = timeline, broker, network
+        self._group, self._ledger = group, ledger
+        self._agent, self._welcome = agent, welcome
+        self._topics = Topics(welcome.cluster)
+        self._answers = Answers()
+        self._prepared: dict[str, tuple[Answer, tuple[KeyGroup, ...]]] = {}
+        self._warm: set[KeyGroup] = set()
+        self._taken: set[str] = set()
+        self._seen: set[tuple[HandoverKind, str]] = set()
+        self._handovers_from = broker.end(self._topics.handover)
+        self._placements_from = 0
+        self._polls = False
+        self._unsent: list[bytes] = []
+        self._interval_began = timeline.now
+        broker.watch(self._topics.placement, self._poll_soon)
+        broker.watch(self._topics.handover, self._poll_soon)
+        self._poll()
+        self._keep_connected()
+        self._report_at_interval_end()
+        self._soon(0.5, 3.0, self._join_unless_member)
+
+    # --- its life
+
+    @property
+    def connected(self) -> bool:
+        """Whether it reaches the broker."""
+        return self.alive and self._network.reaches(self.host)
+
+    @property
+    def stable(self) -> bool:
+        """In no rebalance, tables restored."""
+        return self.state is WorkerState.RUNNING
+
+    def kill(self) -> None:
+        """SIGKILL: what it did since its last commit will be done again."""
+        if self.alive:
+            self.alive = False
+            self._drop(committed=False)
+            self._end()
+            self._group.lost(self)
+
+    def terminate(self) -> None:
+        """SIGTERM: it commits and leaves the group."""
+        if self.alive:
+            self._soon(0.1, 2.0, self._stop)
+
+    def _stop(self) -> None:
+        committed = self._group.accepts(self, self.generation)
+        self._drop(committed=committed)
+        self.alive = False
+        self._end()
+        self._group.leave(self) if self._network.reaches(self.host) else self._group.lost(self)
+
+    def _end(self) -> None:
+        self._broker.unwatch(self._poll_soon)
+        if (agent := self._agent()) is not None:
+            agent.disconnect(self)
+
+    def cut_off(self) -> None:
+        """The broker is away from its host: beyond its session it fences itself."""
+        if self.alive:
+            self._group.lost(self)
+            self._after(FENCE_S, self._fence)
+
+    def back(self) -> None:
+        """The broker is there again."""
+        if self.alive:
+            self._group.found(self)
+            self._join_unless_member()
+            self._poll_soon()
+
+    def _join_unless_member(self) -> None:
+        if not self.connected:
+            return  # `back` comes here again
+        fenced = self.state is WorkerState.REBALANCING and not self._group.rebalancing
+        if fenced or self not in self._group.members or self.generation != self._group.generation:
+            self.rebalancing()
+            self._group.join(self)
+
+    def _fence(self) -> None:
+        if not self._network.reaches(self.host):
+            self._drop(committed=False)
+            self._void()
+
+    def _drop(self, *, committed: bool) -> None:
+        owned = self._ledger.owned_by(self)
+        self.before_rebalance = frozenset(owned) or self.before_rebalance
+        for key_group in owned:
+            self._group.committed[key_group] = self._ledger.disown(key_group, self, committed=committed)
+
+    def _void(self) -> None:
+        self.state = WorkerState.REBALANCING
+        self._warm.clear()
+        prepared, self._prepared = self._prepared, {}
+        for answer, _ in prepared.values():
+            answer.say(Refused(refusal=Refusal.GENERATION, detail="a rebalance came between"))
+
+    # --- the group
+
+    def rebalancing(self) -> None:
+        """The generation ends: commit, own nothing."""
+        if self.alive and self.state is not WorkerState.REBALANCING:
+            self._drop(committed=self._group.accepts(self, self.generation))
+            self._void()
+
+    def assigned(self, key_groups: list[KeyGroup], generation: int, epoch: Epoch) -> None:
+        """The next generation begins."""
+        self.generation, self.state = generation, WorkerState.RECOVERING
+        self.board.applied = epoch
+        self.before_rebalance = frozenset(key_groups)
+        for key_group in key_groups:
+            self._ledger.own(key_group, self, self.id, self._group.committed.get(key_group, 0))
+        self._soon(0.1, 1.5, lambda: self._restored(generation))
+
+    def _restored(self, generation: int) -> None:
+        if self.generation == generation and self.state is WorkerState.RECOVERING:
+            self.state = WorkerState.RUNNING
+            self._settle()
+
+    def _in(self, generation: int) -> bool:
+        return self.stable and generation == self.generation
+
+    def _owns(self, key_groups: Iterable[KeyGroup]) -> list[bool]:
+        return [self._ledger.owns(key_group, self) for key_group in key_groups]
+
+    # --- placements and hand-over records
+
+    def _poll_soon(self) -> None:
+        if not self._polls and self.alive:
+            self._polls = True
+            self._after(self._network.delay_s(), self._poll)
+
+    def _poll(self) -> None:
+        self._polls = False
+        if not self.connected:
+            return  # `back` looks again
+        for record in self._broker.read(self._topics.placement, self._placements_from):
+            self._placements_from = record.offset + 1
+            if record.value is not None and record.key == self.board.app.encode() and self.board.take(record.value, ()):
+                self._settle()
+        for record in self._broker.read(self._topics.handover, self._handovers_from):
+            self._handovers_from = record.offset + 1
+            self._on_record(decode_handover(record.value))
+
+    def _settle(self) -> None:
+        """Keep warm what the placement says and what was prepared."""
+        placement = self.board.placement
+        if not self.stable or placement is None:
+            return
+        placed = {
+            key_group
+            for key_group in self._ledger.accounts
+            if self.id in placement.of(key_group.operator, key_group.partition)
+        }
+        wanted = placed.union(*(key_groups for _, key_groups in self._prepared.values()))
+        self._warm = {key_group for key_group in wanted if not self._ledger.owns(key_group, self)}
+
+    def _on_record(self, record: HandoverRecord) -> None:
+        if (record.kind, record.handover) in self._seen:
+            return
+        self._seen.add((record.kind, record.handover))
+        if record.kind is HandoverKind.TOOK:
+            self._taken.add(record.handover)
+        elif record.target == self.id:
+            self._take(record)
+
+    def _take(self, record: HandoverRecord) -> None:
+        def own() -> None:
+            if not self._in(record.generation) or not self._group.accepts(self, record.generation):
+                self._say_at_last(record.handover, _refused(Refusal.GENERATION))
+                return
+            for (_, _, offset), key_group in zip(record.offsets, record.key_groups, strict=True):
+                self._ledger.own(key_group, self, self.id, offset)
+            self._warm.difference_update(record.key_groups)
+            self._say_at_last(record.handover, Took(generation=self.generation, pause_s=0.2))
+            self._publish(replace(record, kind=HandoverKind.TOOK, offsets=(), ends=(), held_s=0.0))
+
+        if not self._in(record.generation):
+            self._say_at_last(record.handover, _refused(Refusal.GENERATION))
+        elif any(self._owns(record.key_groups)) or not self._warm.issuperset(record.key_groups):
+            self._say_at_last(record.handover, _refused(Refusal.NOT_PREPARED))
+            self._group.rebalance()
+        else:
+            self._soon(0.01, 0.3, own)
+
+    def _say_at_last(self, handover: str, outcome: Outcome) -> None:
+        if (prepared := self._prepared.pop(handover, None)) is not None:
+            prepared[0].say(outcome)
+
+    def _publish(self, record: HandoverRecord) -> None:
+        key = record.app.encode()
+        self._broker.store(Unsent(topic=self._topics.handover, key=key, value=encode_handover(record)))
+
+    # --- commands
+
+    def hear(self, frame: bytes) -> None:
+        """A frame from the agent."""
+        command = decode_frame(frame)
+        assert isinstance(command, Command)
+        if not self.alive:
+            return
+
+        def report(outcome: Outcome) -> None:
+            self._send(ack(command, outcome, welcome=self._welcome, worker=self.id, at=self._now()))
+
+        if (known := self._answers.known(command.id)) is not None:
+            known.repeat(report)
+        else:
+            self._admit(command, self._answers.begin(command.id, report))
+
+    def _admit(self, command: Command, answer: Answer) -> None:
+        if self.stable:
+            steps = {
+                CommandKind.PREPARE: self._prepare,
+                CommandKind.RELEASE: self._release,
+                CommandKind.ABANDON: self._abandon,
+                CommandKind.REJOIN: self._rejoin,
+            }
+            steps[command.kind](command, answer)
+        elif command.kind in PATIENT and self._now() < command.deadline:
+            self._after(RETRY_S, lambda: self._admit(command, answer))
+        else:
+            answer.say(_refused(Refusal.GENERATION))
+
+    def _prepare(self, command: Command, answer: Answer) -> None:
+        assert command.handover is not None
+        if command.target != self.id or any(self._owns(command.key_groups)):
+            answer.say(_refused(Refusal.PRECONDITION))
+            return
+        handover, generation = command.handover, self.generation
+        self._prepared[handover] = answer, command.key_groups
+
+        def ready() -> None:
+            if self._prepared.get(handover) != (answer, command.key_groups):
+                return  # voided or abandoned meanwhile
+            if self.slow:
+                del self._prepared[handover]
+                answer.say(_refused(Refusal.CATCH_UP_TIMEOUT))
+            else:
+                self._warm.update(command.key_groups)
+                answer.say(Prepared(generation=generation, lag_records=0, state_bytes=1000))
+
+        if self.slow:
+            self._after(max(0.1, command.deadline - self._now()), ready)
+        else:
+            self._soon(0.05, 2.0, ready)
+
+    def _release(self, command: Command, answer: Answer) -> None:
+        assert command.generation is not None
+        limit = self._timeline.now + SETTINGS.placement_wait_s
+
+        def wait_for_placement() -> None:
+            if not self._in(generation):
+                answer.say(_refused(Refusal.GENERATION))
+            elif not all(self._owns(command.key_groups)) or command.source != self.id:
+                answer.say(_refused(Refusal.PRECONDITION))
+            elif self._is_placed(command):
+                self._soon(0.02, 0.5, lambda: self._give(command, generation, answer))
+            elif self._timeline.now < limit:
+                self._after(RETRY_S, wait_for_placement)
+            else:
+                answer.say(_refused(Refusal.PRECONDITION))
+
+        generation = command.generation
+        wait_for_placement()
+
+    def _is_placed(self, command: Command) -> bool:
+        placement = self.board.placement
+        return placement is not None and all(
+            placement.of(k.operator, k.partition)[:1] == (command.target,) for k in command.key_groups
+        )
+
+    def _give(self, command: Command, generation: int, answer: Answer) -> None:
+        assert command.handover is not None
+        assert command.source is not None
+        assert command.target is not None
+        if self.slow:
+            answer.say(_refused(Refusal.DRAIN_TIMEOUT))
+        elif not self._in(generation):
+            answer.say(_refused(Refusal.GENERATION))
+        elif not self._group.accepts(self, generation):
+            answer.say(_refused(Refusal.COMMIT_REFUSED))
+        else:
+            offsets = self.give_away(command.key_groups)
+            self._warm.update(command.key_groups)
+            self._publish(
+                HandoverRecord(
+                    kind=HandoverKind.RELEASED,
+                    cluster=command.cluster,
+                    app=self.board.app,
+                    handover=command.handover,
+                    epoch=command.epoch,
+                    generation=generation,
+                    source=command.source,
+                    target=command.target,
+                    key_groups=command.key_groups,
+                    offsets=tuple(("input", k.partition, offset) for k, offset in offsets.items()),
+                )
+            )
+            answer.say(Released(generation=generation, drain_s=0.1, flush_s=0.1, commit_s=0.1))
+            self._after(SETTINGS.took_limit_s, lambda: self._look_after(str(command.handover), generation))
+
+    def give_away(self, key_groups: Iterable[KeyGroup]) -> dict[KeyGroup, int]:
+        """Finish, commit, own no more; returns the committed offsets."""
+        offsets = {key_group: self._ledger.disown(key_group, self, committed=True) for key_group in key_groups}
+        self._group.committed.update(offsets)
+        self.before_rebalance -= offsets.keys()
+        return offsets
+
+    def _look_after(self, handover: str, generation: int) -> None:
+        if handover not in self._taken and self._in(generation) and self.connected:
+            self._group.rebalance()
+
+    def _abandon(self, command: Command, answer: Answer) -> None:
+        self._prepared.pop(str(command.handover), None)
+        self._settle()
+        answer.say(Abandoned())
+
+    def _rejoin(self, command: Command, answer: Answer) -> None:
+        self._group.rebalance()
+        generation = self.generation
+
+        def wait() -> None:
+            if self.stable and self.generation > generation:
+                answer.say(Rejoined(generation=self.generation, epoch=self.board.applied))
+            elif self._now() < command.deadline:
+                self._after(RETRY_S, wait)
+            else:
+                answer.say(_refused(Refusal.FAILED))
+
+        wait()
+
+    # --- the link to the agent
+
+    def _keep_connected(self) -> None:
+        agent = self._agent()
+        if agent is not None and agent.alive and not agent.is_connected(self):
+            agent.connect(self, self._hello())
+            self._interval_began = self._timeline.now
+            waiting, self._unsent = self._unsent, []
+            for frame in waiting:
+                self._write(frame)
+        self._soon(0.5 * RECONNECT_S, RECONNECT_S, self._keep_connected)
+
+    def _hello(self) -> Hello:
+        return Hello(
+            app=self.board.app,
+            worker=self.id,
+            pid=self.process.pid,
+            steering=True,
+            reason=None,
+            operators=self._group.operators,
+            versions={},
+        )
+
+    def _send(self, frame: Statistics | object) -> None:
+        self._write(encode_frame(frame))  # type: ignore[arg-type]
+
+    def _write(self, frame: bytes) -> None:
+        """In order; what was on its way when the agent died is lost."""
+        agent = self._agent()
+        if agent is None or not agent.is_connected(self):
+            self._unsent = [*self._unsent, frame][-MAX_WAITING_ACKS:]
+        else:
+            self._timeline.after(0.001, lambda: agent.take(self, frame))
+
+    def _report_at_interval_end(self) -> None:
+        left_s = self._welcome.interval_s - self._now() % self._welcome.interval_s
+
+        def report() -> None:
+            agent = self._agent()
+            if agent is not None and agent.is_connected(self):
+                self._send(self._statistics())
+            self._interval_began = self._timeline.now
+            self._report_at_interval_end()
+
+        self._after(left_s, report)
+
+    def _statistics(self) -> Statistics:
+        interval_s = max(0.001, self._timeline.now - self._interval_began)
+        rows = []
+        for key_group in self._ledger.owned_by(self):
+            account = self._ledger.accounts[key_group]
+            seconds = min(interval_s, self._timeline.now - account.since)
+            measured = account.load * self._timeline.random.uniform(0.98, 1.02)
+            rows.append(
+                KeyGroupSample(
+                    key_group=key_group,
+                    worker=self.id,
+                    cpu_s=measured * seconds,
+                    tuples_in=int(account.rate * seconds),
+                    state_bytes=1000,
+                )
+            )
+        refused: dict[Fault, int] = dict(self.board.refused)
+        return Statistics(
+            at_ms=round(self._now() * 1000),
+            interval_s=interval_s,
+            state=self.state,
+            cpu_s=sum(row.cpu_s or 0.0 for row in rows),
+            epoch=self.board.placement.epoch if self.board.placement else NO_EPOCH,
+            generation=self.generation or None,
+            complete=True,
+            key_groups=tuple(rows),
+            pairs=(),
+            refused=refused,
+        )
+
+    # --- time
+
+    def _now(self) -> float:
+        """This host's idea of the time."""
+        agent = self._agent()
+        return self._timeline.now + (agent.machine.clock_ahead_s if agent is not None else 0.0)
+
+    def _own(self, act: Act) -> Act:
+        return lambda: act() if self.alive else None
+
+    def _after(self, delay_s: float, act: Act) -> None:
+        self._timeline.after(delay_s, self._own(act))
+
+    def _soon(self, low_s: float, high_s: float, act: Act) -> None:
+        self._timeline.soon(low_s, high_s, self._own(act))
+
+
+def _refused(refusal: Refusal) -> Refused:
+    return Refused(refusal=refusal, detail="simulated")

@@ -1,0 +1,289 @@
+"""A whole cluster in one process: hosts, agents, workers, the stream and a controller, on fake time."""
+
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from simulated import kafka_client
+from simulated.agent import AgentProcess, Machine, agent_configuration
+from simulated.broker import Broker, Stored, Unsent
+from simulated.controller import ControllerProcess
+from simulated.group import Group
+from simulated.invariants import Bounds, Checker
+from simulated.ledger import Ledger
+from simulated.network import Network
+from simulated.stream import StreamModel
+from simulated.timeline import Timeline
+from simulated.worker import WorkerProcess
+
+from trimtab_controller.configuration import Configuration
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.observe import LOST_HOSTS_SHARE, Requirements
+from trimtab_controller.execution.events import Limits
+from trimtab_controller.stream.configuration import StreamSettings
+from trimtab_models.messages.intents import PAUSE_KEY, Drain, Intent, Pause, drain_key, encode_intent
+from trimtab_models.messages.local import Welcome
+from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
+from trimtab_models.settings.kafka import KafkaSettings
+
+CLUSTER, APP, OPERATOR = "simulated", AppId("app"), OperatorId("sums")
+WINDOW_S = 10.0
+SILENT_S, FORGOTTEN_S = 40.0, 500.0
+"""A host that is silent for so long is known to be lost by whoever saw it before, and not yet forgotten."""
+
+BALANCE = Settings(max_migrations=6, load_distance=3.0, min_interval_s=20.0, min_windows=2)
+LIMITS = Limits(
+    handovers_in_flight=2, key_groups_per_handover=2, prepare_timeout_s=15.0, handover_timeout_s=8.0, attempts=3
+)
+
+
+def configuration() -> Configuration:
+    """The controller.toml of every simulation."""
+    return Configuration(
+        cluster=CLUSTER,
+        kafka=KafkaSettings(bootstrap_servers="simulated:9092"),
+        stream=StreamSettings(checkpoint_dir="unused", window_s=WINDOW_S, embedded=False),
+        balance=BALANCE,
+        needs=Requirements(),
+        solver_time_limit_s=2.0,
+        execution=LIMITS,
+        metrics=None,
+    )
+
+
+@dataclass(slots=True)
+class Host:
+    """A machine with what runs on it; `left`: it will not come back; `silent_since`: nobody hears of it."""
+
+    machine: Machine
+    names: list[WorkerId]
+    agent: AgentProcess | None = None
+    left: bool = False
+    silent_since: float | None = None
+    workers: dict[WorkerId, WorkerProcess] = field(default_factory=dict)
+
+
+class World:
+    """Build one, then `timeline.run_until`.  `worker_type` lets a test plant a defect in the model itself."""
+
+    def __init__(self, seed: int, folder: Path, worker_type: type[WorkerProcess] = WorkerProcess) -> None:
+        self.timeline = Timeline(seed)
+        self.random: random.Random = self.timeline.random
+        self.broker = Broker(self.timeline)
+        self.network = Network(self.timeline, self.broker)
+        self.ledger = Ledger(self.timeline, self.timeline.now)
+        self.topics = Topics(CLUSTER)
+        self.hosts: dict[HostId, Host] = {}
+        self.controllers: list[ControllerProcess] = []
+        self.faults_active = 0
+        self._folder = folder
+        self._worker_type = worker_type
+        self._pids = 1000
+        self._next_look = 0.0
+        key_groups = self.random.choice((8, 12, 16))
+        self.group = Group(self.timeline, APP, {OPERATOR: key_groups})
+        for partition in range(key_groups):
+            key_group = KeyGroup(APP, OPERATOR, partition)
+            self.ledger.open(key_group, rate=self.random.uniform(5, 50), load=self.random.uniform(0.01, 0.05))
+        self.checker = Checker(
+            cluster=CLUSTER,
+            bounds=Bounds(
+                max_migrations=BALANCE.max_migrations,
+                handovers_in_flight=LIMITS.handovers_in_flight,
+                key_groups_per_handover=LIMITS.key_groups_per_handover,
+                load_distance=BALANCE.load_distance,
+            ),
+            timeline=self.timeline,
+            ledger=self.ledger,
+        )
+        self.broker.on_stored = self._on_stored
+        self.timeline.after_step = self._after_step
+        self.stream = StreamModel(CLUSTER, configuration().stream, self.timeline, self.broker)
+        for _ in range(self.random.randint(3, 5)):
+            self.add_host()
+        self.start_controller()
+
+    # --- what is watched
+
+    def _on_stored(self, records: tuple[Stored, ...]) -> None:
+        if any(record.topic == self.topics.journal for record in records):
+            process = kafka_client.running[-1]
+            assert isinstance(process, ControllerProcess)
+            read_to = process.position(self.topics.intents)
+            pauses = [r for r in self.broker.read(self.topics.intents, 0) if r.key == PAUSE_KEY.encode()]
+            read = [record for record in pauses if record.offset < read_to]
+            self.checker.pauses_read = bool(read) and read[-1].value is not None
+        self.checker.see(records)
+
+    def _after_step(self) -> None:
+        if self.faults_active:
+            self.checker.disturbed_at = self.timeline.now
+        if self.timeline.now >= self._next_look:
+            self._next_look = self.timeline.now + 1.0
+            self._watch_hosts()
+            self.checker.look()
+
+    def _watch_hosts(self) -> None:
+        now = self.timeline.now
+        lost = 0
+        known = 0
+        for host in self.hosts.values():
+            heard = host.agent is not None and host.agent.alive and self.network.reaches(host.machine.host)
+            if heard:
+                host.silent_since = None
+            elif host.silent_since is None:
+                host.silent_since = now
+            silent_s = 0.0 if host.silent_since is None else now - host.silent_since
+            known += silent_s < FORGOTTEN_S
+            lost += SILENT_S < silent_s < FORGOTTEN_S
+        share = lost / max(1, known)
+        self.checker.lost_hosts_share = share
+        if share < LOST_HOSTS_SHARE:
+            self.checker.hold_since = None
+        elif self.checker.hold_since is None:
+            self.checker.hold_since = now
+
+    # --- hosts
+
+    def add_host(self) -> HostId:
+        """A new host with one or two workers joins."""
+        name = HostId(f"h{len(self.hosts)}")
+        machine = Machine(host=name, folder=self._folder / name, admitted=self.checker.see_admitted)
+        machine.folder.mkdir()
+        machine.clock_ahead_s = self.random.uniform(-0.5, 0.5)
+        machine.start_worker = lambda worker: self.start_worker(name, worker)
+        names = [WorkerId(f"w{len(self.hosts)}{letter}") for letter in "ab"[: self.random.choice((1, 1, 1, 2))]]
+        self.hosts[name] = Host(machine=machine, names=names)
+        self.start_host(name)
+        return name
+
+    def start_host(self, name: HostId) -> None:
+        """Agent and workers start."""
+        self.start_agent(name)
+        for worker in self.hosts[name].names:
+            self.start_worker(name, worker)
+
+    def kill_host(self, name: HostId) -> None:
+        """Power off."""
+        host = self.hosts[name]
+        for worker in host.workers.values():
+            worker.kill()
+        if host.agent is not None:
+            host.agent.kill()
+
+    def start_agent(self, name: HostId) -> None:
+        """Unless it runs."""
+        host = self.hosts[name]
+        if host.left or (host.agent is not None and host.agent.alive):
+            return
+        settings = agent_configuration(CLUSTER, host.machine, WINDOW_S, host.names)
+        host.agent = AgentProcess(host.machine, settings, self.timeline, self.broker, self.network)
+
+    def start_worker(self, name: HostId, worker: WorkerId) -> WorkerProcess:
+        """Unless it runs."""
+        host = self.hosts[name]
+        present = host.workers.get(worker)
+        if present is not None and present.alive:
+            return present
+        self._pids += 1
+        started = self._worker_type(
+            worker,
+            name,
+            self._pids,
+            timeline=self.timeline,
+            broker=self.broker,
+            network=self.network,
+            group=self.group,
+            ledger=self.ledger,
+            agent=lambda: host.agent,
+            welcome=Welcome(cluster=CLUSTER, host=name, interval_s=WINDOW_S),
+        )
+        host.workers[worker] = host.machine.workers[worker] = started
+        return started
+
+    def cut(self, names: list[HostId]) -> None:
+        """The broker cannot be reached from these hosts."""
+        for name in names:
+            self.network.cut.add(name)
+            for worker in self.hosts[name].workers.values():
+                worker.cut_off()
+
+    def mend(self, names: list[HostId]) -> None:
+        """It can again."""
+        for name in names:
+            self.network.cut.discard(name)
+            for worker in self.hosts[name].workers.values():
+                worker.back()
+
+    def present(self) -> list[HostId]:
+        """Hosts that have not left and whose agent runs."""
+        return [
+            name for name, host in self.hosts.items() if not host.left and host.agent is not None and host.agent.alive
+        ]
+
+    def workers(self) -> list[WorkerProcess]:
+        """All running worker processes."""
+        return [worker for host in self.hosts.values() for worker in host.workers.values() if worker.alive]
+
+    # --- the centre
+
+    @property
+    def controller(self) -> ControllerProcess:
+        """The one that was started last."""
+        return self.controllers[-1]
+
+    def start_controller(self) -> None:
+        """One more; it takes over when it can."""
+        name = f"controller-{len(self.controllers)}"
+        process = ControllerProcess(name, configuration(), self.timeline, self.broker, self.network)
+        process.searches = self.random.random() < 0.1
+        self.controllers.append(process)
+        self.timeline.after(0.0, process.start)
+
+    def say(self, intent: Intent) -> None:
+        """The operator states an intent."""
+        self.broker.store(Unsent(topic=self.topics.intents, key=intent.key.encode(), value=encode_intent(intent)))
+
+    def drain(self, worker: WorkerId) -> None:
+        """`trimtab drain`."""
+        self.say(Drain(worker=worker, by="operator", at=self.timeline.now, reason="simulated"))
+
+    def pause(self) -> None:
+        """`trimtab pause`."""
+        self.say(Pause(by="operator", at=self.timeline.now, reason="simulated"))
+
+    def take_back(self, key: str) -> None:
+        """`--undo` of either."""
+        self.broker.store(Unsent(topic=self.topics.intents, key=key.encode(), value=None))
+
+    def undrain(self, worker: WorkerId) -> None:
+        """`trimtab drain --undo`."""
+        self.take_back(drain_key(worker))
+
+    # --- the truth
+
+    def load_distance(self) -> float:
+        """Largest deviation of a worker from the mean, by the true loads (pp); all workers have one core."""
+        loads = dict.fromkeys((worker.id for worker in self.workers()), 0.0)
+        for account in self.ledger.accounts.values():
+            if account.worker in loads:
+                loads[account.worker] += 100.0 * account.load
+        mean = sum(loads.values()) / len(loads)
+        return max(abs(load - mean) for load in loads.values())
+
+
+@contextmanager
+def world_folder() -> Iterator[Path]:
+    """Where the journals are: in memory, if the machine has such a place."""
+    memory = Path("/dev/shm")
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="trimtab-sim-", dir=memory if memory.is_dir() else None))
+        stack.callback(shutil.rmtree, folder)
+        yield folder
+
+
+Heal = Callable[[], None]

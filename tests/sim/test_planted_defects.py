@@ -1,0 +1,199 @@
+"""The simulator is proven: each kind of defect, planted into the product or into the models, is found."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from simulated import agent, faults
+from simulated.broker import Broker
+from simulated.faults import Fault
+from simulated.ledger import Ledger, Violation
+from simulated.simulation import simulating
+from simulated.worker import WorkerProcess
+
+from trimtab_agent.commands import driver as agent_driver
+from trimtab_agent.commands.events import Action as AgentAction
+from trimtab_agent.commands.events import CommandReceived, Entry
+from trimtab_agent.commands.events import Event as AgentEvent
+from trimtab_agent.commands.machine import CommandMachine
+from trimtab_controller import driver
+from trimtab_controller.decider import machine as deciding
+from trimtab_controller.decider import observe
+from trimtab_controller.execution.events import Action, Limits, Publish
+from trimtab_controller.execution.machine import ExecutionMachine
+from trimtab_controller.execution.state import Execution
+from trimtab_models.messages.commands import Ack, Phase
+from trimtab_models.messages.names import KeyGroup, WorkerId
+
+SEEDS = range(12)
+MOVING: tuple[Fault, ...] = (faults.shift_load, faults.kill_worker, faults.join)
+
+
+class HeedsRepeats(ExecutionMachine):
+    """An answer that comes again is acted on again."""
+
+    def _on_ack(self, step: Any, ack: Ack) -> None:
+        handover = self.state.handover_of(ack.command_id)
+        if handover is not None and ack.phase is Phase.PREPARED and ack.kind == "prepare":
+            self._release(step, handover, ack)
+        else:
+            super()._on_ack(step, ack)
+
+
+class KnowsNoLimit(ExecutionMachine):
+    """As many hand-overs at once as there are."""
+
+    def __init__(self, cluster: str, limits: Limits, state: Execution) -> None:
+        super().__init__(cluster, replace(limits, handovers_in_flight=100), state)
+
+
+class NeverGivesUp(ExecutionMachine):
+    """Time-outs do not happen."""
+
+    def on_tick(self, now: float) -> list[Action]:
+        return []
+
+    @property
+    def wake_at(self) -> float | None:
+        return None
+
+
+class DoesNotPause(deciding.Decider):
+    """What the operator wants does not matter."""
+
+    @property
+    def paused(self) -> str | None:
+        return None
+
+
+class MovesForNothing(deciding.Decider):
+    """No load distance is small enough."""
+
+    def __init__(self, settings: Any, *given: Any, acting: bool) -> None:
+        super().__init__(replace(settings, load_distance=0.0, min_gain=0.0), *given, acting=acting)
+
+
+class Forgetful(CommandMachine):
+    """A command that comes again is a new command."""
+
+    def on_event(self, now: float, event: AgentEvent) -> tuple[AgentAction, ...]:
+        if isinstance(event, CommandReceived):
+            self._records.pop(event.command.id, None)
+        return super().on_event(now, event)
+
+
+class NeverExpires(CommandMachine):
+    """A deadline that passes says nothing."""
+
+    def on_tick(self, now: float) -> tuple[AgentAction, ...]:
+        return ()
+
+
+class HurriedJournal(agent.CrashingJournal):
+    """What is written may not be on disk when it is acted on."""
+
+    def append(self, entry: Entry, *, durable: bool = True) -> None:
+        super().append(entry, durable=False)
+
+
+class KeepsOwning(WorkerProcess):
+    """It says that it has released, and goes on."""
+
+    def give_away(self, key_groups: Iterable[KeyGroup]) -> dict[KeyGroup, int]:
+        return {key_group: self._ledger.accounts[key_group].done for key_group in key_groups}
+
+
+class ReleasesEarly(WorkerProcess):
+    """It names offsets from before its last commit."""
+
+    def give_away(self, key_groups: Iterable[KeyGroup]) -> dict[KeyGroup, int]:
+        return {key_group: offset - 1 for key_group, offset in super().give_away(key_groups).items()}
+
+
+class ReleasesLate(WorkerProcess):
+    """It names offsets that it has not done."""
+
+    def give_away(self, key_groups: Iterable[KeyGroup]) -> dict[KeyGroup, int]:
+        return {key_group: offset + 1 for key_group, offset in super().give_away(key_groups).items()}
+
+
+def publish_in_pieces(controller: driver.Controller, action: Publish) -> None:
+    """Placements and commands first, the journal in a transaction of its own."""
+    whole = controller._publisher.publish
+
+    def pieces(records: list[Any]) -> None:
+        whole(records[1:])
+        whole(records[:1])
+
+    with patch.object(controller._publisher, "publish", pieces):
+        PUBLISH(controller, action)
+
+
+PUBLISH = driver.Controller._publish
+
+
+def forget_journal(*given: Any, **named: Any) -> Any:
+    """A successor that begins from nothing."""
+    found = RECOVER(*given, **named)
+    return replace(found, execution=Execution(generation=0))
+
+
+RECOVER = driver.recover
+
+CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
+    "answers are heeded twice": (
+        driver, "ExecutionMachine", HeedsRepeats, (faults.rough_network, *MOVING), "again after its end|released again",
+    ),
+    "no limit of hand-overs in flight": (driver, "ExecutionMachine", KnowsNoLimit, MOVING, "budget"),
+    "no time-outs": (driver, "ExecutionMachine", NeverGivesUp, (faults.kill_agent, faults.kill_worker), "no convergence"),
+    "journal and commands apart": (driver.Controller, "_publish", publish_in_pieces, MOVING, "journal"),
+    "journal not read": (driver, "recover", forget_journal, (faults.kill_controller,), "epochs"),
+    "no pause": (deciding, "Decider", DoesNotPause, (faults.pause, *MOVING), "paused"),
+    "no hold": (observe, "LOST_HOSTS_SHARE", 2.0, (faults.lose_hosts,), "hosts are lost"),
+    "moves inside the band": (deciding, "Decider", MovesForNothing, MOVING, "inside the band"),
+    "an agent forgets": (agent_driver, "CommandMachine", Forgetful, (faults.reread,), "a second time"),
+    "an agent never says expired": (
+        agent_driver, "CommandMachine", NeverExpires, (faults.slow_worker, faults.kill_worker, *MOVING), "never answered",
+    ),
+    "a journal that is not on disk": (agent_driver, "Journal", HurriedJournal, (faults.kill_agent,), "a second time"),
+    "no fencing": (Broker, "is_fenced", lambda *_: False, (faults.second_controller, *MOVING), "epochs"),
+}  # fmt: skip
+
+MODELS: dict[str, tuple[type[WorkerProcess], str]] = {
+    "a source that goes on": (KeepsOwning, "two owners"),
+    "events done twice": (ReleasesEarly, "repeated"),
+    "events left out": (ReleasesLate, "lost"),
+}
+
+
+@pytest.mark.parametrize("defect", CASES)
+def test_a_defect_of_the_product_is_found(defect: str) -> None:
+    where, name, planted, what_fails, found = CASES[defect]
+    with simulating() as run, patch.object(where, name, planted), pytest.raises(Violation, match=found):
+        until_found(lambda seed: run(seed, faults=what_fails))
+
+
+@pytest.mark.parametrize("defect", MODELS)
+def test_a_defect_of_a_worker_is_found(defect: str) -> None:
+    worker_type, found = MODELS[defect]
+    with simulating() as run, pytest.raises(Violation, match=found):
+        until_found(lambda seed: run(seed, faults=MOVING, worker_type=worker_type))
+
+
+def until_found(run: Callable[[int], object]) -> None:
+    for seed in SEEDS:
+        run(seed)
+
+
+def test_a_key_group_that_nobody_takes_is_found() -> None:
+    def nobody(ledger: Ledger, key_group: KeyGroup, owner: object, worker: WorkerId, start: int) -> None:
+        if key_group.partition != 0:
+            OWN(ledger, key_group, owner, worker, start)
+
+    with simulating() as run, patch.object(Ledger, "own", nobody), pytest.raises(Violation, match="without an owner"):
+        run(0)
+
+
+OWN = Ledger.own

@@ -1,0 +1,36 @@
+"""Whole clusters on fake time, the real machines in them: every invariant after every step, and balance in the end."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from simulated.simulation import Outcome, simulating
+
+SIMULATE = Path(__file__).parent / "simulate.py"
+ROUNDS = 10_000
+
+
+def test_nothing_breaks_an_invariant_and_every_cluster_becomes_balanced_and_stays_so() -> None:
+    outcomes: list[Outcome] = []
+    rounds = 0
+    with simulating() as run:
+        while rounds < ROUNDS:
+            outcomes.append(run(len(outcomes)))
+            rounds += outcomes[-1].rounds
+    steps, plans, moved, faults = (
+        sum(getattr(outcome, name) for outcome in outcomes) for name in ("steps", "plans", "moved", "faults")
+    )
+    print(f"{len(outcomes)} seeds, {rounds} rounds, {steps} steps, {faults} faults, {plans} plans, {moved} moves")
+    assert plans > len(outcomes), "too quiet: next to nothing was moved"
+
+
+def test_a_seed_replays_exactly_in_another_process() -> None:
+    def replay(hash_seed: str) -> str:
+        command = [sys.executable, str(SIMULATE), "--seed", "7"]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=240).stdout
+
+    first = replay("1")
+    assert "trace" in first
+    assert replay("2") == first
