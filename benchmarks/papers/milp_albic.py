@@ -22,7 +22,7 @@ from trimtab_models.simulation import (
     summarise,
     uneven_cluster,
 )
-from trimtab_models.solving import Deadline, Never
+from trimtab_models.solving import Deadline, Infeasible, Never, Stop
 
 CLUSTERS = (("Fig. 2", 20, 400), ("Fig. 3", 40, 800), ("Fig. 4", 60, 1_200))
 CHANGES = (20, 50, 80)
@@ -113,7 +113,7 @@ def without_flows(balance: Problem) -> CollocationProblem:
     return CollocationProblem(balance=balance, operator=operator, source=nothing, target=nothing, rate=np.zeros(0))
 
 
-def empty_first(problem: CollocationProblem, stop: Never, seed: int) -> Ints:
+def empty_first(problem: CollocationProblem, stop: Stop, seed: int) -> Ints | Infeasible:
     """The paper's non-integrated way: marked nodes are emptied onto the others evenly; only then it balances."""
     balance = problem.balance
     waiting = np.flatnonzero(balance.removing[balance.home])

@@ -79,7 +79,7 @@ def find(environment: Path) -> Peer:
         print(f"installing {REQUIREMENT} into {environment}", file=sys.stderr)
         try:
             subprocess.run([found, "-m", "venv", environment], check=True, timeout=INSTALL_LIMIT_S)
-            command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", REQUIREMENT]
+            command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", REQUIREMENT]
             subprocess.run(command, check=True, timeout=INSTALL_LIMIT_S)
         except (subprocess.SubprocessError, OSError) as error:
             shutil.rmtree(environment, ignore_errors=True)

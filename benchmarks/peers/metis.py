@@ -32,4 +32,5 @@ def named(labels: np.ndarray, home: np.ndarray, nodes: int) -> np.ndarray:
         part, node = divmod(flat, nodes)
         if node_of[part] < 0 and node not in node_of:
             node_of[part] = node
-    return node_of[labels]
+    nodes_of_key_groups: np.ndarray = node_of[labels]
+    return nodes_of_key_groups

@@ -60,8 +60,8 @@ def answers(problem: Problem, seconds: float, peer: meta_rebalancer.Peer, *, exa
         yield Answer(solver=name, seconds=reply.seconds, allocation=reply.allocation, note=reply.note)
     if exact:
         for name in full_model.SOLVERS:
-            reply = full_model.solve(problem, name, seconds)
-            yield Answer(solver=name, seconds=reply.seconds, allocation=reply.allocation, bound=reply.bound)
+            found = full_model.solve(problem, name, seconds)
+            yield Answer(solver=name, seconds=found.seconds, allocation=found.allocation, bound=found.bound)
     yield timed("METIS", lambda: metis.partition(problem, seed=0), note="ignores the budget")
 
 

@@ -4,6 +4,7 @@ Seeds are printed, so that a failure can be played again.
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from trimtab_models.albic import CollocationProblem
 from trimtab_models.balance import Effort, Params, Problem, evaluate
 from trimtab_models.balance.construct import place_unplaced
 from trimtab_models.balance.problem import UNPLACED
-from trimtab_models.instances import Budget, decode_snapshot, encode_snapshot
+from trimtab_models.instances import Budget, decode_snapshot, encode_snapshot, parse_snapshot
 from trimtab_models.instances.snapshot import BalanceInstance, Flow, KeyGroup, Node, Options
 from trimtab_models.simulation import (
     POLICIES,
@@ -214,3 +215,20 @@ def test_a_recorded_workload_is_replayed_as_it_was_generated():
         assert [getattr(each, name) for each in replayed.rounds] == pytest.approx(
             [getattr(each, name) for each in direct.rounds]
         )
+
+
+@pytest.mark.parametrize(
+    ("policy", "distances", "least_collocation"),
+    [("stay", [3.734, 3.335, 36.5085], 0.0), ("albic", [4.221, 3.598, 5.974], 0.5)],
+)
+def test_what_version_1_has_recorded_is_replayed_as_it_was_then(policy, distances, least_collocation):
+    """Two operators on three nodes, a fourth one in the last snapshot; two moves a round."""
+    files = sorted((Path(__file__).parent / "recorded_v1").glob("*.json"))
+    run = simulate(recorded([parse_snapshot(file.read_bytes()) for file in files]), policy_named(policy), seed=0)
+    assert isinstance(run, Run)
+    assert [each.nodes for each in run.rounds] == [3, 3, 4]
+    assert all(each.migrations <= 2 for each in run.rounds)
+    assert all(each.load_distance <= distance + 0.001 for each, distance in zip(run.rounds, distances, strict=True)), (
+        "no version plans worse"
+    )
+    assert run.rounds[-1].collocation >= least_collocation
