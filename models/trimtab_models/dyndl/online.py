@@ -75,7 +75,7 @@ class WaitingPolicy:
         self._left = problem.tasks
         self._taken = bytearray(problem.tasks)
         self._local = _queues(problem)
-        self.remote = [0] * problem.servers  # r_s
+        self._remote = [0] * problem.servers  # r_s
         self._room = float(problem.costs.limit[problem.usable].sum())
         chance = None if seed is None else np.random.default_rng(seed)
         self._any = _Pool(list(range(problem.tasks)), self._taken, chance)
@@ -99,7 +99,7 @@ class WaitingPolicy:
         """See `Policy`."""
         if (local := self.take_local(server)) is not None:
             return Start(task=local, local=True)
-        remote = self.remote[server]
+        remote = self._remote[server]
         if not self._left or self._costs.one(server, remote + 1) == math.inf:
             return NEVER
         delay = max(self._costs.one(server, remote), self._wait) if self._adaptive and remote else self._wait
@@ -108,7 +108,7 @@ class WaitingPolicy:
             return Wait(until=until)
         task = self._forced.pick() if self._room <= self._forced_left else self._any.pick()
         self._take(task)
-        self.remote[server] += 1
+        self._remote[server] += 1
         self._room -= 1
         self._forced_left -= self._is_forced[task]
         return Start(task=task, local=False)
