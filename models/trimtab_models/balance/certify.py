@@ -9,6 +9,7 @@ limits up. So the solver's bound holds for the problem, while a plan of its is o
 OR-Tools is imported when it is asked for: it takes longer to load than most problems to solve.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,18 +36,26 @@ class Certificate:
     allocation: Ints | None
 
 
-def is_small_enough(problem: Problem, booleans: int = BOOLEANS) -> bool:
-    """Whether the exact model is of a size in which proofs have been seen, and has at most so many `booleans`."""
+def booleans(problem: Problem) -> float:
+    """The size of the exact model; infinite where proofs are out of reach."""
     nodes = len(problem.capacity)
-    return nodes <= NODES and nodes * len(problem.load) <= booleans
+    count = nodes * len(problem.load)
+    return count if nodes <= NODES and count <= BOOLEANS else np.inf
 
 
 def certify(
-    problem: Problem, plan: Ints, proven: float, reached: float, *, seed: int, work: float, seconds: float
+    problem: Problem,
+    plan: Ints,
+    proven: float,
+    reached: float,
+    *,
+    seed: int,
+    work: float,
+    left_s: Callable[[], float] = lambda: np.inf,
 ) -> Certificate:
-    """What CP-SAT proves and finds from a `plan` whose load distance is `reached`.
+    """What CP-SAT proves and finds from a `plan` whose load distance is `reached`, within the seconds of `left_s()`.
 
-    The same answer on any machine unless `seconds` cut it short: one thread, a fixed seed, and a limit on the `work` in
+    The same answer on any machine unless those cut it short: one thread, a fixed seed, and a limit on the `work` in
     CP-SAT's own measure, which is about seconds on a free machine.
     """
     from ortools.sat.python import cp_model
@@ -58,7 +67,7 @@ def certify(
     solver.parameters.random_seed = seed % 2**31
     solver.parameters.absolute_gap_limit = ENOUGH_PP / exact.unit
     solver.parameters.max_deterministic_time = work
-    solver.parameters.max_time_in_seconds = seconds
+    solver.parameters.max_time_in_seconds = left_s()  # building the model has taken some
     status = solver.solve(exact.model)
     if status == cp_model.INFEASIBLE:  # not even the hint fits: a plan that roundings of floats alone allow
         return Certificate(lower_bound=proven, allocation=None)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab_models.balance.bound import CountConditions, lower_bound, stronger_bound
-from trimtab_models.balance.certify import certify, is_small_enough
+from trimtab_models.balance.certify import booleans, certify
 from trimtab_models.balance.construct import construct, place_unplaced
 from trimtab_models.balance.drain import Drain, alerts
 from trimtab_models.balance.evaluate import Score, evaluate
@@ -37,10 +37,10 @@ CONSTRUCT_ABOVE_PP = 1e-6  # the bound itself may be refuted by a hair
 FULL_EFFORT = Effort(steps=8_000, steps_per_node=10)
 POLISH_EFFORT = Effort(steps=2_000, steps_per_node=1)
 CERTIFIED_S = 0.8  # of the time left at most: the stages after it need some
-WORTH_CERTIFYING_S = 0.5  # loading OR-Tools takes most of that
+LOADING_S, BUILDING_S = 0.5, 5e-5  # OR-Tools itself, and each Boolean of the model: less time than that is no use
 SMALL_BOOLEANS = 4_000  # key groups x nodes: the exact model is faster than any search, and optima hide from searches
-SMALL_WORK = 2.0
-FULL_WORK = 10.0
+SMALL_WORK = 5.0
+FULL_WORK = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Params:
     urgent: float = 5.0  # above it moves are spent on the load distance before marked nodes are emptied
     effort: Effort = FULL_EFFORT
     polish: Effort = POLISH_EFFORT  # for the second side, and after draining
-    certify: bool = False  # ask CP-SAT too, at sizes where that may prove something
+    certify: bool = False  # ask CP-SAT too: small problems at once, larger ones with what a deadline leaves
 
 
 DEFAULT_PARAMS = Params()
@@ -104,10 +104,10 @@ class _Solver:
         if self._is_stuck():
             return self.result()
         self._first_plans(0.0)
-        if is_small_enough(self.problem, SMALL_BOOLEANS):
-            self._certify(SMALL_WORK)
+        self._certify(SMALL_BOOLEANS, SMALL_WORK)
         self._improve(0.0, self._params.effort, returning=True)
-        self._certify(FULL_WORK)
+        if isinstance(self._stop, Deadline):
+            self._certify(np.inf, FULL_WORK)
         self._finish(returning=True)
         return self.result()
 
@@ -161,21 +161,26 @@ class _Solver:
         goal = max(enough, self._goal())
         self._take(improver.lower(self.best, Side.BOTH, self._bound, goal, effort))
 
-    def _certify(self, work: float) -> None:
-        """Proves or improves what is reached; before a deadline only with time that is left."""
-        if not self._params.certify or not is_small_enough(self.problem) or self._stop():
+    def _certify(self, largest: float, work: float) -> None:
+        """Proves or improves what is reached with CP-SAT; before a deadline only with time that is left."""
+        size, reached = booleans(self.problem), self._score.load_distance
+        if not self._params.certify or size > largest or size == np.inf or reached <= self._goal():
             return
-        seconds = CERTIFIED_S * self._stop.left_s() if isinstance(self._stop, Deadline) else np.inf
-        reached = self._score.load_distance
-        if seconds < WORTH_CERTIFYING_S or reached <= self._goal():
+        if self._left_s() < LOADING_S + BUILDING_S * size:
             return
         certificate = certify(
-            self.problem, self.best, self._bound, reached, seed=self._seed, work=work, seconds=seconds
+            self.problem, self.best, self._bound, reached, seed=self._seed, work=work, left_s=self._left_s
         )
         self._stage = Stage.CERTIFIED
         self._bound = certificate.lower_bound
         if certificate.allocation is not None:
             self.offer(certificate.allocation, Stage.CERTIFIED)
+
+    def _left_s(self) -> float:
+        """Seconds for the certificate."""
+        if isinstance(self._stop, Deadline):
+            return CERTIFIED_S * self._stop.left_s()
+        return 0.0 if self._stop() else np.inf
 
     def _drain(self, band: float) -> None:
         drain = Drain(self.problem, self.best, self._stop)
