@@ -35,7 +35,7 @@ class Params:
     per_machine: int = 8
     steps: int = 32_000
     exact_variables: int = 5_000
-    exact_work: float = 4.0
+    exact_work: float = 3.0
 
 
 DEFAULT_PARAMS = Params()
@@ -76,10 +76,11 @@ def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_P
     bound = fluid.bound
     if best is None or max_rate(problem, best) < bound * (1 - OPTIMAL):
         best, bound = _certify(problem, best, bound, limit, stop, seed, params)
+    reached = -1.0 if best is None else max_rate(problem, best)
+    if bound <= problem.source_rate and not sustains_start(problem, reached):
+        return _too_high(problem, f"the best one known sustains {max(0, reached):g}")
     if best is None:
         return Infeasible(reason="no placement was found, however low the source rate")
-    if bound <= problem.source_rate and not sustains_start(problem, max_rate(problem, best)):
-        return _too_high(problem, f"the best one sustains {max_rate(problem, best):g}")
     instances = best.sum(axis=1)
     dealt = placement_of(problem, instances, round_robin(instances, len(problem.machines)))
     if max_rate(problem, dealt) > max_rate(problem, best):
