@@ -1,12 +1,12 @@
 """The demo's summary, `out/demo/summary.json`, and the promises it is judged by; pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from flights.demo.evidence import Evidence
 from flights.demo.loads import first_window_after, load_distance, window_noise, windows_inside
-from flights.demo.pauses import PauseSummary, around_handovers, calm_twins, in_calm
+from flights.demo.pauses import Moved, PauseSummary, around_handovers, calm_twins, in_calm
 from trimtab_models.messages.names import WorkerId
 from trimtab_models.messages.status import RoundStatus
 
@@ -78,17 +78,23 @@ class Course:
         return [self.drained.worker] if at >= self.drain_started_at else []
 
 
-def pauses_of(round_: RoundStatus, course: Course, evidence: Evidence) -> dict[str, PauseSummary]:
-    """Around the hand-overs of one round: of what they moved, of the others, and of all while nothing moved.
+def pauses_of(rounds: Sequence[RoundStatus], course: Course, evidence: Evidence) -> dict[str, PauseSummary]:
+    """Around the hand-overs of these rounds: of what they moved, of the others, and of all while nothing moved.
 
     Calm are the same seconds of other windows, in the same phase of the run (the same traffic) where there are such.
     """
-    end = round_.ended_at or float("inf")
-    handovers = [row for row in evidence.handovers if round_.started_at <= row.end <= end + 1.0]
-    moved, others = around_handovers(evidence.waits, handovers, slack_s=SLACK_S)
+    handovers: list[Moved] = []
     spans: list[tuple[float, float]] = []
-    for within in (course.phase_of(round_)[1:], course.loaded):
-        spans = spans or calm_twins(handovers, within, course.busy, period_s=course.window_s, slack_s=SLACK_S)
+    for round_ in rounds:
+        end = round_.ended_at or float("inf")
+        own = [row for row in evidence.handovers if round_.started_at <= row.end <= end + 1.0]
+        twins = (
+            calm_twins(own, within, course.busy, period_s=course.window_s, slack_s=SLACK_S)
+            for within in (course.phase_of(round_)[1:], course.loaded)
+        )
+        handovers += own
+        spans += next((found for found in twins if found), [])
+    moved, others = around_handovers(evidence.waits, handovers, slack_s=SLACK_S)
     return {"moved": moved, "others": others, "calm": in_calm(evidence.waits, spans)}
 
 
@@ -117,6 +123,7 @@ def summary(course: Course, evidence: Evidence) -> dict[str, Any]:
         },
         "answers": {"checked": evidence.answers.checked, "wrong": evidence.answers.wrong},
         "rounds": [_round(row, course, evidence) for row in course.rounds],
+        "pause_seconds": {name: _pause(pause) for name, pause in pauses_of(course.rounds, course, evidence).items()},
         "window_noise": _pp(window_noise(windows_inside(evidence.snapshots, *course.calm))),
         "drained": asdict(course.drained),
         "cpu_seconds": {name: round(seconds, 1) for name, seconds in course.cpu_seconds.items()},
@@ -136,7 +143,7 @@ def _round(row: RoundStatus, course: Course, evidence: Evidence) -> dict[str, An
         "lower_bound": _pp(row.lower_bound),
         "migrations": row.migrations,
         "bytes_moved": row.bytes_moved,
-        "pause_seconds": {name: _pause(pause) for name, pause in pauses_of(row, course, evidence).items()},
+        "pause_seconds": {name: _pause(pause) for name, pause in pauses_of([row], course, evidence).items()},
     }
 
 
@@ -155,6 +162,7 @@ def broken_promises(document: Mapping[str, Any]) -> list[str]:
     """What the demo promises and this run did not keep, a sentence each; empty = all kept."""
     events, answers, drained = document["events"], document["answers"], document["drained"]
     left, rounds = document["left_over"], document["rounds"]
+    moved, others, calm = (document["pause_seconds"][name]["median"] for name in ("moved", "others", "calm"))
     last = {row["phase"]: number for number, row in enumerate(rounds, 1)}
     checks: list[tuple[bool, str]] = [
         (
@@ -168,29 +176,26 @@ def broken_promises(document: Mapping[str, Any]) -> list[str]:
         (drained["exit_code"] == 0, f"{drained['worker']} ended with exit code {drained['exit_code']}"),
         (left["processes"] == 0 and left["ports"] == 0, f"{left['processes']} processes, {left['ports']} ports left"),
         (len(last) >= 3, f"rounds in {len(last)} phases, expected one for the start, the shift and the drain at least"),
-        *(check for number, row in enumerate(rounds, 1) for check in _round_checks(number, row)),
+        (
+            moved is not None and moved < MAX_MEDIAN_PAUSE_S,
+            f"median pause of a hand-over {moved} s, expected below {MAX_MEDIAN_PAUSE_S}",
+        ),
+        (
+            others is not None and calm is not None and others <= calm + MAX_OVER_CALM_S,
+            f"median pause of the others {others} s, expected at most {MAX_OVER_CALM_S} above {calm}",
+        ),
+        *(_plan_check(number, row) for number, row in enumerate(rounds, 1)),
         *(_distance_check(number, rounds[number - 1], tolerance(document)) for number in last.values()),
     ]
     return [text for kept, text in checks if not kept]
 
 
-def _round_checks(number: int, row: Mapping[str, Any]) -> list[tuple[bool, str]]:
-    moved, others, calm = (row["pause_seconds"][name]["median"] for name in ("moved", "others", "calm"))
+def _plan_check(number: int, row: Mapping[str, Any]) -> tuple[bool, str]:
     bound, planned = row["lower_bound"], row["load_distance_planned"]
-    return [
-        (
-            moved is not None and moved < MAX_MEDIAN_PAUSE_S,
-            f"round {number}: median pause of a hand-over {moved} s, expected below {MAX_MEDIAN_PAUSE_S}",
-        ),
-        (
-            others is not None and calm is not None and others <= calm + MAX_OVER_CALM_S,
-            f"round {number}: median pause of the others {others} s, expected at most {MAX_OVER_CALM_S} above {calm}",
-        ),
-        (
-            planned <= bound + MAX_DISTANCE_OVER_BOUND,
-            f"round {number}: load distance {planned} planned, expected within {MAX_DISTANCE_OVER_BOUND} of {bound}",
-        ),
-    ]
+    return (
+        planned <= bound + MAX_DISTANCE_OVER_BOUND,
+        f"round {number}: load distance {planned} planned, expected within {MAX_DISTANCE_OVER_BOUND} of {bound}",
+    )
 
 
 def tolerance(document: Mapping[str, Any]) -> float:

@@ -98,6 +98,8 @@ def closing(document: Mapping[str, Any], broken: Sequence[str]) -> RenderableTyp
         f"phase is promised{_excuse(document)}",
         "pauses: median / longest, of what was moved, of the other key groups meanwhile, and of all in the same "
         "seconds of windows in which nothing was moved",
+        "pauses of the whole run: "
+        + ", ".join(f"{name} {_seconds(pause)}" for name, pause in document["pause_seconds"].items()),
         f"{drained['worker']} drained: {drained['key_groups_left']} key groups left, exit code {drained['exit_code']}",
         "CPU seconds: " + ", ".join(f"{name} {seconds:.0f}" for name, seconds in cpu.items()),
         f"{document['left_over']['processes']} processes and {document['left_over']['ports']} ports left over",
