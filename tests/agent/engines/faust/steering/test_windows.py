@@ -2,11 +2,13 @@
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import faust
 import pytest
 
+from trimtab_agent.engines.faust import windows
 from trimtab_agent.engines.faust.windows import _forget, _remember, _stored
 
 PARTITION = 3
@@ -14,7 +16,8 @@ NOW = time.time() // 10 * 10
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Any:
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(windows, "time", SimpleNamespace(time=lambda: NOW))
     app = faust.App("ks", store="rocksdb://", datadir=str(tmp_path), table_cleanup_interval=1.0)
     wrapped = app.Table("sums", default=int, key_type=str, value_type=int).tumbling(10.0, expires=60.0)
     store = wrapped.table.data
