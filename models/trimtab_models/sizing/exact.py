@@ -6,8 +6,8 @@ has c instances" and whole numbers k(o, c, m) of them on machine m, everything i
     sum over c of n(o, c) = 1    sum over m of k(o, c, m) = c n(o, c)    sum over o, c of use(o, c, m) k(o, c, m) <= 100
 
 A placement that sustains a rate sustains every lower one. So the rate is raised to what is asked for, then to just
-above that of the best plan known, until CP-SAT finds a better plan, again and again, or proves that there is none. Such
-questions are answered ten times as fast as one model in which rate and counts are multiplied.
+above that of the best plan known, until CP-SAT finds a better plan, again and again, or proves that there is none: a few
+linear questions instead of one model in which rate and counts are multiplied.
 """
 
 import threading
@@ -125,7 +125,7 @@ class _Model:
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = seed % 2**31
         solver.parameters.max_deterministic_time = work
-        solver.parameters.cp_model_probing_level = 0  # takes ten times as long as the search, and is not metered
+        solver.parameters.cp_model_probing_level = 0  # takes longer than the search, and is hardly metered
         with _stopping(solver, stop):
             status = solver.solve(self._model)
         return int(status), float(solver.response_proto.deterministic_time)
