@@ -6,8 +6,8 @@ has c instances" and whole numbers k(o, c, m) of them on machine m, everything i
     sum over c of n(o, c) = 1    sum over m of k(o, c, m) = c n(o, c)    sum over o, c of use(o, c, m) k(o, c, m) <= 100
 
 A placement that sustains a rate sustains every lower one. So the rate is raised to what is asked for, then to just
-above that of the best plan known, until CP-SAT finds a better plan, again and again, or proves that there is none: a few
-linear questions instead of one model in which rate and counts are multiplied.
+above that of the best plan known, until CP-SAT finds a better plan, again and again, or proves that there is none:
+a few linear questions instead of one model in which rate and counts are multiplied.
 """
 
 import threading
