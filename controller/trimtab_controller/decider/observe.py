@@ -35,7 +35,9 @@ class Liveness:
     """When hosts and workers were last seen, in seconds of the windows' ends.  Level-triggered memory."""
 
     hosts: dict[HostId, float] = field(default_factory=dict)
+    owners: frozenset[WorkerId] = frozenset()
     absent_since: dict[WorkerId, float] = field(default_factory=dict)
+    unheard_since: dict[WorkerId, float] = field(default_factory=dict)
 
     def see(self, snapshot: Snapshot, owners: Iterable[WorkerId]) -> None:
         """Take note of who is there, and of owners in the placement that are not."""
@@ -43,12 +45,21 @@ class Liveness:
         self.hosts.update({row.host: end_s for row in snapshot.hosts})
         self.hosts = {host: seen for host, seen in self.hosts.items() if end_s - seen <= HOST_MEMORY_S}
         here = {row.worker for row in snapshot.nodes if row.state is not WorkerState.AWAY}
-        absent = set(owners) - here
-        self.absent_since = {worker: self.absent_since.get(worker, end_s) for worker in absent}
+        self.owners = frozenset(owners)
+        self.absent_since = {worker: self.absent_since.get(worker, end_s) for worker in self.owners - here}
+        unheard = self.absent_since.keys() - {row.worker for row in snapshot.nodes}
+        self.unheard_since = {worker: self.unheard_since.get(worker, end_s) for worker in unheard}
 
     def lost_hosts(self, snapshot: Snapshot) -> list[HostId]:
         """Hosts that reported lately and do not any more."""
         return sorted(self.hosts.keys() - {row.host for row in snapshot.hosts})
+
+    def lost_owners(self, end_s: float) -> list[WorkerId]:
+        """Owners in the placement that no host speaks of, not even as away.
+
+        Whoever has just begun has seen no host before; this tells it nevertheless that hosts are lost.
+        """
+        return sorted(worker for worker, since in self.unheard_since.items() if end_s - since <= HOST_MEMORY_S)
 
     def gone(self, worker: WorkerId, end_s: float, limit_s: float) -> bool:
         """Whether the worker has been absent for so long that it does not count any more."""
@@ -64,6 +75,12 @@ def check_cluster(snapshot: Snapshot, now: float, liveness: Liveness, needs: Req
     lost = liveness.lost_hosts(snapshot)
     if len(lost) >= LOST_HOSTS_SHARE * max(1, len(liveness.hosts)):
         detail = f"{len(lost)} of {len(liveness.hosts)} hosts no longer report: {_some(lost)}"
+        return NotReady(lack=Lack.HOSTS_LOST, detail=detail)
+    owners = liveness.lost_owners(snapshot.end_ms / 1000.0)
+    if owners and len(owners) >= LOST_HOSTS_SHARE * len(liveness.owners):
+        detail = (
+            f"no host reports of {len(owners)} of {len(liveness.owners)} workers that own key groups: {_some(owners)}"
+        )
         return NotReady(lack=Lack.HOSTS_LOST, detail=detail)
     if snapshot.coverage < needs.min_coverage:
         detail = f"{snapshot.hosts_seen} of {snapshot.hosts_expected} hosts reported, {needs.min_coverage:.0%} needed"

@@ -170,6 +170,20 @@ def test_hold_when_forty_percent_of_the_hosts_are_lost_until_they_count_as_gone(
     assert check_cluster(later, 1621.0, liveness, NEEDS) is None
 
 
+def test_a_successor_holds_too_when_no_host_reports_of_forty_percent_of_the_owners() -> None:
+    liveness = Liveness()  # it has never seen the host of w1
+    alone = replace(WHOLE, nodes=tuple(row for row in WHOLE.nodes if row.worker != "w1"))
+    liveness.see(alone, [WorkerId("w0"), WorkerId("w1")])
+    assert lack_of(check_cluster(alone, END_S, liveness, NEEDS)) is Lack.HOSTS_LOST
+    away = tuple(replace(row, state=WorkerState.AWAY) if row.worker == "w1" else row for row in WHOLE.nodes)
+    liveness.see(replace(WHOLE, nodes=away), [WorkerId("w0"), WorkerId("w1")])  # its host is there, it is not
+    assert check_cluster(replace(WHOLE, nodes=away), END_S, liveness, NEEDS) is None
+    for end_s in (END_S, END_S + 610.0):  # then it counts as gone
+        later = replace(alone, start_ms=round(1000 * end_s) - 10_000, end_ms=round(1000 * end_s))
+        liveness.see(later, [WorkerId("w0"), WorkerId("w1")])
+    assert check_cluster(later, END_S + 610.0, liveness, NEEDS) is None
+
+
 def test_only_running_workers_say_what_they_own() -> None:
     seen = snapshot([node(W0), node(W1, state=WorkerState.REBALANCING)], [owned(0, W0), owned(2, W1)])
     assert ownership(seen) == {kg(0): W0}
