@@ -15,7 +15,7 @@ from simulated.worker import WorkerProcess
 
 from trimtab_agent.commands import driver as agent_driver
 from trimtab_agent.commands.events import Action as AgentAction
-from trimtab_agent.commands.events import CommandReceived, Entry
+from trimtab_agent.commands.events import CommandReceived, Entry, SendAck
 from trimtab_agent.commands.events import Event as AgentEvent
 from trimtab_agent.commands.machine import CommandMachine
 from trimtab_controller import driver
@@ -27,7 +27,7 @@ from trimtab_controller.execution.state import Execution
 from trimtab_models.messages.commands import Ack, Phase
 from trimtab_models.messages.names import KeyGroup, WorkerId
 
-SEEDS = range(12)
+SEEDS = range(30)
 MOVING: tuple[Fault, ...] = (faults.shift_load, faults.kill_worker, faults.join)
 
 
@@ -84,11 +84,18 @@ class Forgetful(CommandMachine):
         return super().on_event(now, event)
 
 
-class NeverExpires(CommandMachine):
-    """A deadline that passes says nothing."""
+class NeverSaysNo(CommandMachine):
+    """What is refused or too late is left unsaid."""
+
+    def on_event(self, now: float, event: AgentEvent) -> tuple[AgentAction, ...]:
+        return tuple(filter(is_no_refusal, super().on_event(now, event)))
 
     def on_tick(self, now: float) -> tuple[AgentAction, ...]:
-        return ()
+        return tuple(filter(is_no_refusal, super().on_tick(now)))
+
+
+def is_no_refusal(action: AgentAction) -> bool:
+    return not isinstance(action, SendAck) or action.ack.phase not in (Phase.REFUSED, Phase.EXPIRED)
 
 
 class HurriedJournal(agent.CrashingJournal):
@@ -147,15 +154,17 @@ CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
         driver, "ExecutionMachine", HeedsRepeats, (faults.rough_network, *MOVING), "again after its end|released again",
     ),
     "no limit of hand-overs in flight": (driver, "ExecutionMachine", KnowsNoLimit, MOVING, "budget"),
-    "no time-outs": (driver, "ExecutionMachine", NeverGivesUp, (faults.kill_agent, faults.kill_worker), "no convergence"),
+    "no time-outs": (
+        driver, "ExecutionMachine", NeverGivesUp, (faults.kill_agent, faults.kill_worker, *MOVING), "no convergence",
+    ),
     "journal and commands apart": (driver.Controller, "_publish", publish_in_pieces, MOVING, "journal"),
     "journal not read": (driver, "recover", forget_journal, (faults.kill_controller,), "epochs"),
     "no pause": (deciding, "Decider", DoesNotPause, (faults.pause, *MOVING), "paused"),
-    "no hold": (observe, "LOST_HOSTS_SHARE", 2.0, (faults.lose_hosts,), "hosts are lost"),
+    "no hold": (observe, "LOST_HOSTS_SHARE", 2.0, (faults.lose_hosts, faults.shift_load), "hosts are lost"),
     "moves inside the band": (deciding, "Decider", MovesForNothing, MOVING, "inside the band"),
     "an agent forgets": (agent_driver, "CommandMachine", Forgetful, (faults.reread,), "a second time"),
-    "an agent never says expired": (
-        agent_driver, "CommandMachine", NeverExpires, (faults.slow_worker, faults.kill_worker, *MOVING), "never answered",
+    "an agent never says no": (
+        agent_driver, "CommandMachine", NeverSaysNo, (faults.slow_worker, *MOVING), "never answered",
     ),
     "a journal that is not on disk": (agent_driver, "Journal", HurriedJournal, (faults.kill_agent,), "a second time"),
     "no fencing": (Broker, "is_fenced", lambda *_: False, (faults.second_controller, *MOVING), "epochs"),

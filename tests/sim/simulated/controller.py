@@ -23,7 +23,7 @@ from trimtab_models.messages.names import Topics
 STATUS_EVERY_S = 60.0
 """The status is not what is simulated here: seldom enough to cost little, often enough that the fenced one notices."""
 SEARCH_CHECKS = 100
-"""Instead of seconds the search of the balance model gets so many looks at the clock: no seed depends on the machine."""
+"""Not seconds but so many looks at the clock are what the search of the balance model gets: every machine replays."""
 
 
 class SolverModel:

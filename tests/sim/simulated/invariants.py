@@ -170,7 +170,8 @@ class Checker:
     def see_admitted(self, host: HostId, entry: Admitted) -> None:
         """An agent has judged a command."""
         command = entry.command
-        if (host, command.id) in self._admitted:
+        # Past its deadline it may have been forgotten; "expired" does nothing.
+        if (host, command.id) in self._admitted and entry.ack.phase is not Phase.EXPIRED:
             raise Violation(f"agent of {host} judges {command.kind} {command.epoch} a second time")
         self._admitted.add((host, command.id))
         if entry.ack.phase is Phase.ACCEPTED:
