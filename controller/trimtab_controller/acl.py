@@ -111,7 +111,7 @@ class Rules:
         yield from _on_topics(
             Role.CONTROLLER, Operation.READ,
             topics.reports, topics.snapshots, topics.placement, topics.acks, topics.journal, topics.intents,
-            topics.status,
+            topics.status, topics.commands,
         )  # fmt: skip
         yield from _on_topics(
             Role.CONTROLLER, Operation.WRITE,

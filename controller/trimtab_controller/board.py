@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from trimtab_controller.decider.decide import Decision, Skip, names_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.view import NotReady
+from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
 from trimtab_models.messages.decode import Fault
 from trimtab_models.messages.names import WorkerId
-from trimtab_models.messages.status import AppStatus, DecisionStatus, NodeStatus, RoundStatus, Status
+from trimtab_models.messages.status import AppStatus, DecisionStatus, HoldStatus, NodeStatus, RoundStatus, Status
 
 KEPT_DECISIONS = 30
 KEPT_ROUNDS = 100
@@ -52,7 +53,12 @@ class Board:
             self.see_round(row)
 
     def status(
-        self, now: float, decider: Decider, execution: Execution, rejected: Mapping[tuple[str, Fault], int]
+        self,
+        now: float,
+        decider: Decider,
+        execution: Execution,
+        rejected: Mapping[tuple[str, Fault], int],
+        hold: Hold | None = None,
     ) -> Status:
         """The message to publish."""
         snapshot = decider.known.snapshot
@@ -69,6 +75,7 @@ class Board:
             decisions=tuple(self._decisions),
             rounds=tuple(self._rounds.values()),
             rejected={f"{topic}.{fault}": count for (topic, fault), count in rejected.items()},
+            hold=None if hold is None else HoldStatus(id=hold.id, text=hold.reason),
         )
 
 

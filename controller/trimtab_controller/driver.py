@@ -18,6 +18,7 @@ from trimtab_controller.decider.decide import Adopted, Decision, Planned, Scaled
 from trimtab_controller.decider.instance import instance_of
 from trimtab_controller.decider.observe import ownership
 from trimtab_controller.execution import events as executing
+from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -40,6 +41,7 @@ from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_controller.solver.process import SolverProcess
 from trimtab_controller.stream_child import StreamChild, stream_command
 from trimtab_models.messages.commands import encode_command
+from trimtab_models.messages.intents import AcceptJournal
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.placement import Placement, encode_placement
 from trimtab_models.messages.status import encode_status, status_key
@@ -160,16 +162,23 @@ class Controller:
 
     def _begin(self, found: Found) -> None:
         configuration = self._configuration
-        execution = taken_over(found.execution) if self._acting else found.execution
+        self._found = found
+        execution = taken_over(found.execution) if self._acting and found.hold is None else found.execution
         self._execution = ExecutionMachine(configuration.cluster, configuration.execution, execution)
         self._decider = deciding.Decider(configuration.balance, configuration.needs, execution, acting=self._acting)
         self._board = Board(configuration.cluster, acting=self._acting, previous=found.status)
         self._board.see_round(execution.round)
         self._metrics.see_round(execution.round)
-        self._decide(found.intents)
+        self._see_hold(found.hold)
+        self._hear(found.intents)
         if not self._acting:
             log.info("dry run: nothing will be moved; --act makes it act")
-            return
+        elif found.hold is None:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """From where the predecessor stood."""
+        configuration, execution, found = self._configuration, self._execution.state, self._found
         going_on = f", goes on with plan {execution.round.plan}" if execution.busy and execution.round else ""
         log.info("acting as generation %d of cluster %s%s", execution.generation, configuration.cluster, going_on)
         self._acks_read = dict(found.acks_read)
@@ -218,12 +227,33 @@ class Controller:
                     {app: found.load_distance for app, found in self._decider.known.evaluations.items()}
                 )
             case deciding.IntentsChanged():
-                self._decide(event)
+                self._hear(event)
             case Placement() | JournalEntry():
                 self._look_on(event)
             case _:
                 assert_never(event)
         self._status_due = min(self._status_due, self._clock() + STATUS_SOON_S)
+
+    def _hear(self, event: deciding.IntentsChanged) -> None:
+        self._decide(event)
+        hold = self._found.hold
+        for intent in event.intents:
+            if self._acting and hold is not None and isinstance(intent, AcceptJournal) and intent.hold == hold.id:
+                self._give_journal_up(intent)
+
+    def _see_hold(self, hold: Hold | None) -> None:
+        self._found = replace(self._found, hold=hold)
+        self._metrics.on_hold.set(hold is not None)
+        self._decide(deciding.HoldChanged(reason=None if hold is None else hold.reason))
+        if hold is not None:
+            log.error("on hold: %s; an operator ends that by `trimtab resume --accept-journal`", hold.reason)
+
+    def _give_journal_up(self, accepted: AcceptJournal) -> None:
+        """Begin anew under a generation above all, from the placements; the reports correct what they say wrong."""
+        log.warning("the journal is given up, accepted by %s: %s", accepted.by, accepted.reason)
+        self._see_hold(None)
+        self._execution.state = taken_over(self._found.execution)
+        self._go_on()
 
     def _look_on(self, event: Placement | JournalEntry) -> None:
         """In a dry run: what the acting controller, if there is one, has published."""
@@ -232,6 +262,8 @@ class Controller:
             case Placement():
                 execution = replace(present, placements={**present.placements, event.app: event})
             case JournalEntry(execution=told):
+                if self._found.hold is not None:
+                    self._see_hold(None)
                 execution = replace(told, placements=present.placements)
         self._execution.state = execution
         self._see_execution(execution)
@@ -386,6 +418,7 @@ class Controller:
         if now < self._status_due:
             return
         self._status_due = now + STATUS_INTERVAL_S
-        status = self._board.status(now, self._decider, self._execution.state, self._inbox.rejected)
+        state, rejected = self._execution.state, self._inbox.rejected
+        status = self._board.status(now, self._decider, state, rejected, self._found.hold)
         record = Record(topic=self._topics.status, key=status_key(acting=self._acting), value=encode_status(status))
         self._publisher.publish([record])

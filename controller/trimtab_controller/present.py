@@ -9,6 +9,7 @@ from trimtab_controller.decider.instance import instance_of
 from trimtab_controller.decider.machine import (
     Decided,
     Decider,
+    HoldChanged,
     IntentsChanged,
     SnapshotArrived,
     Solve,
@@ -39,7 +40,7 @@ class Present:
 
 
 def read_present(connection: Connection, configuration: Configuration, now: float) -> Present:
-    """Read the topics.  Raises JournalError, ReadError, KafkaException, BadKey."""
+    """Read the topics.  Raises ReadError, KafkaException, BadKey."""
     topics = Topics(configuration.cluster)
     trusted = load_trust(configuration.signing.trust) if configuration.signing else None
     inbox = Inbox(topics, lambda: now, trusted=trusted)
@@ -61,6 +62,8 @@ def decide_now(
     decider = Decider(settings, configuration.needs, present.found.execution, acting=False)
     kept = tuple(intent for intent in present.found.intents.intents if not isinstance(intent, Pause))
     decider.on_event(now, IntentsChanged(intents=kept))
+    if present.found.hold is not None:
+        decider.on_event(now, HoldChanged(reason=present.found.hold.reason))
     for snapshot in present.snapshots[:-1]:  # for the smoothing only
         decider.on_event(now, SnapshotArrived(snapshot=snapshot))
         decider.on_event(now, SolverAnswered(answer=NoAnswer(reason="an earlier window")))

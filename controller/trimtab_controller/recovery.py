@@ -1,19 +1,22 @@
 """What a controller finds when it starts: where its predecessor stood, what operators want, the acks since then."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from trimtab_controller.decider.machine import IntentsChanged
-from trimtab_controller.execution.journal import JournalEntry, decode_entry
+from trimtab_controller.execution.inheritance import Flaw, Hold, Written, inherit
+from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
+from trimtab_controller.execution.journal import JournalEntry
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.inbox import Inbox
 from trimtab_controller.kafka.reader import Reading, at_offsets, drain, reading, starts
+from trimtab_models.messages.commands import decode_command
 from trimtab_models.messages.decode import BadMessage
-from trimtab_models.messages.names import AppId, Topics
+from trimtab_models.messages.names import NO_EPOCH, AppId, Epoch, Topics
 from trimtab_models.messages.placement import Placement, decode_placement
 from trimtab_models.messages.status import Status, decode_status, status_key
 from trimtab_models.signing.envelope import headers_in, signatures_in
@@ -21,15 +24,12 @@ from trimtab_models.signing.envelope import headers_in, signatures_in
 log = logging.getLogger(__name__)
 
 
-class JournalError(Exception):
-    """Journal or placement cannot be read: going on without them could give a key group two owners."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """`execution` is the predecessor's; `acks` were not acted on yet, from `acks_read` on; read on at `positions`.
 
-    `signatures` are those of the placements in `execution`.
+    `signatures` are those of the placements in `execution`.  On `hold` the execution has nothing but the placements
+    that can be read and the newest epoch that was given out.
     """
 
     execution: Execution
@@ -39,60 +39,90 @@ class Found:
     acks_read: Mapping[int, int]
     status: Status | None
     positions: tuple[TopicPartition, ...]
+    hold: Hold | None = None
 
 
 def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: bool) -> Found:
     """Read what is there; when not acting, `positions` also follow journal and placements.
 
-    Raises JournalError, ReadError, KafkaException.
+    Raises ReadError, KafkaException.
     """
     compacted = (topics.journal, topics.placement, topics.intents, topics.status)
     with reading(connection, "recovery") as consumer:
         found = drain(consumer, starts(consumer, compacted))
-        entry = _journal(found, topics)
+        placements, flawed = _placements(found, topics, inbox)
+        status = _status(found, topics)
+        entry = _inherited(found, topics, [placement for placement, _ in placements], status, flawed)
+        hold = None
+        if isinstance(entry, Hold):
+            hold = replace(entry, newest=max(entry.newest, _last_commanded(consumer, topics, inbox)))
+            entry = JournalEntry(execution=Execution(generation=hold.newest.generation, number=hold.newest.number))
         later = drain(consumer, at_offsets(consumer, topics.acks, entry.acks_read))
     positions = [*found.positions(topics.intents), *later.positions(topics.acks)]
     if not acting:
         positions += [*found.positions(topics.journal), *found.positions(topics.placement)]
-    placements = _placements(found, topics, inbox)
     return Found(
-        execution=_execution(entry, [placement for placement, _ in placements]),
+        execution=replace(entry.execution, placements={placement.app: placement for placement, _ in placements}),
         signatures={placement.app: signatures for placement, signatures in placements},
         intents=_intents(found, topics, inbox),
         acks=tuple(later.messages),
         acks_read=entry.acks_read,
-        status=_status(found, topics, acting=acting),
+        status=status.get(status_key(acting=acting)),
         positions=tuple(positions),
+        hold=hold,
     )
 
 
-def _journal(found: Reading, topics: Topics) -> JournalEntry:
-    for message in found.latest(topics.journal):
-        try:
-            return decode_entry(message.value())
-        except BadMessage as error:
-            raise JournalError(f"{topics.journal} at offset {message.offset()}: {error}") from error
-    return JournalEntry(execution=Execution(generation=0))
+def _inherited(
+    found: Reading,
+    topics: Topics,
+    placements: Sequence[Placement],
+    status: Mapping[bytes, Status],
+    flawed: str | None,
+) -> JournalEntry | Hold:
+    """The predecessor's last word, if it and what goes with it can be believed."""
+    acted = status.get(status_key(acting=True))
+    published = max([acted.epoch if acted else NO_EPOCH, *(placement.epoch for placement in placements)])
+    records = [
+        Written(offset=message.offset(), value=message.value())
+        for message in found.messages
+        if message.topic() == topics.journal and message.key() == JOURNAL_KEY
+    ]
+    entry = inherit(records, published)
+    if isinstance(entry, Hold):
+        return entry
+    present = entry.execution.round if entry.execution.busy else None
+    if flawed is None and present is not None and all(placement.app != present.app for placement in placements):
+        flawed = f"plan {present.plan} for app {present.app} is in flight, but no placement of it can be trusted"
+    return entry if flawed is None else Hold(flaw=Flaw.PLACEMENT, detail=flawed, newest=entry.execution.epoch)
 
 
-def _placements(found: Reading, topics: Topics, inbox: Inbox) -> list[tuple[Placement, tuple[bytes, ...]]]:
-    """The placements with their signatures; what no trusted key vouches for is as if it were not there."""
-    placements = []
+def _last_commanded(consumer: Consumer, topics: Topics, inbox: Inbox) -> Epoch:
+    """The newest epoch of all commands that are still kept: agents refuse what is older."""
+    newest = NO_EPOCH
+    for message in drain(consumer, starts(consumer, [topics.commands])).messages:
+        if inbox.vouches(message):
+            try:
+                newest = max(newest, decode_command(message.value()).epoch)
+            except BadMessage as error:
+                log.warning("a command cannot be read and is left aside: %s", error)
+    return newest
+
+
+def _placements(
+    found: Reading, topics: Topics, inbox: Inbox
+) -> tuple[list[tuple[Placement, tuple[bytes, ...]]], str | None]:
+    """The placements with their signatures, and what is wrong with one that cannot be read.
+
+    What no trusted key vouches for is as if it were not there.
+    """
+    placements, flawed = [], None
     for message in found.latest(topics.placement, inbox.vouches):
         try:
             placements.append((decode_placement(message.value()), signatures_in(headers_in(message))))
         except BadMessage as error:
-            raise JournalError(f"{topics.placement} at offset {message.offset()}: {error}") from error
-    return placements
-
-
-def _execution(entry: JournalEntry, placements: list[Placement]) -> Execution:
-    execution = replace(entry.execution, placements={placement.app: placement for placement in placements})
-    if execution.busy and execution.round is not None and execution.round.app not in execution.placements:
-        raise JournalError(
-            f"a plan for app {execution.round.app} is in flight, but there is no placement of it that can be trusted"
-        )
-    return execution
+            flawed = f"the placement at offset {message.offset()} cannot be read: {error}"
+    return placements, flawed
 
 
 def _intents(found: Reading, topics: Topics, inbox: Inbox) -> IntentsChanged:
@@ -103,14 +133,15 @@ def _intents(found: Reading, topics: Topics, inbox: Inbox) -> IntentsChanged:
     return present
 
 
-def _status(found: Reading, topics: Topics, *, acting: bool) -> Status | None:
+def _status(found: Reading, topics: Topics) -> dict[bytes, Status]:
+    """What controllers said last, by key."""
+    told = {}
     for message in found.latest(topics.status):
-        if message.key() == status_key(acting=acting):
-            try:
-                return decode_status(message.value())
-            except BadMessage as error:
-                log.warning("the status of the predecessor cannot be read, history begins anew: %s", error)
-    return None
+        try:
+            told[message.key()] = decode_status(message.value())
+        except BadMessage as error:
+            log.warning("the status of the predecessor cannot be read, history begins anew: %s", error)
+    return told
 
 
 def taken_over(execution: Execution) -> Execution:

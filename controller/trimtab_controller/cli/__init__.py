@@ -14,7 +14,7 @@ COMMANDS = {
     "drain": (OPERATOR, "empty a worker, then stop it"),
     "undrain": (OPERATOR, "take a drain back"),
     "pause": (OPERATOR, "decide nothing new; a plan in flight ends"),
-    "resume": (OPERATOR, "take the pause back"),
+    "resume": (OPERATOR, "take the pause back, or end a hold"),
     "controller": ("trimtab_controller.cli.controller", "run the controller"),
     "solve": ("trimtab_controller.cli.solve", "solve one instance file"),
     "simulate": ("trimtab_controller.cli.simulate", "rounds of a policy on a generated or recorded workload"),

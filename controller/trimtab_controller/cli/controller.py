@@ -17,7 +17,6 @@ from trimtab_controller.kafka.publisher import FencedError, PublicationError
 from trimtab_controller.leadership.driver import Candidacy, Office
 from trimtab_controller.leadership.group import MembershipError
 from trimtab_controller.metrics import Metrics, ProcessMetrics
-from trimtab_controller.recovery import JournalError
 from trimtab_models.messages.names import Topics
 from trimtab_models.signing.keys import BadKey
 
@@ -57,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     except FencedError as error:
         print(f"trimtab controller: {error}; this one ends", file=sys.stderr)
         return FENCED
-    except (PublicationError, MissingTopicsError, MembershipError, JournalError, OSError) as error:
+    except (PublicationError, MissingTopicsError, MembershipError, OSError) as error:
         print(f"trimtab controller: {error}", file=sys.stderr)
         return FAILED
     except KafkaException as error:

@@ -23,10 +23,18 @@ from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.leadership.group import members
 from trimtab_controller.present import decide_now, read_present
-from trimtab_controller.recovery import JournalError
 from trimtab_models.instances import encode_snapshot
 from trimtab_models.messages.decode import NAME_PATTERN, BadMessage
-from trimtab_models.messages.intents import PAUSE_KEY, Drain, Intent, Pause, decode_intent, drain_key, encode_intent
+from trimtab_models.messages.intents import (
+    PAUSE_KEY,
+    AcceptJournal,
+    Drain,
+    Intent,
+    Pause,
+    decode_intent,
+    drain_key,
+    encode_intent,
+)
 from trimtab_models.messages.names import Topics, WorkerId
 from trimtab_models.messages.status import Status, decode_status, encode_status
 from trimtab_models.signing.keys import BadKey
@@ -70,7 +78,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         parser.add_argument("--json", action="store_true", help="JSON instead of a text")
         if name in ("drain", "undrain"):
             parser.add_argument("node", metavar="NODE", help="the worker's name")
-        if name in ("drain", "pause"):
+        if name == "resume":
+            text = "end a hold: go on without what the journal should have told"
+            parser.add_argument("--accept-journal", action="store_true", help=text)
+        if name in ("drain", "pause", "resume"):
             parser.add_argument("--reason", default="asked for by an operator", help="shown wherever it matters")
         if name == "snapshot":
             parser.add_argument("--app", help="which app, when there are several")
@@ -86,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         return _refuse(str(error), BAD_USAGE)
     try:
         return int(args.function(args, target))
-    except (CommandError, ReadError, JournalError, BadKey) as error:
+    except (CommandError, ReadError, BadKey) as error:
         return _refuse(str(error), FAILED)
     except KafkaException as error:
         where = target.configuration.kafka.bootstrap_servers
@@ -230,8 +241,19 @@ def run_pause(args: argparse.Namespace, target: Target) -> int:
 
 
 def run_resume(args: argparse.Namespace, target: Target) -> int:
-    """Take the pause back."""
+    """Take the pause back, or end a hold."""
+    if args.accept_journal:
+        return _accept_journal(args, target)
     return _take_back(args, target, PAUSE_KEY, "the controller decides again")
+
+
+def _accept_journal(args: argparse.Namespace, target: Target) -> int:
+    status = read_status(target)
+    if status is None or status.hold is None:
+        raise CommandError("not on hold: there is nothing to accept")
+    intent = AcceptJournal(hold=status.hold.id, by=_who(), at=time.time(), reason=args.reason)
+    _write(target, intent.key, intent)
+    return _say(args, f"accepted: {status.hold.text}; it begins anew from the placement and the reports", intent.key)
 
 
 def _take_back(args: argparse.Namespace, target: Target, key: str, text: str) -> int:

@@ -27,6 +27,10 @@ def show_status(status: Status, controllers: Sequence[Member], now: float) -> No
         console.print(f"the controller has not been heard of for {silent_s:.0f} s", style="bold red")
     for row in controllers:
         console.print(f"{row.name} ({row.address}) {'leads' if row.leads else 'stands by'}")
+    if status.hold:
+        console.print(Text(f"on hold, nothing is moved: {status.hold.text}", style="bold red"))
+        console.print("a plan may have been in flight; to begin anew from the placement and what workers report:")
+        console.print("  trimtab resume --accept-journal", style="bold")
     if status.paused:
         console.print(status.paused, style="bold yellow")
     if status.window_end is None:

@@ -106,8 +106,10 @@ def not_ready(found: NotReady) -> Skip:
     return Skip(reason=reason, detail=f"{where}{found.lack}: {found.detail}", lack=found.lack)
 
 
-def admit_cluster(execution: Execution, *, paused: str | None) -> Skip | None:
+def admit_cluster(execution: Execution, *, paused: str | None, held: str | None = None) -> Skip | None:
     """What forbids any decision, before anything is computed."""
+    if held is not None:
+        return Skip(reason=SkipReason.HOLD, detail=f"on hold: {held}", lack=Lack.JOURNAL)
     if execution.busy and execution.round is not None:
         return Skip(reason=SkipReason.PLAN_IN_FLIGHT, detail=f"plan {execution.round.plan} is in flight")
     for scaling in execution.scalings.values():

@@ -61,13 +61,20 @@ class ExecutionChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HoldChanged:
+    """What the journal says is not to be believed, and why; None: it is again."""
+
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SolverAnswered:
     """The answer to the last `Solve`."""
 
     answer: Answer | NoAnswer
 
 
-Event = SnapshotArrived | IntentsChanged | ExecutionChanged | SolverAnswered
+Event = SnapshotArrived | IntentsChanged | ExecutionChanged | HoldChanged | SolverAnswered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +122,7 @@ class Decider:
         self._execution = execution
         self._acting = acting
         self._intents: tuple[Intent, ...] = ()
+        self._held: str | None = None
         self._liveness = Liveness()
         self._history: dict[AppId, History] = {}
         self._wanted: SolveWanted | None = None
@@ -147,6 +155,8 @@ class Decider:
                 self._intents = intents
             case ExecutionChanged(execution=execution):
                 self._execution = execution
+            case HoldChanged(reason=reason):
+                self._held = reason
             case SolverAnswered(answer=answer):
                 return self._on_answer(answer)
         return []
@@ -226,7 +236,7 @@ class Decider:
 
     def _decide(self, now: float) -> Decided | Solve:
         """The decision about the app that needs it most."""
-        decision = admit_cluster(self._execution, paused=self.paused) or to_start(self._execution, self.draining)
+        decision = self._admit_cluster() or to_start(self._execution, self.draining)
         if decision is not None:
             return Decided(decision=decision)
         if self.known.lack is not None:
@@ -242,6 +252,9 @@ class Decider:
             skips.append(found)
         nobody = Skip(reason=SkipReason.NOT_READY, detail="no app reports", lack=Lack.NO_WORKERS)
         return Decided(decision=next(iter(skips), nobody))
+
+    def _admit_cluster(self) -> Skip | None:
+        return admit_cluster(self._execution, paused=self.paused, held=self._held)
 
     def _urgency(self, app: AppId) -> tuple[bool, float]:
         """Workers to be drained first, then the largest load distance; what is not ready comes last."""
@@ -269,7 +282,7 @@ class Decider:
             return []
         if isinstance(answer, NoAnswer):
             return [Decided(decision=Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason))]
-        changed = admit_cluster(self._execution, paused=self.paused)
+        changed = self._admit_cluster()
         return [Decided(decision=changed or judge(wanted, answer, self._settings))]
 
 

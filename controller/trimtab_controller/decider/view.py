@@ -12,6 +12,7 @@ from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
 class Lack(StrEnum):
     """What is missing for a decision."""
 
+    JOURNAL = "journal"
     NO_SNAPSHOT = "no_snapshot"
     STALE_SNAPSHOT = "stale_snapshot"
     LOW_COVERAGE = "low_coverage"

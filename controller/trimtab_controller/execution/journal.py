@@ -1,5 +1,10 @@
-"""The journal entry: the execution state without its placements, and how far the acks were read when it was written."""
+"""The journal entry: the execution state without its placements, and how far the acks were read when it was written.
 
+Each entry is the whole state, so the last one is all that a successor needs; its epoch is its place in the sequence.
+It ends with a checksum of what stands before: a digit that changed on its way would else be a state as good as any.
+"""
+
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +16,7 @@ from trimtab_models.messages.decode import NAME_PATTERN, BadMessage, Fault, Fiel
 from trimtab_models.messages.names import AppId, HostId, WorkerId
 from trimtab_models.messages.placement import Owners
 
-VERSION = 1
+VERSION = 2
 KEY = b"execution"
 MAX_HANDOVERS = 100_000
 
@@ -27,16 +32,29 @@ class JournalEntry:
 def encode_entry(entry: JournalEntry) -> bytes:
     """The wire form."""
     execution = entry.execution
-    return encode(
-        {
-            "v": VERSION,
-            "generation": execution.generation,
-            "number": execution.number,
-            "acks_read": [[partition, offset] for partition, offset in sorted(entry.acks_read.items())],
-            "round": _round_document(execution.round) if execution.round else None,
-            "scalings": [_scaling_document(scaling) for scaling in execution.scalings.values()],
-        }
-    )
+    document = {
+        "v": VERSION,
+        "generation": execution.generation,
+        "number": execution.number,
+        "acks_read": [[partition, offset] for partition, offset in sorted(entry.acks_read.items())],
+        "round": _round_document(execution.round) if execution.round else None,
+        "scalings": [_scaling_document(scaling) for scaling in execution.scalings.values()],
+    }
+    body = encode(document)
+    return body[:-1] + _seal(body)
+
+
+def _seal(body: bytes) -> bytes:
+    """The member that closes the object `body` instead of its brace."""
+    return b',"sha256":"%s"}' % hashlib.sha256(body).hexdigest().encode()
+
+
+def _check_seal(payload: bytes) -> None:
+    """Raises BadMessage when the entry does not end with the checksum of what stands before."""
+    size = len(_seal(b""))
+    found, expected = payload[-size:], _seal(payload[:-size] + b"}")
+    if found != expected:
+        raise BadMessage(Fault.MALFORMED, "sha256", found, f"the checksum {expected[11:19].decode()}...")
 
 
 def _round_document(row: Round) -> dict[str, Any]:
@@ -62,6 +80,8 @@ def _scaling_document(row: Scaling) -> dict[str, Any]:
 def decode_entry(payload: bytes | None) -> JournalEntry:
     """An entry from the wire; raises BadMessage."""
     fields = parse(payload, version=VERSION)
+    _check_seal(payload or b"")
+    fields.take("sha256")
     execution = Execution(
         generation=fields.integer("generation"),
         number=fields.integer("number"),

@@ -87,11 +87,28 @@ class Topic:
             raise ValueError(f"a topic needs a name and at least one partition: {self}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detour:
+    """A second way to a broker without security, for clients whose connections shall be cut: over `proxy`.
+
+    The broker listens on the port `behind` too, and tells who comes there to connect to the port `proxy`.
+    """
+
+    proxy: int
+    behind: int
+
+
 class Broker:
     """One broker with its data in `folder`; it keeps its ports and its data over stop, kill and restart."""
 
     def __init__(
-        self, folder: Path, processes: Processes, *, heap_mb: int = 384, security: BrokerSecurity | None = None
+        self,
+        folder: Path,
+        processes: Processes,
+        *,
+        heap_mb: int = 384,
+        security: BrokerSecurity | None = None,
+        detour: Detour | None = None,
     ) -> None:
         self.ports: tuple[int, ...] = ()
         """The ports it listens on: for clients, for its own controller. Empty before the first start."""
@@ -99,6 +116,7 @@ class Broker:
         self._processes = processes
         self._heap_mb = heap_mb
         self._security = security
+        self._detour = detour
         self._cluster_id = new_cluster_id()
         self._child: Child | None = None
 
@@ -187,6 +205,10 @@ class Broker:
             "advertised.listeners": f"{listener}://127.0.0.1:{client}",
             "log.dirs": str(self._folder / "data"),
         }
+        if self._detour is not None:
+            settings["listeners"] += f",DETOUR://127.0.0.1:{self._detour.behind}"
+            settings["advertised.listeners"] += f",DETOUR://127.0.0.1:{self._detour.proxy}"
+            settings["listener.security.protocol.map"] += ",DETOUR:PLAINTEXT"
         lines = "".join(f"{key}={value}\n" for key, value in settings.items())
         path = self._folder / "server.properties"
         path.touch(mode=0o600)  # it may hold passwords

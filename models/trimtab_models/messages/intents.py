@@ -1,4 +1,6 @@
-"""What an operator wants to be so: workers drained, the controller paused.  Compacted topic; a tombstone takes it back.
+"""What an operator wants to be so: workers drained, the controller paused, a journal given up.
+
+Compacted topic; a tombstone takes an intent back.
 
 Level-triggered: the controller reads the state, not the act, so an intent survives restarts of everybody.
 """
@@ -10,6 +12,7 @@ from trimtab_models.messages.names import WorkerId
 
 VERSION = 1
 PAUSE_KEY = "pause"
+ACCEPT_KEY = "accept-journal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,22 @@ class Pause:
         return PAUSE_KEY
 
 
-Intent = Drain | Pause
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptJournal:
+    """End this hold, and no other: go on without what the journal should have told."""
+
+    hold: str
+    by: str
+    at: float
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return ACCEPT_KEY
+
+
+Intent = Drain | Pause | AcceptJournal
 
 
 def drain_key(worker: WorkerId) -> str:
@@ -51,8 +69,15 @@ def drain_key(worker: WorkerId) -> str:
 
 def encode_intent(intent: Intent) -> bytes:
     """The wire form."""
-    document = {"v": VERSION, "by": intent.by, "at": intent.at, "reason": intent.reason}
-    return encode({**document, "worker": intent.worker} if isinstance(intent, Drain) else document)
+    document: dict[str, object] = {"v": VERSION, "by": intent.by, "at": intent.at, "reason": intent.reason}
+    match intent:
+        case Drain(worker=worker):
+            document["worker"] = worker
+        case AcceptJournal(hold=hold):
+            document["hold"] = hold
+        case Pause():
+            pass
+    return encode(document)
 
 
 def decode_intent(key: bytes | None, payload: bytes) -> Intent:
@@ -60,10 +85,15 @@ def decode_intent(key: bytes | None, payload: bytes) -> Intent:
     fields = parse(payload, version=VERSION, limit=10_000)
     by, at, reason = fields.text("by", limit=200), fields.number("at"), fields.text("reason", limit=2000)
     worker = fields.optional("worker", fields.name)
+    hold = fields.optional("hold", fields.name) if worker is None else None
     fields.done()
-    intent: Intent = (
-        Drain(worker=WorkerId(worker), by=by, at=at, reason=reason) if worker else Pause(by=by, at=at, reason=reason)
-    )
+    intent: Intent
+    if worker is not None:
+        intent = Drain(worker=WorkerId(worker), by=by, at=at, reason=reason)
+    elif hold is not None:
+        intent = AcceptJournal(hold=hold, by=by, at=at, reason=reason)
+    else:
+        intent = Pause(by=by, at=at, reason=reason)
     if key != intent.key.encode():
         raise BadMessage(Fault.RANGE, "key", key, intent.key)
     return intent

@@ -90,6 +90,14 @@ class RoundStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HoldStatus:
+    """Nothing is decided until an operator accepts that what the journal should tell is lost."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """`decisions` and `rounds` oldest first; `rejected` counts refused messages by `topic.fault`."""
 
@@ -105,6 +113,7 @@ class Status:
     decisions: tuple[DecisionStatus, ...] = ()
     rounds: tuple[RoundStatus, ...] = ()
     rejected: Mapping[str, int] = field(default_factory=dict)
+    hold: HoldStatus | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
@@ -137,6 +146,7 @@ def encode_status(status: Status) -> bytes:
             "decisions": [asdict(row) for row in status.decisions],
             "rounds": [_round_document(row) for row in status.rounds],
             "rejected": dict(status.rejected),
+            "hold": asdict(status.hold) if status.hold else None,
         }
     )
 
@@ -165,6 +175,7 @@ def decode_status(payload: bytes | None) -> Status:
             name: check_integer(count, path, 0, 2**63 - 1)
             for name, path, count in fields.members("rejected", limit=10_000)
         },
+        hold=fields.optional("hold", lambda name: _read_hold(fields.fields(name))),
     )
     fields.done()
     return status
@@ -176,6 +187,12 @@ def _rows(fields: Fields, name: str, limit: int, read: Callable[[Fields], T]) ->
         rows.append(read(row))
         row.done()
     return tuple(rows)
+
+
+def _read_hold(fields: Fields) -> HoldStatus:
+    hold = HoldStatus(id=fields.name("id"), text=fields.text("text", limit=4000))
+    fields.done()
+    return hold
 
 
 def _read_node(row: Fields) -> NodeStatus:

@@ -9,6 +9,7 @@ from trimtab_controller.decider.machine import (
     Decided,
     Decider,
     ExecutionChanged,
+    HoldChanged,
     IntentsChanged,
     RoundMeasured,
     SnapshotArrived,
@@ -321,6 +322,17 @@ def test_a_pause_that_comes_while_the_solver_works_holds() -> None:
     decision = only(made.on_event(1012.0, answer((kg(2), W0, W1))))
     assert isinstance(decision, Skip)
     assert decision.reason is SkipReason.PAUSED
+
+
+def test_a_hold_forbids_everything_and_says_why_until_it_ends() -> None:
+    made = decider(execution(ON_W0))
+    made.on_event(1011.0, HoldChanged(reason="the journal is not to be believed"))
+    decision = only(made.on_event(1011.0, window(ON_W0)))
+    assert isinstance(decision, Skip)
+    assert (decision.reason, decision.lack) == (SkipReason.HOLD, Lack.JOURNAL)
+    assert "the journal is not to be believed" in decision.detail
+    made.on_event(1012.0, HoldChanged(reason=None))
+    assert [type(action) for action in made.on_event(1021.0, window(ON_W0, 1020.0))] == [Solve]
 
 
 def test_an_old_or_repeated_window_changes_nothing() -> None:

@@ -225,6 +225,10 @@ def test_an_intent_stands_under_its_own_key():
         intents.decode_intent(b"drain/w2", intents.encode_intent(DRAIN))
     pause = intents.Pause(by="ann", at=1.0, reason="release day")
     assert intents.decode_intent(b"pause", intents.encode_intent(pause)) == pause
+    accepted = intents.AcceptJournal(hold="0123456789abcdef", by="ann", at=1.0, reason="nothing is in flight")
+    assert intents.decode_intent(b"accept-journal", intents.encode_intent(accepted)) == accepted
+    with pytest.raises(BadMessage, match="accept-journal"):
+        intents.decode_intent(b"pause", intents.encode_intent(accepted))
 
 
 def test_a_placement_names_each_worker_once_per_key_group():

@@ -1,0 +1,84 @@
+"""What a successor inherits: the journal's last entry, or a hold that says why that is not to be believed.
+
+Journal, placements and commands are written in the same transactions, under epochs that only rise.  So the last entry
+is at least as new as every placement, command and status, and newer than every other entry; where it is not, entries
+are lost or were tampered with.  What stood in them can only be guessed, and a wrong guess gives a key group two owners.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from trimtab_controller.execution.journal import JournalEntry, decode_entry
+from trimtab_controller.execution.state import Execution
+from trimtab_models.messages.decode import BadMessage
+from trimtab_models.messages.names import NO_EPOCH, Epoch
+
+
+class Flaw(StrEnum):
+    """What is wrong with the journal."""
+
+    MISSING = "missing"  # no entry, though something was published
+    CORRUPTED = "corrupted"  # the last entry cannot be read, or its checksum is wrong
+    TRUNCATED = "truncated"  # something newer than the last entry was published
+    DISORDERED = "disordered"  # an older entry stands behind a newer one
+    PLACEMENT = "placement"  # the journal is whole, but a placement it speaks of is not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Nothing is decided; `newest` = the newest epoch that is known to have been given out."""
+
+    flaw: Flaw
+    detail: str
+    newest: Epoch
+
+    @property
+    def id(self) -> str:
+        """Names this hold and no other: what an operator accepts."""
+        return hashlib.sha256(f"{self.flaw}: {self.detail}: {self.newest}".encode()).hexdigest()[:16]
+
+    @property
+    def reason(self) -> str:
+        """For status and log."""
+        return f"the journal is not to be believed ({self.flaw}): {self.detail}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """One record of the journal; `value` None: it was deleted."""
+
+    offset: int
+    value: bytes | None
+
+
+def inherit(journal: Sequence[Written], published: Epoch) -> JournalEntry | Hold:
+    """The last of the records, oldest first; `published` = the newest epoch of placements and status."""
+    read = {record.offset: _read(record) for record in journal}
+    entries = [entry for entry in read.values() if isinstance(entry, JournalEntry)]
+    newest = max([published, *(entry.execution.epoch for entry in entries)])
+
+    def hold(flaw: Flaw, detail: str) -> Hold:
+        return Hold(flaw=flaw, detail=detail, newest=newest)
+
+    if not journal or journal[-1].value is None:
+        if newest == NO_EPOCH:
+            return JournalEntry(execution=Execution(generation=0))
+        return hold(Flaw.MISSING, f"it has no entry, but {newest} was published")
+    last = read[journal[-1].offset]
+    if not isinstance(last, JournalEntry):
+        return hold(Flaw.CORRUPTED, f"at offset {journal[-1].offset}: {last}"[:1000])
+    epoch = last.execution.epoch
+    if epoch < published:
+        return hold(Flaw.TRUNCATED, f"it ends with {epoch}, but {published} was published")
+    if epoch < newest:
+        return hold(Flaw.DISORDERED, f"{epoch} at offset {journal[-1].offset} stands behind {newest}")
+    return last
+
+
+def _read(record: Written) -> JournalEntry | BadMessage:
+    try:
+        return decode_entry(record.value)
+    except BadMessage as error:
+        return error

@@ -1,0 +1,159 @@
+"""Several controllers as processes on a real broker: one commands, the others wait and say for whom."""
+
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from played_cluster import LIMIT_S, PROGRAM, World
+from proxy import Proxy
+
+from trimtab_controller.sandbox.broker import Broker, Detour, free_ports
+from trimtab_controller.sandbox.processes import Processes
+from trimtab_models.messages.commands import CommandKind, Phase
+
+
+class Rival:
+    """One of several controllers of the world."""
+
+    def __init__(self, world: World, name: str, *, bootstrap: str | None = None) -> None:
+        self.world = world
+        self.port = free_ports(1)[0]
+        self.config = world.folder / f"{name}.toml"
+        self.config.write_text(world.configuration(self.port, world.folder / name, bootstrap))
+        self._log = world.folder / f"{name}.log"
+        with self._log.open("wb") as output:
+            command = [*PROGRAM, "controller", "run", "--act", "--config", str(self.config)]
+            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        world.running.append(self.process)
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def leads(self) -> bool:
+        """By its own word: the last one counts."""
+        words = {
+            "acting as generation": True,
+            "the lease is back": True,
+            "nothing is commanded until": False,
+            "leads no longer": False,
+        }
+        last = max(words, key=self.log.rfind)
+        return last in self.log and words[last]
+
+    def role(self) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as page:
+            lines = page.read().decode().splitlines()
+        [role] = [line for line in lines if line.startswith("trimtab_controller_role{") and line.endswith(" 1.0")]
+        return role.partition('"')[2].partition('"')[0]
+
+    def wait(self, what: str, condition: Callable[[], bool]) -> None:
+        wait(what, condition, self)
+
+
+def wait(what: str, condition: Callable[[], bool], *rivals: Rival) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "\n\n".join([f"no {what} within {LIMIT_S:g} s", *(r.log for r in rivals)])
+        time.sleep(0.02)
+
+
+def wait_for_leader(*rivals: Rival) -> tuple[Rival, Rival]:
+    """The leader and the standby."""
+    wait("election", lambda: any(r.leads for r in rivals) and any("standby: waits" in r.log for r in rivals), *rivals)
+    leader, standby = sorted(rivals, key=lambda rival: not rival.leads)
+    return leader, standby
+
+
+def generations(world: World) -> list[int]:
+    """Of all that was commanded and placed, in the order of the topic."""
+    world.follow()
+    return [each.epoch.generation for each in (*world.placements, *world.commands)]
+
+
+def test_started_at_once_one_commands_and_the_other_takes_its_plan_over_when_it_is_killed(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.lease_s = 6.0  # the preset: what is measured here is what operators get
+    rivals = [Rival(world, name) for name in ("a", "b")]
+    leader, standby = wait_for_leader(*rivals)
+    prepare = world.next_command(CommandKind.PREPARE, windows=True)
+    assert set(generations(world)) == {1}
+    assert (leader.role(), standby.role()) == ("leading", "waiting")
+    assert f":{leader.process.pid} (" in standby.log, "it says for whom it waits"
+    shown = {row["name"].rpartition(":")[2]: row["leads"] for row in world.status()["controllers"]}
+    assert shown == {str(leader.process.pid): True, str(standby.process.pid): False}
+
+    leader.process.kill()
+    killed_at = time.monotonic()
+    world.wait("the command in flight, once more", lambda: world.commands.count(prepare) == 2)
+    taken_over_s = time.monotonic() - killed_at
+    with capsys.disabled():
+        print(f"\nkill -9 of the leader: the plan in flight is commanded by the standby after {taken_over_s:.1f} s")
+
+    world.ack(prepare, Phase.PREPARED, generation=3)
+    assert world.next_command(CommandKind.RELEASE).epoch.generation == 2
+    assert world.status()["epoch"][0] == 2
+
+
+def test_stopped_for_longer_than_its_lease_it_commands_no_more_and_stands_by(world: World) -> None:
+    leader, standby = wait_for_leader(Rival(world, "a"), Rival(world, "b"))
+    prepare = world.next_command(CommandKind.PREPARE, windows=True)
+    leader.process.send_signal(signal.SIGSTOP)
+    standby.wait("takeover", lambda: standby.leads)
+    leader.process.send_signal(signal.SIGCONT)
+    world.ack(prepare, Phase.PREPARED, generation=3)  # both hear of it
+    assert world.next_command(CommandKind.RELEASE).epoch.generation == 2
+    leader.wait("standing by", lambda: "standby: waits" in leader.log.partition("leads no longer")[2])
+    leader.wait("role", lambda: leader.role() == "waiting")
+    assert leader.process.poll() is None
+    assert generations(world)[-1] == 2
+    world.check_epochs()
+
+    standby.process.terminate()  # in order: the other need not wait for a lease to run out
+    assert standby.process.wait(LIMIT_S) == 0
+    leader.wait("second term", lambda: leader.leads)
+    assert "acting as generation 3" in leader.log
+    assert "leads no longer: it is ended" in standby.log
+
+
+@pytest.fixture
+def cut_off(tmp_path: Path, unique: str) -> Iterator[tuple[World, Proxy, str]]:
+    """A world, and another way to its broker that can be cut."""
+    [behind] = free_ports(1)
+    proxy = Proxy(behind)
+    detour = Detour(proxy=proxy.port, behind=behind)
+    try:
+        with Processes(tmp_path / "logs") as processes, Broker(tmp_path / "broker", processes, detour=detour) as broker:
+            world = World(broker.address, unique, tmp_path, free_ports(1)[0])
+            try:
+                yield world, proxy, f"127.0.0.1:{proxy.port}"
+            finally:
+                world.close()
+    finally:
+        proxy.close()
+
+
+def test_cut_off_from_the_broker_it_stands_still_and_then_by(cut_off: tuple[World, Proxy, str]) -> None:
+    world, proxy, bootstrap = cut_off
+    leader = Rival(world, "a", bootstrap=bootstrap)
+    leader.wait("leader", lambda: leader.leads)
+    standby = Rival(world, "b")
+    standby.wait("standby", lambda: "standby: waits" in standby.log)
+    prepare = world.next_command(CommandKind.PREPARE, windows=True)
+    proxy.cut()
+    standby.wait("takeover", lambda: standby.leads)
+    leader.wait("standing still", lambda: "the lease ran out: nothing is commanded" in leader.log)
+    assert leader.role() == "suspended"
+    world.ack(prepare, Phase.PREPARED, generation=3)
+    assert world.next_command(CommandKind.RELEASE).epoch.generation == 2
+    proxy.mend()
+    leader.wait("standing by", lambda: "standby: waits" in leader.log)
+    assert "leads no longer" in leader.log
+    assert (leader.process.poll(), standby.leads) == (None, True)
+    world.check_epochs()
