@@ -5,7 +5,7 @@
 Run it where this repository begins. PAPER is milp-albic, dyndl, lf, heterogeneity or elastic. Everything but the
 paper's own figures is computed in this run, from fixed seeds; the instances have the papers' shapes and our numbers,
 where the papers leave numbers out. What a paper shows in pictures only is compared by what its text says of them.
-Times are CPU seconds of this one-threaded process. --long adds the sizes and numbers of rounds that take minutes.
+Times are CPU seconds of this one-threaded process. --long adds sizes and shares of the collocation experiments that take minutes.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def main() -> None:
     """Prints the table, paper by paper."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PAPERS, metavar="PAPER", help=" | ".join(PAPERS))
-    parser.add_argument("--long", action="store_true", help="larger sizes and more rounds (some 15 minutes)")
+    parser.add_argument("--long", action="store_true", help="all sizes and shares of figures 10, 11 and 13")
     args = parser.parse_args()
     for name, (title, rows) in PAPERS.items():
         if args.only not in (None, name):

@@ -27,12 +27,13 @@ OTHER_OFFLINE = ("LIST", "LTFPA (reconstruction)", "HTA (reconstruction)", "BAR 
 
 def rows(*, long: bool) -> Iterator[Row | Missing]:
     """Table 2, figures 5 to 11."""
+    del long
     yield from example()
     yield from initial_loads()
     yield from skewness()
     yield from network()
-    yield from numbers(long=long)
-    yield from times(long=long)
+    yield from numbers()
+    yield from times()
     yield Missing(figure="Fig. 10, 11", what="50 and 100 jobs, DynDLOn and DELAY", why="measured on eight real servers")
     yield Missing(figure="Fig. 1", what="illustration", why="no figures")
 
@@ -113,9 +114,9 @@ def network() -> Iterator[Row]:
     )  # fmt: skip
 
 
-def numbers(*, long: bool) -> Iterator[Row | Missing]:
+def numbers() -> Iterator[Row]:
     """Figure 8."""
-    for tasks in (200, 2_000, 20_000) if long else (200, 2_000):
+    for tasks in (200, 2_000, 20_000):
         names = (*ONLINE, "LIST", "LTFPA (reconstruction)", "DynDLOff")
         found = makespans(Experiment(tasks=tasks, beta=1_000), names, seeds=3)
         best = min(found["DELAY"].mean(), found["Hadoop"].mean())
@@ -127,11 +128,9 @@ def numbers(*, long: bool) -> Iterator[Row | Missing]:
             paper="20 %, 10 %" if tasks < 20_000 else "close", ours=f"{online:.0f} %, {offline:.0f} %",
             baseline=f"Hadoop or DELAY: {best:.1f}, LIST or LTFPA: {other:.1f}",
         )  # fmt: skip
-    if not long:
-        yield Missing(figure="Fig. 8a", what="20,000 tasks", why="takes a minute: --long")
 
 
-def times(*, long: bool) -> Iterator[Row | Missing]:
+def times() -> Iterator[Row | Missing]:
     """Figure 9: from the instance in memory to the JSON text of the plan."""
     sizes = [
         ("Fig. 9a", Experiment(tasks=3_500, servers=1_000, core_num=10, beta=1_000), 124.21),
@@ -141,7 +140,7 @@ def times(*, long: bool) -> Iterator[Row | Missing]:
     for figure, experiment, paper in sizes:
         instance = generate(experiment, seed=1)
         seconds = []
-        for _ in range(2 * RUNS if long else RUNS):
+        for _ in range(RUNS):
             started = time.process_time()
             problem = problem_of(instance)
             result = solved(solve_offline, problem, 0)

@@ -48,6 +48,7 @@ def scenario_problem(
 
 def rows(*, long: bool) -> Iterator[Row | Missing]:
     """Tables III to V, figures 6 to 10."""
+    del long
     yield Missing(
         figure="Fig. 6", what="CPU prediction, error < 8 %", why="measured on Storm; ours is fitted to agents' reports"
     )
@@ -68,8 +69,6 @@ def rows(*, long: bool) -> Iterator[Row | Missing]:
         baseline=f"the paper's rule: least {rule.min():.3f}, median {np.median(rule):.3f}",
     )  # fmt: skip
     for (name, components, edges), scenario in product(topologies(), SCENARIOS):
-        if scenario == "large" and not long:
-            continue
         problem = scenario_problem(components, edges, SCENARIOS[scenario])
         result = sized(problem, Params())
         instances = result.placement.sum(axis=1)
@@ -81,6 +80,4 @@ def rows(*, long: bool) -> Iterator[Row | Missing]:
             baseline=f"fluid bound {100 * (result.fluid_bound / dealt - 1):+.0f} %, "
             f"the paper's rule {100 * (paper_rate(problem) / dealt - 1):+.0f} %",
         )  # fmt: skip
-    if not long:
-        yield Missing(figure="Fig. 10", what="large cluster (180 machines)", why="takes a minute: --long")
     yield Missing(figure="Table V", what="gain in throughput / gain in utilisation", why="its equations 9, 10 are lost")
