@@ -5,7 +5,8 @@
 Run it where this repository begins. PAPER is milp-albic, dyndl, lf, heterogeneity or elastic. Everything but the
 paper's own figures is computed in this run, from fixed seeds; the instances have the papers' shapes and our numbers,
 where the papers leave numbers out. What a paper shows in pictures only is compared by what its text says of them.
-Times are CPU seconds of this one-threaded process. --long adds sizes and shares of the collocation experiments that take minutes.
+Times are CPU seconds of this one-threaded process. --long adds sizes and shares of the collocation experiments that
+take minutes.
 """
 
 import argparse
