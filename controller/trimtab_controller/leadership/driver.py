@@ -96,7 +96,7 @@ class Candidacy:
                 self._hear(POLL_S)
                 if self._elected:
                     self._run_term()
-                elif self._candidate.role is Role.WAITING and time.monotonic() - self._said_at >= REPEAT_LOG_S:
+                elif time.monotonic() - self._said_at >= REPEAT_LOG_S:
                     self._say_for_whom()
             self._feed(EndAsked())
         except StoppedError:
@@ -167,6 +167,7 @@ class Candidacy:
                 break
         log.info("stands for the lead of cluster %s as %s", self._topics.cluster, own_name())
         self._membership.join()
+        self._said_at = time.monotonic()
 
     def _run_term(self) -> None:
         self._elected = self._term_over = False
@@ -180,6 +181,9 @@ class Candidacy:
 
     def _say_for_whom(self) -> None:
         self._said_at = time.monotonic()
+        if self._candidate.role is Role.JOINING:
+            log.warning("waits to be let into the group of controllers")
+            return
         admin = AdminClient(self._connection.client("trimtab-controller-admin"))
         try:
             leaders = [row for row in members(admin, self._topics.cluster) if row.leads]

@@ -1,5 +1,6 @@
 """The group of a cluster's controllers: being a member of it, and seeing who is."""
 
+import logging
 import os
 import socket
 from collections.abc import Sequence
@@ -8,10 +9,12 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection
+from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, is_weather
 from trimtab_controller.kafka.reader import OFFSET_END
 from trimtab_controller.leadership.machine import Event, LeaseExpired, LeaseGranted, LeaseMoved, NothingGranted
 from trimtab_models.messages.names import Topics
+
+log = logging.getLogger(__name__)
 
 SIGNS_PER_LEASE = 6
 """So often within a lease a member shows that it lives; a standby hears by these of the end of a leader."""
@@ -113,7 +116,7 @@ class Membership:
             self._heard.append(LeaseExpired())
 
     def _judge(self, error: KafkaError) -> None:
-        """What passes is the client's own affair; return for that."""
+        """Return for what the client goes on with by itself."""
         if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
             raise MembershipError(
                 f"controller.lease_s: found {self._lease_s:g}, expected what the brokers allow: their "
@@ -124,6 +127,8 @@ class Membership:
             raise MembershipError(f"no right to be a member of the group {group}: {error.str()}; see `trimtab acl`")
         if error.fatal():
             raise KafkaException(error)
+        if not is_weather(error):
+            log.warning("the election: %s", error.str())
 
 
 def _has_lease(partitions: Sequence[TopicPartition]) -> bool:
