@@ -20,9 +20,7 @@ from trimtab_models.solving.stop import Stop
 Policy = Callable[[CollocationProblem, Stop, int], Ints | Infeasible]
 """(problem, stop, seed) -> (K,) the new node of every key group; the same seed gives the same plan."""
 
-QUICK = BalanceParams(
-    tolerance=0.05, effort=Effort(steps=200, steps_per_node=1), polish=Effort(steps=100, steps_per_node=0)
-)
+QUICK = BalanceParams(tolerance=0.05, effort=Effort(steps=200, steps_per_node=1), polish=Effort(steps=100))
 """Many rounds are played: far fewer steps than `trimtab solve` takes, for about the same load distances."""
 
 __all__ = ["POLICIES", "QUICK", "THOROUGH", "Policy", "policy_named"]

@@ -74,7 +74,7 @@ def simulate(
     clock: Callable[[], float] = lambda: 0.0,
 ) -> Run | Infeasible:
     """One round per moment; `stops` makes the stopping rule of every plan. The same seed gives the same rounds."""
-    simulation = _Simulation(policy, Cluster(changes, seed), perception, seed)
+    simulation = _Simulation(Cluster(changes, seed), perception, seed)
     rounds, planning_s = [], []
     for number, moment in enumerate(moments, start=1):
         seen = simulation.observe(number, moment)
@@ -90,8 +90,8 @@ def simulate(
 class _Simulation:
     """The placement from round to round, by position in the ids of the moment."""
 
-    def __init__(self, policy: Policy, cluster: Cluster, perception: Perception, seed: int) -> None:
-        self._policy, self._cluster, self._perception = policy, cluster, perception
+    def __init__(self, cluster: Cluster, perception: Perception, seed: int) -> None:
+        self._cluster, self._perception = cluster, perception
         self._random = np.random.default_rng((seed, 3))
         self._moment: Moment | None = None
         self._at: Ints = np.zeros(0, np.int64)
