@@ -37,7 +37,8 @@ class Liveness:
     hosts: dict[HostId, float] = field(default_factory=dict)
     owners: frozenset[WorkerId] = frozenset()
     absent_since: dict[WorkerId, float] = field(default_factory=dict)
-    unheard_since: dict[WorkerId, float] = field(default_factory=dict)
+    met: set[WorkerId] = field(default_factory=set)
+    strangers: dict[WorkerId, float] = field(default_factory=dict)
 
     def see(self, snapshot: Snapshot, owners: Iterable[WorkerId]) -> None:
         """Take note of who is there, and of owners in the placement that are not."""
@@ -47,19 +48,19 @@ class Liveness:
         here = {row.worker for row in snapshot.nodes if row.state is not WorkerState.AWAY}
         self.owners = frozenset(owners)
         self.absent_since = {worker: self.absent_since.get(worker, end_s) for worker in self.owners - here}
-        unheard = self.absent_since.keys() - {row.worker for row in snapshot.nodes}
-        self.unheard_since = {worker: self.unheard_since.get(worker, end_s) for worker in unheard}
+        self.met.update(row.worker for row in snapshot.nodes)
+        self.strangers = {worker: self.strangers.get(worker, end_s) for worker in self.owners - self.met}
 
     def lost_hosts(self, snapshot: Snapshot) -> list[HostId]:
         """Hosts that reported lately and do not any more."""
         return sorted(self.hosts.keys() - {row.host for row in snapshot.hosts})
 
     def lost_owners(self, end_s: float) -> list[WorkerId]:
-        """Owners in the placement that no host speaks of, not even as away.
+        """Owners in the placement of which no host has spoken yet, not even as away.
 
-        Whoever has just begun has seen no host before; this tells it nevertheless that hosts are lost.
+        Who has just begun has never seen a host that was lost before; this tells it nevertheless.
         """
-        return sorted(worker for worker, since in self.unheard_since.items() if end_s - since <= HOST_MEMORY_S)
+        return sorted(worker for worker, since in self.strangers.items() if end_s - since <= HOST_MEMORY_S)
 
     def gone(self, worker: WorkerId, end_s: float, limit_s: float) -> bool:
         """Whether the worker has been absent for so long that it does not count any more."""

@@ -18,8 +18,8 @@ QUIET_S = 60.0
 """At the start nothing fails for so long."""
 DISTURBED_WINDOWS = 30
 HEALED_AFTER_S = (1.0, 8.0, 20.0, 60.0, 120.0, 240.0)
-SETTLE_WINDOWS = 60
-"""So many windows after the last fault the cluster has to become balanced ..."""
+SETTLE_WINDOWS = 75
+"""So many windows after the last fault the cluster has to become balanced (lost hosts count for 600 s) ..."""
 STEADY_WINDOWS = 8
 """... and so many it must stay so, without a move."""
 MEASURED_PP = 0.5
