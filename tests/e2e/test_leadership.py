@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from played_cluster import LIMIT_S, PROGRAM, World
 from proxy import Proxy
 
+from trimtab_controller.kafka.publisher import transactional_id
 from trimtab_controller.sandbox.broker import Broker, Detour, free_ports
 from trimtab_controller.sandbox.processes import Processes
 from trimtab_models.messages.commands import CommandKind, Phase
@@ -120,6 +122,21 @@ def test_stopped_for_longer_than_its_lease_it_commands_no_more_and_stands_by(wor
     leader.wait("second term", lambda: leader.leads)
     assert "acting as generation 3" in leader.log
     assert "leads no longer: it is ended" in standby.log
+
+
+def test_who_is_fenced_publishes_nothing_more_says_why_and_comes_back(world: World) -> None:
+    one = Rival(world, "a")
+    one.wait("leader", lambda: one.leads)
+    world.next_command(CommandKind.PREPARE, windows=True)
+    # As a leader would do that the broker has elected while this one was not listening.
+    settings = {"bootstrap.servers": world.bootstrap, "transactional.id": transactional_id(world.cluster, acting=True)}
+    Producer(settings).init_transactions(LIMIT_S)
+    world.publish_window()
+    one.wait("second term", lambda: one.leads and "acting as generation 2" in one.log)
+    assert "leads no longer: another controller has taken over" in one.log
+    assert one.process.poll() is None
+    world.wait("the command in flight, once more", lambda: world.commands.count(world.commands[0]) == 2)
+    world.check_epochs()
 
 
 @pytest.fixture
