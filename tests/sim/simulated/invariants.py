@@ -3,6 +3,7 @@
 The checker knows the messages' decoders and nothing else of the product.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from simulated.broker import Stored
@@ -51,6 +52,7 @@ class Checker:
     pauses_read: bool = False
     """Whether the acting controller has read that it is to pause."""
     plans: list[tuple[float, str]] = field(default_factory=list)
+    on_plan: Callable[[], None] = lambda: None
     commands: dict[CommandId, Command] = field(default_factory=dict)
     answers: dict[CommandId, list[Ack]] = field(default_factory=dict)
     moved: int = 0
@@ -121,6 +123,7 @@ class Checker:
         if max(len(handover.key_groups) for handover in row.handovers) > self.bounds.key_groups_per_handover:
             raise Violation(f"budget: plan {row.plan} has a hand-over that is too large")
         self.plans.append((self.timeline.now, row.plan))
+        self.on_plan()
 
     def _see_round(self, row: Round) -> None:
         if row.ended_at is not None:

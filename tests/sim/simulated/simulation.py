@@ -17,6 +17,8 @@ from simulated.world import BALANCE, WINDOW_S, Heal, World, world_folder
 QUIET_S = 60.0
 """At the start nothing fails for so long."""
 DISTURBED_WINDOWS = 30
+PLAN_S = 5.0
+"""About so long a plan is in flight."""
 HEALED_AFTER_S = (1.0, 8.0, 20.0, 60.0, 120.0, 240.0)
 SETTLE_WINDOWS = 75
 """So many windows after the last fault the cluster has to become balanced (lost hosts count for 600 s) ..."""
@@ -77,11 +79,21 @@ class Simulation:
         world = self._world
         world.timeline.run_until(START_S + QUIET_S)
         for _ in range(world.random.randint(2, 12)):
-            delay_s = world.random.uniform(0.0, DISTURBED_WINDOWS * WINDOW_S)
-            world.timeline.after(delay_s, lambda: self._inflict(world.random.choice(self._faults)))
+            self._inflict_within(DISTURBED_WINDOWS * WINDOW_S)
+        world.checker.on_plan = self._disturb_plan
         world.timeline.run_until(world.timeline.now + DISTURBED_WINDOWS * WINDOW_S)
+        world.checker.on_plan = lambda: None
         for heal in list(self._heals):
             heal()
+
+    def _disturb_plan(self) -> None:
+        """Most time no plan is in flight; what fails then is what matters most."""
+        if self._world.random.random() < 0.6:
+            self._inflict_within(PLAN_S)
+
+    def _inflict_within(self, seconds: float) -> None:
+        world = self._world
+        world.timeline.soon(0.0, seconds, lambda: self._inflict(world.random.choice(self._faults)))
 
     def _inflict(self, fault: Fault) -> None:
         world = self._world

@@ -76,7 +76,7 @@ class WorkerProcess:
         broker.watch(self._topics.placement, self._poll_soon)
         broker.watch(self._topics.handover, self._poll_soon)
         self._poll()
-        self._keep_connected()
+        self._after(0.0, self._keep_connected)
         self._report_at_interval_end()
         self._soon(0.5, 3.0, self._join_unless_member)
 
