@@ -39,7 +39,7 @@ from trimtab_models.solving.stop import Stop
 BAND_SHARE = 0.45  # of maxLD
 LEVELLING_SHARE = 2.0
 BALANCE = BalanceParams()
-LEVELLED = BalanceParams(effort=Effort(steps=2_000, steps_per_node=2), polish=Effort(steps=0))
+LEVELLED = BalanceParams(effort=Effort(steps=800), polish=Effort(steps=0))
 
 
 class Strategy(Enum):
@@ -61,7 +61,7 @@ class Params:
     band: float | None = None
     price: float = 0.05
     penalty: float = 20.0
-    work: float = 0.3
+    work: float = 0.1
     balance: BalanceParams = BALANCE
 
     def __post_init__(self) -> None:
