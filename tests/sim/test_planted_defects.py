@@ -18,7 +18,7 @@ from trimtab_agent.commands.events import Action as AgentAction
 from trimtab_agent.commands.events import CommandReceived, Entry, SendAck
 from trimtab_agent.commands.events import Event as AgentEvent
 from trimtab_agent.commands.machine import CommandMachine
-from trimtab_controller import driver
+from trimtab_controller import driver, recovery
 from trimtab_controller.decider import machine as deciding
 from trimtab_controller.decider import observe
 from trimtab_controller.execution.events import Action, Limits, Publish
@@ -147,7 +147,7 @@ def forget_journal(*given: Any, **named: Any) -> Any:
     return replace(found, execution=Execution(generation=0))
 
 
-RECOVER = driver.recover
+RECOVER = recovery.recover
 
 CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
     "answers are heeded twice": (
@@ -155,7 +155,7 @@ CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
     ),
     "no limit of hand-overs in flight": (driver, "ExecutionMachine", KnowsNoLimit, MOVING, "budget"),
     "no time-outs": (
-        driver, "ExecutionMachine", NeverGivesUp, (faults.kill_agent, faults.kill_worker, *MOVING), "no convergence",
+        driver, "ExecutionMachine", NeverGivesUp, (faults.leave, faults.shift_load, *MOVING), "a plan is in flight",
     ),
     "journal and commands apart": (driver.Controller, "_publish", publish_in_pieces, MOVING, "journal"),
     "journal not read": (driver, "recover", forget_journal, (faults.kill_controller,), "epochs"),

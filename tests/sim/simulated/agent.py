@@ -62,8 +62,9 @@ class Machine:
     folder: Path
     workers: dict[WorkerId, Worker] = field(default_factory=dict)
     start_worker: Callable[[WorkerId], Worker] = field(default=lambda worker: (_ for _ in ()).throw(KeyError(worker)))
-    admitted: Callable[[HostId, Admitted], None] = field(default=lambda host, entry: None)
+    admitted: Callable[[Admitted], None] = field(default=lambda entry: None)
     clock_ahead_s: float = 0.0
+    clock_was_wrong: bool = False
     dies_after: int | None = None
     durable_bytes: int = 0
 
@@ -90,7 +91,7 @@ class CrashingJournal(Journal):
         if durable:
             machine.durable_bytes = agent.journal.stat().st_size
         if isinstance(entry, Admitted):
-            machine.admitted(machine.host, entry)
+            machine.admitted(entry)
 
 
 class Processes:

@@ -203,6 +203,7 @@ def skew_clock(world: World) -> Heal | None:
         return None
     machine = world.hosts[world.random.choice(present)].machine
     machine.clock_ahead_s = world.random.choice((-3600.0, 3600.0))
+    machine.clock_was_wrong = True
 
     def heal() -> None:
         machine.clock_ahead_s = world.random.uniform(-0.5, 0.5)

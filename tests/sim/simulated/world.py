@@ -152,7 +152,8 @@ class World:
     def add_host(self) -> HostId:
         """A new host with one or two workers joins."""
         name = HostId(f"h{len(self.hosts)}")
-        machine = Machine(host=name, folder=self._folder / name, admitted=self.checker.see_admitted)
+        machine = Machine(host=name, folder=self._folder / name)
+        machine.admitted = lambda entry: self.checker.see_admitted(name, entry, clock_was_wrong=machine.clock_was_wrong)
         machine.folder.mkdir()
         machine.clock_ahead_s = self.random.uniform(-0.5, 0.5)
         machine.start_worker = lambda worker: self.start_worker(name, worker)
