@@ -125,7 +125,7 @@ class Fields:
             raise BadMessage(Fault.TYPE, self.at(name), value, "a string")
         if not 1 <= len(value) <= limit:
             raise BadMessage(Fault.RANGE, self.at(name), value, f"1 to {limit} characters")
-        if any("\ud800" <= character <= "\udfff" for character in value):
+        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
             raise BadMessage(Fault.RANGE, self.at(name), value, "text without lone surrogates")
         return value
 
