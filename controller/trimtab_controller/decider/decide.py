@@ -121,10 +121,14 @@ def admit_cluster(execution: Execution, *, paused: str | None, held: str | None 
     return None
 
 
-def to_start(execution: Execution, draining: frozenset[WorkerId]) -> Scaled | None:
-    """A worker that we stopped and that is no longer to be drained."""
+def to_start(
+    now: float, execution: Execution, draining: frozenset[WorkerId], hosts: frozenset[HostId]
+) -> Scaled | None:
+    """A worker that we stopped and that is no longer to be drained; once more when that failed and its host reports."""
     for worker, scaling in execution.scalings.items():
-        if scaling.stopped and worker not in draining:
+        failed = scaling.command.kind is CommandKind.START and scaling.phase is ScalingPhase.FAILED
+        again = failed and now >= scaling.at + SCALING_PATIENCE_S and scaling.command.host in hosts
+        if (scaling.stopped or again) and worker not in draining:
             detail = "it was stopped after a drain that has been taken back"
             return Scaled(kind=CommandKind.START, worker=worker, host=scaling.command.host, detail=detail)
     return None

@@ -236,7 +236,8 @@ class Decider:
 
     def _decide(self, now: float) -> Decided | Solve:
         """The decision about the app that needs it most."""
-        decision = self._admit_cluster() or to_start(self._execution, self.draining)
+        hosts = frozenset(row.host for row in self.known.snapshot.hosts) if self.known.snapshot else frozenset()
+        decision = self._admit_cluster() or to_start(now, self._execution, self.draining, hosts)
         if decision is not None:
             return Decided(decision=decision)
         if self.known.lack is not None:

@@ -302,6 +302,33 @@ def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_ta
     assert (start.kind, start.worker, start.host) == (CommandKind.START, W1, HostId("h1"))
 
 
+def test_a_start_that_failed_is_repeated_as_soon_as_its_host_reports_but_not_at_once() -> None:
+    owners = {kg(0): W0, kg(1): W0}
+    start = Command(
+        cluster="c",
+        kind=CommandKind.START,
+        epoch=Epoch(1, 2),
+        host=HostId("h1"),
+        worker=W1,
+        app=None,
+        issued_at=1000.0,
+        deadline=1060.0,
+    )
+    failed = execution(owners, scalings={W1: Scaling(command=start, phase=ScalingPhase.FAILED, at=1062.0)})
+    made = decider(failed)
+
+    def decide(end_s: float, *hosts: str) -> Decision:
+        seen = window(owners, end_s, workers=(W0,)).snapshot
+        there = tuple(replace(seen.hosts[0], host=HostId(host)) for host in hosts)
+        return only(made.on_event(end_s + 1.0, SnapshotArrived(snapshot=replace(seen, hosts=there))))
+
+    assert isinstance(decide(1080.0, "h0", "h1"), Skip), "it has just failed"
+    assert isinstance(decide(1130.0, "h0"), Skip), "nobody would answer"
+    repeated = decide(1140.0, "h0", "h1")
+    assert isinstance(repeated, Scaled)
+    assert (repeated.kind, repeated.worker, repeated.host) == (CommandKind.START, W1, HostId("h1"))
+
+
 @pytest.mark.parametrize(
     "reply",
     [answer(), answer((kg(2), W0, W1), to=14.6), SolverAnswered(answer=NoAnswer(reason="no node"))],
