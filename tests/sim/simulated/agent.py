@@ -34,6 +34,8 @@ from trimtab_models.signing.envelope import Envelope
 TICK_S = 5.0
 """The driver looks at its clock every half second; here it does when its machine wants to, and this often."""
 SETTLE_S = 0.25
+RECONNECT_S = 2.0
+"""After the agent's start its workers are connected again so late at the latest."""
 KAFKA_CLUSTER = "simulated"
 
 
@@ -43,6 +45,9 @@ class Worker(Protocol):
     id: WorkerId
     process: ProcessId
     alive: bool
+
+    def connect(self) -> None:
+        """There is an agent to connect to."""
 
     def hear(self, frame: bytes) -> None:
         """A frame from the agent."""
@@ -164,6 +169,8 @@ class AgentProcess:
         self._agent._commands.resume()
         self._broker.watch(self._topic, self._poll_soon)
         self._poll_soon()
+        for worker in self.machine.workers.values():
+            self.timeline.soon(0.1, RECONNECT_S, worker.connect)
         self._tick()
         self._report_at_interval_end()
 

@@ -17,7 +17,7 @@ from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Execution, Roun
 from trimtab_models.messages.commands import Ack, Command, Phase, decode_ack, decode_command
 from trimtab_models.messages.decode import BadMessage
 from trimtab_models.messages.handover import HandoverKind, decode_handover
-from trimtab_models.messages.names import NO_EPOCH, AppId, CommandId, Epoch, HostId, KeyGroup, Topics
+from trimtab_models.messages.names import NO_EPOCH, AppId, CommandId, Epoch, HostId, KeyGroup, Topics, WorkerId
 from trimtab_models.messages.placement import Placement, decode_placement
 
 UNOWNED_LIMIT_S = 45.0
@@ -198,6 +198,11 @@ class Checker:
     def busy(self) -> bool:
         """Whether the journal has a plan in flight."""
         return self._execution is not None and self._execution.busy
+
+    def placed_workers(self) -> set[WorkerId]:
+        """Owners in the placements."""
+        rows = (row for placement in self._placements.values() for rows in placement.owners.values() for row in rows)
+        return {row[0] for row in rows if row}
 
     def misplaced(self) -> list[KeyGroup]:
         """Key groups that are elsewhere than the placement says."""

@@ -59,6 +59,8 @@ class Simulation:
             self._stay()
         except Violation as violation:
             raise Violation(self._story(str(violation))) from violation
+        except Exception as fault:  # the product's own: a controller or an agent that crashes
+            raise Violation(self._story(repr(fault))) from fault
         world = self._world
         return Outcome(
             seed=self._seed,

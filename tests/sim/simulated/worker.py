@@ -29,7 +29,6 @@ from trimtab_models.messages.report import KeyGroupSample, WorkerState
 SETTINGS = SteeringSettings()
 PATIENT = frozenset({CommandKind.PREPARE, CommandKind.ABANDON, CommandKind.REJOIN})
 RETRY_S = 0.1
-RECONNECT_S = 2.0
 MAX_WAITING_ACKS = 1_000
 
 
@@ -76,7 +75,7 @@ class WorkerProcess:
         broker.watch(self._topics.placement, self._poll_soon)
         broker.watch(self._topics.handover, self._poll_soon)
         self._poll()
-        self._after(0.0, self._keep_connected)
+        self._after(0.0, self.connect)
         self._report_at_interval_end()
         self._soon(0.5, 3.0, self._join_unless_member)
 
@@ -393,15 +392,15 @@ class WorkerProcess:
 
     # --- the link to the agent
 
-    def _keep_connected(self) -> None:
+    def connect(self) -> None:
+        """The plug-in tries for ever; the model is told when there is an agent to connect to."""
         agent = self._agent()
-        if agent is not None and agent.alive and not agent.is_connected(self):
+        if self.alive and agent is not None and agent.alive and not agent.is_connected(self):
             agent.connect(self, self._hello())
             self._interval_began = self._timeline.now
             waiting, self._unsent = self._unsent, []
             for frame in waiting:
                 self._write(frame)
-        self._soon(0.5 * RECONNECT_S, RECONNECT_S, self._keep_connected)
 
     def _hello(self) -> Hello:
         return Hello(

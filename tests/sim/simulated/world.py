@@ -84,7 +84,7 @@ class World:
         self._worker_type = worker_type
         self._pids = 1000
         self._next_look = 0.0
-        key_groups = self.random.choice((8, 12, 16))
+        key_groups = self.random.choice((8, 8, 12, 12, 16))
         self.group = Group(self.timeline, APP, {OPERATOR: key_groups})
         for partition in range(key_groups):
             key_group = KeyGroup(APP, OPERATOR, partition)
@@ -128,19 +128,24 @@ class World:
             self.checker.look()
 
     def _watch_hosts(self) -> None:
+        """A controller knows the hosts it has heard of, and of earlier ones the workers that the placement names."""
         now = self.timeline.now
-        lost = 0
-        known = 0
+        known = lost = 0
+        placed = self.checker.placed_workers()
+        placed_before = 0
         for host in self.hosts.values():
-            heard = host.agent is not None and host.agent.alive and self.network.reaches(host.machine.host)
-            if heard:
+            if host.agent is not None and host.agent.alive and self.network.reaches(host.machine.host):
                 host.silent_since = None
             elif host.silent_since is None:
                 host.silent_since = now
             silent_s = 0.0 if host.silent_since is None else now - host.silent_since
-            known += silent_s < FORGOTTEN_S
-            lost += SILENT_S < silent_s < FORGOTTEN_S
-        share = lost / max(1, known)
+            is_lost = SILENT_S < silent_s < FORGOTTEN_S
+            if host.silent_since is not None and host.silent_since < self._controller_since:
+                placed_before += is_lost * len(placed.intersection(host.names))
+            else:
+                known += silent_s < FORGOTTEN_S
+                lost += is_lost
+        share = max(lost / max(1, known), placed_before / max(1, len(placed)))
         self.checker.lost_hosts_share = share
         if share < LOST_HOSTS_SHARE:
             self.checker.hold_since = None
@@ -243,6 +248,7 @@ class World:
         process = ControllerProcess(name, configuration(), self.timeline, self.broker, self.network)
         process.searches = self.random.random() < 0.1
         self.controllers.append(process)
+        self._controller_since = self.timeline.now
         self.timeline.after(0.0, process.start)
 
     def say(self, intent: Intent) -> None:
