@@ -231,7 +231,7 @@ def shift_load(world: World) -> Heal | None:
     """What was light becomes heavy."""
     for account in world.ledger.accounts.values():
         if world.random.random() < 0.5:
-            account.load = world.random.uniform(0.01, 0.05)
+            account.load = world.random.uniform(0.01, 0.04)
     return nothing
 
 

@@ -24,7 +24,7 @@ SETTLE_WINDOWS = 75
 """So many windows after the last fault the cluster has to become balanced (lost hosts count for 600 s) ..."""
 STEADY_WINDOWS = 8
 """... and so many it must stay so, without a move."""
-MEASURED_PP = 0.5
+MEASURED_PP = 0.4
 """Loads are measured to 2 % each: what was measured may be so far from the truth."""
 
 

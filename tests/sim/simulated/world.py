@@ -35,7 +35,7 @@ WINDOW_S = 10.0
 SILENT_S, FORGOTTEN_S = 40.0, 500.0
 """A host that is silent for so long is known to be lost by whoever saw it before, and not yet forgotten."""
 
-BALANCE = Settings(max_migrations=6, load_distance=3.0, min_interval_s=20.0, min_windows=2)
+BALANCE = Settings(max_migrations=6, load_distance=2.5, min_interval_s=20.0, min_windows=2)
 LIMITS = Limits(
     handovers_in_flight=2, key_groups_per_handover=2, prepare_timeout_s=15.0, handover_timeout_s=8.0, attempts=3
 )
@@ -88,7 +88,7 @@ class World:
         self.group = Group(self.timeline, APP, {OPERATOR: key_groups})
         for partition in range(key_groups):
             key_group = KeyGroup(APP, OPERATOR, partition)
-            self.ledger.open(key_group, rate=self.random.uniform(5, 50), load=self.random.uniform(0.01, 0.05))
+            self.ledger.open(key_group, rate=self.random.uniform(5, 50), load=self.random.uniform(0.01, 0.04))
         self.checker = Checker(
             cluster=CLUSTER,
             bounds=Bounds(
