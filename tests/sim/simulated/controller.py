@@ -9,6 +9,7 @@ from unittest.mock import patch
 from simulated import kafka_client
 from simulated.broker import Broker
 from simulated.kafka_client import CommitFate, Killed, SimulatedConsumer
+from simulated.ledger import Violation
 from simulated.network import Network
 from simulated.timeline import Timeline
 
@@ -119,6 +120,8 @@ class ControllerProcess:
         """Take over."""
         self._enter(lambda: self._controller._start(self._stack))
         if self._alive:
+            if (hold := self._controller._found.hold) is not None:
+                raise Violation(f"the journal cannot be restored: {hold.flaw}, {hold.detail}")
             for topic in (self._topics.acks, self._topics.snapshots, self._topics.intents):
                 self.broker.watch(topic, self._wake)
             self._wake()
