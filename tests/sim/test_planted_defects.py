@@ -42,6 +42,12 @@ def lose_target(world: World) -> Heal | None:
     return faults.nothing
 
 
+def lose_for_long(world: World) -> Heal | None:
+    """Hosts that are lost at once come back minutes later."""
+    heal = faults.lose_hosts(world)
+    return None if heal is None else lambda: world.timeline.after(200.0, heal)
+
+
 class HeedsRepeats(ExecutionMachine):
     """An answer that comes again is acted on again."""
 
@@ -171,7 +177,7 @@ CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
     "journal and commands apart": (driver.Controller, "_publish", publish_in_pieces, MOVING, "journal"),
     "journal not read": (driver, "recover", forget_journal, (faults.kill_controller,), "epochs"),
     "no pause": (deciding, "Decider", DoesNotPause, (faults.pause, *MOVING), "paused"),
-    "no hold": (observe, "LOST_HOSTS_SHARE", 2.0, (faults.lose_hosts, faults.shift_load), "hosts are lost"),
+    "no hold": (observe, "LOST_HOSTS_SHARE", 2.0, (lose_for_long, faults.shift_load), "hosts are lost"),
     "moves inside the band": (deciding, "Decider", MovesForNothing, MOVING, "inside the band"),
     "an agent forgets": (agent_driver, "CommandMachine", Forgetful, (faults.reread,), "a second time"),
     "an agent never says no": (

@@ -5,12 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from simulated.simulation import Outcome, simulating
 
 SIMULATE = Path(__file__).parent / "simulate.py"
 ROUNDS = 10_000
 
 
+@pytest.mark.timeout(900)  # some forty seconds of CPU
 def test_nothing_breaks_an_invariant_and_every_cluster_becomes_balanced_and_stays_so() -> None:
     outcomes: list[Outcome] = []
     rounds = 0
