@@ -1,7 +1,7 @@
 """Records that the two workers of a running hand-over exchange (one-partition topic, tailed by every worker).
 
 `released` is written by the old owner after its commit; `took` by the new owner after its own.  Both are valid only
-inside the group generation they name; a repeat is recognised by (kind, handover).
+inside the group generation they name; a repeat is recognised by (kind, handover, generation).
 """
 
 from dataclasses import dataclass

@@ -66,7 +66,7 @@ class WorkerProcess:
         self._prepared: dict[str, tuple[Answer, tuple[KeyGroup, ...]]] = {}
         self._warm: set[KeyGroup] = set()
         self._taken: set[str] = set()
-        self._seen: set[tuple[HandoverKind, str]] = set()
+        self._seen: set[tuple[HandoverKind, str, int]] = set()
         self._handovers_from = broker.end(self._topics.handover)
         self._placements_from = 0
         self._polls = False
@@ -216,9 +216,10 @@ class WorkerProcess:
         self._warm = {key_group for key_group in wanted if not self._ledger.owns(key_group, self)}
 
     def _on_record(self, record: HandoverRecord) -> None:
-        if (record.kind, record.handover) in self._seen:
+        this = record.kind, record.handover, record.generation
+        if this in self._seen:
             return
-        self._seen.add((record.kind, record.handover))
+        self._seen.add(this)
         if record.kind is HandoverKind.TOOK:
             self._taken.add(record.handover)
         elif record.target == self.id:

@@ -67,7 +67,7 @@ class FaustSteering(Facts):
         """Hand-overs prepared here, by id; their answer is still to say `took`."""
         self._taken: dict[str, asyncio.Event] = {}
         """Hand-overs released here, by id; set when the target says `took`."""
-        self._seen: dict[tuple[HandoverKind, str], None] = {}
+        self._seen: dict[tuple[HandoverKind, str, int], None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._settling = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -325,9 +325,10 @@ class FaustSteering(Facts):
     # ---- records of the other workers
 
     async def _on_record(self, record: HandoverRecord, written_at: float) -> None:
-        if (record.kind, record.handover) in self._seen:  # a repeat must not revive an old hand-over
+        this = record.kind, record.handover, record.generation  # another attempt has the id, not the generation
+        if this in self._seen:  # a repeat must not revive an old hand-over
             return
-        self._seen[record.kind, record.handover] = None
+        self._seen[this] = None
         if len(self._seen) > MAX_REMEMBERED:
             del self._seen[next(iter(self._seen))]
         if record.kind is HandoverKind.TOOK:

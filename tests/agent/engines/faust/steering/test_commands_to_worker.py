@@ -196,3 +196,37 @@ def test_a_worker_in_a_rebalance_and_one_that_is_not_steered_refuse() -> None:
 
     assert busy.hears(release()) == [Refused(refusal=Refusal.GENERATION, detail="the worker is in a rebalance")]
     assert unsteered.hears(release()) == [Refused(refusal=Refusal.NOT_STEERING, detail="exactly_once")]
+
+
+def test_another_attempt_at_a_hand_over_is_taken_and_a_repeat_is_not() -> None:
+    worker = Worker()
+    taken: list[int] = []
+
+    async def take(key_groups: Any, offsets: Any, ends: Any, generation: int) -> None:
+        taken.append(generation)
+        raise GenerationOver("a rebalance came between")
+
+    worker.handover.take = take  # type: ignore[attr-defined]
+
+    def released(generation: int) -> HandoverRecord:
+        return HandoverRecord(
+            cluster="c",
+            kind=HandoverKind.RELEASED,
+            epoch=Epoch(1, 1),
+            handover="h",
+            app=APP,
+            source=OTHER,
+            target=ME,
+            key_groups=(MINE,),
+            generation=generation,
+            offsets=(("in", 0, 7),),
+            ends=(("log", 0, 5),),
+            held_s=0.1,
+        )
+
+    async def story() -> None:
+        for generation in (3, 3, 4):
+            await worker.steering._on_record(released(generation), time.time())
+
+    asyncio.run(story())
+    assert taken == [3, 4]
