@@ -5,6 +5,7 @@ from trimtab_models.workloads.rounds import Budget, Policy, Round, problem_at, r
 
 __all__ = [
     "Budget",
+    "Edge",
     "Job",
     "Period",
     "Policy",

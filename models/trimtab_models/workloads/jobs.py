@@ -50,6 +50,7 @@ class Job:
             raise ValueError("edges go from earlier operators to later ones")
         if not 0 <= self.memory < 1 or not 0 <= self.communication < 1 or min(self.skew, self.drift) < 0:
             raise ValueError("memory and communication are shares below 1, skew and drift at least 0")
+        object.__setattr__(self, "edges", tuple(sorted(self.edges, key=lambda edge: edge.source)))  # as tuples flow
 
     @property
     def size(self) -> int:
