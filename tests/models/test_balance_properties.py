@@ -136,6 +136,17 @@ def test_without_marked_nodes_small_problems_are_solved_to_the_optimum(problem):
 
 
 @quick
+@given(problems())
+def test_the_certified_bound_of_a_small_problem_is_its_optimum_marked_nodes_or_not(problem):
+    assume((problem.home >= 0).all() or not len(problem.limit))
+    result = solve(problem, stop=Never(), seed=0, params=replace(SHORT, certify=True))
+    assert isinstance(result, BalanceResult)
+    least = optimum(problem)
+    assert result.lower_bound <= least + 1e-9
+    assert result.lower_bound >= least - SHORT.tolerance or not (result.allocation != problem.home).any()
+
+
+@quick
 @given(problems(marked=False, unplaced=False))
 def test_a_plan_is_never_worse_than_now_nor_than_flux(problem):
     result = solved(problem)

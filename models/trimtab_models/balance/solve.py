@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab_models.balance.bound import CountConditions, lower_bound, stronger_bound
-from trimtab_models.balance.certify import booleans, certify
+from trimtab_models.balance.certify import Certificate, booleans, certify
 from trimtab_models.balance.construct import construct, place_unplaced
 from trimtab_models.balance.drain import Drain, alerts
 from trimtab_models.balance.evaluate import Score, evaluate
@@ -122,6 +122,8 @@ class _Solver:
         ceiling = self._ceiling()
         self._improve(0.0, self._params.polish, returning=False)
         self._finish(returning=False)
+        if (certificate := self._certificate(SMALL_BOOLEANS, SMALL_WORK)) is not None:
+            self._bound = certificate.lower_bound  # its plan is not taken: the rule, not the load distance, has decided
         return self.result(ceiling)
 
     def _is_stuck(self) -> bool:
@@ -162,19 +164,23 @@ class _Solver:
         self._take(improver.lower(self.best, Side.BOTH, self._bound, goal, effort))
 
     def _certify(self, largest: float, work: float) -> None:
-        """Proves or improves what is reached with CP-SAT; before a deadline only with time that is left."""
-        size, reached = booleans(self.problem), self._score.load_distance
-        if not self._params.certify or size > largest or size == np.inf or reached <= self._goal():
+        """Proves or improves what is reached."""
+        certificate = self._certificate(largest, work)
+        if certificate is None:
             return
-        if self._left_s() < LOADING_S + BUILDING_S * size:
-            return
-        certificate = certify(
-            self.problem, self.best, self._bound, reached, seed=self._seed, work=work, left_s=self._left_s
-        )
         self._stage = Stage.CERTIFIED
         self._bound = certificate.lower_bound
         if certificate.allocation is not None:
             self.offer(certificate.allocation, Stage.CERTIFIED)
+
+    def _certificate(self, largest: float, work: float) -> Certificate | None:
+        """What CP-SAT says, if it is asked; before a deadline only with time that is left."""
+        size, reached = booleans(self.problem), self._score.load_distance
+        if not self._params.certify or size > largest or size == np.inf or reached <= self._goal():
+            return None
+        if self._left_s() < LOADING_S + BUILDING_S * size:
+            return None
+        return certify(self.problem, self.best, self._bound, reached, seed=self._seed, work=work, left_s=self._left_s)
 
     def _left_s(self) -> float:
         """Seconds for the certificate."""
