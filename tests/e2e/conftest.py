@@ -11,7 +11,7 @@ import pytest
 
 from trimtab_controller.sandbox.broker import Broker, free_ports
 from trimtab_controller.sandbox.guard import RELEASE, start_guard
-from trimtab_controller.sandbox.marks import VARIABLE, end_marked, marked, with_mark
+from trimtab_controller.sandbox.marks import VARIABLE, command_lines, end_marked, with_mark
 from trimtab_controller.sandbox.processes import Processes
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    commands = {process.pid: " ".join(process.cmdline()) for process in marked(RUN_MARK)}
+    commands = {pid: " ".join(words) for pid, words in command_lines(RUN_MARK).items()}
     # The tracker is this interpreter's own: multiprocessing ends it when the interpreter ends.
     left = [f"{pid} {command[:150]}" for pid, command in commands.items() if "resource_tracker" not in command]
     if left:

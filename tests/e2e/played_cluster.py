@@ -112,6 +112,17 @@ listen = "127.0.0.1:{metrics_port}"
     def status(self) -> dict:
         return json.loads(self.trimtab("status", "--json"))
 
+    def status_when(self, what: str, holds: Callable[[dict], bool]) -> dict:
+        """The status as soon as it `holds`: it is published a little after what it tells."""
+        shown: list[dict] = []
+
+        def look() -> bool:
+            shown[:] = [self.status()]
+            return holds(shown[0])
+
+        self.wait(f"status: {what}", look)
+        return shown[0]
+
     def metric(self, name: str) -> float:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as page:
             lines = page.read().decode().splitlines()

@@ -100,7 +100,7 @@ def test_started_at_once_one_commands_and_the_other_takes_its_plan_over_when_it_
 
     world.ack(prepare, Phase.PREPARED, generation=3)
     assert world.next_command(CommandKind.RELEASE).epoch.generation == 2
-    assert world.status()["epoch"][0] == 2
+    world.status_when("new term", lambda shown: bool(shown["epoch"]) and shown["epoch"][0] == 2)
 
 
 def test_stopped_for_longer_than_its_lease_it_commands_no_more_and_stands_by(world: World) -> None:

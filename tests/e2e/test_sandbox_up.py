@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from trimtab_controller.sandbox.marks import bound, end_marked, marked, with_mark
+from trimtab_controller.sandbox.marks import bound, command_lines, end_marked, marked, with_mark
 from trimtab_controller.sandbox.state import load_state
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.report import WorkerState, decode_report
@@ -90,7 +90,7 @@ def test_up_status_down(mark: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill-9"])
 def test_what_was_started_ends_when_up_is_interrupted(mark: str, tmp_path: Path, number: signal.Signals) -> None:
     with sandbox(mark, "up", "--folder", str(tmp_path / "sandbox")) as up:
-        wait_for(lambda: any("kafka.Kafka" in process.cmdline() for process in marked(mark)))
+        wait_for(lambda: any("kafka.Kafka" in words for words in command_lines(mark).values()))
         up.send_signal(number)
         up.communicate(timeout=60)
     assert up.returncode == (130 if number == signal.SIGINT else -number)

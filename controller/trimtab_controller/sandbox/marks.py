@@ -36,6 +36,15 @@ def marked(mark: str) -> list[psutil.Process]:
     return found
 
 
+def command_lines(mark: str) -> dict[int, list[str]]:
+    """Process id -> command line of the living processes that carry the mark."""
+    found = {}
+    for process in marked(mark):
+        with suppress(psutil.Error):  # gone meanwhile, or a zombie
+            found[process.pid] = process.cmdline()
+    return found
+
+
 def end_marked(mark: str, *, limit_s: float = 10.0) -> int:
     """Kill all that carries the mark, and what it starts meanwhile; returns how many still live after the limit."""
     deadline = time.monotonic() + limit_s
