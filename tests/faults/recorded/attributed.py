@@ -1,0 +1,24 @@
+"""The flights job, every record of which says which worker wrote it: `python -m faust -A attributed:app worker`.
+
+The header is put on where records leave the process, so changelogs carry it too.
+"""
+
+import os
+from typing import Any
+
+import aiokafka
+
+WRITER = "by"
+"""Header: `worker:pid`."""
+
+_by = f"{os.environ['TRIMTAB_WORKER']}:{os.getpid()}".encode()
+_send = aiokafka.AIOKafkaProducer.send
+
+
+async def _send_attributed(self: Any, topic: str, *values: Any, headers: Any = None, **named: Any) -> Any:
+    return await _send(self, topic, *values, headers=[*(headers or ()), (WRITER, _by)], **named)
+
+
+aiokafka.AIOKafkaProducer.send = _send_attributed
+
+from flights.app import app  # noqa: E402, F401 - what it makes has to find the producer attributed

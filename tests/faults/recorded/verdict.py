@@ -1,0 +1,85 @@
+"""What a recorded history is judged by, and what was found."""
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+
+from recorded.history import Strike
+
+
+class Broken(StrEnum):
+    """A promise that was not kept; one name per kind of violation."""
+
+    LOST = "lost"  # an input without an output
+    REPEATED = "repeated"  # an input counted again, and no death explains it
+    FOREIGN = "foreign"  # an output of an input that was never sent
+    TWO_OWNERS = "two_owners"  # a worker wrote what was not its own at that time
+    COMMIT_BACK = "commit_back"  # a committed offset went back
+    COMMIT_AHEAD = "commit_ahead"  # committed before it was done
+    UNOWNED = "unowned"  # a key group without a living owner for too long
+    HELD_UP = "held_up"  # the job did not go on though its broker and its workers were left alone
+    TAKEN_TWICE = "taken_twice"  # one hand-over carried out twice
+    EPOCH_BACK = "epoch_back"  # a publication under an epoch that is not above the one before
+    REPUBLISHED = "republished"  # one command published twice
+    UNANSWERED = "unanswered"  # a command without an answer
+    FORGED = "forged"  # somebody obeyed a record that the controller did not write
+    WRONG_SUM = "wrong_sum"  # the final sums are not those of a recomputation
+    NO_RECORD = "no_record"  # the history has a hole: nothing can be said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """One broken promise; `at` in epoch seconds where there is a time."""
+
+    broken: Broken
+    text: str
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What is allowed, in seconds.  The defaults are those of ARCHITECTURE.md; the first two are settings of the job.
+
+    `commit_s` = between two commits of a worker, `session_s` = until the broker gives a silent worker up.
+    """
+
+    commit_s: float
+    session_s: float
+    commit_takes_s: float = 0.25
+    rejoin_s: float = 15.0
+    """From the end of a session, or the begin of a rebalance, until a living worker has the key group."""
+    handover_s: float = 8.0
+    """From `released` to `took`, or to the rebalance that is asked for after 4 s."""
+    goes_on_s: float = 10.0
+    """Of an input, until it is done, while broker and workers are left alone."""
+    clock_s: float = 0.05
+    """By which times of two processes of one machine may differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one strike cost: inputs lost, outputs repeated and how many may be; and in seconds, the longest that a key
+    group had no owner, until the last input that was held up for over a second was done, until it was steered again.
+    """
+
+    strike: Strike
+    lost: int
+    repeated: int
+    allowed: int
+    unowned_s: float
+    held_up_s: float
+    unsteered_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """`seen` = how much of each kind was looked at: a check that saw nothing has shown nothing."""
+
+    violations: tuple[Violation, ...]
+    costs: tuple[Cost, ...]
+    seen: Counter[str]
+
+    @property
+    def kept(self) -> bool:
+        """Whether every promise was kept."""
+        return not self.violations
