@@ -146,7 +146,7 @@ def cut_off(tmp_path: Path, unique: str) -> Iterator[tuple[World, Proxy, str]]:
     proxy = Proxy(behind)
     detour = Detour(proxy=proxy.port, behind=behind)
     try:
-        with Processes(tmp_path / "logs") as processes, Broker(tmp_path / "broker", processes, detour=detour) as broker:
+        with Processes(tmp_path / "logs") as processes, Broker(tmp_path / "broker", processes, detours=[detour]) as broker:
             world = World(broker.address, unique, tmp_path, free_ports(1)[0])
             try:
                 yield world, proxy, f"127.0.0.1:{proxy.port}"

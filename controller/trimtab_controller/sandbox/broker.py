@@ -108,7 +108,7 @@ class Broker:
         *,
         heap_mb: int = 384,
         security: BrokerSecurity | None = None,
-        detour: Detour | None = None,
+        detours: Sequence[Detour] = (),
     ) -> None:
         self.ports: tuple[int, ...] = ()
         """The ports it listens on: for clients, for its own controller. Empty before the first start."""
@@ -116,7 +116,7 @@ class Broker:
         self._processes = processes
         self._heap_mb = heap_mb
         self._security = security
-        self._detour = detour
+        self._detours = tuple(detours)
         self._cluster_id = new_cluster_id()
         self._child: Child | None = None
 
@@ -205,10 +205,10 @@ class Broker:
             "advertised.listeners": f"{listener}://127.0.0.1:{client}",
             "log.dirs": str(self._folder / "data"),
         }
-        if self._detour is not None:
-            settings["listeners"] += f",DETOUR://127.0.0.1:{self._detour.behind}"
-            settings["advertised.listeners"] += f",DETOUR://127.0.0.1:{self._detour.proxy}"
-            settings["listener.security.protocol.map"] += ",DETOUR:PLAINTEXT"
+        for number, detour in enumerate(self._detours):
+            settings["listeners"] += f",DETOUR{number}://127.0.0.1:{detour.behind}"
+            settings["advertised.listeners"] += f",DETOUR{number}://127.0.0.1:{detour.proxy}"
+            settings["listener.security.protocol.map"] += f",DETOUR{number}:PLAINTEXT"
         lines = "".join(f"{key}={value}\n" for key, value in settings.items())
         path = self._folder / "server.properties"
         path.touch(mode=0o600)  # it may hold passwords

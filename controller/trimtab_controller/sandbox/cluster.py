@@ -5,16 +5,17 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from trimtab_controller.keys import KeyFiles
-from trimtab_controller.sandbox.broker import Broker, Topic, free_ports, log_end
+from trimtab_controller.sandbox.broker import Broker, Detour, Topic, free_ports, log_end
 from trimtab_controller.sandbox.configuration import (
     BROKER,
     CONTROLLER,
+    LOOPBACK,
     MAX_WORKERS,
     SandboxSettings,
     WorkerLaunch,
@@ -47,14 +48,24 @@ class Cluster:
     process does so when this one is killed. `left_over()` says afterwards whether anything remained.
     """
 
-    def __init__(self, settings: SandboxSettings, folder: Path) -> None:
-        """Starts nothing yet. `folder` receives data, configuration and logs."""
+    def __init__(
+        self, settings: SandboxSettings, folder: Path, *, detours: Mapping[str, Detour] = MappingProxyType({})
+    ) -> None:
+        """Starts nothing yet. `folder` receives data, configuration and logs.
+
+        `detours`: how a host (its agent and its worker) or the controller reaches the broker, when not directly.
+        """
         self.settings = settings
         self.folder = folder.absolute()
         self.logs = self.folder / "logs"
         self.topics = Topics(settings.cluster)
         self.processes = Processes(self.logs)
-        self.broker = Broker(self.folder / "broker", self.processes, heap_mb=settings.heap_mb)
+        self.broker = Broker(
+            self.folder / "broker", self.processes, heap_mb=settings.heap_mb, detours=tuple(detours.values())
+        )
+        self.environments: dict[str, Mapping[str, str]] = {}
+        """What a process is to find in its environment besides, by its name, from its next start on."""
+        self._detours = detours
         self.sockets = make_socket_folder(self.folder)
         self.keys = make_keys(self.folder / "keys")
         self._web_ports = free_ports(settings.workers)
@@ -84,10 +95,7 @@ class Cluster:
     def start_worker(self, index: int) -> Child:
         """Start one worker; it joins the app's consumer group by itself."""
         launch = self._launch(index)
-        child = self.processes.start(
-            worker_name(index), launch.command, environment=launch.environment, folder=launch.folder
-        )
-        return self._adopt(worker_name(index), child, Part.WORKERS)
+        return self._run(worker_name(index), Part.WORKERS, launch.command, launch.environment, launch.folder)
 
     def start_agent(self, index: int) -> Child:
         """Start one agent and return when workers can reach it. Raises ClusterError with the end of its log."""
@@ -95,7 +103,7 @@ class Cluster:
         table = agent_configuration(
             self.settings,
             index,
-            bootstrap=self.broker.address,
+            bootstrap=self._way_of(name),
             metrics_port=self._metrics_ports[index],
             socket=socket,
             trust=self.keys.trust,
@@ -107,8 +115,7 @@ class Cluster:
         socket.unlink(missing_ok=True)  # of a killed predecessor
         command = program("trimtab_agent.cli", "run", "--config", str(path))
         # In the app's folder, from where it may have to start a worker.
-        child = self.processes.start(name, command, environment=_PYTHON, folder=self.settings.app_folder)
-        self._adopt(name, child, Part.AGENTS)
+        child = self._run(name, Part.AGENTS, command, _PYTHON, self.settings.app_folder)
         _wait_for_socket(child, socket)
         return child
 
@@ -116,8 +123,7 @@ class Cluster:
         """Start the controller, to act or to say only what it would do."""
         path = self.write_controller_toml()
         command = program("trimtab_controller.cli", "controller", "run", "--config", str(path))
-        child = self.processes.start(CONTROLLER, [*command, "--act"] if act else command, environment=_PYTHON)
-        return self._adopt(CONTROLLER, child, Part.DECIDER)
+        return self._run(CONTROLLER, Part.DECIDER, [*command, "--act"] if act else command, _PYTHON)
 
     @property
     def controller_toml(self) -> Path:
@@ -128,7 +134,7 @@ class Cluster:
         """Write the controller's configuration, as its start does; returns its path."""
         table = controller_configuration(
             self.settings,
-            bootstrap=self.broker.address,
+            bootstrap=self._way_of(CONTROLLER),
             metrics_port=self._metrics_ports[-1],
             keys=self.keys,
             checkpoints=self._made(self.folder / CONTROLLER / "checkpoints"),
@@ -215,6 +221,12 @@ class Cluster:
     ) -> None:
         self.close()
 
+    def _run(
+        self, name: str, part: Part, command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+    ) -> Child:
+        given = {**environment, **self.environments.get(name, {})}
+        return self._adopt(name, self.processes.start(name, command, environment=given, folder=folder), part)
+
     def _adopt(self, name: str, child: Child, part: Part) -> Child:
         self._children[name] = child
         self._meter.add(child.pid, part)
@@ -225,12 +237,17 @@ class Cluster:
             self.settings,
             index,
             python=sys.executable,
-            bootstrap=self.broker.address,
+            bootstrap=self._way_of(host_name(index)),
             web_port=self._web_ports[index],
             socket=self._socket(index),
             trust=self.keys.trust,
             data=self._made(self.folder / worker_name(index)),
         )
+
+    def _way_of(self, name: str) -> str:
+        """`host:port` of the broker for a host or the controller."""
+        detour = self._detours.get(name)
+        return self.broker.address if detour is None else f"{LOOPBACK}:{detour.proxy}"
 
     def _socket(self, index: int) -> Path:
         return self.sockets / f"{host_name(index)}.sock"
