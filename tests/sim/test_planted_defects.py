@@ -22,9 +22,11 @@ from trimtab_agent.commands.machine import CommandMachine
 from trimtab_controller import driver, recovery
 from trimtab_controller.decider import machine as deciding
 from trimtab_controller.decider import observe
+from trimtab_controller.execution import handovers
 from trimtab_controller.execution.events import Action, Limits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.step import Step
 from trimtab_models.messages.commands import Ack, CommandKind, Phase
 from trimtab_models.messages.names import KeyGroup, WorkerId
 
@@ -51,12 +53,12 @@ def lose_for_long(world: World) -> Heal | None:
 class HeedsRepeats(ExecutionMachine):
     """An answer that comes again is acted on again."""
 
-    def _on_ack(self, step: Any, ack: Ack) -> None:
+    def _hear(self, step: Step, ack: Ack) -> None:
         handover = self.state.handover_of(ack.command_id)
         if handover is not None and ack.phase is Phase.PREPARED and ack.kind is CommandKind.PREPARE:
-            self._release(step, handover, ack)
+            handovers.release(step, handover, ack)
         else:
-            super()._on_ack(step, ack)
+            super()._hear(step, ack)
 
 
 class KnowsNoLimit(ExecutionMachine):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from trimtab_controller.execution.answers import ACK_GRACE_S
 from trimtab_controller.execution.events import (
     AckSeen,
     Action,
@@ -17,7 +18,8 @@ from trimtab_controller.execution.events import (
     RoundEnded,
     ScalingWanted,
 )
-from trimtab_controller.execution.machine import ACK_GRACE_S, RESOLVE_TIMEOUTS, ExecutionMachine
+from trimtab_controller.execution.handovers import RESOLVE_TIMEOUTS
+from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import (
     Execution,
     Handover,

@@ -1,0 +1,28 @@
+"""What an agent's word means for the command that it answers."""
+
+from trimtab_models.messages.commands import Ack, Command, Refusal
+
+ACK_GRACE_S = 2.0
+"""How long after a command's deadline its agent's last word may still arrive."""
+
+RETRYABLE = frozenset({Refusal.GENERATION, Refusal.NOT_PREPARED, Refusal.OLD_EPOCH})
+UNCERTAIN = frozenset(
+    {Refusal.GENERATION, Refusal.FAILED, Refusal.COMMIT_REFUSED, Refusal.WORKER_AWAY, Refusal.PRECONDITION}
+)
+"""Refusals of a release after which the source may not be the owner any more: the reports have the word."""
+
+
+def answers(ack: Ack, command: Command | None) -> bool:
+    """Whether the ack answers this command and comes from the agent it went to."""
+    return (
+        command is not None
+        and ack.command_id == command.id
+        and ack.host == command.host
+        and ack.worker == command.worker
+    )
+
+
+def said(ack: Ack) -> str:
+    """Who said what, for a line to read."""
+    word = ack.refusal if ack.refusal is not None else ack.phase
+    return f"{ack.worker} on {ack.host}: {word}" + (f" ({ack.detail})" if ack.detail else "")

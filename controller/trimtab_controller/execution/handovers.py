@@ -1,0 +1,220 @@
+"""The life of a hand-over, as steps of the execution.
+
+WAITING -> PREPARING -> RELEASING -> DONE (ARCHITECTURE.md, "A hand-over, from plan to end").  Before the release every
+fault leads back to the previous placement; after it only what workers or reports say counts.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from trimtab_controller.execution.answers import ACK_GRACE_S, RETRYABLE, UNCERTAIN, answers, said
+from trimtab_controller.execution.state import Handover, HandoverPhase
+from trimtab_controller.execution.step import Step
+from trimtab_controller.plan import Move, Plan
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_models.messages.names import KeyGroup, WorkerId
+from trimtab_models.messages.placement import Owners, Placement
+
+RETRY_DELAY_S = 2.0
+"""Times the attempt: a rebalance that came between needs about a second."""
+RESOLVE_TIMEOUTS = 6
+"""So many hand-over time-outs the reports have to show who owns after a release without an answer."""
+
+
+def handovers_of(step: Step, plan: Plan) -> tuple[Handover, ...]:
+    """Moves of one pair of workers go together; workers that also give away receive last."""
+    pairs: dict[tuple[WorkerId, WorkerId], list[Move]] = {}
+    for move in plan.moves:
+        pairs.setdefault((move.source, move.target), []).append(move)
+    sources = {source for source, _ in pairs}
+    size = step.limits.key_groups_per_handover
+    batches = [
+        moves[first : first + size]
+        for (_, target), moves in sorted(pairs.items(), key=lambda item: item[0][1] in sources)
+        for first in range(0, len(moves), size)
+    ]
+    placement = step.execution.placements[plan.app]
+    return tuple(
+        Handover(
+            id=f"{step.epoch}-{index}",
+            key_groups=tuple(move.key_group for move in batch),
+            previous=tuple(_row(placement, move) for move in batch),
+            source=batch[0].source,
+            target=batch[0].target,
+            source_host=plan.hosts[batch[0].source],
+            target_host=plan.hosts[batch[0].target],
+            state_bytes=sum(move.state_bytes or 0 for move in batch),
+            since=step.now,
+        )
+        for index, batch in enumerate(batches)
+    )
+
+
+def _row(placement: Placement, move: Move) -> Owners:
+    """The owners of a key group before its move; the plan's source is the owner that the reports showed."""
+    row = placement.of(move.key_group.operator, move.key_group.partition)
+    return row if row and row[0] == move.source else (move.source,)
+
+
+# --- the way to its end -----------------------------------------------------------------------------------------------
+
+
+def prepare(step: Step, handover: Handover) -> None:
+    """The target opens the state and follows it; the placement names it as a standby."""
+    command = _command(step, CommandKind.PREPARE, handover, step.limits.prepare_timeout_s)
+    step.put(
+        replace(
+            handover,
+            phase=HandoverPhase.PREPARING,
+            since=step.now,
+            attempt=handover.attempt + 1,
+            wake_at=command.deadline + ACK_GRACE_S,
+            prepare=command,
+            release=None,
+        )
+    )
+    step.commands.append(command)
+    step.owners.update(dict.fromkeys(handover.key_groups, (handover.source, handover.target)))
+
+
+def hear(step: Step, handover: Handover, ack: Ack) -> None:
+    """What an agent's answer to its prepare or release brings about."""
+    if answers(ack, handover.prepare):
+        _hear_of_prepare(step, handover, ack)
+    elif answers(ack, handover.release):
+        _hear_of_release(step, handover, ack)
+
+
+def _hear_of_prepare(step: Step, handover: Handover, ack: Ack) -> None:
+    preparing = handover.phase is HandoverPhase.PREPARING
+    match ack.phase:
+        case Phase.PREPARED if preparing:
+            release(step, handover, ack)
+        case Phase.TOOK if handover.release is not None:
+            _finish(step, handover, ack)
+        case Phase.REFUSED if preparing and ack.refusal in RETRYABLE:
+            _try_again(step, handover, said(ack))
+        case Phase.REFUSED | Phase.EXPIRED if preparing:
+            _give_back(step, handover, said(ack))
+        case Phase.REFUSED if handover.phase is HandoverPhase.RELEASING:
+            _ask_reports(step, handover, said(ack))
+        case _:
+            pass  # repeats, and words that came late
+
+
+def _hear_of_release(step: Step, handover: Handover, ack: Ack) -> None:
+    if handover.phase is not HandoverPhase.RELEASING or ack.phase not in (Phase.REFUSED, Phase.EXPIRED):
+        return  # `released` needs nothing of us: the target's `took` is the end
+    if ack.phase is Phase.EXPIRED or ack.refusal in UNCERTAIN:  # what has expired may still be done, late
+        _ask_reports(step, handover, said(ack))
+    elif ack.refusal in RETRYABLE:
+        _try_again(step, handover, said(ack))
+    else:
+        _give_back(step, handover, said(ack))
+
+
+def release(step: Step, handover: Handover, ack: Ack) -> None:
+    """The target is warm: the source lets go, and from now on the two workers talk to each other."""
+    if ack.generation is None:
+        _give_back(step, handover, "prepared without the engine's generation")
+        return
+    command = _command(step, CommandKind.RELEASE, handover, step.limits.handover_timeout_s, ack.generation)
+    step.put(
+        replace(
+            handover,
+            phase=HandoverPhase.RELEASING,
+            since=step.now,
+            wake_at=command.deadline + ACK_GRACE_S,
+            release=command,
+            state_bytes=ack.state_bytes if ack.state_bytes is not None else handover.state_bytes,
+        )
+    )
+    step.commands.append(command)
+    step.owners.update(dict.fromkeys(handover.key_groups, (handover.target, handover.source)))
+
+
+def _finish(step: Step, handover: Handover, ack: Ack) -> None:
+    _end(step, handover, HandoverPhase.DONE, None, pause_s=ack.pause_s)
+    if handover.phase is HandoverPhase.WAITING:  # it was given up too early: the placement follows it
+        step.owners.update(dict.fromkeys(handover.key_groups, (handover.target, handover.source)))
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+def time_out(step: Step, handover: Handover) -> None:
+    """What follows when nobody said anything in time."""
+    match handover.phase:
+        case HandoverPhase.PREPARING:
+            _give_back(step, handover, "the target did not get ready in time")
+        case HandoverPhase.RELEASING:
+            _ask_reports(step, handover, "no answer after the release")
+        case _:
+            detail = f"{handover.detail}; the reports did not show the owner in time"
+            _end(step, handover, HandoverPhase.UNRESOLVED, detail)
+
+
+def _try_again(step: Step, handover: Handover, detail: str) -> None:
+    """Back to the previous placement; another attempt after a pause, while there are any left."""
+    if handover.attempt >= step.limits.attempts:
+        _give_back(step, handover, f"{detail}, {handover.attempt} times")
+        return
+    wake_at = step.now + RETRY_DELAY_S * handover.attempt
+    step.put(replace(handover, phase=HandoverPhase.WAITING, since=step.now, wake_at=wake_at, detail=detail))
+    step.owners.update(zip(handover.key_groups, handover.previous, strict=True))
+
+
+def _give_back(step: Step, handover: Handover, detail: str) -> None:
+    """The source keeps: previous placement under a new epoch, and the target closes what it opened."""
+    _end(step, handover, HandoverPhase.FAILED, detail)
+    step.owners.update(zip(handover.key_groups, handover.previous, strict=True))
+    step.commands.append(_command(step, CommandKind.ABANDON, handover, step.limits.handover_timeout_s))
+
+
+def _ask_reports(step: Step, handover: Handover, detail: str) -> None:
+    wake_at = step.now + RESOLVE_TIMEOUTS * step.limits.handover_timeout_s
+    step.put(replace(handover, phase=HandoverPhase.RESOLVING, since=step.now, wake_at=wake_at, detail=detail))
+
+
+def resolve(step: Step, handover: Handover, reported: Mapping[KeyGroup, WorkerId]) -> None:
+    """The reports show who owns after a release that nobody spoke of; a key group that is missing is waited for."""
+    owners = [reported.get(key_group) for key_group in handover.key_groups]
+    if all(owner == handover.target for owner in owners):
+        _end(step, handover, HandoverPhase.DONE, f"{handover.detail}; the reports show it done")
+    elif all(owner == handover.source for owner in owners):
+        _try_again(step, handover, handover.detail or "not released")
+    elif None not in owners:
+        _settle(step, handover, [owner for owner in owners if owner is not None])
+
+
+def _settle(step: Step, handover: Handover, owners: Iterable[WorkerId]) -> None:
+    """The engine decided otherwise: the placement follows it."""
+    _end(step, handover, HandoverPhase.FAILED, f"{handover.detail}; other workers own it now")
+    step.owners.update({key_group: (owner,) for key_group, owner in zip(handover.key_groups, owners, strict=True)})
+
+
+def _end(
+    step: Step, handover: Handover, phase: HandoverPhase, detail: str | None, pause_s: float | None = None
+) -> None:
+    step.put(replace(handover, phase=phase, since=step.now, wake_at=None, detail=detail, pause_s=pause_s))
+
+
+def _command(
+    step: Step, kind: CommandKind, handover: Handover, limit_s: float, generation: int | None = None
+) -> Command:
+    to_source = kind is CommandKind.RELEASE
+    return Command(
+        cluster=step.cluster,
+        kind=kind,
+        epoch=step.epoch,
+        host=handover.source_host if to_source else handover.target_host,
+        worker=handover.source if to_source else handover.target,
+        app=handover.app,
+        issued_at=step.now,
+        deadline=step.now + limit_s,
+        handover=handover.id,
+        key_groups=handover.key_groups,
+        source=handover.source,
+        target=handover.target,
+        generation=generation,
+    )

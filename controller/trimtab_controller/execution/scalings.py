@@ -1,0 +1,54 @@
+"""Stops and starts of workers, as steps of the execution."""
+
+from dataclasses import replace
+from functools import partial
+
+from trimtab_controller.execution.answers import ACK_GRACE_S, said
+from trimtab_controller.execution.events import ScalingWanted
+from trimtab_controller.execution.state import Scaling, ScalingPhase, without_standby
+from trimtab_controller.execution.step import Step
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
+
+
+def command_scaling(step: Step, wanted: ScalingWanted) -> None:
+    """The stop or start of a worker; who is stopped stands by for nobody."""
+    command = Command(
+        cluster=step.cluster,
+        kind=wanted.kind,
+        epoch=step.epoch,
+        host=wanted.host,
+        worker=wanted.worker,
+        app=None,
+        issued_at=step.now,
+        deadline=step.now + step.limits.prepare_timeout_s,
+    )
+    step.commands.append(command)
+    step.scale(Scaling(command=command, phase=ScalingPhase.SENT, at=step.now))
+    if wanted.kind is CommandKind.STOP:
+        for placement in step.execution.placements.values():
+            step.owners.update(without_standby(placement, wanted.worker))
+
+
+def hear(step: Step, scaling: Scaling, ack: Ack) -> None:
+    """What an agent's answer brings about; a late one corrects what was taken for a failure."""
+    if scaling.phase is ScalingPhase.DONE:
+        return
+    outcome = partial(replace, scaling, at=step.now)
+    match ack.phase:
+        case Phase.STOPPED | Phase.STARTED:
+            code = None if ack.exit_code is None else f"exit code {ack.exit_code}"
+            step.scale(outcome(phase=ScalingPhase.DONE, detail=code))
+        case Phase.REFUSED | Phase.EXPIRED if scaling.phase is ScalingPhase.SENT:
+            step.scale(outcome(phase=ScalingPhase.FAILED, detail=said(ack)))
+        case _:
+            pass
+
+
+def give_up_at(scaling: Scaling) -> float | None:
+    """When its agent's last word should have come (epoch seconds); None: it has."""
+    return scaling.command.deadline + ACK_GRACE_S if scaling.phase is ScalingPhase.SENT else None
+
+
+def time_out(step: Step, scaling: Scaling) -> None:
+    """Nobody said anything in time."""
+    step.scale(replace(scaling, phase=ScalingPhase.FAILED, at=step.now, detail="no answer in time"))

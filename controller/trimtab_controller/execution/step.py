@@ -1,0 +1,73 @@
+"""What one event changes, gathered; it becomes one publication under one epoch."""
+
+from dataclasses import dataclass, field, replace
+
+from trimtab_controller.execution.events import Action, HandoverEnded, Limits, Publish, RoundEnded
+from trimtab_controller.execution.state import ENDED, Execution, Handover, Round, Scaling, with_owners
+from trimtab_models.messages.commands import Command
+from trimtab_models.messages.names import AppId, Epoch, KeyGroup
+from trimtab_models.messages.placement import Owners, Placement
+
+
+@dataclass(slots=True)
+class Step:
+    """`execution` is the state as it becomes; `owners` and `adopted` the placements, `commands` what is commanded."""
+
+    now: float
+    cluster: str
+    limits: Limits
+    execution: Execution
+    epoch: Epoch = field(init=False)
+    changed: bool = False
+    owners: dict[KeyGroup, Owners] = field(default_factory=dict)
+    adopted: dict[AppId, Placement] = field(default_factory=dict)
+    commands: list[Command] = field(default_factory=list)
+    ended: list[Handover] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.epoch = Epoch(self.execution.generation, self.execution.number + 1)
+
+    def put(self, handover: Handover) -> None:
+        """Replace a hand-over of the round by what became of it."""
+        assert self.execution.round is not None
+        rows = tuple(handover if row.id == handover.id else row for row in self.execution.round.handovers)
+        self.set_round(replace(self.execution.round, handovers=rows))
+        if handover.phase in ENDED:
+            self.ended.append(handover)
+
+    def set_round(self, present: Round) -> None:
+        """Replace the round."""
+        self.execution = replace(self.execution, round=present)
+        self.changed = True
+
+    def scale(self, scaling: Scaling) -> None:
+        """Replace what is known of a worker's stop or start."""
+        scalings = {**self.execution.scalings, scaling.command.worker: scaling}
+        self.execution = replace(self.execution, scalings=scalings)
+        self.changed = True
+
+    def close(self) -> list[Action]:
+        """The one publication and what it ended; `execution` is then what was published.  Nothing without a change."""
+        present = self.execution.round
+        finished = present is not None and present.ended_at is None and present.ended
+        if finished and present is not None:
+            self.set_round(replace(present, ended_at=self.now))
+        if not self.changed:
+            return []
+        placements = self._placements()
+        merged = {**self.execution.placements, **{placement.app: placement for placement in placements}}
+        self.execution = replace(self.execution, number=self.epoch.number, placements=merged)
+        actions: list[Action] = [
+            Publish(execution=self.execution, placements=placements, commands=tuple(self.commands)),
+            *(HandoverEnded(handover=handover) for handover in self.ended),
+        ]
+        if finished and self.execution.round is not None:
+            actions.append(RoundEnded(round=self.execution.round))
+        return actions
+
+    def _placements(self) -> tuple[Placement, ...]:
+        placements = dict(self.adopted)
+        for app in dict.fromkeys(key_group.app for key_group in self.owners):
+            rows = {key_group: row for key_group, row in self.owners.items() if key_group.app == app}
+            placements[app] = with_owners(self.execution.placements[app], self.epoch, rows)
+        return tuple(placements.values())
