@@ -35,6 +35,7 @@ def read_topic(bootstrap: str, topic: str) -> Iterator[Row]:
             "group.id": "recorder",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
+            "log_level": 0,
         }
     )
     try:

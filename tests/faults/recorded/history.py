@@ -6,7 +6,7 @@ seconds.
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -90,26 +90,28 @@ def write_strikes(folder: Path, strikes: Iterable[Strike]) -> None:
 
 
 def read_history(cluster: str, *folders: Path) -> History:
-    """The history in one folder, or in several of the same run: of a topic that was made anew, each has one life."""
-    rows: dict[str, dict[tuple[int, int, float], Row]] = {}
+    """The history in one folder, or in several that were dumped one after the other, if topics were made anew meanwhile."""
+    rows: dict[str, dict[tuple[int, int, float], tuple[int, Row]]] = {}
     strikes: set[Strike] = set()
-    for folder in folders:
+    for life, folder in enumerate(folders):
         for path in sorted(folder.glob("*.jsonl")):
             with path.open(encoding="utf-8") as file:
                 if path.name == STRIKES:
                     strikes.update(_strike(json.loads(line)) for line in file)
-                else:
-                    found = rows.setdefault(path.stem, {})
-                    found.update(((row.partition, row.offset, row.at), row) for row in map(_row, file))
+                    continue
+                found = rows.setdefault(path.stem, {})
+                for row in map(_row, file):
+                    found.setdefault((row.partition, row.offset, row.at), (life, row))
     return History(
         cluster=cluster,
-        rows={topic: tuple(sorted(found.values(), key=_order)) for topic, found in rows.items()},
+        rows={topic: tuple(row for _, row in sorted(found.values(), key=_order)) for topic, found in rows.items()},
         strikes=tuple(sorted(strikes, key=lambda strike: strike.at)),
     )
 
 
-def _order(row: Row) -> tuple[int, float, int]:
-    return row.partition, row.at, row.offset
+def _order(found: tuple[int, Row]) -> tuple[int, int, int]:
+    life, row = found
+    return row.partition, life, row.offset
 
 
 def _text(value: bytes | None) -> Any:
@@ -136,8 +138,3 @@ def _row(line: str) -> Row:
 
 def _strike(document: dict[str, Any]) -> Strike:
     return Strike(**{**document, "dead": tuple(document["dead"])})
-
-
-def by_time(rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows of all partitions, oldest first."""
-    return iter(sorted(rows, key=lambda row: row.at))

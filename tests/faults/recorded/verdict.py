@@ -14,6 +14,8 @@ class Broken(StrEnum):
     REPEATED = "repeated"  # an input counted again, and no death explains it
     FOREIGN = "foreign"  # an output of an input that was never sent
     TWO_OWNERS = "two_owners"  # a worker wrote what was not its own at that time
+    STALE_STATE = "stale_state"  # a worker went on from a state that others had gone on from
+    ASTRAY = "astray"  # the group did not follow the placement
     COMMIT_BACK = "commit_back"  # a committed offset went back
     COMMIT_AHEAD = "commit_ahead"  # committed before it was done
     UNOWNED = "unowned"  # a key group without a living owner for too long
@@ -46,12 +48,14 @@ class Bounds:
     commit_s: float
     session_s: float
     commit_takes_s: float = 0.25
-    rejoin_s: float = 15.0
-    """From the end of a session, or the begin of a rebalance, until a living worker has the key group."""
     handover_s: float = 8.0
     """From `released` to `took`, or to the rebalance that is asked for after 4 s."""
+    rejoin_s: float = 15.0
+    """From the end of a session, or of the broker's absence, until living workers have all key groups."""
     goes_on_s: float = 10.0
-    """Of an input, until it is done, while broker and workers are left alone."""
+    """Of an input, until it is counted, while broker and workers are left alone."""
+    known_s: float = 10.0
+    """From a placement's publication until every member of the group follows it."""
     clock_s: float = 0.05
     """By which times of two processes of one machine may differ."""
 

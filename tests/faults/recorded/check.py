@@ -1,0 +1,88 @@
+"""Judges a recorded history; pure, and without a line of the product: a defect there cannot hide itself here."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from recorded import commanding, counting, ownership
+from recorded.facts import Facts, Written, read_facts
+from recorded.history import History, Strike
+from recorded.verdict import Bounds, Broken, Cost, Verdict, Violation
+
+
+def check(history: History, bounds: Bounds) -> Verdict:
+    """Everything that is broken in this history, and what each strike cost."""
+    facts = read_facts(history)
+    extracted, counted = counting.copies(facts.extracted), counting.copies(facts.counted)
+    repeats = counting.repeats(extracted, counted, history.strikes, bounds)
+    missing = counting.lost(facts.inputs, extracted, counted)
+    waits = counting.waits(facts.inputs, counted)
+    until = max((row.at for rows in history.rows.values() for row in rows), default=0.0)
+    spans = ownership.ownership(facts)
+    gaps = list(ownership.gaps(spans, history.strikes, bounds, until))
+    costs = _costs(history.strikes, facts, missing, repeats, waits, gaps, bounds)
+    violations = [
+        *(Violation(broken=Broken.NO_RECORD, text=text) for text in facts.holes),
+        *counting.miscounted(facts, extracted, counted, repeats, missing),
+        *counting.wrong_commits(facts, extracted, counted, bounds),
+        *counting.stale_states(facts),
+        *counting.wrong_sums(facts, sum(cost.allowed for cost in costs)),
+        *ownership.two_owners(facts, spans, bounds),
+        *ownership.unowned(gaps),
+        *counting.held_up(waits, history.strikes, bounds),
+        *commanding.disordered(facts),
+        *commanding.republished(facts),
+        *commanding.taken_twice(facts),
+        *commanding.unanswered(facts, until),
+        *commanding.forged(facts),
+        *commanding.astray(facts, bounds),
+    ]
+    return Verdict(violations=tuple(violations), costs=tuple(costs), seen=_seen(facts))
+
+
+def _seen(facts: Facts) -> Counter[str]:
+    names = ("inputs", "extracted", "counted", "changed", "commits", "generations")
+    names += ("placements", "commands", "acks", "handovers", "journal")
+    return Counter({name: len(getattr(facts, name)) for name in names})
+
+
+def _costs(
+    strikes: Sequence[Strike],
+    facts: Facts,
+    missing: Sequence[counting.Input],
+    repeats: Sequence[counting.Repeat],
+    waits: Sequence[counting.Wait],
+    gaps: Sequence[ownership.Gap],
+    bounds: Bounds,
+) -> list[Cost]:
+    """A strike answers for all from the end of the one before until it was steered again, the last one for the rest."""
+    allowed = _allowed((*facts.extracted, *facts.counted), strikes, bounds)
+    costs = []
+    for strike, since, until in _turns(strikes):
+        held_up = [wait.end for wait in waits if since < wait.start <= until and wait.end > strike.at]
+        unowned = [gap.end - gap.start for gap in gaps if since < gap.start <= until]
+        costs.append(
+            Cost(
+                strike=strike,
+                lost=sum(1 for row in missing if since < row.at <= until),
+                repeated=sum(1 for repeat in repeats if since < repeat.output.at <= until),
+                allowed=allowed[strike],
+                unowned_s=max(unowned, default=0.0),
+                held_up_s=max(held_up, default=strike.at) - strike.at,
+                unsteered_s=strike.steered_at - strike.at,
+            )
+        )
+    return costs
+
+
+def _allowed(rows: Sequence[Written], strikes: Sequence[Strike], bounds: Bounds) -> Counter[Strike]:
+    """How many outputs each death may have had repeated: what the dead did since their last commit."""
+    deaths = (counting.death_after(row, strikes, bounds) for row in rows)
+    return Counter(death for death in deaths if death is not None)
+
+
+def _turns(strikes: Sequence[Strike]) -> Iterator[tuple[Strike, float, float]]:
+    since = float("-inf")
+    for number, strike in enumerate(strikes):
+        until = strike.steered_at if number + 1 < len(strikes) else float("inf")
+        yield strike, since, until
+        since = until

@@ -1,0 +1,104 @@
+"""Was every plan published once, in order, answered, carried out once, and does the group follow the placement?"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from recorded.facts import Facts, Message, owners_of
+from recorded.groups import Place
+from recorded.verdict import Bounds, Broken, Violation
+
+OPEN = "accepted"
+"""The one phase of an ack that promises an answer to come."""
+DENIED = ("refused", "expired")
+
+
+def disordered(facts: Facts) -> Iterator[Violation]:
+    """Epochs of placements (by app) and of journal entries that do not rise, of commands that fall."""
+    last: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for row in facts.placements:
+        yield from _not_above(f"placement of {row.body['app']}", last, row.epoch, row.at)
+    for epoch in facts.journal:
+        yield from _not_above("journal", last, epoch, None)
+    for row in facts.commands:
+        if row.epoch != last["commands"]:  # one publication may hold several
+            yield from _not_above("commands", last, row.epoch, row.at)
+
+
+def _not_above(
+    what: str, last: dict[str, tuple[int, int]], epoch: tuple[int, int], at: float | None
+) -> Iterator[Violation]:
+    if epoch <= last[what]:
+        yield Violation(broken=Broken.EPOCH_BACK, at=at, text=f"{what}: {epoch} after {last[what]}")
+    last[what] = epoch
+
+
+def republished(facts: Facts) -> Iterator[Violation]:
+    """Commands that were published more than once."""
+    seen: set[str] = set()
+    for row in facts.commands:
+        if row.body["id"] in seen:
+            yield Violation(broken=Broken.REPUBLISHED, at=row.at, text=_name(row))
+        seen.add(row.body["id"])
+
+
+def taken_twice(facts: Facts) -> Iterator[Violation]:
+    """Hand-overs that were taken more than once, by the workers' own records or by the acks."""
+    taken = Counter(row.body["handover"] for row in facts.handovers if row.body["kind"] == "took")
+    answered = {(row.body["command_id"], row.body["handover"]) for row in facts.acks if row.body["phase"] == "took"}
+    by_acks = Counter(handover for _, handover in answered)
+    for handover, count in sorted((taken | by_acks).items()):
+        if count > 1:
+            yield Violation(broken=Broken.TAKEN_TWICE, text=f"hand-over {handover}: {count} times")
+
+
+def unanswered(facts: Facts, until: float) -> Iterator[Violation]:
+    """Commands whose deadline has passed, and nobody has said what became of them."""
+    answered = {row.body["command_id"] for row in facts.acks if row.body["phase"] != OPEN}
+    for row in facts.commands:
+        if row.body["id"] not in answered and row.body["deadline"] < until:
+            yield Violation(broken=Broken.UNANSWERED, at=row.at, text=_name(row))
+
+
+def forged(facts: Facts) -> Iterator[Violation]:
+    """What was done without a command of the controller."""
+    commands = {row.body["id"] for row in facts.commands}
+    handovers = {row.body["handover"] for row in facts.commands}
+    for row in facts.acks:
+        if row.body["command_id"] not in commands and row.body["phase"] not in DENIED:
+            source = "planted" if row.body["command_id"] in facts.planted else "unknown"
+            text = f"{row.body['host']} says {row.body['phase']} to the {source} command {row.body['command_id']}"
+            yield Violation(broken=Broken.FORGED, at=row.at, text=text)
+    for row in facts.handovers:
+        if row.body["handover"] not in handovers:
+            text = f"{row.body['kind']} of hand-over {row.body['handover']}, which was never commanded"
+            yield Violation(broken=Broken.FORGED, at=row.at, text=text)
+
+
+def astray(facts: Facts, bounds: Bounds) -> Iterator[Violation]:
+    """Key groups that a generation gave to others than the placement, though its owner was a member.
+
+    A generation may follow any placement that was the newest at a time from `known_s` before it on.
+    """
+    for generation in facts.generations:
+        members = set(generation.owners.values())
+        for place, wanted in _in_force(facts, generation.at, bounds).items():
+            owner = generation.owners.get(place)
+            if owner not in wanted and wanted & members == wanted and members:
+                text = f"generation {generation.number}: {place[0]}/{place[1]} to {owner}, placed with {sorted(wanted)}"
+                yield Violation(broken=Broken.ASTRAY, at=generation.at, text=text)
+
+
+def _in_force(facts: Facts, at: float, bounds: Bounds) -> dict[Place, set[str]]:
+    """The owners that the placements in force from `known_s` before to `at` name."""
+    old = [row for row in facts.placements if row.at <= at - bounds.known_s][-1:]
+    new = [row for row in facts.placements if at - bounds.known_s < row.at <= at]
+    wanted: dict[Place, set[str]] = defaultdict(set)
+    for row in old + new if old else []:
+        for place, owner in owners_of(row):
+            wanted[place].add(owner)
+    return dict(wanted)
+
+
+def _name(command: Message) -> str:
+    body = command.body
+    return f"{body['kind']} {body['id']} to {body['host']} about {body['worker']}, epoch {body['epoch']}"

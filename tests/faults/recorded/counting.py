@@ -1,0 +1,167 @@
+"""Was every input counted once, and in time?  What a death repeated is dated by the death that explains it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from recorded.facts import DELAYS, SOURCE, Facts, Input, Written
+from recorded.groups import Commit
+from recorded.history import Strike
+from recorded.ownership import excused_s
+from recorded.verdict import Bounds, Broken, Violation
+
+HELD_UP_S = 1.0
+"""An input that takes longer through the job was held up."""
+
+Copies = Mapping[int, Sequence[Written]]
+"""All outputs of an operator about one input, by its sequence number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat:
+    """An output beyond those that there should be, and the death that explains it."""
+
+    output: Written
+    death: Strike | None
+
+
+def copies(rows: Iterable[Written]) -> Copies:
+    """The outputs by input, oldest first."""
+    found: dict[int, list[Written]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row.at):
+        found[row.sequence].append(row)
+    return found
+
+
+def repeats(extracted: Copies, counted: Copies, strikes: Sequence[Strike], bounds: Bounds) -> list[Repeat]:
+    """Outputs of `extract` beyond the first of an input, and outputs of `sums` beyond one for each of those."""
+    found = []
+    for operator, right in ((extracted, None), (counted, extracted)):
+        for sequence, rows in operator.items():
+            due = len(right.get(sequence, ())) or 1 if right is not None else 1
+            deaths = [death for row in rows if (death := death_after(row, strikes, bounds)) is not None]
+            for number, row in enumerate(rows[due:]):
+                found.append(Repeat(output=row, death=deaths[number] if number < len(deaths) else None))
+    return found
+
+
+def death_after(row: Written, strikes: Iterable[Strike], bounds: Bounds) -> Strike | None:
+    """The death of its worker that may have come before the commit of what this output says is done."""
+    uncommitted_s = bounds.commit_s + bounds.commit_takes_s
+    return next((s for s in strikes if row.worker in s.dead and s.at - uncommitted_s <= row.at <= s.over_at), None)
+
+
+def lost(inputs: Iterable[Input], extracted: Copies, counted: Copies) -> list[Input]:
+    """Inputs that `extract` or `sums` has not done, or `sums` less often than `extract` gave them on."""
+    return [
+        row
+        for row in inputs
+        if not extracted.get(row.sequence) or len(counted.get(row.sequence, ())) < len(extracted[row.sequence])
+    ]
+
+
+def miscounted(
+    facts: Facts, extracted: Copies, counted: Copies, found: Sequence[Repeat], missing: Sequence[Input]
+) -> Iterator[Violation]:
+    """Lost, repeated without a death that explains it, and never sent."""
+    for row in missing:
+        yield Violation(broken=Broken.LOST, at=row.at, text=f"flight {row.sequence} of key group {row.partition}")
+    for repeat in found:
+        if repeat.death is None:
+            text = f"flight {repeat.output.sequence} once more by {repeat.output.process}"
+            yield Violation(broken=Broken.REPEATED, at=repeat.output.at, text=text)
+    sent = {row.sequence for row in facts.inputs}
+    for sequence in sorted((extracted.keys() | counted.keys()) - sent):
+        yield Violation(broken=Broken.FOREIGN, text=f"flight {sequence} was never sent")
+
+
+# ---------------------------------------------------------------------- commits
+def wrong_commits(facts: Facts, extracted: Copies, counted: Copies, bounds: Bounds) -> Iterator[Violation]:
+    """Committed offsets that go back, or past an input that is not done yet."""
+    source: dict[int, dict[int, float]] = defaultdict(dict)
+    for row in facts.inputs:
+        source[row.partition][row.offset] = _done_at(extracted.get(row.sequence))
+    delays: dict[int, dict[int, float]] = defaultdict(dict)
+    nth: dict[int, int] = defaultdict(int)
+    for row in facts.extracted:
+        done = counted.get(row.sequence, ())
+        delays[row.partition][row.offset] = _done_at(done[nth[row.sequence] :])
+        nth[row.sequence] += 1
+    done_at = {SOURCE: source, DELAYS: delays}
+    last: dict[tuple[str, int], int] = defaultdict(int)
+    for commit in facts.commits:
+        before, last[commit.place] = last[commit.place], commit.offset
+        if commit.place[0] not in done_at:
+            continue
+        if commit.offset < before:
+            text = f"{_name(commit)} after {before}"
+            yield Violation(broken=Broken.COMMIT_BACK, at=commit.at, text=text)
+        done = done_at[commit.place[0]][commit.place[1]]
+        ahead = [at for at in range(before, commit.offset) if done.get(at, float("inf")) > commit.at + bounds.clock_s]
+        if ahead:
+            text = f"{_name(commit)}, and {ahead[0]} was not done"
+            yield Violation(broken=Broken.COMMIT_AHEAD, at=commit.at, text=text)
+
+
+def _done_at(outputs: Sequence[Written] | None) -> float:
+    return outputs[0].at if outputs else float("inf")
+
+
+def _name(commit: Commit) -> str:
+    return f"{commit.place[0]}/{commit.place[1]}: offset {commit.offset} committed"
+
+
+# ---------------------------------------------------------------------- in time
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """An input that was held up: from `start`, when it was sent, to `end`, when it was counted first."""
+
+    flight: Input
+    start: float
+    end: float
+
+
+def waits(inputs: Iterable[Input], counted: Copies) -> list[Wait]:
+    """The inputs that were held up."""
+    ends = ((row, counted[row.sequence][0].at) for row in inputs if counted.get(row.sequence))
+    return [Wait(flight=row, start=row.at, end=end) for row, end in ends if end - row.at > HELD_UP_S]
+
+
+def held_up(found: Iterable[Wait], strikes: Sequence[Strike], bounds: Bounds) -> Iterator[Violation]:
+    """Inputs that waited longer than the faults of broker and workers explain."""
+    for wait in found:
+        allowed = bounds.goes_on_s + excused_s(strikes, wait.start, wait.end, bounds)
+        if wait.end - wait.start > allowed:
+            text = f"flight {wait.flight.sequence} of key group {wait.flight.partition} waited "
+            text += f"{wait.end - wait.start:.1f} s of {allowed:.1f} allowed"
+            yield Violation(broken=Broken.HELD_UP, at=wait.start, text=text)
+
+
+# ---------------------------------------------------------------------- sums
+def wrong_sums(facts: Facts, allowed: int) -> Iterator[Violation]:
+    """The table as its changelog left it, against the sums of the inputs.
+
+    A death may have the table count too often what it may repeat, all keys together; too seldom never.
+    """
+    right: dict[str, tuple[int, int]] = {}
+    for row in facts.inputs:
+        flights, minutes = right.get(row.table_key, (0, 0))
+        right[row.table_key] = flights + 1, minutes + row.minutes
+    found = {row.table_key: (row.flights, row.minutes) for row in facts.changed}
+    over = {key: found[key][0] - right[key][0] for key in found.keys() & right.keys()}
+    too_often = sum(count for count in over.values() if count > 0)
+    for key in sorted(found.keys() | right.keys()):
+        wrong = found.get(key) != right.get(key)
+        if wrong and (over.get(key, -1) <= 0 or too_often > allowed):
+            text = f"{key}: found {found.get(key)}, expected {right.get(key)}, {allowed} repeats allowed in all"
+            yield Violation(broken=Broken.WRONG_SUM, text=text)
+
+
+def stale_states(facts: Facts) -> Iterator[Violation]:
+    """Changelog records that do not count on from the one before of their key: written from a state of former times."""
+    last: dict[str, int] = defaultdict(int)
+    for row in facts.changed:
+        if row.flights <= last[row.table_key]:
+            text = f"{row.process} wrote {row.flights} flights of {row.table_key} after {last[row.table_key]}"
+            yield Violation(broken=Broken.STALE_STATE, at=row.at, text=text)
+        last[row.table_key] = row.flights

@@ -1,0 +1,159 @@
+"""Who owned which key group when, by what the broker and the two sides of each hand-over wrote down.
+
+A span begins with a generation of the group, or with `took` of a hand-over inside one; it ends with the next
+generation, or with `released`.  Whatever a worker writes has to lie in a span of its own.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from recorded.facts import CHANGELOG, DELAYS, SOURCE, Facts, Message, Written, place_of
+from recorded.groups import Generation, Place
+from recorded.history import Strike
+from recorded.verdict import Bounds, Broken, Violation
+
+FOR_EVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """`worker` owns from `start` to `end`; it may write from `opened` on: it takes over before it says `took`.
+
+    `low`, `high` = offsets of the changelog partition that bound what it writes, where a hand-over names them.
+    """
+
+    worker: str
+    opened: float
+    start: float
+    end: float = FOR_EVER
+    low: int = 0
+    high: float = FOR_EVER
+
+
+def ownership(facts: Facts) -> dict[Place, list[Span]]:
+    """The spans of each place, oldest first."""
+    spans: dict[Place, list[Span]] = defaultdict(list)
+    number = 0
+    for event in heapq.merge(facts.generations, facts.handovers, key=lambda event: event.at):
+        if isinstance(event, Generation):
+            number = event.number
+            _rebalanced(spans, event)
+        elif event.body["generation"] == number:
+            _handed(spans, event)
+    return dict(spans)
+
+
+def _rebalanced(spans: dict[Place, list[Span]], generation: Generation) -> None:
+    for place in spans.keys() | generation.owners.keys():
+        _close(spans[place], generation.at)
+        if (worker := generation.owners.get(place)) is not None:
+            spans[place].append(Span(worker=worker, opened=generation.at, start=generation.at))
+
+
+def _handed(spans: dict[Place, list[Span]], record: Message) -> None:
+    ends = {partition: offset for topic, partition, offset in record.body["ends"] if topic == CHANGELOG}
+    for place in map(place_of, record.body["key_groups"]):
+        row = spans[place]
+        if record.body["kind"] == "released":
+            _close(row, record.at, ends.get(place[1], FOR_EVER) if place[0] == DELAYS else FOR_EVER)
+        else:
+            before = row[-1].end if row else record.at
+            low = int(row[-1].high) if row and row[-1].high != FOR_EVER else 0
+            _close(row, record.at)
+            row.append(Span(worker=record.body["target"], opened=min(before, record.at), start=record.at, low=low))
+
+
+def _close(row: list[Span], at: float, high: float = FOR_EVER) -> None:
+    if row and row[-1].end == FOR_EVER:
+        row[-1] = replace(row[-1], end=at, high=high)
+
+
+# ---------------------------------------------------------------------- two owners
+def two_owners(facts: Facts, spans: Mapping[Place, Sequence[Span]], bounds: Bounds) -> Iterator[Violation]:
+    """Records of workers in what was not theirs: out of their spans, or behind the next owner's first record."""
+    home = {row.sequence: row.partition for row in facts.extracted}
+    logs: dict[tuple[Place, str], list[Written]] = defaultdict(list)
+    for row in facts.extracted:  # extract keeps the key, so input and output have the same partition
+        logs[(SOURCE, row.partition), DELAYS].append(row)
+    for row in facts.counted:
+        if row.sequence in home:
+            logs[(DELAYS, home[row.sequence]), "totals"].append(row)
+    for row in facts.changed:
+        logs[(DELAYS, row.partition), CHANGELOG].append(row)
+    for (place, log), rows in logs.items():
+        yield from _strangers(place, log, rows, spans.get(place, ()), bounds.clock_s)
+
+
+def _strangers(
+    place: Place, log: str, rows: Sequence[Written], spans: Sequence[Span], clock_s: float
+) -> Iterator[Violation]:
+    at_span = 0
+    former: set[str] = set()
+    process = ""
+    for row in rows:
+        found = next(
+            (number for number in range(at_span, len(spans)) if _wrote(spans[number], row, log, clock_s)), None
+        )
+        if row.process != process:
+            former.add(process)
+            process = row.process
+        text = f"{row.process} wrote {log} {row.partition}:{row.offset} of {place[0]}/{place[1]}"
+        if found is None:
+            owner = next((span.worker for span in reversed(spans) if span.start <= row.at), "nobody")
+            yield Violation(broken=Broken.TWO_OWNERS, at=row.at, text=f"{text}, {owner} owned it")
+        elif row.process in former and spans[found].worker == spans[at_span].worker and found == at_span:
+            yield Violation(broken=Broken.TWO_OWNERS, at=row.at, text=f"{text}, after another process of it")
+        else:
+            at_span = found
+
+
+def _wrote(span: Span, row: Written, log: str, clock_s: float) -> bool:
+    inside = span.worker == row.worker and span.opened - clock_s <= row.at <= span.end + clock_s
+    return inside and (log != CHANGELOG or span.low <= row.offset < span.high)
+
+
+# ---------------------------------------------------------------------- no owner
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """From `start` to `end` the place had no living owner; at most `allowed` seconds of it."""
+
+    place: Place
+    start: float
+    end: float
+    allowed: float
+
+
+def gaps(
+    spans: Mapping[Place, Sequence[Span]], strikes: Sequence[Strike], bounds: Bounds, until: float
+) -> Iterator[Gap]:
+    """Between two spans, and from the death of an owner to the next span; until the end of the history."""
+    for place, row in spans.items():
+        for span, following in zip(row, [*row[1:], None], strict=True):
+            death = next((s for s in strikes if span.worker in s.dead and span.start <= s.at < span.end), None)
+            start = death.at if death else span.end
+            end = following.start if following else until
+            if start < end and (following or death):
+                allowed = bounds.handover_s + excused_s(strikes, start, end, bounds)
+                yield Gap(place=place, start=start, end=end, allowed=allowed)
+
+
+def excused_s(strikes: Iterable[Strike], start: float, end: float, bounds: Bounds) -> float:
+    """What faults of workers and of the broker explain of a wait: their length, a session and a rejoin.
+
+    Of a worker's death without its length: the others take over before it is back.
+    """
+    hit = (strike for strike in strikes if not strike.spares_job and strike.at < end and start < strike.steered_at)
+    lengths = (0.0 if strike.dead else strike.over_at - strike.at for strike in hit)
+    return sum(length + bounds.session_s + bounds.rejoin_s for length in lengths)
+
+
+def unowned(found: Iterable[Gap]) -> Iterator[Violation]:
+    """The gaps that lasted too long."""
+    for gap in found:
+        if gap.end - gap.start > gap.allowed:
+            text = (
+                f"{gap.place[0]}/{gap.place[1]}: no owner for {gap.end - gap.start:.1f} s of {gap.allowed:.1f} allowed"
+            )
+            yield Violation(broken=Broken.UNOWNED, at=gap.start, text=text)
