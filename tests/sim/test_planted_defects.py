@@ -99,7 +99,7 @@ class Forgetful(CommandMachine):
 
     def on_event(self, now: float, event: AgentEvent) -> tuple[AgentAction, ...]:
         if isinstance(event, CommandReceived):
-            self._records.pop(event.command.id, None)
+            self._ledger.records.pop(event.command.id, None)
         return super().on_event(now, event)
 
 

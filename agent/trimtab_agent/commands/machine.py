@@ -6,22 +6,20 @@ that can have had an effect.  Commands for other hosts concern nobody here.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
-from trimtab_agent.commands.admission import FUTURE_LIMIT_S, Objection, Presence, Rules, Standing, object_to
+from trimtab_agent.commands.admission import Objection, Presence, Rules, Standing, object_to
+from trimtab_agent.commands.answers import ANSWERS, answer_to, check_answer
 from trimtab_agent.commands.events import (
     AckDelivered,
     Acked,
     Action,
     Admitted,
     CommandReceived,
-    Damaged,
     Delivered,
     Entry,
-    EpochSeen,
     Event,
-    Position,
     ProcessEnded,
     ProcessFailed,
     ProcessId,
@@ -37,55 +35,13 @@ from trimtab_agent.commands.events import (
     WorkerReported,
     Write,
 )
+from trimtab_agent.commands.ledger import Ledger, Record
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_models.messages.decode import BadMessage, Fault
-from trimtab_models.messages.names import NO_EPOCH, CommandId, HostId, WorkerId
+from trimtab_models.messages.names import HostId, WorkerId
 
 WORKERS_RETURN_S = 5.0
 """After its start the agent holds commands so long for workers that have yet to connect again."""
-REMEMBER_S = 3600.0
-"""After its deadline a command is remembered so long, to answer repeats."""
-MAX_REMEMBERED = 2_000
-
-ANSWERS: dict[CommandKind, frozenset[Phase]] = {
-    CommandKind.PREPARE: frozenset({Phase.PREPARED, Phase.TOOK, Phase.ABANDONED, Phase.REFUSED, Phase.EXPIRED}),
-    CommandKind.RELEASE: frozenset({Phase.RELEASED, Phase.REFUSED, Phase.EXPIRED}),
-    CommandKind.ABANDON: frozenset({Phase.ABANDONED, Phase.REFUSED, Phase.EXPIRED}),
-    CommandKind.REJOIN: frozenset({Phase.REJOINED, Phase.REFUSED, Phase.EXPIRED}),
-    CommandKind.START: frozenset(),
-    CommandKind.STOP: frozenset(),
-}
-"""The phases that a worker may report; of scaling commands the agent itself knows the end."""
-ENDS = frozenset(
-    {Phase.TOOK, Phase.RELEASED, Phase.ABANDONED, Phase.REJOINED, Phase.STARTED, Phase.STOPPED, Phase.REFUSED}
-)
-"""Phases after which nothing more comes.  `expired` is not one: a late answer is still the truth and is passed on."""
-
-
-@dataclass(slots=True)
-class _Record:
-    """A command, the answers given in order, and those of them that the broker has not stored yet."""
-
-    command: Command
-    acks: dict[Phase, Ack]
-    undelivered: set[Phase]
-
-    def note(self, ack: Ack) -> None:
-        self.acks[ack.phase] = ack
-        self.undelivered.add(ack.phase)
-
-    @property
-    def last(self) -> Ack:
-        return next(reversed(self.acks.values()))
-
-    @property
-    def ended(self) -> bool:
-        return not ENDS.isdisjoint(self.acks)
-
-    @property
-    def unanswered(self) -> bool:
-        """Accepted, and nothing since."""
-        return self.last.phase is Phase.ACCEPTED
 
 
 class CommandMachine:
@@ -96,17 +52,14 @@ class CommandMachine:
         self._host = host
         self._rules = rules
         self._hold_until = started_at + WORKERS_RETURN_S
-        self._highest_epoch = NO_EPOCH
-        self._damaged_at: float | None = None
-        self._records: dict[CommandId, _Record] = {}
+        self._ledger = Ledger()
         self._present: dict[WorkerId, Presence] = {}
-        self._processes: dict[WorkerId, ProcessId] = {}
         self._held: list[CommandReceived] = []
 
     @property
     def processes(self) -> dict[WorkerId, ProcessId]:
         """Processes that the agent started or is stopping, as far as it knows alive."""
-        return dict(self._processes)
+        return dict(self._ledger.processes)
 
     @property
     def holding(self) -> bool:
@@ -116,7 +69,7 @@ class CommandMachine:
     @property
     def wake_at(self) -> float | None:
         """When to call `on_tick` next (epoch seconds); None = only after an event."""
-        times = [record.command.deadline for record in self._records.values() if record.unanswered]
+        times = [record.command.deadline for record in self._ledger.records.values() if record.unanswered]
         if self._held:
             times.append(self._hold_until)
         return min(times, default=None)
@@ -125,53 +78,22 @@ class CommandMachine:
 
     def restore(self, entries: Iterable[Entry]) -> None:
         """Take over what the journal remembers, in its order."""
-        for entry in entries:
-            match entry:
-                case Admitted():
-                    self._remember(entry.command, entry.ack)
-                case Acked():
-                    if record := self._records.get(entry.ack.command_id):
-                        record.note(entry.ack)
-                case Delivered():
-                    if record := self._records.get(entry.command_id):
-                        record.undelivered.discard(entry.phase)
-                case ProcessNoted():
-                    self._note_process(entry.worker, entry.process)
-                case EpochSeen():
-                    self._highest_epoch = max(self._highest_epoch, entry.epoch)
-                case Damaged():
-                    self._damaged_at = max(self._damaged_at or 0.0, entry.at)
-                case Position():
-                    pass  # the reader's
-                case _:
-                    assert_never(entry)
+        self._ledger.restore(entries)
 
     def entries(self) -> Iterator[Entry]:
         """A journal that restores to this machine."""
-        yield EpochSeen(epoch=self._highest_epoch)
-        if self._damaged_at is not None:
-            yield Damaged(at=self._damaged_at)
-        for worker, process in self._processes.items():
-            yield ProcessNoted(worker=worker, process=process)
-        for command_id, record in self._records.items():
-            first, *later = record.acks.values()
-            yield Admitted(command=record.command, ack=first)
-            for ack in later:
-                yield Acked(ack=ack)
-            for phase in record.acks:
-                if phase not in record.undelivered:
-                    yield Delivered(command_id=command_id, phase=phase)
+        return self._ledger.entries()
 
     def resume(self) -> tuple[Action, ...]:
         """After a restart: answers that may not have arrived, and scaling that may not have been begun."""
         actions: list[Action] = []
-        for record in self._records.values():
+        for record in self._ledger.records.values():
             actions += [SendAck(ack=ack) for phase, ack in record.acks.items() if phase in record.undelivered]
-        for record in self._records.values():
+        for record in self._ledger.records.values():
             if not record.unanswered:
                 continue
             if record.command.kind is CommandKind.START or (
-                record.command.kind is CommandKind.STOP and record.command.worker in self._processes
+                record.command.kind is CommandKind.STOP and record.command.worker in self._ledger.processes
             ):
                 actions.append(self._begin(record.command))
         return tuple(actions)
@@ -209,13 +131,13 @@ class CommandMachine:
     def on_tick(self, now: float) -> tuple[Action, ...]:
         """What follows from the time alone: deadlines passed, holding over."""
         actions: list[Action] = []
-        for record in list(self._records.values()):
+        for record in list(self._ledger.records.values()):
             if record.unanswered and record.command.deadline <= now:
                 what = "its process does not end" if record.command.kind is CommandKind.STOP else "no answer"
                 actions += self._answer(record, now, Phase.EXPIRED, detail=f"{what} by the deadline")
         if now >= self._hold_until:
             actions += self._retry_held(now, None)
-        self._forget(now)
+        self._ledger.forget(now)
         return tuple(actions)
 
     # --- commands
@@ -224,7 +146,7 @@ class CommandMachine:
         command = event.command
         if (command.cluster, command.host) != (self._cluster, self._host):
             return
-        record = self._records.get(command.id)
+        record = self._ledger.records.get(command.id)
         held = next((each.command for each in self._held if each.command.id == command.id), None)
         if command != (record.command if record else held or command):
             raise BadMessage(Fault.REPEATED, "id", command.id, "the content that came with it before")
@@ -260,9 +182,9 @@ class CommandMachine:
         ack = self._first_ack(now, command, objection)
         if command.kind is CommandKind.STOP and ack.phase is Phase.ACCEPTED:
             process = self._present[command.worker].process
-            self._note_process(command.worker, process)
+            self._ledger.note_process(command.worker, process)
             yield Write(entry=ProcessNoted(worker=command.worker, process=process))
-        self._remember(command, ack)
+        self._ledger.remember(command, ack)
         yield Write(entry=Admitted(command=command, ack=ack))
         yield SendAck(ack=ack)
         if ack.phase is Phase.ACCEPTED:
@@ -272,19 +194,19 @@ class CommandMachine:
         if objection is not None:
             refusal, detail = objection
             phase = Phase.REFUSED if refusal else Phase.EXPIRED
-            return _ack(command, now, phase, refusal=refusal, detail=detail)
+            return answer_to(command, now, phase, refusal=refusal, detail=detail)
         if command.kind is CommandKind.START and command.worker in self._present:
-            return _ack(command, now, Phase.STARTED, detail="it was running already")
+            return answer_to(command, now, Phase.STARTED, detail="it was running already")
         if command.kind is CommandKind.STOP and command.worker not in self._present:
-            return _ack(command, now, Phase.STOPPED, detail="it was not running")
-        return _ack(command, now, Phase.ACCEPTED)
+            return answer_to(command, now, Phase.STOPPED, detail="it was not running")
+        return answer_to(command, now, Phase.ACCEPTED)
 
     def _begin(self, command: Command) -> Action:
         match command.kind:
             case CommandKind.START:
                 return StartProcess(worker=command.worker)
             case CommandKind.STOP:
-                return StopProcess(worker=command.worker, process=self._processes[command.worker])
+                return StopProcess(worker=command.worker, process=self._ledger.processes[command.worker])
             case _:
                 return TellWorker(worker=command.worker, command=command)
 
@@ -294,9 +216,9 @@ class CommandMachine:
         self._present[event.worker] = Presence(
             app=event.app, process=event.process, steering=event.steering, reason=event.reason
         )
-        for record in self._open_of(event.worker):
+        for record in self._ledger.open_of(event.worker):
             if record.command.kind is CommandKind.START:
-                self._note_process(event.worker, event.process)
+                self._ledger.note_process(event.worker, event.process)
                 yield Write(entry=ProcessNoted(worker=event.worker, process=event.process))
                 yield from self._answer(record, now, Phase.STARTED)
             elif ANSWERS[record.command.kind] and now < record.command.deadline:
@@ -309,14 +231,10 @@ class CommandMachine:
             yield from self._retry_held(now, event.worker)
 
     def _pass_on(self, event: WorkerAcked) -> Iterator[Action]:
-        ack, record = event.ack, self._records.get(event.ack.command_id)
+        ack, record = event.ack, self._ledger.records.get(event.ack.command_id)
         if record is None or record.command.worker != event.worker:
             raise BadMessage(Fault.RANGE, "command_id", ack.command_id, f"a command given to {event.worker}")
-        expected = _ack(record.command, ack.at, ack.phase, refusal=ack.refusal)
-        if ack.phase is not Phase.ACCEPTED and ack.phase not in ANSWERS[record.command.kind]:
-            raise BadMessage(Fault.RANGE, "phase", ack.phase, f"an answer to {record.command.kind}")
-        if _identity(ack) != _identity(expected):
-            raise BadMessage(Fault.RANGE, "ack", _identity(ack), f"{_identity(expected)}, as in the command")
+        check_answer(ack, record.command)
         if record.ended or ack.phase in record.acks:
             return
         self._follow_ownership(record.command, ack.phase)
@@ -337,19 +255,19 @@ class CommandMachine:
     # --- processes
 
     def _note_start(self, now: float, event: ProcessStarted) -> Iterator[Action]:
-        self._note_process(event.worker, event.process)
+        self._ledger.note_process(event.worker, event.process)
         yield Write(entry=ProcessNoted(worker=event.worker, process=event.process))
         if event.worker in self._present:
-            for record in self._open_of(event.worker, CommandKind.START):
+            for record in self._ledger.open_of(event.worker, CommandKind.START):
                 yield from self._answer(record, now, Phase.STARTED)
 
     def _fail_scaling(self, now: float, event: ProcessFailed) -> Iterator[Action]:
-        for record in self._open_of(event.worker, CommandKind.START, CommandKind.STOP):
+        for record in self._ledger.open_of(event.worker, CommandKind.START, CommandKind.STOP):
             yield from self._answer(record, now, Phase.REFUSED, refusal=Refusal.FAILED, detail=event.detail)
 
     def _end_process(self, now: float, event: ProcessEnded) -> Iterator[Action]:
         code = "unknown exit code" if event.exit_code is None else f"exit code {event.exit_code}"
-        for record in self._open_of(event.worker):
+        for record in self._ledger.open_of(event.worker):
             match record.command.kind:
                 case CommandKind.STOP:
                     yield from self._answer(record, now, Phase.STOPPED, exit_code=event.exit_code)
@@ -359,15 +277,15 @@ class CommandMachine:
                 case _:
                     detail = f"its process ended with {code}"
                     yield from self._answer(record, now, Phase.REFUSED, refusal=Refusal.WORKER_AWAY, detail=detail)
-        if self._processes.get(event.worker) == event.process:
-            self._note_process(event.worker, None)
+        if self._ledger.processes.get(event.worker) == event.process:
+            self._ledger.note_process(event.worker, None)
             yield Write(entry=ProcessNoted(worker=event.worker, process=None))
 
     # --- answers
 
     def _answer(
         self,
-        record: _Record,
+        record: Record,
         now: float,
         phase: Phase,
         *,
@@ -375,88 +293,25 @@ class CommandMachine:
         detail: str | None = None,
         exit_code: int | None = None,
     ) -> Iterator[Action]:
-        ack = _ack(record.command, now, phase, refusal=refusal, detail=detail, exit_code=exit_code)
+        ack = answer_to(record.command, now, phase, refusal=refusal, detail=detail, exit_code=exit_code)
         record.note(ack)
         yield Write(entry=Acked(ack=ack))
         yield SendAck(ack=ack)
 
     def _deliver(self, event: AckDelivered) -> Iterator[Action]:
-        record = self._records.get(event.command_id)
+        record = self._ledger.records.get(event.command_id)
         if record is not None and event.phase in record.undelivered:
             record.undelivered.discard(event.phase)
             yield Write(entry=Delivered(command_id=event.command_id, phase=event.phase))
 
     # --- state
 
-    def _remember(self, command: Command, ack: Ack) -> None:
-        self._records[command.id] = _Record(command, {ack.phase: ack}, {ack.phase})
-        if command.issued_at <= ack.at + FUTURE_LIMIT_S:
-            self._highest_epoch = max(self._highest_epoch, command.epoch)
-        if len(self._records) > MAX_REMEMBERED:
-            ended = (command_id for command_id, record in self._records.items() if record.ended)
-            self._records.pop(next(ended, next(iter(self._records))))
-
-    def _note_process(self, worker: WorkerId, process: ProcessId | None) -> None:
-        if process is None:
-            self._processes.pop(worker, None)
-        else:
-            self._processes[worker] = process
-
-    def _open_of(self, worker: WorkerId, *kinds: CommandKind) -> list[_Record]:
-        return [
-            record
-            for record in self._records.values()
-            if record.command.worker == worker
-            and not record.ended
-            and Phase.ACCEPTED in record.acks
-            and (not kinds or record.command.kind in kinds)
-        ]
-
-    def _forget(self, now: float) -> None:
-        for command_id, record in list(self._records.items()):
-            if record.command.deadline + REMEMBER_S < now and not record.undelivered:
-                del self._records[command_id]
-
     def _standing(self, now: float) -> Standing:
-        stopping = {
-            record.command.worker
-            for record in self._records.values()
-            if record.command.kind is CommandKind.STOP and Phase.ACCEPTED in record.acks and not record.ended
-        }
         return Standing(
             now=now,
-            highest_epoch=self._highest_epoch,
-            damaged_at=self._damaged_at,
+            highest_epoch=self._ledger.highest_epoch,
+            damaged_at=self._ledger.damaged_at,
             present=self._present,
-            processes=self._processes,
-            stopping=frozenset(stopping),
+            processes=self._ledger.processes,
+            stopping=self._ledger.stopping(),
         )
-
-
-def _identity(ack: Ack) -> tuple[object, ...]:
-    return (ack.cluster, ack.command_id, ack.epoch, ack.kind, ack.host, ack.worker, ack.handover)
-
-
-def _ack(
-    command: Command,
-    now: float,
-    phase: Phase,
-    *,
-    refusal: Refusal | None = None,
-    detail: str | None = None,
-    exit_code: int | None = None,
-) -> Ack:
-    return Ack(
-        cluster=command.cluster,
-        command_id=command.id,
-        epoch=command.epoch,
-        kind=command.kind,
-        host=command.host,
-        worker=command.worker,
-        phase=phase,
-        at=now,
-        handover=command.handover,
-        refusal=refusal,
-        detail=detail,
-        exit_code=exit_code,
-    )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trimtab_agent.commands import machine as machine_module
+from trimtab_agent.commands import ledger
 from trimtab_agent.commands.admission import Rules
 from trimtab_agent.commands.events import (
     AckDelivered,
@@ -31,7 +31,8 @@ from trimtab_agent.commands.events import (
     WorkerReported,
     Write,
 )
-from trimtab_agent.commands.machine import REMEMBER_S, CommandMachine
+from trimtab_agent.commands.ledger import REMEMBER_S
+from trimtab_agent.commands.machine import CommandMachine
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -286,7 +287,7 @@ def test_what_is_long_over_is_forgotten_once_it_is_delivered() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_module, "MAX_REMEMBERED", 20)
+    monkeypatch.setattr(ledger, "MAX_REMEMBERED", 20)
     m = machine()
     for number in range(30):
         act(m, received(command(CommandKind.REJOIN, number, worker=W9)))

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_agent.commands.admission import Rules
+from trimtab_agent.commands.answers import ANSWERS, ENDS
 from trimtab_agent.commands.events import (
     AckDelivered,
     Acked,
@@ -27,7 +28,7 @@ from trimtab_agent.commands.events import (
     WorkerReported,
     Write,
 )
-from trimtab_agent.commands.machine import ANSWERS, ENDS, CommandMachine
+from trimtab_agent.commands.machine import CommandMachine
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_models.messages.decode import BadMessage
 from trimtab_models.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId

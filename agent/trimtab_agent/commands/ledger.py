@@ -1,0 +1,146 @@
+"""What the command machine remembers: commands with their answers, processes, the highest epoch.
+
+It is what the journal holds: `restore` reads it back, `entries` writes it anew.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from trimtab_agent.commands.admission import FUTURE_LIMIT_S
+from trimtab_agent.commands.answers import ENDS
+from trimtab_agent.commands.events import (
+    Acked,
+    Admitted,
+    Damaged,
+    Delivered,
+    Entry,
+    EpochSeen,
+    Position,
+    ProcessId,
+    ProcessNoted,
+)
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_models.messages.names import NO_EPOCH, CommandId, Epoch, WorkerId
+
+REMEMBER_S = 3600.0
+"""After its deadline a command is remembered so long, to answer repeats."""
+MAX_REMEMBERED = 2_000
+
+
+@dataclass(slots=True)
+class Record:
+    """A command, the answers given in order, and those of them that the broker has not stored yet."""
+
+    command: Command
+    acks: dict[Phase, Ack]
+    undelivered: set[Phase]
+
+    def note(self, ack: Ack) -> None:
+        """A further answer."""
+        self.acks[ack.phase] = ack
+        self.undelivered.add(ack.phase)
+
+    @property
+    def last(self) -> Ack:
+        """The answer that a repeat gets."""
+        return next(reversed(self.acks.values()))
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes."""
+        return not ENDS.isdisjoint(self.acks)
+
+    @property
+    def open(self) -> bool:
+        """Accepted, and not ended."""
+        return Phase.ACCEPTED in self.acks and not self.ended
+
+    @property
+    def unanswered(self) -> bool:
+        """Accepted, and nothing since."""
+        return self.last.phase is Phase.ACCEPTED
+
+
+@dataclass(slots=True)
+class Ledger:
+    """`processes`: started by the agent, or being stopped; `damaged_at`: what was issued until then may be lost."""
+
+    records: dict[CommandId, Record] = field(default_factory=dict)
+    processes: dict[WorkerId, ProcessId] = field(default_factory=dict)
+    highest_epoch: Epoch = NO_EPOCH
+    damaged_at: float | None = None
+
+    def restore(self, entries: Iterable[Entry]) -> None:
+        """Take over what the journal remembers, in its order."""
+        for entry in entries:
+            match entry:
+                case Admitted():
+                    self.remember(entry.command, entry.ack)
+                case Acked():
+                    if record := self.records.get(entry.ack.command_id):
+                        record.note(entry.ack)
+                case Delivered():
+                    if record := self.records.get(entry.command_id):
+                        record.undelivered.discard(entry.phase)
+                case ProcessNoted():
+                    self.note_process(entry.worker, entry.process)
+                case EpochSeen():
+                    self.highest_epoch = max(self.highest_epoch, entry.epoch)
+                case Damaged():
+                    self.damaged_at = max(self.damaged_at or 0.0, entry.at)
+                case Position():
+                    pass  # the reader's
+                case _:
+                    assert_never(entry)
+
+    def entries(self) -> Iterator[Entry]:
+        """A journal that restores to this."""
+        yield EpochSeen(epoch=self.highest_epoch)
+        if self.damaged_at is not None:
+            yield Damaged(at=self.damaged_at)
+        for worker, process in self.processes.items():
+            yield ProcessNoted(worker=worker, process=process)
+        for command_id, record in self.records.items():
+            first, *later = record.acks.values()
+            yield Admitted(command=record.command, ack=first)
+            for ack in later:
+                yield Acked(ack=ack)
+            for phase in record.acks:
+                if phase not in record.undelivered:
+                    yield Delivered(command_id=command_id, phase=phase)
+
+    def remember(self, command: Command, ack: Ack) -> None:
+        """A command and the first answer to it; of too many, one that has ended goes first."""
+        self.records[command.id] = Record(command, {ack.phase: ack}, {ack.phase})
+        if command.issued_at <= ack.at + FUTURE_LIMIT_S:
+            self.highest_epoch = max(self.highest_epoch, command.epoch)
+        if len(self.records) > MAX_REMEMBERED:
+            ended = (command_id for command_id, record in self.records.items() if record.ended)
+            self.records.pop(next(ended, next(iter(self.records))))
+
+    def note_process(self, worker: WorkerId, process: ProcessId | None) -> None:
+        """The process of a worker; None: it has ended."""
+        if process is None:
+            self.processes.pop(worker, None)
+        else:
+            self.processes[worker] = process
+
+    def open_of(self, worker: WorkerId, *kinds: CommandKind) -> list[Record]:
+        """A worker's commands that are under way, of these kinds or of any."""
+        return [
+            record
+            for record in self.records.values()
+            if record.command.worker == worker and record.open and (not kinds or record.command.kind in kinds)
+        ]
+
+    def stopping(self) -> frozenset[WorkerId]:
+        """The workers that are being stopped."""
+        stops = (record for record in self.records.values() if record.command.kind is CommandKind.STOP)
+        return frozenset(record.command.worker for record in stops if record.open)
+
+    def forget(self, now: float) -> None:
+        """Drop what nobody will ask about any more."""
+        for command_id, record in list(self.records.items()):
+            if record.command.deadline + REMEMBER_S < now and not record.undelivered:
+                del self.records[command_id]
