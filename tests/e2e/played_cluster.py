@@ -11,6 +11,9 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
+from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
+from trimtab_controller.execution.journal import decode_entry
+from trimtab_controller.execution.state import Execution
 from trimtab_controller.keys import KeyFiles, load_trust
 from trimtab_controller.stream.chunks import split
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, decode_command, encode_ack
@@ -47,6 +50,7 @@ class World:
     workers: list[str] = field(default_factory=lambda: ["w0", "w1", "w2"])
     commands: list[Command] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
+    journal: list[bytes] = field(default_factory=list)
     signers: list[str] = field(default_factory=list)
     running: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
@@ -210,9 +214,14 @@ listen = "127.0.0.1:{metrics_port}"
         if self._consumer is None:
             settings = {"bootstrap.servers": self.bootstrap, "group.id": "world", "isolation.level": "read_committed"}
             self._consumer = Consumer(settings)
-            self._consumer.assign([TopicPartition(t, 0, 0) for t in (self.topics.commands, self.topics.placement)])
+            followed = (self.topics.commands, self.topics.placement, self.topics.journal)
+            self._consumer.assign([TopicPartition(topic, 0, 0) for topic in followed])
         for message in self._consumer.consume(100, timeout=0.05):
             if message.error() is not None:
+                continue
+            if message.topic() == self.topics.journal:
+                if message.key() == JOURNAL_KEY:
+                    self.journal.append(message.value())
                 continue
             self.signers.append(self._signer(message))
             if message.topic() == self.topics.commands:
@@ -283,6 +292,11 @@ listen = "127.0.0.1:{metrics_port}"
         """No placement was published by somebody whose time is over."""
         epochs = [placement.epoch for placement in self.placements]
         assert epochs == sorted(set(epochs))
+
+    def executions(self) -> list[Execution]:
+        """What the journal has held, oldest first; the journal must be whole."""
+        self.follow()
+        return [decode_entry(value).execution for value in self.journal]
 
     def close(self) -> None:
         for process in self.running:

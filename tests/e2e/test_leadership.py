@@ -1,5 +1,6 @@
 """Several controllers as processes on a real broker: one commands, the others wait and say for whom."""
 
+import itertools
 import signal
 import subprocess
 import time
@@ -9,27 +10,31 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from island import Island, obstacle
 from played_cluster import LIMIT_S, PROGRAM, World
 from proxy import Proxy
 
+from trimtab_controller.execution.state import Handover, HandoverPhase
 from trimtab_controller.kafka.publisher import transactional_id
 from trimtab_controller.sandbox.broker import Broker, Detour, free_ports
 from trimtab_controller.sandbox.processes import Processes
-from trimtab_models.messages.commands import CommandKind, Phase
+from trimtab_models.messages.commands import Command, CommandKind, Phase, Refusal
 
 
 class Rival:
     """One of several controllers of the world."""
 
-    def __init__(self, world: World, name: str, *, bootstrap: str | None = None) -> None:
+    def __init__(self, world: World, name: str, *, bootstrap: str | None = None, island: Island | None = None) -> None:
         self.world = world
+        self.island = island
         self.port = free_ports(1)[0]
         self.config = world.folder / f"{name}.toml"
         self.config.write_text(world.configuration(self.port, world.folder / name, bootstrap))
         self._log = world.folder / f"{name}.log"
         with self._log.open("wb") as output:
             command = [*PROGRAM, "controller", "run", "--act", "--config", str(self.config)]
-            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+            line = command if island is None else island.inside(*command)
+            self.process = subprocess.Popen(line, stdout=output, stderr=subprocess.STDOUT)
         world.running.append(self.process)
 
     @property
@@ -49,9 +54,15 @@ class Rival:
         return last in self.log and words[last]
 
     def role(self) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as page:
-            lines = page.read().decode().splitlines()
-        [role] = [line for line in lines if line.startswith("trimtab_controller_role{") and line.endswith(" 1.0")]
+        url = f"http://127.0.0.1:{self.port}/metrics"
+        if self.island is not None:
+            text = self.island.fetch(url)
+        else:
+            with urllib.request.urlopen(url, timeout=5) as page:
+                text = page.read().decode()
+        [role] = [
+            line for line in text.splitlines() if line.startswith("trimtab_controller_role{") and line.endswith(" 1.0")
+        ]
         return role.partition('"')[2].partition('"')[0]
 
     def wait(self, what: str, condition: Callable[[], bool]) -> None:
@@ -76,6 +87,23 @@ def generations(world: World) -> list[int]:
     """Of all that was commanded and placed, in the order of the topic."""
     world.follow()
     return [each.epoch.generation for each in (*world.placements, *world.commands)]
+
+
+def handover(world: World, command: Command) -> Handover:
+    """What became of it, by the last word of the journal."""
+    row = world.executions()[-1].round
+    assert row is not None
+    return next(each for each in row.handovers if each.id == command.handover)
+
+
+def check_one_wrote(world: World) -> None:
+    """Placements and journal were written by one leader after the other, and no plan was begun twice."""
+    world.check_epochs()
+    executions = world.executions()
+    epochs = [execution.epoch for execution in executions]
+    assert epochs == sorted(set(epochs))
+    plans = [execution.round.plan for execution in executions if execution.round is not None]
+    assert len([plan for plan, _ in itertools.groupby(plans)]) == len(set(plans))
 
 
 def test_started_at_once_one_commands_and_the_other_takes_its_plan_over_when_it_is_killed(
@@ -115,13 +143,46 @@ def test_stopped_for_longer_than_its_lease_it_commands_no_more_and_stands_by(wor
     leader.wait("role", lambda: leader.role() == "waiting")
     assert leader.process.poll() is None
     assert generations(world)[-1] == 2
-    world.check_epochs()
+    check_one_wrote(world)
 
     standby.process.terminate()  # in order: the other need not wait for a lease to run out
     assert standby.process.wait(LIMIT_S) == 0
     leader.wait("second term", lambda: leader.leads)
     assert "acting as generation 3" in leader.log
     assert "leads no longer: it is ended" in standby.log
+
+
+def test_a_successor_aborts_or_goes_on_as_the_journal_and_what_was_said_meanwhile_tell(world: World) -> None:
+    """Twice the leader is killed with a hand-over in flight, and its end comes while nobody leads."""
+    first = Rival(world, "a")
+    first.wait("leader", lambda: first.leads)
+    refused = world.next_command(CommandKind.PREPARE, windows=True)
+    first.process.kill()
+    world.ack(refused, Phase.REFUSED, refusal=Refusal.GUARD, detail="too little free disk")
+
+    second = Rival(world, "b")
+    abandoned = world.next_command(CommandKind.ABANDON)
+    assert (abandoned.handover, abandoned.epoch.generation) == (refused.handover, 2)
+    failed = handover(world, refused)
+    assert failed.phase is HandoverPhase.FAILED
+    assert failed.detail == f"{refused.worker} on {refused.host}: guard (too little free disk)"
+    last = world.placements[-1]
+    assert {last.of(each.operator, each.partition)[0] for each in refused.key_groups} == {"w0"}
+    assert "goes on with plan" in second.log
+    world.ack(abandoned, Phase.ABANDONED)
+
+    taken = next(row for row in world.commands if row.kind is CommandKind.PREPARE and row.epoch.generation == 2)
+    world.ack(taken, Phase.PREPARED, generation=3)
+    release = world.next_command(CommandKind.RELEASE)
+    second.process.kill()
+    world.ack(release, Phase.RELEASED)
+    world.take(taken)
+
+    third = Rival(world, "c")
+    third.wait("leader", lambda: third.leads)
+    world.wait("end of the hand-over", lambda: handover(world, taken).phase is HandoverPhase.DONE)
+    assert "goes on with plan" in third.log
+    check_one_wrote(world)
 
 
 def test_who_is_fenced_publishes_nothing_more_says_why_and_comes_back(world: World) -> None:
@@ -146,7 +207,10 @@ def cut_off(tmp_path: Path, unique: str) -> Iterator[tuple[World, Proxy, str]]:
     proxy = Proxy(behind)
     detour = Detour(proxy=proxy.port, behind=behind)
     try:
-        with Processes(tmp_path / "logs") as processes, Broker(tmp_path / "broker", processes, detours=[detour]) as broker:
+        with (
+            Processes(tmp_path / "logs") as processes,
+            Broker(tmp_path / "broker", processes, detours=[detour]) as broker,
+        ):
             world = World(broker.address, unique, tmp_path, free_ports(1)[0])
             try:
                 yield world, proxy, f"127.0.0.1:{proxy.port}"
@@ -174,3 +238,44 @@ def test_cut_off_from_the_broker_it_stands_still_and_then_by(cut_off: tuple[Worl
     assert "leads no longer" in leader.log
     assert (leader.process.poll(), standby.leads) == (None, True)
     world.check_epochs()
+
+
+@pytest.mark.skipif(obstacle() is not None, reason=f"no network namespace: {obstacle()}")
+def test_its_cable_cut_it_stands_still_and_publishes_nothing_when_the_cable_is_mended(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As above, but nobody answers and nothing is closed: connections and the open transaction outlive the cut."""
+    world.lease_s = 6.0  # longer than the interval of its status: the cut always meets it in the middle of one
+    port = int(world.bootstrap.rpartition(":")[2])
+    with Island(port) as island:
+        leader = Rival(world, "a", island=island)
+        leader.wait("leader", lambda: leader.leads)
+        standby = Rival(world, "b")
+        standby.wait("standby", lambda: "standby: waits" in standby.log)
+        assert f":{leader.process.pid} (" in standby.log, "it says for whom it waits"
+        prepare = world.next_command(CommandKind.PREPARE, windows=True)
+
+        island.cut()
+        cut_at = time.monotonic()
+        world.wait("the command in flight, once more", lambda: world.commands.count(prepare) == 2)
+        taken_over_s = time.monotonic() - cut_at
+        with capsys.disabled():
+            print(f"\ncable of the leader cut: its plan is commanded by the standby after {taken_over_s:.1f} s")
+        leader.wait("standing still", lambda: "the lease ran out: nothing is commanded" in leader.log)
+        assert leader.role() == "suspended"
+        assert not leader.leads
+        world.ack(prepare, Phase.PREPARED, generation=3)
+        release = world.next_command(CommandKind.RELEASE)
+        assert release.epoch.generation == 2
+
+        island.mend()
+        leader.wait("standing by", lambda: "standby: waits" in leader.log.partition("leads no longer")[2])
+        assert "cannot commit" in leader.log, "it was in the middle of a publication"
+        leader.wait("role", lambda: leader.role() == "waiting")
+        assert (leader.process.poll(), standby.leads) == (None, True)
+        seen = len(world.commands)
+        world.ack(release, Phase.RELEASED)
+        world.take(prepare)  # both hear of it
+        assert world.next_command(CommandKind.PREPARE, seen).epoch.generation == 2
+        check_one_wrote(world)
+        world.close()  # what runs on the island ends with it
