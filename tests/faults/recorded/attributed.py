@@ -15,8 +15,17 @@ _by = f"{os.environ['TRIMTAB_WORKER']}:{os.getpid()}".encode()
 _send = aiokafka.AIOKafkaProducer.send
 
 
-async def _send_attributed(self: Any, topic: str, *values: Any, headers: Any = None, **named: Any) -> Any:
-    return await _send(self, topic, *values, headers=[*(headers or ()), (WRITER, _by)], **named)
+async def _send_attributed(
+    self: Any,
+    topic: str,
+    value: bytes | None = None,
+    key: bytes | None = None,
+    partition: int | None = None,
+    timestamp_ms: int | None = None,
+    headers: Any = None,
+) -> Any:
+    headers = [*(headers or ()), (WRITER, _by)]
+    return await _send(self, topic, value, key, partition, timestamp_ms, headers)
 
 
 aiokafka.AIOKafkaProducer.send = _send_attributed
