@@ -20,7 +20,7 @@ SHOWN_ROUNDS = 5
 
 def show_status(status: Status, controllers: Sequence[Member], now: float) -> None:
     """Print the whole status; `controllers`: those in the election, as the broker knows them now."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     role = "acts" if status.acting else "dry run"
     console.print(f"cluster {status.cluster}: controller {role}, epoch {status.epoch}")
     if (silent_s := now - status.at) > SILENT_AFTER_S:
@@ -106,7 +106,7 @@ def _clock(at: float) -> str:
 
 def show_decision(decision: Decision) -> None:
     """Print a decision, and the moves when it is a plan."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(Text(describe(decision)))
     if isinstance(decision, Planned):
         table = Table()

@@ -7,6 +7,7 @@ and for values built in code alike.
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -178,8 +179,7 @@ class _Repeated(dict[str, Any]):
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
-        names = [name for name, _ in pairs]
-        self.key = next(name for position, name in enumerate(names) if name in names[:position])
+        self.key = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
 
 
 def _path_of_repeated(value: object, path: str) -> tuple[str, str]:

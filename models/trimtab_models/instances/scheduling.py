@@ -100,7 +100,8 @@ class Task:
     def __post_init__(self) -> None:
         check_text(".id", self.id)
         if len(set(self.replicas)) < len(self.replicas):
-            position = next(at for at, id_ in enumerate(self.replicas) if id_ in self.replicas[:at])
+            first = {id_: at for at, id_ in reversed(list(enumerate(self.replicas)))}
+            position = next(at for at, id_ in enumerate(self.replicas) if first[id_] < at)
             raise BadInstance(
                 f".replicas[{position}]", shown(self.replicas[position]), "a server named once in this list"
             )

@@ -23,6 +23,8 @@ from trimtab_models.messages.names import (
 
 VERSION = 1
 MAX_KEY_GROUPS = 10_000
+MAX_ACK_BYTES = 64 * 1024
+"""The longest that the limits of its fields allow is half of that."""
 
 
 class CommandKind(StrEnum):
@@ -250,7 +252,7 @@ def encode_ack(ack: Ack) -> bytes:
 
 def decode_ack(payload: bytes | None) -> Ack:
     """An ack from the wire; raises BadMessage."""
-    return read_ack(parse(payload, version=VERSION))
+    return read_ack(parse(payload, version=VERSION, limit=MAX_ACK_BYTES))
 
 
 def read_ack(fields: Fields) -> Ack:

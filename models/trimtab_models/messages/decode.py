@@ -5,8 +5,8 @@ reason (counted as a metric), the JSON path, what was found and what was expecte
 """
 
 import json
-import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -49,9 +49,24 @@ class BadMessage(ValueError):
 
 
 def shorten(value: object, limit: int = 80) -> str:
-    """A value for an error text: its repr, cut."""
-    text = repr(value[:limit] if isinstance(value, (str, bytes)) else value)
+    """A value for an error text: on one line, cut.  What is nested is only named: it may be deep, and large."""
+    match value:
+        case str() | bytes():
+            text = repr(value[:limit])
+        case dict() if value:
+            return "an object"
+        case list() if value:
+            return "an array"
+        case int() if value.bit_length() > 1000:  # Python refuses to write very long numbers
+            return "a number of many digits"
+        case _:
+            text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def step(name: str) -> str:
+    """One step of a JSON path: a name as it is, anything else as an error text may hold it."""
+    return name if NAME_PATTERN.fullmatch(name) else shorten(name)
 
 
 def _refuse_constant(word: str) -> float:
@@ -61,9 +76,8 @@ def _refuse_constant(word: str) -> float:
 def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadMessage(Fault.MALFORMED, twice, "the key twice", "each key once")
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise BadMessage(Fault.MALFORMED, step(twice), "the key twice", "each key once")
     return members
 
 
@@ -120,14 +134,7 @@ class Fields:
 
     def text(self, name: str, *, limit: int = 1000) -> str:
         """A string of 1 to `limit` characters."""
-        value = self._need(name, "a string")
-        if not isinstance(value, str):
-            raise BadMessage(Fault.TYPE, self.at(name), value, "a string")
-        if not 1 <= len(value) <= limit:
-            raise BadMessage(Fault.RANGE, self.at(name), value, f"1 to {limit} characters")
-        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-            raise BadMessage(Fault.RANGE, self.at(name), value, "text without lone surrogates")
-        return value
+        return check_text(self._need(name, "a string"), self.at(name), limit)
 
     def name(self, name: str) -> str:
         """A name: letters, digits, dot, underscore, hyphen; at most 200 characters."""
@@ -203,7 +210,18 @@ class Fields:
     def done(self) -> None:
         """Nothing may be left over."""
         for name in self._members:
-            raise BadMessage(Fault.UNKNOWN, self.at(name), self._members[name], "no such field")
+            raise BadMessage(Fault.UNKNOWN, self.at(step(name)), self._members[name], "no such field")
+
+
+def check_text(value: object, path: str, limit: int) -> str:
+    """A string of 1 to `limit` characters."""
+    if not isinstance(value, str):
+        raise BadMessage(Fault.TYPE, path, value, "a string")
+    if not 1 <= len(value) <= limit:
+        raise BadMessage(Fault.RANGE, path, value, f"1 to {limit} characters")
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise BadMessage(Fault.RANGE, path, value, "text without lone surrogates")
+    return value
 
 
 def check_integer(value: object, path: str, low: int, high: int) -> int:
@@ -220,6 +238,6 @@ def check_number(value: object, path: str, low: float, high: float) -> float:
     if type(value) not in (int, float):
         raise BadMessage(Fault.TYPE, path, value, "a number")
     assert isinstance(value, (int, float))
-    if not (math.isfinite(value) and low <= value <= high):
+    if not low <= value <= high:  # NaN is not either
         raise BadMessage(Fault.RANGE, path, value, f"a finite number, {low:g} to {high:g}")
     return float(value)

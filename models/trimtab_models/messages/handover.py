@@ -4,6 +4,7 @@
 inside the group generation they name; a repeat is recognised by (kind, handover, generation).
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -14,6 +15,8 @@ from trimtab_models.messages.names import AppId, Epoch, KeyGroup, WorkerId, deco
 
 VERSION = 1
 MAX_OFFSETS = 100_000
+TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""As Kafka has it."""
 
 Offsets = tuple[tuple[str, int, int], ...]
 """(topic, partition, offset) ..."""
@@ -103,6 +106,8 @@ def _read_offsets(fields: Fields, name: str) -> Offsets:
     for path, row in fields.items(name, limit=MAX_OFFSETS):
         if not isinstance(row, list) or len(row) != 3 or not isinstance(row[0], str):
             raise BadMessage(Fault.TYPE, path, row, "[topic, partition, offset]")
+        if not TOPIC_PATTERN.fullmatch(row[0]):
+            raise BadMessage(Fault.RANGE, f"{path}[0]", row[0], "the name of a topic")
         partition = check_integer(row[1], f"{path}[1]", 0, 2**31 - 1)
         rows.append((row[0], partition, check_integer(row[2], f"{path}[2]", 0, 2**63 - 1)))
     return tuple(rows)

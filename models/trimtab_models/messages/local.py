@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from trimtab_models.messages.commands import Ack, Command, read_ack, read_command
-from trimtab_models.messages.decode import BadMessage, Fault, Fields, check_integer, encode, parse
+from trimtab_models.messages.decode import BadMessage, Fault, Fields, check_integer, check_text, encode, parse
 from trimtab_models.messages.names import (
     MAX_PARTITIONS,
     AppId,
@@ -153,7 +153,7 @@ def _read_hello(fields: Fields) -> Hello:
         steering=fields.flag("steering"),
         reason=fields.optional("reason", lambda name: fields.text(name, limit=4000)),
         operators=operators,
-        versions={name: str(value)[:100] for name, _, value in fields.members("versions", limit=20)},
+        versions={name: check_text(value, path, 100) for name, path, value in fields.members("versions", limit=20)},
     )
     fields.done()
     return hello

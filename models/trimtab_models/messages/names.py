@@ -48,9 +48,14 @@ class KeyGroup(NamedTuple):
 def parse_key_group(text: str, path: str = "") -> KeyGroup:
     """The key group that `str(key_group)` names."""
     parts = text.split("/")
-    if len(parts) != 3 or not all(NAME_PATTERN.fullmatch(part) for part in parts[:2]) or not parts[2].isdecimal():
+    if len(parts) != 3 or not all(NAME_PATTERN.fullmatch(part) for part in parts[:2]) or not _is_index(parts[2]):
         raise BadMessage(Fault.RANGE, path, text, "app/operator/partition")
     return KeyGroup(AppId(parts[0]), OperatorId(parts[1]), check_integer(int(parts[2]), path, 0, MAX_PARTITIONS))
+
+
+def _is_index(text: str) -> bool:
+    """Digits as `str` writes them (other alphabets have some too), and few enough to be read."""
+    return text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_PARTITIONS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ def fault_of(payload: bytes, read=lambda fields: fields.done(), **limits) -> tup
         (b'{"v":1,"x":NaN}', Fault.RANGE),
         (b'{"v":1,"x":-Infinity}', Fault.RANGE),
         (b'{"v":1,"x":3}', Fault.UNKNOWN),
+        # 200,000 members, the last one twice: to be found without looking at each of them for each
+        (b'{"v":1,' + b",".join(b'"%d":0' % i for i in range(200_000)) + b',"0":0}', Fault.MALFORMED),
     ],
 )
 def test_a_message_that_cannot_be_read_says_why(payload, fault):
@@ -45,6 +47,8 @@ def test_no_payload_is_malformed():
     ("member", "read", "fault"),
     [
         ("1e999", lambda f: f.number("x"), Fault.RANGE),
+        ("9" * 400, lambda f: f.number("x"), Fault.RANGE),
+        ("9" * 400, lambda f: f.integer("x"), Fault.RANGE),
         ("-1", lambda f: f.number("x"), Fault.RANGE),
         ("true", lambda f: f.number("x"), Fault.TYPE),
         ("1.0", lambda f: f.integer("x"), Fault.TYPE),
@@ -76,3 +80,22 @@ def test_an_absent_member_is_unknown_and_not_zero():
 def test_we_never_write_what_others_must_refuse():
     with pytest.raises(ValueError, match="Out of range"):
         encode({"v": float("nan")})
+
+
+def test_what_was_found_is_told_in_few_words_whatever_it_is():
+    strange = "\ud800\n" * 1000
+    deep: object = []
+    for _ in range(5000):
+        deep = [deep]
+    for found in ({strange: deep}, deep, [deep] * 1000, strange, strange.encode("utf-8", "surrogatepass"), 1 << 99_999):
+        told = str(BadMessage(Fault.TYPE, "x", found, "another"))
+        assert len(told) < 120
+        assert told.isprintable()
+
+
+def test_a_field_that_nobody_knows_cannot_write_into_the_log():
+    payload = encode({"v": 1, "a\nts=1 level=error " + "x" * 5000: 1})
+    with pytest.raises(BadMessage) as caught:
+        parse(payload, version=1).done()
+    assert len(str(caught.value)) < 200
+    assert str(caught.value).isprintable()

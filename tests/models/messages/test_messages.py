@@ -248,9 +248,22 @@ def test_a_placement_is_silent_about_what_it_does_not_know():
 
 def test_key_groups_are_named_app_operator_partition():
     assert parse_key_group(str(SUMS)) == SUMS
-    for text in ("flights/sums", "flights/sums/x", "flights/sums/-1", "flights/su ms/1", "a/b/999999999"):
+    arabic, endless = "a/b/\u0663", "a/b/" + "9" * 5000
+    for text in ("flights/sums", "flights/sums/x", "flights/sums/-1", "flights/su ms/1", "a/b/999999", arabic, endless):
         with pytest.raises(BadMessage):
             parse_key_group(text)
+
+
+def test_an_offset_is_that_of_a_topic_with_a_name():
+    document = RECORD.document() | {"offsets": [["\ud800", 0, 0]]}
+    with pytest.raises(BadMessage, match=r"offsets\[0\]\[0\].*the name of a topic"):
+        handover.decode_handover(json.dumps(document).encode())
+
+
+def test_versions_are_texts():
+    frame = json.loads(local.encode_frame(HELLO)) | {"versions": {"f": [[]]}}
+    with pytest.raises(BadMessage, match=r"versions.f: found an array"):
+        local.decode_frame(json.dumps(frame).encode())
 
 
 def test_coverage_is_hosts_seen_of_expected():

@@ -98,7 +98,7 @@ def test_a_password_shows_itself_nowhere() -> None:
     [
         ("", "kafka.bootstrap_servers: found 'nothing'"),
         (SERVERS + "colour = 1\n", "kafka.colour: found 1, expected no such field"),
-        (SERVERS + 'settings = { "linger.ms" = 5 }\n', "kafka.settings: found {'linger.ms': 5}, expected no such"),
+        (SERVERS + 'settings = { "linger.ms" = 5 }\n', "kafka.settings: found an object, expected no such"),
         (SERVERS + 'client = { "group.id" = "x" }\n', "kafka.client.group.id: found 'group.id', expected a setting"),
         (SERVERS + 'client = { "linger.ms" = 0.5 }\n', "kafka.client.linger.ms: found 0.5, expected a text, a whole"),
         (SERVERS + TLS + 'client = { "security.protocol" = "ssl" }\n', "kafka.client.security.protocol: found"),
