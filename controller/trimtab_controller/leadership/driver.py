@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, assert_never
 
 from confluent_kafka import KafkaException
@@ -21,17 +21,12 @@ from trimtab_controller.leadership.group import Membership, members, own_name
 from trimtab_controller.leadership.machine import (
     Action,
     Candidate,
-    EndAsked,
     Event,
-    Join,
-    Lead,
-    Leave,
-    Resume,
+    Order,
     Role,
     StandDown,
-    Suspend,
     TermFenced,
-    Wait,
+    Word,
 )
 from trimtab_controller.metrics import ProcessMetrics
 from trimtab_models.messages.names import Topics
@@ -98,7 +93,7 @@ class Candidacy:
                     self._run_term()
                 elif time.monotonic() - self._said_at >= REPEAT_LOG_S:
                     self._say_for_whom()
-            self._feed(EndAsked())
+            self._feed(Word.END_ASKED)
         except StoppedError:
             pass
         finally:
@@ -109,7 +104,7 @@ class Candidacy:
     def over(self) -> bool:
         """Whether the term is to end."""
         if self._stopping():
-            self._feed(EndAsked())  # at once: the next one need not wait until everything here has ended
+            self._feed(Word.END_ASKED)  # at once: the next one need not wait until everything here has ended
         else:
             self._hear(0.0)
         return self._term_over
@@ -129,20 +124,20 @@ class Candidacy:
     def _feed(self, event: Event) -> None:
         self._perform(self._candidate.on_event(time.monotonic(), event))
 
-    def _perform(self, actions: list[Action]) -> None:
+    def _perform(self, actions: Iterable[Action]) -> None:
         for action in actions:
             match action:
-                case Join():
+                case Order.JOIN:
                     self._join()
-                case Leave():
+                case Order.LEAVE:
                     self._membership.leave()
-                case Wait():
+                case Order.WAIT:
                     self._say_for_whom()
-                case Lead():
+                case Order.LEAD:
                     self._elected = True
-                case Suspend():
+                case Order.SUSPEND:
                     log.warning("the lease ran out: nothing is commanded until it is known who leads")
-                case Resume():
+                case Order.RESUME:
                     log.info("the lease is back, nobody has led meanwhile")
                 case StandDown(reason=reason):
                     # For good: who is elected again begins a new term.

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, is_weather
 from trimtab_controller.kafka.reader import OFFSET_END
-from trimtab_controller.leadership.machine import Event, LeaseExpired, LeaseGranted, LeaseMoved, NothingGranted
+from trimtab_controller.leadership.machine import Word
 from trimtab_models.messages.names import Topics
 
 log = logging.getLogger(__name__)
@@ -78,14 +78,14 @@ class Membership:
             enable_auto_commit=False,
         )
         self._consumer: Consumer | None = None
-        self._heard: list[Event] = []
+        self._heard: list[Word] = []
 
     def join(self) -> None:
         """Ask to be let in."""
         self._consumer = Consumer(self._settings)
         self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
-    def poll(self, timeout_s: float) -> list[Event]:
+    def poll(self, timeout_s: float) -> list[Word]:
         """What the group said since then.  Raises MembershipError."""
         if self._consumer is not None:
             message = self._consumer.poll(timeout_s)
@@ -105,15 +105,15 @@ class Membership:
         if ours:  # to own it is what counts: nothing is read here
             consumer.incremental_assign(ours)
             consumer.pause(ours)
-        self._heard.append(LeaseGranted() if _has_lease(partitions) else NothingGranted())
+        self._heard.append(Word.GRANTED if _has_lease(partitions) else Word.NOTHING_GRANTED)
 
     def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         if _has_lease(partitions):
-            self._heard.append(LeaseMoved())
+            self._heard.append(Word.MOVED)
 
     def _lost(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         if _has_lease(partitions):
-            self._heard.append(LeaseExpired())
+            self._heard.append(Word.EXPIRED)
 
     def _judge(self, error: KafkaError) -> None:
         """Return for what the client goes on with by itself."""

@@ -6,9 +6,9 @@ A lease that ran out suspends: nothing is commanded, but what is known is kept, 
 nobody else has the lease.  Only the group's word that another one has it, or the transactional id, ends the term.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import assert_never
+from enum import Enum, StrEnum, auto
 
 REJOIN_DELAY_S = 1.0
 """Who was fenced leaves the group, and comes back as a new member after so long."""
@@ -25,24 +25,14 @@ class Role(StrEnum):
     RETIRED = "retired"  # the operator ended it
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseGranted:
-    """The group gave us the partition."""
+class Word(Enum):
+    """What the group says, or the operator."""
 
-
-@dataclass(frozen=True, slots=True)
-class NothingGranted:
-    """The group has settled without giving us anything new."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseExpired:
-    """No word from the broker for as long as the lease lasts, or it threw us out."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseMoved:
-    """The group gave the partition to another member in order."""
+    GRANTED = auto()  # the group gave us the lease
+    NOTHING_GRANTED = auto()  # it has settled without giving us anything new
+    EXPIRED = auto()  # no word from the broker for as long as the lease lasts, or it threw us out
+    MOVED = auto()  # the group gave the lease to another member in order
+    END_ASKED = auto()  # the operator ends this controller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,42 +42,18 @@ class TermFenced:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class EndAsked:
-    """The operator ends this controller."""
+Event = Word | TermFenced
 
 
-Event = LeaseGranted | NothingGranted | LeaseExpired | LeaseMoved | TermFenced | EndAsked
+class Order(Enum):
+    """What to do; a term begins with LEAD and ends with StandDown."""
 
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """Become a member of the group."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """Give membership and lease up at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """A member that does not lead: say for whom it waits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lead:
-    """Begin a term: take the transactional id over, read the journal, command."""
-
-
-@dataclass(frozen=True, slots=True)
-class Suspend:
-    """Command nothing; keep what is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """Go on commanding."""
+    JOIN = auto()  # become a member of the group
+    LEAVE = auto()  # give membership and lease up at once
+    WAIT = auto()  # a member that does not lead: say for whom it waits
+    LEAD = auto()  # begin a term: take the transactional id over, read the journal, command
+    SUSPEND = auto()  # command nothing; keep what is known
+    RESUME = auto()  # go on commanding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +63,28 @@ class StandDown:
     reason: str
 
 
-Action = Join | Leave | Wait | Lead | Suspend | Resume | StandDown
+Action = Order | StandDown
+
+TAKEN = StandDown(reason="the lease ran out and another controller has it now")
+GIVEN_AWAY = StandDown(reason="the group gave the lease to another controller")
+ENDED = StandDown(reason="it is ended")
+
+TRANSITIONS: Mapping[tuple[Role, Word], tuple[Role, tuple[Action, ...]]] = {
+    (Role.JOINING, Word.GRANTED): (Role.LEADING, (Order.LEAD,)),
+    (Role.JOINING, Word.NOTHING_GRANTED): (Role.WAITING, (Order.WAIT,)),
+    (Role.WAITING, Word.GRANTED): (Role.LEADING, (Order.LEAD,)),
+    (Role.LEADING, Word.EXPIRED): (Role.SUSPENDED, (Order.SUSPEND,)),
+    (Role.LEADING, Word.MOVED): (Role.WAITING, (GIVEN_AWAY, Order.WAIT)),
+    (Role.SUSPENDED, Word.GRANTED): (Role.LEADING, (Order.RESUME,)),
+    (Role.SUSPENDED, Word.NOTHING_GRANTED): (Role.WAITING, (TAKEN, Order.WAIT)),
+    (Role.SUSPENDED, Word.MOVED): (Role.WAITING, (GIVEN_AWAY, Order.WAIT)),
+    (Role.AWAY, Word.END_ASKED): (Role.RETIRED, ()),
+    (Role.JOINING, Word.END_ASKED): (Role.RETIRED, (Order.LEAVE,)),
+    (Role.WAITING, Word.END_ASKED): (Role.RETIRED, (Order.LEAVE,)),
+    (Role.LEADING, Word.END_ASKED): (Role.RETIRED, (ENDED, Order.LEAVE)),
+    (Role.SUSPENDED, Word.END_ASKED): (Role.RETIRED, (ENDED, Order.LEAVE)),
+}
+"""What is not here comes late or twice, and changes nothing: who leads keeps the lease while others come and go."""
 
 
 class Candidate:
@@ -112,68 +99,23 @@ class Candidate:
         """Whether a term runs, or stands still."""
         return self.role in (Role.LEADING, Role.SUSPENDED)
 
-    def on_tick(self, now: float) -> list[Action]:
+    def on_tick(self, now: float) -> tuple[Action, ...]:
         """Join when it is time (seconds of a clock that only rises)."""
         if self.role is not Role.AWAY or now < self._join_at:
-            return []
+            return ()
         self.role = Role.JOINING
-        return [Join()]
+        return (Order.JOIN,)
 
-    def on_event(self, now: float, event: Event) -> list[Action]:
-        """What follows from the event; nothing from what comes late or twice."""
-        match event:
-            case EndAsked():
-                return self._retire()
-            case TermFenced():
-                return self._fenced(now, event)
-            case LeaseGranted():
-                return self._granted()
-            case NothingGranted():
-                return self._refused()
-            case LeaseExpired():
-                return self._expired()
-            case LeaseMoved():
-                return self._moved()
-        assert_never(event)
+    def on_event(self, now: float, event: Event) -> tuple[Action, ...]:
+        """What follows from the event."""
+        if isinstance(event, TermFenced):
+            return self._fenced(now, event)
+        self.role, actions = TRANSITIONS.get((self.role, event), (self.role, ()))
+        return actions
 
-    def _granted(self) -> list[Action]:
-        if self.role not in (Role.JOINING, Role.WAITING, Role.SUSPENDED):
-            return []
-        kept, self.role = self.role is Role.SUSPENDED, Role.LEADING
-        return [Resume() if kept else Lead()]
-
-    def _refused(self) -> list[Action]:
-        match self.role:
-            case Role.JOINING:
-                self.role = Role.WAITING
-                return [Wait()]
-            case Role.SUSPENDED:
-                self.role = Role.WAITING
-                return [StandDown(reason="the lease ran out and another controller has it now"), Wait()]
-            case _:
-                return []  # who leads keeps the partition when others come and go
-
-    def _expired(self) -> list[Action]:
-        if self.role is not Role.LEADING:
-            return []
-        self.role = Role.SUSPENDED
-        return [Suspend()]
-
-    def _moved(self) -> list[Action]:
-        if not self.in_office:
-            return []
-        self.role = Role.WAITING
-        return [StandDown(reason="the group gave the lease to another controller"), Wait()]
-
-    def _fenced(self, now: float, event: TermFenced) -> list[Action]:
+    def _fenced(self, now: float, event: TermFenced) -> tuple[Action, ...]:
+        """Wherever it stands in the group, it comes back as a new member."""
         if self.role in (Role.AWAY, Role.RETIRED):
-            return []
+            return ()
         self.role, self._join_at = Role.AWAY, now + REJOIN_DELAY_S
-        return [StandDown(reason=event.detail), Leave()]
-
-    def _retire(self) -> list[Action]:
-        if self.role is Role.RETIRED:
-            return []
-        ended: list[Action] = [StandDown(reason="it is ended")] if self.in_office else []
-        joined, self.role = self.role is not Role.AWAY, Role.RETIRED
-        return [*ended, *([Leave()] if joined else [])]
+        return (StandDown(reason=event.detail), Order.LEAVE)
