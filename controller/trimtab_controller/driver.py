@@ -11,18 +11,17 @@ from typing import assert_never
 from confluent_kafka import Consumer, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
-from trimtab_controller.board import Board, describe_end
+from trimtab_controller.chronicle import Chronicle
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import machine as deciding
-from trimtab_controller.decider.decide import Adopted, Decision, Planned, Scaled, Skip, describe, names_of
+from trimtab_controller.decider.decide import Adopted, Decision, Planned, Scaled, Skip
 from trimtab_controller.decider.instance import instance_of
 from trimtab_controller.decider.observe import ownership
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.inheritance import Hold
-from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
-from trimtab_controller.execution.journal import JournalEntry, encode_entry
+from trimtab_controller.execution.journal import JournalEntry
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.state import Execution, HandoverPhase
+from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.connection import (
     Connection,
     StoppedError,
@@ -32,20 +31,18 @@ from trimtab_controller.kafka.connection import (
     wait_for_broker,
 )
 from trimtab_controller.kafka.inbox import Inbox, Received
-from trimtab_controller.kafka.publisher import Publisher, Record, headers_of, transactional_id
+from trimtab_controller.kafka.publisher import Publisher, transactional_id
 from trimtab_controller.kafka.reader import ReadError, new_consumer, since
 from trimtab_controller.keys import load_trust
 from trimtab_controller.metrics import Metrics
+from trimtab_controller.publications import records_of, status_record, to_sign_anew
 from trimtab_controller.recovery import Found, recover, taken_over
-from trimtab_controller.solver.answer import Answer, NoAnswer, Question
+from trimtab_controller.solver.answer import Question
 from trimtab_controller.solver.process import SolverProcess
 from trimtab_controller.stream_child import StreamChild, stream_command
-from trimtab_models.messages.commands import encode_command
 from trimtab_models.messages.intents import AcceptJournal
 from trimtab_models.messages.names import Topics
-from trimtab_models.messages.placement import Placement, encode_placement
-from trimtab_models.messages.status import encode_status, status_key
-from trimtab_models.signing.envelope import signatures_in
+from trimtab_models.messages.placement import Placement
 from trimtab_models.signing.keys import SigningKey, TrustedKeys
 
 log = logging.getLogger(__name__)
@@ -56,8 +53,6 @@ STATUS_SOON_S = 0.5
 """After a change the status is published so much later at the latest ..."""
 STATUS_INTERVAL_S = 5.0
 """... and without one so often: a controller that was fenced learns of it then."""
-REPEAT_LOG_S = 60.0
-"""A skip for the same reason is logged so often."""
 WINDOWS_TO_CATCH_UP = 3
 
 
@@ -91,7 +86,6 @@ class Controller:
         self._inbox = Inbox(self._topics, clock, trusted=trusted)
         self._acks_read: dict[int, int] = {}
         self._status_due = 0.0
-        self._logged_at = 0.0
 
     def _find_keys(self) -> tuple[SigningKey | None, TrustedKeys | None]:
         """A dry run publishes nothing that needs a key."""
@@ -166,9 +160,8 @@ class Controller:
         execution = taken_over(found.execution) if self._acting and found.hold is None else found.execution
         self._execution = ExecutionMachine(configuration.cluster, configuration.execution, execution)
         self._decider = deciding.Decider(configuration.balance, configuration.needs, execution, acting=self._acting)
-        self._board = Board(configuration.cluster, acting=self._acting, previous=found.status)
-        self._board.see_round(execution.round)
-        self._metrics.see_round(execution.round)
+        self._chronicle = Chronicle(configuration.cluster, self._metrics, acting=self._acting, previous=found.status)
+        self._chronicle.execution(execution)
         self._see_hold(found.hold)
         self._hear(found.intents)
         if not self._acting:
@@ -195,13 +188,12 @@ class Controller:
                 log.warning("reading: %s", message.error().str())
                 continue
             self._take(message)
-        answer = self._solver.poll()
-        if answer is not None:
-            self._see_answer(answer)
+        if (answer := self._solver.poll()) is not None:
+            self._chronicle.answer(answer)
+            self._decide(deciding.SolverAnswered(answer=answer))
         self._tick()
         if self._stream is not None:
             self._stream.tick()
-            self._metrics.stream_restarts.set(max(0, self._stream.restarts))
         self._publish_status()
 
     def _take(self, message: Message) -> None:
@@ -222,10 +214,7 @@ class Controller:
                     start_s = snapshot.start_ms / 1000.0
                     self._execute(executing.OwnershipSeen(start_s=start_s, owners=ownership(snapshot)))
                 self._decide(event)
-                self._metrics.coverage.set(snapshot.coverage)
-                self._metrics.see_load_distances(
-                    {app: found.load_distance for app, found in self._decider.known.evaluations.items()}
-                )
+                self._chronicle.snapshot(snapshot, self._decider)
             case deciding.IntentsChanged():
                 self._hear(event)
             case Placement() | JournalEntry():
@@ -243,10 +232,8 @@ class Controller:
 
     def _see_hold(self, hold: Hold | None) -> None:
         self._found = replace(self._found, hold=hold)
-        self._metrics.on_hold.set(hold is not None)
+        self._chronicle.hold(hold)
         self._decide(deciding.HoldChanged(reason=None if hold is None else hold.reason))
-        if hold is not None:
-            log.error("on hold: %s; an operator ends that by `trimtab resume --accept-journal`", hold.reason)
 
     def _give_journal_up(self, accepted: AcceptJournal) -> None:
         """Begin anew under a generation above all, from the placements; the reports correct what they say wrong."""
@@ -274,13 +261,6 @@ class Controller:
             self._perform_execution(self._execution.on_tick(now))
         self._perform_decisions(self._decider.on_tick(now))
 
-    def _see_answer(self, answer: Answer | NoAnswer) -> None:
-        if isinstance(answer, Answer):
-            self._metrics.solver.observe(answer.solve_s)
-            for alert in answer.alerts:
-                log.warning("%s", alert)
-        self._decide(deciding.SolverAnswered(answer=answer))
-
     # --- the decider's actions ------------------------------------------------------------------------------------
 
     def _decide(self, event: deciding.Event) -> None:
@@ -296,31 +276,14 @@ class Controller:
                 case deciding.Decided(decision=decision):
                     self._carry_out(decision)
                 case deciding.RoundMeasured():
-                    log.info(
-                        "plan %s: load distance %.1f measured, %.1f predicted",
-                        action.plan,
-                        action.load_distance,
-                        action.planned,
-                    )
-                    self._board.measured(self._execution.state.round, action.load_distance)
-                    if (row := self._execution.state.round) is not None:
-                        self._metrics.measured.labels(row.app).set(action.load_distance)
+                    self._chronicle.round_measured(action, self._execution.state)
                 case _:
                     assert_never(action)
 
     def _carry_out(self, decision: Decision) -> None:
-        now = self._clock()
-        self._metrics.decisions.labels(*names_of(decision)).inc()
-        if isinstance(decision, Planned):
-            self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
-            self._metrics.planned.labels(decision.plan.app).set(decision.plan.planned)
         if self._acting:
             self._act_on(decision)
-        text = self._told(decision)
-        new = self._board.decided(now, decision, text)
-        if new or now - self._logged_at >= REPEAT_LOG_S:
-            self._logged_at = now
-            log.info("%s", text)
+        self._chronicle.decision(self._clock(), decision, self._execution.state)
 
     def _act_on(self, decision: Decision) -> None:
         match decision:
@@ -335,15 +298,6 @@ class Controller:
             case _:
                 assert_never(decision)
 
-    def _told(self, decision: Decision) -> str:
-        text = describe(decision)
-        if isinstance(decision, Skip):
-            return text
-        if not self._acting:
-            return f"dry run, would do: {text}"
-        row = self._execution.state.round
-        return f"plan {row.plan}: {text}" if isinstance(decision, Planned) and row is not None else text
-
     # --- the execution's actions ----------------------------------------------------------------------------------
 
     def _execute(self, event: executing.Event) -> None:
@@ -355,70 +309,37 @@ class Controller:
                 case executing.Publish():
                     self._publish(action)
                     self._see_execution(action.execution)
-                case executing.HandoverEnded(handover=handover):
-                    self._metrics.see_handover(handover)
-                    if handover.phase is not HandoverPhase.DONE:
-                        log.warning(
-                            "hand-over %s of %d key groups %s -> %s %s: %s",
-                            handover.id,
-                            len(handover.key_groups),
-                            handover.source,
-                            handover.target,
-                            handover.phase,
-                            handover.detail,
-                        )
-                case executing.RoundEnded(round=row):
-                    self._metrics.round.observe((row.ended_at or row.started_at) - row.started_at)
-                    log.info("%s", describe_end(row))
+                case executing.HandoverEnded():
+                    self._chronicle.handover_ended(action)
+                case executing.RoundEnded():
+                    self._chronicle.round_ended(action)
                 case _:
                     assert_never(action)
 
     def _publish(self, action: executing.Publish) -> None:
         """Journal, placements and commands in one transaction; nothing else in the controller writes them."""
-        entry = JournalEntry(execution=action.execution, acks_read=self._acks_read)
-        records = [Record(topic=self._topics.journal, key=JOURNAL_KEY, value=encode_entry(entry))]
-        records += [self._placement_record(placement) for placement in action.placements]
-        records += [
-            Record(topic=self._topics.commands, key=command.host.encode(), value=encode_command(command), signed=True)
-            for command in action.commands
-        ]
-        self._publisher.publish(records)
+        self._publisher.publish(records_of(action, self._acks_read, self._topics))
         self._status_due = min(self._status_due, self._clock() + STATUS_SOON_S)
 
-    def _placement_record(self, placement: Placement) -> Record:
-        value = encode_placement(placement)
-        return Record(topic=self._topics.placement, key=placement.app.encode(), value=value, signed=True)
-
     def _sign_anew(self, found: Found) -> None:
-        """Placements outlive a key: those that another key vouches for are published again, as they are."""
+        """What was signed by a key that has been replaced."""
         if self._key is None:
             return
-        old = []
-        for app, placement in found.execution.placements.items():
-            record = self._placement_record(placement)
-            if signatures_in(headers_of(record, self._key)) != found.signatures[app]:
-                old.append(record)
+        old = to_sign_anew(found.execution.placements.values(), found.signatures, self._key, self._topics)
         if old:
             self._publisher.publish(old)
             log.info("%d placements are signed by key %s now", len(old), self._key.public.id)
 
     def _see_execution(self, execution: Execution) -> None:
-        self._board.see_round(execution.round)
-        self._metrics.see_round(execution.round)
-        self._metrics.generation.set(execution.generation)
-        self._metrics.number.set(execution.number)
+        self._chronicle.execution(execution)
         self._decide(deciding.ExecutionChanged(execution=execution))
 
     def _publish_status(self) -> None:
         now = self._clock()
-        if (snapshot := self._decider.known.snapshot) is not None:
-            self._metrics.snapshot_age.set(now - snapshot.end_ms / 1000.0)
-        self._metrics.see_rejected(self._inbox.rejected)
-        self._metrics.solver_kills.set(self._solver.kills)
+        restarts = max(0, self._stream.restarts) if self._stream is not None else 0
+        self._chronicle.turn(now, self._decider, self._inbox, solver_kills=self._solver.kills, stream_restarts=restarts)
         if now < self._status_due:
             return
         self._status_due = now + STATUS_INTERVAL_S
-        state, rejected = self._execution.state, self._inbox.rejected
-        status = self._board.status(now, self._decider, state, rejected, self._found.hold)
-        record = Record(topic=self._topics.status, key=status_key(acting=self._acting), value=encode_status(status))
-        self._publisher.publish([record])
+        status = self._chronicle.status(now, self._decider, self._execution.state, self._inbox)
+        self._publisher.publish([status_record(status, self._topics)])

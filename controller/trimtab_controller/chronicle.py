@@ -1,0 +1,118 @@
+"""What operators are told while the controller works: log, metrics and the status board, from one place each."""
+
+import logging
+
+from trimtab_controller.board import Board, describe_end
+from trimtab_controller.decider.decide import Decision, Planned, Skip, describe, names_of
+from trimtab_controller.decider.machine import Decider, RoundMeasured
+from trimtab_controller.execution.events import HandoverEnded, RoundEnded
+from trimtab_controller.execution.inheritance import Hold
+from trimtab_controller.execution.state import Execution, HandoverPhase
+from trimtab_controller.kafka.inbox import Inbox
+from trimtab_controller.metrics import Metrics
+from trimtab_controller.solver.answer import Answer, NoAnswer
+from trimtab_models.messages.snapshot import Snapshot
+from trimtab_models.messages.status import Status
+
+log = logging.getLogger(__name__)
+
+REPEAT_LOG_S = 60.0
+"""A skip for the same reason is logged so often."""
+
+
+class Chronicle:
+    """One term's; a successor's board goes on with the decisions and rounds of `previous`."""
+
+    def __init__(self, cluster: str, metrics: Metrics, *, acting: bool, previous: Status | None) -> None:
+        self._metrics = metrics
+        self._acting = acting
+        self._board = Board(cluster, acting=acting, previous=previous)
+        self._logged_at = 0.0
+        self._hold: Hold | None = None
+
+    def hold(self, hold: Hold | None) -> None:
+        """Whether the journal is believed."""
+        self._hold = hold
+        self._metrics.on_hold.set(hold is not None)
+        if hold is not None:
+            log.error("on hold: %s; an operator ends that by `trimtab resume --accept-journal`", hold.reason)
+
+    def snapshot(self, snapshot: Snapshot, decider: Decider) -> None:
+        """A window, and what the decider made of it."""
+        self._metrics.coverage.set(snapshot.coverage)
+        self._metrics.see_load_distances({app: found.load_distance for app, found in decider.known.evaluations.items()})
+
+    def answer(self, answer: Answer | NoAnswer) -> None:
+        """What the solver said."""
+        if isinstance(answer, Answer):
+            self._metrics.solver.observe(answer.solve_s)
+            for alert in answer.alerts:
+                log.warning("%s", alert)
+
+    def decision(self, now: float, decision: Decision, execution: Execution) -> None:
+        """What was decided; `execution` as it is with it."""
+        self._metrics.decisions.labels(*names_of(decision)).inc()
+        if isinstance(decision, Planned):
+            self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
+            self._metrics.planned.labels(decision.plan.app).set(decision.plan.planned)
+        text = self._told(decision, execution)
+        new = self._board.decided(now, decision, text)
+        if new or now - self._logged_at >= REPEAT_LOG_S:
+            self._logged_at = now
+            log.info("%s", text)
+
+    def _told(self, decision: Decision, execution: Execution) -> str:
+        text = describe(decision)
+        if isinstance(decision, Skip):
+            return text
+        if not self._acting:
+            return f"dry run, would do: {text}"
+        row = execution.round
+        return f"plan {row.plan}: {text}" if isinstance(decision, Planned) and row is not None else text
+
+    def execution(self, execution: Execution) -> None:
+        """What was published."""
+        self._board.see_round(execution.round)
+        self._metrics.see_round(execution.round)
+        self._metrics.generation.set(execution.generation)
+        self._metrics.number.set(execution.number)
+
+    def handover_ended(self, event: HandoverEnded) -> None:
+        """Only a failure is worth a line: the round's end counts the others."""
+        handover = event.handover
+        self._metrics.see_handover(handover)
+        if handover.phase is not HandoverPhase.DONE:
+            log.warning(
+                "hand-over %s of %d key groups %s -> %s %s: %s",
+                handover.id,
+                len(handover.key_groups),
+                handover.source,
+                handover.target,
+                handover.phase,
+                handover.detail,
+            )
+
+    def round_ended(self, event: RoundEnded) -> None:
+        """How a round went."""
+        row = event.round
+        self._metrics.round.observe((row.ended_at or row.started_at) - row.started_at)
+        log.info("%s", describe_end(row))
+
+    def round_measured(self, event: RoundMeasured, execution: Execution) -> None:
+        """What a round brought."""
+        log.info("plan %s: load distance %.1f measured, %.1f predicted", event.plan, event.load_distance, event.planned)
+        self._board.measured(execution.round, event.load_distance)
+        if execution.round is not None:
+            self._metrics.measured.labels(execution.round.app).set(event.load_distance)
+
+    def turn(self, now: float, decider: Decider, inbox: Inbox, *, solver_kills: int, stream_restarts: int) -> None:
+        """What changes by itself."""
+        if (snapshot := decider.known.snapshot) is not None:
+            self._metrics.snapshot_age.set(now - snapshot.end_ms / 1000.0)
+        self._metrics.see_rejected(inbox.rejected)
+        self._metrics.solver_kills.set(solver_kills)
+        self._metrics.stream_restarts.set(stream_restarts)
+
+    def status(self, now: float, decider: Decider, execution: Execution, inbox: Inbox) -> Status:
+        """The message to publish."""
+        return self._board.status(now, decider, execution, inbox.rejected, self._hold)

@@ -1,0 +1,45 @@
+"""What the controller publishes, as records."""
+
+from collections.abc import Iterable, Mapping
+
+from trimtab_controller.execution.events import Publish
+from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
+from trimtab_controller.execution.journal import JournalEntry, encode_entry
+from trimtab_controller.kafka.publisher import Record, headers_of
+from trimtab_models.messages.commands import encode_command
+from trimtab_models.messages.names import AppId, Topics
+from trimtab_models.messages.placement import Placement, encode_placement
+from trimtab_models.messages.status import Status, encode_status, status_key
+from trimtab_models.signing.envelope import signatures_in
+from trimtab_models.signing.keys import SigningKey
+
+
+def records_of(action: Publish, acks_read: Mapping[int, int], topics: Topics) -> list[Record]:
+    """Journal, placements and commands of one publication; `acks_read`: next offsets by partition, journalled too."""
+    entry = JournalEntry(execution=action.execution, acks_read=acks_read)
+    return [
+        Record(topic=topics.journal, key=JOURNAL_KEY, value=encode_entry(entry)),
+        *(placement_record(placement, topics) for placement in action.placements),
+        *(
+            Record(topic=topics.commands, key=command.host.encode(), value=encode_command(command), signed=True)
+            for command in action.commands
+        ),
+    ]
+
+
+def placement_record(placement: Placement, topics: Topics) -> Record:
+    """A placement for every member of its app."""
+    return Record(topic=topics.placement, key=placement.app.encode(), value=encode_placement(placement), signed=True)
+
+
+def status_record(status: Status, topics: Topics) -> Record:
+    """What operators are shown."""
+    return Record(topic=topics.status, key=status_key(acting=status.acting), value=encode_status(status))
+
+
+def to_sign_anew(
+    placements: Iterable[Placement], signatures: Mapping[AppId, tuple[bytes, ...]], key: SigningKey, topics: Topics
+) -> list[Record]:
+    """Placements outlive a key: those that are signed by another one, as they are."""
+    records = {placement.app: placement_record(placement, topics) for placement in placements}
+    return [record for app, record in records.items() if signatures_in(headers_of(record, key)) != signatures[app]]
