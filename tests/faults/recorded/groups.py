@@ -14,8 +14,8 @@ from recorded.history import Row
 
 COMMIT_KEYS = (0, 1)
 GENERATION_KEY = 2
-NEWEST = {0: 4, 1: 4, GENERATION_KEY: 3}
-"""Version of a value by that of its key."""
+NEWEST = {False: 4, True: 3}
+"""Known version of the value of a commit, and of a generation."""
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -78,19 +78,26 @@ def read_group(rows: Iterable[Row], group: str) -> tuple[list[Commit], list[Gene
     commits: list[Commit] = []
     generations: list[Generation] = []
     for row in rows:
-        key = _Bytes(row.key or b"")
-        version = key.number("h")
-        if version not in (*COMMIT_KEYS, GENERATION_KEY) or key.text() != group or row.value is None:
+        about, place = place_of_commit(row)
+        if about != group or row.value is None:
             continue
         value = _Bytes(row.value)
-        if (found := value.number("h")) > NEWEST[version]:
-            raise Unreadable(f"{group}: version {found} of a value with key {version}, known are 0-{NEWEST[version]}")
-        if version == GENERATION_KEY:
-            generations.append(_generation(value, found, row.at))
+        if (version := value.number("h")) > NEWEST[place is None]:
+            raise Unreadable(f"{group}: a value of version {version}, known are 0-{NEWEST[place is None]}")
+        if place is None:
+            generations.append(_generation(value, version, row.at))
         else:
-            place = key.text(), key.number("i")
             commits.append(Commit(at=row.at, place=place, offset=value.number("q")))
     return commits, generations
+
+
+def place_of_commit(row: Row) -> tuple[str, Place | None]:
+    """The group that a row is about, and the place of its commit; None: a generation.  No group: something else."""
+    key = _Bytes(row.key or b"")
+    version = key.number("h")
+    if version in COMMIT_KEYS:
+        return key.text(), (key.text(), key.number("i"))
+    return (key.text(), None) if version == GENERATION_KEY else ("", None)
 
 
 def _generation(value: _Bytes, version: int, at: float) -> Generation:

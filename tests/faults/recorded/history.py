@@ -90,7 +90,7 @@ def write_strikes(folder: Path, strikes: Iterable[Strike]) -> None:
 
 
 def read_history(cluster: str, *folders: Path) -> History:
-    """The history in one folder, or in several that were dumped one after the other, if topics were made anew meanwhile."""
+    """The history in one folder; or in several, dumped one after the other while topics were made anew."""
     rows: dict[str, dict[tuple[int, int, float], tuple[int, Row]]] = {}
     strikes: set[Strike] = set()
     for life, folder in enumerate(folders):

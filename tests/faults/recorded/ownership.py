@@ -135,7 +135,7 @@ def gaps(
             start = death.at if death else span.end
             end = following.start if following else until
             if start < end and (following or death):
-                allowed = bounds.handover_s + excused_s(strikes, start, end, bounds)
+                allowed = excused_s(strikes, start, end, bounds) + (0.0 if death else bounds.handover_s)
                 yield Gap(place=place, start=start, end=end, allowed=allowed)
 
 

@@ -1,0 +1,325 @@
+"""Violations of each kind to plant into a clean history; each changes as little as such a defect would leave behind."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from recorded.facts import CHANGELOG, DELAYS, OFFSETS, SOURCE, TOTALS, WRITER
+from recorded.groups import place_of_commit
+from recorded.history import PLANTED, History, Row
+from recorded.verdict import Broken
+
+Plant = Callable[[History], History]
+PLANTS: list[tuple[Broken, Plant]] = []
+FAR_S = 60.0
+
+
+def plants(broken: Broken) -> Callable[[Plant], Plant]:
+    """Say what a plant breaks."""
+
+    def register(plant: Plant) -> Plant:
+        PLANTS.append((broken, plant))
+        return plant
+
+    return register
+
+
+# ---------------------------------------------------------------------- how
+def body(row: Row) -> Any:
+    """The JSON of a row."""
+    return json.loads(row.value or b"{}")
+
+
+def with_rows(history: History, topic: str, rows: Sequence[Row]) -> History:
+    """The history with another content of one topic."""
+    return replace(history, rows={**history.rows, topic: tuple(rows)})
+
+
+def edited(history: History, topic: str, number: int, **cells: Any) -> History:
+    """One row changed; `body` = cells of its JSON."""
+    rows = list(history.of(topic))
+    row = rows[number]
+    if changed := cells.pop("body", None):
+        cells["value"] = json.dumps({**body(row), **changed}).encode()
+    rows[number] = row._replace(**cells)
+    return with_rows(history, topic, rows)
+
+
+def added(history: History, topic: str, number: int, **cells: Any) -> History:
+    """A row once more, changed, at the end of its partition."""
+    rows = list(history.of(topic))
+    row = rows[number]
+    end = max(place for place, other in enumerate(rows) if other.partition == row.partition)
+    rows.insert(end + 1, row._replace(offset=rows[end].offset + 1, at=rows[end].at))
+    return edited(with_rows(history, topic, rows), topic, end + 1, **cells)
+
+
+def without(history: History, topic: str, *numbers: int) -> History:
+    """Without some rows; what is behind them moves up, as if they had never been written."""
+    rows = history.of(topic)
+    gone = [rows[number] for number in numbers]
+    left = []
+    for row in rows:
+        if row not in gone:
+            before = sum(1 for other in gone if other.partition == row.partition and other.offset < row.offset)
+            left.append(row._replace(offset=row.offset - before))
+    return with_rows(history, topic, left)
+
+
+def own(history: History, part: str) -> str:
+    """The name of Trimtab's topic."""
+    return f"trimtab.{history.cluster}.{part}"
+
+
+def calm(history: History, topic: str, test: Callable[[Row], bool] = lambda row: True) -> int:
+    """The number of a row between start and first fault."""
+    start, fault = history.strikes[:2]
+    rows = enumerate(history.of(topic))
+    found = [number for number, row in rows if start.steered_at < row.at < fault.at and test(row)]
+    return found[len(found) // 2]
+
+
+def such(history: History, topic: str, **cells: Any) -> list[int]:
+    """The numbers of the rows with these cells in their JSON."""
+    rows = enumerate(history.of(topic))
+    return [number for number, row in rows if all(body(row).get(name) == cell for name, cell in cells.items())]
+
+
+# ---------------------------------------------------------------------- what the job does
+@plants(Broken.LOST)
+def an_output_is_missing(history: History) -> History:
+    return without(history, TOTALS, calm(history, TOTALS))
+
+
+@plants(Broken.LOST)
+def an_input_never_reached_the_second_operator(history: History) -> History:
+    number = calm(history, DELAYS)
+    flight = body(history.of(DELAYS)[number])[0]
+    counted = next(place for place, row in enumerate(history.of(TOTALS)) if body(row)[0] == flight)
+    return without(without(history, DELAYS, number), TOTALS, counted)
+
+
+@plants(Broken.REPEATED)
+def an_input_is_counted_once_more(history: History) -> History:
+    return added(history, TOTALS, calm(history, TOTALS))
+
+
+@plants(Broken.REPEATED)
+def a_death_repeats_what_was_committed_long_before(history: History) -> History:
+    death = next(strike for strike in history.strikes if strike.dead)
+    dead = death.dead[0].encode()
+    rows = history.of(DELAYS)
+    old = [
+        number
+        for number, row in enumerate(rows)
+        if (row.headers[WRITER] or b"").startswith(dead) and death.at - 5.0 < row.at < death.at - 2.0
+    ]
+    return added(history, DELAYS, old[0])
+
+
+@plants(Broken.FOREIGN)
+def an_output_about_a_flight_that_was_never_sent(history: History) -> History:
+    number = calm(history, TOTALS)
+    return added(history, TOTALS, number, value=json.dumps([10**9, *body(history.of(TOTALS)[number])[1:]]).encode())
+
+
+@plants(Broken.STALE_STATE)
+def a_worker_goes_on_from_an_old_state(history: History) -> History:
+    again = [number for number, row in enumerate(history.of(CHANGELOG)) if body(row)[0] > 1]
+    return edited(history, CHANGELOG, again[0], value=b"[1,0]")
+
+
+@plants(Broken.WRONG_SUM)
+def a_sum_is_wrong_and_its_count_is_right(history: History) -> History:
+    last = len(history.of(CHANGELOG)) - 1
+    flights, minutes = body(history.of(CHANGELOG)[last])
+    return edited(history, CHANGELOG, last, value=json.dumps([flights, minutes + 1]).encode())
+
+
+@plants(Broken.WRONG_SUM)
+def a_flight_is_in_the_outputs_and_not_in_the_table(history: History) -> History:
+    return without(history, CHANGELOG, len(history.of(CHANGELOG)) - 1)
+
+
+@plants(Broken.NO_RECORD)
+def a_record_is_not_in_the_history(history: History) -> History:
+    rows = list(history.of(CHANGELOG))
+    return with_rows(history, CHANGELOG, [*rows[:5], *rows[6:]])
+
+
+@plants(Broken.NO_RECORD)
+def a_record_does_not_say_who_wrote_it(history: History) -> History:
+    return edited(history, DELAYS, calm(history, DELAYS), headers={})
+
+
+@plants(Broken.NO_RECORD)
+def an_ack_is_torn(history: History) -> History:
+    return edited(history, own(history, "acks"), 0, value=b'{"v":1,"clus')
+
+
+@plants(Broken.NO_RECORD)
+def a_topic_of_the_job_was_not_dumped(history: History) -> History:
+    return with_rows(history, SOURCE, ())
+
+
+# ---------------------------------------------------------------------- who owns
+def _other(worker: bytes | None) -> dict[str, bytes]:
+    return {WRITER: b"w0:1" if not (worker or b"").startswith(b"w0") else b"w1:1"}
+
+
+@plants(Broken.TWO_OWNERS)
+def another_worker_writes_to_a_changelog(history: History) -> History:
+    number = calm(history, CHANGELOG)
+    return edited(history, CHANGELOG, number, headers=_other(history.of(CHANGELOG)[number].headers[WRITER]))
+
+
+@plants(Broken.TWO_OWNERS)
+def another_worker_counts_an_input(history: History) -> History:
+    number = calm(history, TOTALS)
+    return edited(history, TOTALS, number, headers=_other(history.of(TOTALS)[number].headers[WRITER]))
+
+
+@plants(Broken.TWO_OWNERS)
+def another_process_of_the_owner_writes_in_between(history: History) -> History:
+    number = calm(history, CHANGELOG)
+    worker = (history.of(CHANGELOG)[number].headers[WRITER] or b"").partition(b":")[0]
+    return edited(history, CHANGELOG, number, headers={WRITER: worker + b":1"})
+
+
+@plants(Broken.TWO_OWNERS)
+def the_old_owner_writes_once_more_after_its_release(history: History) -> History:
+    changelog = history.of(CHANGELOG)
+    for handover in history.own("handover"):
+        for topic, partition, end in body(handover)["ends"]:
+            late = [
+                number
+                for number, row in enumerate(changelog)
+                if topic == CHANGELOG and (row.partition, row.offset) == (partition, end)
+            ]
+            if late:
+                writer = next(
+                    row.headers[WRITER]
+                    for row in reversed(changelog[: late[0]])
+                    if (row.headers[WRITER] or b"").startswith(body(handover)["source"].encode())
+                )
+                return edited(history, CHANGELOG, late[0], headers={WRITER: writer}, at=handover.at)
+    raise AssertionError("the history has no hand-over with a changelog")
+
+
+@plants(Broken.UNOWNED)
+def nobody_takes_what_was_released(history: History) -> History:
+    topic = own(history, "handover")
+    took = such(history, topic, kind="took")[0]
+    return edited(history, topic, took, at=history.of(topic)[took].at + 9.0)
+
+
+@plants(Broken.UNOWNED)
+def the_group_does_not_notice_a_death(history: History) -> History:
+    death = next(strike for strike in history.strikes if strike.dead)
+    rows = [
+        row._replace(at=row.at + FAR_S) if place_of_commit(row)[1] is None and row.at > death.at else row
+        for row in history.of(OFFSETS)
+    ]
+    return with_rows(history, OFFSETS, rows)
+
+
+def _commits(history: History) -> list[int]:
+    """Commits of the source's first recorded place, those of a calm time."""
+    start, fault = history.strikes[:2]
+    rows = [(number, row) for number, row in enumerate(history.of(OFFSETS)) if start.steered_at < row.at < fault.at]
+    places = [place_of_commit(row)[1] for _, row in rows]
+    chosen = next(place for place in places if place is not None and place[0] == SOURCE)
+    return [number for (number, _), place in zip(rows, places, strict=True) if place == chosen]
+
+
+@plants(Broken.COMMIT_BACK)
+def somebody_commits_what_it_had_before(history: History) -> History:
+    early, *_, late = _commits(history)
+    return edited(history, OFFSETS, late, value=history.of(OFFSETS)[early].value)
+
+
+@plants(Broken.COMMIT_AHEAD)
+def somebody_commits_what_is_not_done(history: History) -> History:
+    early, *_, late = _commits(history)
+    return edited(history, OFFSETS, early, value=history.of(OFFSETS)[late].value)
+
+
+@plants(Broken.HELD_UP)
+def a_key_group_is_forgotten_for_a_while(history: History) -> History:
+    number = calm(history, SOURCE)
+    return edited(history, SOURCE, number, at=history.of(SOURCE)[number].at - FAR_S)
+
+
+# ---------------------------------------------------------------------- who commands
+@plants(Broken.TAKEN_TWICE)
+def a_handover_is_taken_again(history: History) -> History:
+    topic = own(history, "handover")
+    return added(history, topic, such(history, topic, kind="took")[0])
+
+
+@plants(Broken.TAKEN_TWICE)
+def two_commands_carry_out_one_handover(history: History) -> History:
+    topic = own(history, "acks")
+    return added(history, topic, such(history, topic, phase="took")[0], body={"command_id": "0" * 32})
+
+
+@plants(Broken.EPOCH_BACK)
+def a_predecessor_publishes_a_placement(history: History) -> History:
+    return added(history, own(history, "placement"), 0)
+
+
+@plants(Broken.EPOCH_BACK)
+def a_predecessor_writes_to_the_journal(history: History) -> History:
+    return added(history, own(history, "journal"), -1)
+
+
+@plants(Broken.EPOCH_BACK)
+def a_predecessor_commands(history: History) -> History:
+    return added(history, own(history, "commands"), 0, body={"id": "0" * 32})
+
+
+@plants(Broken.REPUBLISHED)
+def a_command_is_published_again(history: History) -> History:
+    return added(history, own(history, "commands"), 0)
+
+
+@plants(Broken.UNANSWERED)
+def an_agent_never_answers(history: History) -> History:
+    command = body(history.own("commands")[0])["id"]
+    topic = own(history, "acks")
+    return without(history, topic, *such(history, topic, command_id=command))
+
+
+@plants(Broken.UNANSWERED)
+def an_agent_accepts_and_is_silent_then(history: History) -> History:
+    command = body(history.own("commands")[0])["id"]
+    topic = own(history, "acks")
+    accepted = such(history, topic, command_id=command, phase="accepted")
+    return without(history, topic, *(set(such(history, topic, command_id=command)) - set(accepted)))
+
+
+@plants(Broken.FORGED)
+def an_agent_obeys_a_forged_command(history: History) -> History:
+    commands, acks = own(history, "commands"), own(history, "acks")
+    forged = {"id": "f" * 32, "handover": "9.9-0"}
+    history = added(history, commands, 0, body=forged, headers={PLANTED: b"1"})
+    return added(history, acks, such(history, acks, phase="prepared")[0], body={"command_id": "f" * 32})
+
+
+@plants(Broken.FORGED)
+def workers_hand_over_what_nobody_commanded(history: History) -> History:
+    return added(history, own(history, "handover"), 0, body={"handover": "9.9-0"})
+
+
+@plants(Broken.ASTRAY)
+def a_generation_does_not_follow_the_placement(history: History) -> History:
+    topic = own(history, "placement")
+    rows = []
+    for row in history.of(topic):
+        owners = {
+            operator: [list(reversed(each)) if len(each) > 1 else each for each in partitions]
+            for operator, partitions in body(row)["owners"].items()
+        }
+        rows.append(row._replace(value=json.dumps({**body(row), "owners": owners}).encode()))
+    return with_rows(history, topic, rows)
