@@ -128,3 +128,14 @@ def test_whole_key_groups_prove_more_than_cut_ones():
     assert Whole(problem, 5.0).refute(5.0) is True
     assert stronger_bound(problem, 0.0, 10.0, Never()) > 9.99
     assert stronger_bound(replace(problem, max_cost_bytes=6.0), 0.0, 10.0, Never()) > 9.9  # 30 and 20 either way
+
+
+def test_key_groups_without_load_do_not_blunt_the_bound_by_cost():
+    """What carries nothing would cost infinitely much per load, and infinity times nothing is no number."""
+    problem = Problem(
+        load=np.array([20.0, 20.0, 0.0, 0.0]), cost_bytes=np.array([10.0, 10.0, 1e9, 1e9]), home=np.array([0, 0, 0, 1]),
+        pinned=np.zeros(4, bool), in_flight=np.zeros(4, bool), capacity=np.ones(2), removing=np.zeros(2, bool),
+        usage=np.zeros((0, 4)), limit=np.zeros((0, 2)), max_cost_bytes=5.0,
+    )  # fmt: skip
+    assert CostConditions(problem, 5.0).refute(9.9) is True
+    assert CostConditions(problem, 5.0).refute(10.1) is False

@@ -127,6 +127,12 @@ def test_a_time_limit_of_nothing_still_gives_a_plan(solve):
     assert (code, json.loads(out)["source_rate"] > 8) == (0, True)
 
 
+def test_more_instances_than_any_number_can_hold_are_no_limit(solve):
+    without = {key: value for key, value in DOCUMENT.items() if key != "max_instances"}
+    code, out, _ = solve(DOCUMENT | {"max_instances": 10**400})
+    assert (code, json.loads(out)) == (0, json.loads(solve(without)[1]))
+
+
 def test_instance_counts_are_for_round_robin_alone_and_no_harm_to_hetero(solve):
     without = [{key: value for key, value in operator.items() if key != "instances"} for operator in (SPOUT, BOLT)]
     plan, bare = (json.loads(solve(document)[1]) for document in (DOCUMENT, DOCUMENT | {"operators": without}))

@@ -70,6 +70,11 @@ def test_huge_loads_are_solved_all_the_same(solve):
     assert (code, json.loads(out)["load_distance"]) == (0, 0)
 
 
+def test_a_budget_beyond_every_float_is_no_limit(solve):
+    code, out, _ = solve(CLUSTER | {"budget": {"max_migrations": 10**400}})
+    assert (code, json.loads(out)["migrations"]) == (0, 2)
+
+
 def test_a_missing_file_is_exit_2(tmp_path, capsys):
     assert main(["solve", "milp", str(tmp_path / "none.json")]) == 2
     assert capsys.readouterr().err.endswith("none.json: No such file or directory\n")

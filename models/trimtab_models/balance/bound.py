@@ -31,6 +31,7 @@ from trimtab_models.solving.stop import Stop
 TOLERANCE_PP = 1e-6
 REACH_TOLERANCE_PP = 1e-4
 RELATIVE = 1e-9  # of the load distance: floats are no finer where loads are huge
+NEGLIGIBLE = 1e-12  # of the largest load
 REACH_ENTRIES = 200_000  # above this many (node, moves out) pairs Reach takes seconds and seldom improves the bound
 
 
@@ -97,7 +98,8 @@ class CostConditions(Transfers):
     """R and D for a budget of bytes."""
 
     def __init__(self, problem: Problem, budget_bytes: float) -> None:
-        bytes_per_load = problem.cost_bytes / np.maximum(problem.load, 1e-300)
+        least = NEGLIGIBLE * float(problem.load.max(initial=0.0)) or 1.0  # what carries less is priced as if it did not
+        bytes_per_load = problem.cost_bytes / np.maximum(problem.load, least)
         super().__init__(problem, Pieces.ordered(problem, bytes_per_load))
         self._bytes_per_load = bytes_per_load[self.pieces.key_groups]
         self.cheapest = np.argsort(self._bytes_per_load, kind="stable")

@@ -128,7 +128,12 @@ def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = 
         removing=np.array([node.removing for node in instance.nodes], np.bool_),
         usage=np.array(usage, np.float64).reshape(len(resources), len(home)),
         limit=np.array(limit, np.float64).reshape(len(resources), len(instance.nodes)),
-        max_migrations=instance.budget.max_migrations,
+        max_migrations=_at_most(instance.budget.max_migrations, len(home)),
         max_cost_bytes=instance.budget.max_cost_bytes,
         max_load_distance=instance.options.max_load_distance,
     )
+
+
+def _at_most(budget: int | None, key_groups: int) -> int | None:
+    """`budget`, but for migrations that no plan can make: an integer may be beyond every float."""
+    return None if budget is None else min(budget, key_groups)

@@ -26,7 +26,7 @@ def check_total(path: str, counts: Iterable[int | None]) -> None:
     """Refuses operators (a list at `path`) that together have more instances than any plan could list."""
     total = sum(count or 0 for count in counts)
     if total > MOST_INSTANCES:
-        raise BadInstance(path, f"{total} instances", f"at most {MOST_INSTANCES} in all")
+        raise BadInstance(path, f"{shown(total)} instances", f"at most {MOST_INSTANCES} in all")
 
 
 def check_edges(path: str, edges: Sequence[Edge], operators: Collection[str]) -> None:

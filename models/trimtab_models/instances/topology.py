@@ -14,6 +14,7 @@ from trimtab_models.instances.reading import (
     parse_document,
     read_each,
     read_object,
+    shown,
 )
 
 VERSION = 1
@@ -66,7 +67,9 @@ def _check_distinct_slots(slots: Sequence[Slot]) -> None:
     seen: set[Slot] = set()
     for position, slot in enumerate(slots):
         if slot in seen:
-            raise BadInstance(f".slots[{position}]", f"port {slot.port} of this node a second time", "each slot once")
+            raise BadInstance(
+                f".slots[{position}]", f"port {shown(slot.port)} of this node a second time", "each slot once"
+            )
         seen.add(slot)
 
 

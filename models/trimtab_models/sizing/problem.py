@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab_models.instances.operator_graph import Edge, topological_order
+from trimtab_models.instances.operator_graph import MOST_INSTANCES, Edge, topological_order
 from trimtab_models.instances.reading import BadInstance, is_finite
 from trimtab_models.instances.sizing import CostedOperator, SizingInstance
 
@@ -93,7 +93,7 @@ def problem_of(
         per_instance=np.concatenate((fixed.reshape(shape), *rows[1:2])),
         capacity=np.concatenate((cpu, *rows[2:])),
         source_rate=instance.source_rate,
-        max_instances=instance.max_instances,
+        max_instances=None if instance.max_instances is None else min(instance.max_instances, MOST_INSTANCES),
         instances=tuple(counts) if len(counts) == len(operators) else None,
     )
 
