@@ -4,7 +4,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
-from importlib.util import find_spec
 
 OPERATOR = "trimtab_controller.cli.operator"
 COMMANDS = {
@@ -23,7 +22,6 @@ COMMANDS = {
     "acl": ("trimtab_controller.cli.acl", "the least-privilege rules for agent, worker, controller and reader"),
     "sandbox": ("trimtab_controller.cli.sandbox", "a whole cluster on this machine"),
     "jars": ("trimtab_controller.cli.jars", "fetch the jars that broker and Spark need"),
-    "demo": ("trimtab_controller.cli.demo", "the main job, from unbalanced to balanced"),
 }
 """Command -> (module with `add_parser(commands)`, help)."""
 
@@ -45,8 +43,7 @@ def _parser(called: str | None) -> argparse.ArgumentParser:
     seen: set[str] = set()
     for name, (module, text) in COMMANDS.items():
         if module != called_module:
-            if find_spec(module) is not None:
-                commands.add_parser(name, help=text)
+            commands.add_parser(name, help=text)
         elif module not in seen:
             seen.add(module)
             import_module(module).add_parser(commands)
