@@ -45,8 +45,8 @@ format: $(INSTALLED) ## bring the code into its format
 prove-steering: $(INSTALLED) jars ## the long oracle of the Faust plug-in, with a table of pauses
 	$(BIN)/python tests/e2e/steering/prove.py
 
-faults: $(INSTALLED) jars ## kill workers, agents, controller and broker under load, and count what is lost or doubled
-	PYTHONPATH=examples $(BIN)/python -m flights.faults
+faults: $(INSTALLED) jars ## the fault matrix under load, judged by the recorded history (FAULTS="--list", "--only FAULT:MOMENT")
+	$(BIN)/python tests/faults/matrix.py $(FAULTS)
 
 simulate-faults: $(INSTALLED) ## whole clusters on fake time, seeded faults, 100,000 rounds (SIMULATE="--seed N" replays one)
 	$(BIN)/python tests/sim/simulate.py $(or $(SIMULATE),--rounds 100000)

@@ -1,6 +1,6 @@
 """The flights job in a sandbox, steered: started, watched, driven with `trimtab` as an operator would, ended.
 
-`flights.demo` and `flights.faults` are courses of such a run.
+`flights.demo` is the course of such a run; `tests/faults` are others.
 """
 
 import subprocess
@@ -133,9 +133,13 @@ class SteeredRun:
             if time.monotonic() > deadline:
                 return False
             self.cluster.check()
-            self._view.show(self.watch.poll(), time.time() - self._started_at, self.producer.count)
+            self.look()
             time.sleep(TICK_S)
         return True
+
+    def look(self) -> None:
+        """Read what the controller says, and show it."""
+        self._view.show(self.watch.poll(), time.time() - self._started_at, self.producer.count)
 
     def finish(self) -> Sent:
         """Stop sending and wait until everything has been processed and committed.  Raises NotDelivered, RunError."""

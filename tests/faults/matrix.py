@@ -1,0 +1,71 @@
+"""`python tests/faults/matrix.py [--only FAULT:MOMENT ...]`: faults under load, judged by what was recorded."""
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "e2e"), str(HERE.parents[1] / "examples")]
+
+from played.cells import all_cells, chosen  # noqa: E402
+from played.runs import Result, run_matrix  # noqa: E402
+from played.table import as_document, as_table, reasons  # noqa: E402
+from rich.console import Console  # noqa: E402
+
+from flights.demo.view import View  # noqa: E402 - lies where the path has just been led to
+from trimtab_controller.sandbox.jars import JarError  # noqa: E402
+from trimtab_controller.sandbox.java import JavaMissingError  # noqa: E402
+
+OUT = Path("out", "faults")
+WIDTH = 190
+
+
+def main() -> int:
+    """0: every promise was kept in every cell."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", default=[], metavar="FAULT:MOMENT", help="either part may be left out")
+    parser.add_argument("--seed", type=int, default=1, help="chooses which worker is hit where any would do")
+    parser.add_argument("--out", type=Path, default=OUT, help="folder for matrix.json, histories and logs")
+    parser.add_argument("--list", action="store_true", help="print the cells, and why the others are none")
+    given = parser.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    try:
+        cells = chosen(given.only)
+    except ValueError as error:
+        parser.error(str(error))
+    if given.list:
+        console.print("\n".join(map(str, all_cells())), reasons(), highlight=False)
+        return 0
+    out: Path = given.out.absolute()
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    results: list[Result] = []
+    try:
+        with View(console) as view:
+            for result in run_matrix(cells, out, view, seed=given.seed):
+                results.append(result)
+                document = json.dumps(as_document(results, given.seed), indent=1)
+                (out / "matrix.json").write_text(document + "\n", encoding="utf-8")
+    except (JarError, JavaMissingError) as error:
+        console.print(str(error), style="red", markup=False)
+        return 1
+    return tell(console, results, out)
+
+
+def tell(console: Console, results: list[Result], out: Path) -> int:
+    """Print what became of the cells; the exit code."""
+    console.print(as_table(results))
+    for result in results:
+        for text in result.broken:
+            console.print(f"NOT KEPT: {result.cell}: {text}\n  {result.logs}", style="bold red", markup=False)
+    broken = sum(1 for result in results if result.broken)
+    console.print(f"{len(results) - broken} of {len(results)} cells kept every promise; {out / 'matrix.json'}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,283 @@
+"""What a stage suffers: each fault is a context; it is made when the block begins and its cause is gone afterwards."""
+
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+
+import psutil
+
+from played.moments import Target
+from played.stage import Stage
+from trimtab_controller.sandbox.configuration import BROKER, CONTROLLER
+
+DOWN_S = 2.0
+"""How long what was killed stays away."""
+STOPPED_S = 20.0
+"""Longer than a worker's session and a controller's lease."""
+AWAY_S = 60.0
+SPARK, SOLVER = "trimtab_controller.stream", "multiprocessing.spawn"
+"""Words in the command lines of the controller's children."""
+HOUR_S = 3600.0
+
+Strike = Callable[[Stage, Target], AbstractContextManager[None]]
+Victims = Callable[[Stage, Target], tuple[str, ...]]
+
+
+def nobody(stage: Stage, target: Target) -> tuple[str, ...]:
+    """No worker dies, is stopped or is cut off beyond its session."""
+    return ()
+
+
+def the_worker(stage: Stage, target: Target) -> tuple[str, ...]:
+    """The one that it is about."""
+    return (target.worker,)
+
+
+def all_workers(stage: Stage, target: Target) -> tuple[str, ...]:
+    """Every one."""
+    return tuple(stage.workers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """`lasts_s` = until its cause is gone; `victims` = the workers that lose their membership by it.
+
+    `spares_job`: broker and workers are left alone.  `needs_round`: it shows only when something is to be moved, so the
+    load is shifted meanwhile.  `must_say` = what has to be seen of it, as `campaign` names it; none: that it is over is
+    enough.
+    """
+
+    name: str
+    strike: Strike
+    lasts_s: float
+    victims: Victims = nobody
+    spares_job: bool = False
+    needs_round: bool = False
+    must_say: tuple[str, ...] = ()
+    stage: str = "plain"
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(name: str, lasts_s: float, **known: object) -> Callable[[Callable[..., Iterator[None]]], None]:
+    """Enter a generator function as a fault."""
+
+    def add(strike: Callable[..., Iterator[None]]) -> None:
+        FAULTS[name] = Fault(name=name, strike=contextmanager(strike), lasts_s=lasts_s, **known)  # type: ignore[arg-type]
+
+    return add
+
+
+# ---------------------------------------------------------------------- processes
+@fault("worker killed", DOWN_S, victims=the_worker)
+def _kill_worker(stage: Stage, target: Target) -> Iterator[None]:
+    kill_worker(stage, target.worker)
+    yield
+    stage.cluster.start_worker(target.index)
+
+
+@fault("worker stopped", STOPPED_S, victims=the_worker)
+def _stop_worker(stage: Stage, target: Target) -> Iterator[None]:
+    with stopped(stage.processes_of(target.worker)):
+        yield
+
+
+@fault("agent killed", DOWN_S, spares_job=True)
+def _kill_agent(stage: Stage, target: Target) -> Iterator[None]:
+    stage.cluster.kill(target.host)
+    yield
+    stage.cluster.start_agent(target.index)
+
+
+@fault("agent stopped", STOPPED_S, spares_job=True)
+def _stop_agent(stage: Stage, target: Target) -> Iterator[None]:
+    with stopped([psutil.Process(stage.cluster.child(target.host).pid)]):
+        yield
+
+
+@fault("controller killed", DOWN_S, spares_job=True)
+def _kill_controller(stage: Stage, target: Target) -> Iterator[None]:
+    stage.cluster.kill(CONTROLLER)  # its Spark and its solver end with it
+    yield
+    stage.cluster.start_controller(act=True)
+
+
+@fault("controller stopped", STOPPED_S, spares_job=True)
+def _stop_controller(stage: Stage, target: Target) -> Iterator[None]:
+    with stopped([psutil.Process(stage.cluster.child(CONTROLLER).pid)]):
+        yield
+
+
+@fault("Spark killed", DOWN_S, spares_job=True)
+def _kill_spark(stage: Stage, target: Target) -> Iterator[None]:
+    kill(stage.under_controller(SPARK))
+    yield  # the controller starts it again
+
+
+@fault("Spark stopped", STOPPED_S, spares_job=True)
+def _stop_spark(stage: Stage, target: Target) -> Iterator[None]:
+    with stopped(stage.under_controller(SPARK)):
+        yield
+
+
+@fault("solver killed", DOWN_S, spares_job=True, needs_round=True)
+def _kill_solver(stage: Stage, target: Target) -> Iterator[None]:
+    kill(stage.under_controller(SOLVER))
+    yield  # the controller starts it again
+
+
+@fault("solver never returns", STOPPED_S, spares_job=True, needs_round=True, must_say=("fallback",))
+def _stop_solver(stage: Stage, target: Target) -> Iterator[None]:
+    with stopped(stage.under_controller(SOLVER)):
+        yield  # the controller kills it and asks the greedy method
+
+
+@fault("broker killed", DOWN_S)
+def _kill_broker(stage: Stage, target: Target) -> Iterator[None]:
+    stage.cluster.kill(BROKER)
+    yield
+    stage.cluster.start_broker()
+
+
+@fault("broker stopped", STOPPED_S, victims=all_workers)
+def _stop_broker(stage: Stage, target: Target) -> Iterator[None]:
+    with stopped([psutil.Process(stage.cluster.child(BROKER).pid)]):
+        yield
+
+
+@fault("worker never ready", 40.0, victims=the_worker)
+def _start_in_vain(stage: Stage, target: Target) -> Iterator[None]:
+    """Its next start finds a broker that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        kill_worker(stage, target.worker)
+        stage.cluster.environments[target.worker] = {"FLIGHTS_BROKER": address, "BROKER_URL": f"kafka://{address}"}
+        try:
+            stage.cluster.start_worker(target.index)
+            yield
+        finally:
+            del stage.cluster.environments[target.worker]
+        kill_worker(stage, target.worker)
+    stage.cluster.start_worker(target.index)
+
+
+# ---------------------------------------------------------------------- network
+@fault("broker away from one host", AWAY_S, victims=the_worker)
+def _cut_host(stage: Stage, target: Target) -> Iterator[None]:
+    with cut(stage, target.host):
+        yield
+
+
+@fault("broker away from all", AWAY_S, victims=all_workers)
+def _cut_all(stage: Stage, target: Target) -> Iterator[None]:
+    with cut(stage, *stage.cables):
+        yield
+
+
+@fault("broker away from controller", AWAY_S, spares_job=True)
+def _cut_controller(stage: Stage, target: Target) -> Iterator[None]:
+    with cut(stage, CONTROLLER):
+        yield
+
+
+@fault("host cut off, taken for lost", 110.0, victims=the_worker)
+def _lose_host(stage: Stage, target: Target) -> Iterator[None]:
+    """Alive, and for so long that the controller goes on without it."""
+    with cut(stage, target.host):
+        yield
+
+
+@fault("40 % of the hosts lost", 40.0, victims=lambda stage, _: tuple(stage.workers[-2:]), stage="five hosts",
+       must_say=("skip hosts_lost",))  # fmt: skip
+def _lose_hosts(stage: Stage, target: Target) -> Iterator[None]:
+    lost = stage.workers[-2:]
+    for worker in lost:
+        kill_worker(stage, worker)
+        stage.cluster.kill(Target(worker=worker).host)
+    yield
+    for worker in lost:
+        stage.cluster.start_agent(Target(worker=worker).index)
+        stage.cluster.start_worker(Target(worker=worker).index)
+
+
+# ---------------------------------------------------------------------- disks, clocks
+@fault("disk full under an agent's journal", STOPPED_S, spares_job=True, needs_round=True, stage="small disks")
+def _fill_journal(stage: Stage, target: Target) -> Iterator[None]:
+    disk = stage.disks[target.host]
+    disk.fill()
+    yield
+    disk.clear()
+
+
+@fault("disk full under a worker's store", STOPPED_S, victims=the_worker, needs_round=True, stage="small disks")
+def _fill_store(stage: Stage, target: Target) -> Iterator[None]:
+    disk = stage.disks[target.worker]
+    disk.fill()
+    yield
+    disk.clear()
+
+
+@fault("agent's clock 1 h ahead", 40.0, spares_job=True, needs_round=True)
+def _clock_ahead(stage: Stage, target: Target) -> Iterator[None]:
+    yield from _with_clock(stage, target, HOUR_S)
+
+
+@fault("agent's clock 1 h behind", 40.0, spares_job=True, needs_round=True)
+def _clock_behind(stage: Stage, target: Target) -> Iterator[None]:
+    yield from _with_clock(stage, target, -HOUR_S)
+
+
+def _with_clock(stage: Stage, target: Target, shift_s: float) -> Iterator[None]:
+    """The clock of a process cannot be changed from outside: the agent is started anew with another one."""
+    for seconds in (shift_s, 0.0):
+        stage.cluster.kill(target.host)
+        stage.tamper(target.host, **({"FAULTS_CLOCK_S": f"{seconds:g}"} if seconds else {}))
+        stage.cluster.start_agent(target.index)
+        if seconds:
+            yield
+
+
+# ---------------------------------------------------------------------- how
+def kill(processes: list[psutil.Process]) -> None:
+    """kill -9, and their end."""
+    if not processes:
+        raise RuntimeError("there is no such process to be killed")
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=10)
+
+
+def kill_worker(stage: Stage, worker: str) -> None:
+    """Whoever started it."""
+    stage.cluster.child(worker).ended_here = True
+    with suppress(RuntimeError):  # it may have been drained and stopped just now
+        kill(stage.processes_of(worker))
+
+
+@contextmanager
+def stopped(processes: list[psutil.Process]) -> Iterator[None]:
+    """SIGSTOP, and SIGCONT afterwards."""
+    for process in processes:
+        process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def cut(stage: Stage, *names: str) -> Iterator[None]:
+    """Nothing passes over these cables."""
+    for name in names:
+        stage.cables[name].cut()
+    try:
+        yield
+    finally:
+        for name in names:
+            stage.cables[name].mend()

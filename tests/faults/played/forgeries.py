@@ -1,0 +1,136 @@
+"""Records that somebody else writes to Trimtab's topics: true ones again, in another order or late, and untrue ones.
+
+What is signed is signed with the cluster's own key here, so that it gets past the signature and is really read.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from recorded.history import PLANTED
+
+from flights.readback import Record, read_topic
+from flights.steered_run import RunError
+from played.faults import STOPPED_S, fault
+from played.moments import Target
+from played.stage import Stage
+from trimtab_controller.sandbox.broker import Topic
+from trimtab_models.messages.names import topic_settings
+from trimtab_models.signing.envelope import Envelope
+
+SIGNED = ("commands", "placement")
+WRITTEN_TO = (*SIGNED, "acks", "handover", "reports")
+"""The topics that agents, workers, controller and stream read records from which others have written."""
+COUNT = 12
+OVERSIZED_BYTES = 9 * 1024 * 1024
+"""Above the limit of every decoder, below that of the topic."""
+GONE_LIMIT_S = 30.0
+
+Forge = Callable[[list[Record]], list[Record]]
+
+
+def _again(rows: list[Record]) -> list[Record]:
+    return rows[-COUNT:]
+
+
+def _backwards(rows: list[Record]) -> list[Record]:
+    return rows[-COUNT:][::-1]
+
+
+def _late(rows: list[Record]) -> list[Record]:
+    return rows[:COUNT]
+
+
+def _torn(rows: list[Record]) -> list[Record]:
+    """Cut short, a byte changed, no JSON, nothing."""
+    ways: tuple[Callable[[bytes], bytes], ...] = (
+        lambda value: value[: len(value) // 2],
+        lambda value: value.replace(b'"v":1', b'"v":\xff', 1),
+        lambda value: b"\x00\xfe not json",
+        lambda value: b"",
+        lambda value: value.replace(b":", b";", 3),
+        lambda value: json.dumps({**json.loads(value), "epoch": [-1, 1e400]}).encode(),
+    )
+    return [_with(row, ways[place % len(ways)](row.value or b"{}")) for place, row in enumerate(rows[-COUNT:])]
+
+
+def _huge(rows: list[Record]) -> list[Record]:
+    return [_with(rows[-1], (rows[-1].value or b"")[:-1] + b" " * OVERSIZED_BYTES + b"}")]
+
+
+def _of_another_version(rows: list[Record]) -> list[Record]:
+    return [
+        _with(row, json.dumps({**json.loads(row.value or b"{}"), "v": version}).encode())
+        for row, version in zip(rows[-COUNT:], [0, 2, 99, -1, "1", None] * COUNT, strict=False)
+    ]
+
+
+def _with(row: Record, value: bytes) -> Record:
+    return Record(partition=row.partition, offset=row.offset, at=row.at, key=row.key, value=value)
+
+
+def _striking(forge: Forge) -> Callable[[Stage, Target], Iterator[None]]:
+    def strike(stage: Stage, target: Target) -> Iterator[None]:
+        for part in WRITTEN_TO:
+            topic = getattr(stage.cluster.topics, part)
+            rows = [row for row in read_topic(stage.bootstrap, topic) if _is_own(row)]
+            if not rows:
+                raise RunError(f"{topic} is empty: there is nothing to forge from")
+            plant(stage, topic, forge(rows), signed=part in SIGNED)
+        yield
+
+    return strike
+
+
+def _is_own(row: Record) -> bool:
+    return bool(row.value) and all(name != PLANTED for name, _ in row.headers)
+
+
+def plant(stage: Stage, topic: str, rows: Sequence[Record], *, signed: bool) -> None:
+    """Write the records, marked for the checker; without headers of their own they are signed if they have to be."""
+    key, _ = stage.cluster.keys.load()
+    producer = Producer(
+        {"bootstrap.servers": stage.bootstrap, "message.max.bytes": 2 * OVERSIZED_BYTES, "log_level": 0}
+    )
+    for row in rows:
+        headers = list(row.headers)
+        if signed and not headers:
+            headers = [key.sign(Envelope(topic=topic, key=row.key or b"", value=row.value or b""))]
+        producer.produce(topic, row.value, row.key, row.partition, headers=[*headers, (PLANTED, b"1")])
+    if producer.flush(30.0):
+        raise RunError(f"the broker did not take the records for {topic}")
+
+
+for _name, _forge in (
+    ("messages duplicated", _again),
+    ("messages reordered", _backwards),
+    ("messages delayed", _late),
+    ("messages corrupted", _torn),
+    ("messages oversized", _huge),
+    ("messages of another version", _of_another_version),
+):
+    fault(_name, STOPPED_S, spares_job=True, needs_round=True)(_striking(_forge))
+
+
+# ---------------------------------------------------------------------- a topic is lost
+def _emptying(part: str) -> Callable[[Stage, Target], Iterator[None]]:
+    def strike(stage: Stage, target: Target) -> Iterator[None]:
+        topic = getattr(stage.cluster.topics, part)
+        stage.record()
+        admin = AdminClient({"bootstrap.servers": stage.bootstrap})
+        admin.delete_topics([topic])[topic].result(GONE_LIMIT_S)
+        if not stage.holds_within(GONE_LIMIT_S, lambda: topic not in admin.list_topics(timeout=10).topics):
+            raise RunError(f"{topic} was not deleted")
+        [settings] = [row for row in topic_settings(stage.cluster.topics) if row.name == topic]
+        again = Topic(name=topic, partitions=settings.partitions, settings=settings.configuration)
+        stage.cluster.broker.create_topics([again])
+        yield
+
+    return strike
+
+
+for _part in ("reports", "snapshots", "placement", "commands", "acks", "handover", "journal", "intents", "status"):
+    fault(f"topic {_part} recreated empty", STOPPED_S, spares_job=True, needs_round=True, stage="topics")(
+        _emptying(_part)
+    )

@@ -1,0 +1,163 @@
+"""When a fault strikes: each moment is brought about on a stage, and names whom it concerns.
+
+A moment is a context: it is reached when the block begins, and what it has set going is brought to its end afterwards.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+from flights.steered_run import RunError
+from played.rounds import ROUND_LIMIT_S, Load, Tap, tapped
+from played.stage import Stage
+from trimtab_controller.sandbox.configuration import host_name
+from trimtab_models.messages.commands import Command, CommandKind, Phase, decode_ack, decode_command
+from trimtab_models.messages.handover import HandoverKind, HandoverRecord, decode_handover
+from trimtab_models.messages.report import WorkerState
+
+HANDOVER_LIMIT_S = 20.0
+STOPPED_LIMIT_S = 90.0
+"""From the end of a fault to the end of the scale-in that it struck."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The worker that has the next thing to do, or any; `host` is where it is."""
+
+    worker: str
+
+    @property
+    def index(self) -> int:
+        """Its number."""
+        return int(self.worker[1:])
+
+    @property
+    def host(self) -> str:
+        """Its host, and the name of the agent there."""
+        return host_name(self.index)
+
+
+Reach = Callable[[Stage, Load, random.Random], AbstractContextManager[Target]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """`means` says when that is; `in_round`: a round is under way."""
+
+    name: str
+    means: str
+    reach: Reach
+    in_round: bool
+
+
+MOMENTS: dict[str, Moment] = {}
+
+
+def _moment(name: str, means: str, *, in_round: bool = True) -> Callable[[Callable[..., Iterator[Target]]], None]:
+    def add(reach: Callable[..., Iterator[Target]]) -> None:
+        MOMENTS[name] = Moment(name=name, means=means, reach=contextmanager(reach), in_round=in_round)
+
+    return add
+
+
+@_moment("idle", "no round, no window's end", in_round=False)
+def _idle(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
+    _await_phase_of_window(stage, 0.4)
+    yield Target(worker=chance.choice(stage.workers))
+
+
+@_moment("window", "a window has just ended, its reports are on their way", in_round=False)
+def _window(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
+    _await_phase_of_window(stage, 0.0)
+    yield Target(worker=chance.choice(stage.workers))
+
+
+@_moment("decided", "a plan is decided and not yet published")
+def _decided(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
+    def begun(limit_s: float) -> bool | None:
+        return stage.gate.reached_within(limit_s) or None
+
+    stage.gate.close()
+    try:
+        load.provoke(begun)
+        yield Target(worker=chance.choice(stage.workers))
+    finally:
+        stage.gate.open()
+
+
+@_moment("prepare", "prepare is commanded, the new owner has not answered")
+def _prepare(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
+    with tapped(stage, stage.cluster.topics.commands) as commands:
+        yield _new_owner(_provoked(load, commands, CommandKind.PREPARE))
+
+
+@_moment("prepared", "the new owner is prepared, release is not yet commanded")
+def _prepared(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
+    with tapped(stage, stage.cluster.topics.commands) as commands, tapped(stage, stage.cluster.topics.acks) as acks:
+        prepare = _provoked(load, commands, CommandKind.PREPARE)
+        if acks.first(decode_ack, lambda ack: ack.phase is Phase.PREPARED, HANDOVER_LIMIT_S) is None:
+            raise RunError("nobody was prepared")
+        yield _old_owner(prepare)
+
+
+@_moment("release", "release is commanded, the old owner has not given away")
+def _release(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
+    with tapped(stage, stage.cluster.topics.commands) as commands:
+        yield _old_owner(_provoked(load, commands, CommandKind.RELEASE))
+
+
+@_moment("released", "the old owner has given away, the new one has not taken")
+def _released(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
+    with tapped(stage, stage.cluster.topics.handover) as handovers:
+
+        def begun(limit_s: float) -> HandoverRecord | None:
+            return handovers.first(decode_handover, lambda record: record.kind is HandoverKind.RELEASED, limit_s)
+
+        yield Target(worker=str(load.provoke(begun).target))
+
+
+@_moment("scale-in", "a worker is being drained, its first key groups are commanded away")
+def _scale_in(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
+    drained = chance.choice(stage.workers)
+    with tapped(stage, stage.cluster.topics.commands) as commands:
+        stage.run.trimtab("drain", drained, "--reason", "a scale-in to be disturbed")
+        if _next(commands, CommandKind.PREPARE, ROUND_LIMIT_S) is None:
+            raise RunError(f"the drain of {drained} led to no round")
+    yield Target(worker=drained)
+    stage.cluster.child(drained).ended_here = True  # it ends because it is told to
+    stopped = stage.holds_within(STOPPED_LIMIT_S, lambda: not stage.processes_of(drained))
+    stage.run.trimtab("undrain", drained)
+    if not stopped:
+        raise RunError(f"{drained} was not emptied and stopped within {STOPPED_LIMIT_S:g} s after the fault")
+    if not stage.holds_within(STOPPED_LIMIT_S, lambda: _runs(stage, drained)):
+        raise RunError(f"{drained} was not started again within {STOPPED_LIMIT_S:g} s after its drain was taken back")
+
+
+def _await_phase_of_window(stage: Stage, phase: float) -> None:
+    """Wait until this part of the present window has gone by."""
+    window_s = stage.settings.window_s
+    time.sleep((phase - time.time() / window_s) % 1.0 * window_s)
+
+
+def _provoked(load: Load, commands: Tap, kind: CommandKind) -> Command:
+    return load.provoke(lambda limit_s: _next(commands, kind, limit_s))
+
+
+def _next(commands: Tap, kind: CommandKind, limit_s: float) -> Command | None:
+    return commands.first(decode_command, lambda command: command.kind is kind, limit_s)
+
+
+def _old_owner(command: Command) -> Target:
+    return Target(worker=str(command.source))
+
+
+def _new_owner(command: Command) -> Target:
+    return Target(worker=str(command.target))
+
+
+def _runs(stage: Stage, worker: str) -> bool:
+    status = stage.run.watch.last
+    nodes = status.nodes if status else ()
+    return any(node.worker == worker and node.state is WorkerState.RUNNING for node in nodes)

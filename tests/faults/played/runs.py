@@ -1,0 +1,102 @@
+"""Runs cells on stages, and has each stage's history judged."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from recorded.check import check
+from recorded.history import read_history
+from recorded.verdict import Bounds, Cost, Verdict, Violation
+
+from flights.steered_run import Viewer
+from played.campaign import FAILURES, Campaign, Played
+from played.cells import Cell
+from played.disks import obstacle
+from played.stage import Stage, StageSettings
+
+STAGES: Mapping[str, StageSettings] = {
+    "plain": StageSettings(),
+    "small disks": StageSettings(small_disks=True),
+    "five hosts": StageSettings(workers=5, key_groups=30),
+    "topics": StageSettings(),
+}
+CELLS_PER_STAGE = 20
+"""The flights last for about so many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What became of a cell.  Without `played` it was not tried (`failure` says why), without `cost` not judged."""
+
+    cell: Cell
+    logs: Path
+    played: Played | None = None
+    cost: Cost | None = None
+    violations: tuple[Violation, ...] = ()
+    failure: str | None = None
+    impossible: bool = False
+    """Not on this machine: neither kept nor broken."""
+
+    @property
+    def broken(self) -> list[str]:
+        """What went wrong, a sentence each."""
+        found = [] if self.failure is None or self.impossible else [self.failure]
+        if self.played is not None:
+            found += [self.played.failure] if self.played.failure else []
+            found += [f"nobody said {text!r}" for text in self.played.unsaid]
+        return [*found, *(f"{violation.broken}: {violation.text}" for violation in self.violations)]
+
+
+def run_matrix(cells: Sequence[Cell], folder: Path, view: Viewer, *, seed: int) -> Iterator[Result]:
+    """All cells, stage after stage; a cell that fails ends its stage, not the matrix."""
+    number = 0
+    for kind, settings in STAGES.items():
+        waiting = [cell for cell in cells if cell.fault.stage == kind]
+        if settings.small_disks and (reason := obstacle()):
+            yield from (Result(cell=cell, logs=folder, failure=reason, impossible=True) for cell in waiting)
+            continue
+        while waiting:
+            number += 1
+            results = run_stage(waiting[:CELLS_PER_STAGE], Stage(settings, folder / f"stage-{number}", view), seed)
+            yield from results
+            del waiting[: len(results)]
+
+
+def run_stage(cells: Sequence[Cell], stage: Stage, seed: int) -> list[Result]:
+    """As many of the cells as the stage can bear: up to the first that fails, and that one."""
+    logs = stage.folder / "sandbox" / "logs"
+    played: list[Played] = []
+    try:
+        with stage:
+            campaign = Campaign(stage, seed)
+            while len(played) < len(cells) and not (played and played[-1].failure):
+                played.append(campaign.play(cells[len(played)]))
+            stage.run.finish()
+            stage.record([each.strike for each in played])
+        verdict = judge(stage)
+    except FAILURES as error:
+        failure = f"{type(error).__name__}: {error}"
+        tried = played or [None]
+        return [
+            Result(cell=cell, logs=logs, played=each, failure=f"not judged: {failure}")
+            for cell, each in zip(cells, tried, strict=False)
+        ]
+    return [
+        Result(cell=each.cell, logs=logs, played=each, cost=cost, violations=tuple(violations))
+        for each, cost, violations in zip(played, verdict.costs, shared_out(verdict, played), strict=True)
+    ]
+
+
+def judge(stage: Stage) -> Verdict:
+    """What the recorded history of a stage says."""
+    bounds = Bounds(commit_s=stage.settings.commit_s, session_s=stage.settings.session_s)
+    return check(read_history(stage.settings.cluster, *stage.histories), bounds)
+
+
+def shared_out(verdict: Verdict, played: Sequence[Played]) -> list[list[Violation]]:
+    """The violations by cell: each to the last that had begun; one without a time to the last of all."""
+    shares: list[list[Violation]] = [[] for _ in played]
+    for violation in verdict.violations:
+        begun = [place for place, each in enumerate(played) if violation.at and each.began_at <= violation.at]
+        shares[begun[-1] if begun else -1].append(violation)
+    return shares

@@ -1,0 +1,234 @@
+"""The cluster that suffers: the flights job, steered, in a sandbox whose parts can be cut off, filled up and put wrong.
+
+Every host and the controller reach the broker over a cable of their own (`proxy.Proxy`); what looks on does not.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+from confluent_kafka import KafkaException
+from proxy import Proxy
+from recorded.dump import dump
+from recorded.history import Strike
+
+from flights.steered_run import TICK_S, RunError, SteeredRun, Viewer
+from played.disks import JOURNAL_MB, STORE_MB, Disk, mounted
+from played.gate import TAMPERED, Gate, python_path
+from trimtab_controller.cli.sandbox import EXAMPLES, FLIGHTS_ENVIRONMENT
+from trimtab_controller.sandbox.broker import Detour, free_ports
+from trimtab_controller.sandbox.cluster import Cluster, ClusterError
+from trimtab_controller.sandbox.configuration import CONTROLLER, SandboxSettings, host_name, worker_name
+from trimtab_controller.sandbox.marks import marked
+
+ATTRIBUTED = Path(__file__).parents[1] / "recorded"
+RECOVERY_LIMIT_S = 150.0
+REVIVE_EVERY_S = 2.0
+CAUGHT_UP_S = 4.0
+"""The job has caught up when so many seconds of traffic are not committed; one commit interval never is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSettings:
+    """Rate in flights per second, spans in seconds, `work` as in `flights.settings`, `band` in percentage points."""
+
+    cluster: str = "faults"
+    workers: int = 3
+    key_groups: int = 24
+    rate: float = 100.0
+    work: int = 600
+    session_s: float = 10.0
+    commit_s: float = 1.0
+    window_s: float = 5.0
+    band: float = 5.0
+    lost_worker_s: float = 75.0
+    phase_limit_s: float = 15.0
+    """How long a hand-over may take to be prepared, and to be done."""
+    small_disks: bool = False
+    """Each host's journal and store are on disks of their own."""
+
+    @property
+    def beyond_band(self) -> float:
+        """What a shift has to lead to: noise and the round before must not bring it back into the band."""
+        return 3.0 * self.band
+
+
+def sandbox_settings(settings: StageSettings) -> SandboxSettings:
+    """The sandbox of a stage."""
+    return SandboxSettings(
+        app="attributed:app",
+        app_folder=ATTRIBUTED,
+        cluster=settings.cluster,
+        workers=settings.workers,
+        capacity_cores=0.25,
+        environment={
+            **FLIGHTS_ENVIRONMENT,
+            "PYTHONPATH": python_path(EXAMPLES),
+            "FLIGHTS_KEY_GROUPS": str(settings.key_groups),
+            "FLIGHTS_WORK": str(settings.work),
+            "FLIGHTS_COMMIT_S": f"{settings.commit_s:g}",
+            "FLIGHTS_SESSION_S": f"{settings.session_s:g}",
+        },
+        controller={
+            "stream": {"window_s": settings.window_s, "watermark_s": 2.0},
+            "balance": {
+                "max_migrations": 12,
+                "load_distance": settings.band,
+                "min_interval_s": 2.0,
+                "smoothing": 1.0,
+                "lost_worker_s": settings.lost_worker_s,
+            },
+            "execution": {
+                "prepare_timeout_s": settings.phase_limit_s,
+                "handover_timeout_s": settings.phase_limit_s,
+            },
+        },
+    )
+
+
+class Stage:
+    """A running cluster.  As a context: at its begin all run and are steered, at its end nothing is left."""
+
+    def __init__(self, settings: StageSettings, folder: Path, view: Viewer) -> None:
+        self.settings = settings
+        self.folder = folder
+        self.notes: Counter[str] = Counter()
+        """What was seen and has no record in Kafka: processes that ended by themselves, lacks while waiting."""
+        self.disks: dict[str, Disk] = {}
+        """By name of the host (its agent's journal) or worker (its store)."""
+        self.histories: list[Path] = []
+        self._revive_at = 0.0
+        self._view = view
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opening:
+            self._start(opening)
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def _start(self, opening: ExitStack) -> None:
+        settings = self.settings
+        names = [CONTROLLER, *map(host_name, range(settings.workers))]
+        behind = dict(zip(names, free_ports(len(names)), strict=True))
+        self.cables = {name: Proxy(port) for name, port in behind.items()}
+        for cable in self.cables.values():
+            opening.callback(cable.close)
+        detours = {name: Detour(proxy=cable.port, behind=behind[name]) for name, cable in self.cables.items()}
+        self.cluster = Cluster(sandbox_settings(settings), self.folder / "sandbox", detours=detours)
+        opening.enter_context(self.cluster)
+        if settings.small_disks:
+            self._mount(opening)
+        self.gate = Gate(self.folder / "gate")
+        self.tamper(CONTROLLER, **self.gate.environment)
+        run = SteeredRun(self.cluster, key_groups=settings.key_groups, rate=settings.rate, view=self._view)
+        self.run = opening.enter_context(run)
+        self.run.trimtab("resume")
+        self.until_steered("the start")
+
+    def _mount(self, opening: ExitStack) -> None:
+        for index, worker in enumerate(self.workers):
+            for name, size_mb in ((host_name(index), JOURNAL_MB), (worker, STORE_MB)):
+                self.disks[name] = mounted(self.cluster.folder / name, size_mb, opening)
+
+    def record(self, strikes: Sequence[Strike] = ()) -> None:
+        """Write down what is in Kafka now: at the end, and before a topic is taken away."""
+        self.histories.append(self.folder / f"history-{len(self.histories)}")
+        dump(self.bootstrap, self.settings.cluster, self.histories[-1], strikes)
+
+    # ------------------------------------------------------------------ its parts
+    @property
+    def bootstrap(self) -> str:
+        """The broker, not over a cable."""
+        return self.cluster.broker.address
+
+    @property
+    def workers(self) -> list[str]:
+        """Names of all workers."""
+        return [worker_name(index) for index in range(self.settings.workers)]
+
+    def tamper(self, name: str, **environment: str) -> None:
+        """Tamper with the process of that name (`tampered/`) from its next start on; without variables no more."""
+        self.cluster.environments[name] = {"PYTHONPATH": python_path(TAMPERED), **environment} if environment else {}
+
+    def processes_of(self, worker: str) -> list[psutil.Process]:
+        """The processes of a worker, whether the sandbox or its agent has started it."""
+        found = marked(self.cluster.processes.mark)
+        return [process for process in found if _environment(process).get("TRIMTAB_WORKER") == worker]
+
+    def under_controller(self, word: str) -> list[psutil.Process]:
+        """The controller's children in whose command line the word stands, with theirs."""
+        children = psutil.Process(self.cluster.child(CONTROLLER).pid).children()
+        heads = [child for child in children if word in " ".join(child.cmdline())]
+        return [process for head in heads for process in (head, *head.children(recursive=True))]
+
+    # ------------------------------------------------------------------ time goes by
+    def wait(self, seconds: float) -> None:
+        """Let so much time go by, and note what is said meanwhile."""
+        self.holds_within(seconds, lambda: False)
+
+    def holds_within(self, limit_s: float, condition: Callable[[], bool]) -> bool:
+        """Whether the condition came true in time.  What ends by itself is started again, as service managers do."""
+        deadline = time.monotonic() + limit_s
+        while not condition():
+            if time.monotonic() > deadline:
+                return False
+            self._revive()
+            self.run.look()
+            time.sleep(TICK_S)
+        return True
+
+    def until_steered(self, after: str) -> None:
+        """Wait for a whole window in which all is well again.  Raises RunError."""
+        since = time.time()
+        if not self.holds_within(RECOVERY_LIMIT_S, lambda: self._lack(since) is None):
+            raise RunError(f"not steered {RECOVERY_LIMIT_S:g} s after {after}: {self._lack(since)}")
+
+    def _lack(self, since: float) -> str | None:
+        """What is missing until all report in a whole window, all run, no plan hangs and the job has caught up."""
+        status = self.run.watch.last
+        if status is None or status.at <= since:
+            return "the controller says nothing"
+        if (status.window_end or 0.0) <= since + self.settings.window_s or status.coverage != 1.0:
+            return f"no whole window of all hosts (the last one ended at {status.window_end})"
+        if not self.run.all_run():
+            return f"not all workers run: {[(node.worker, str(node.state)) for node in status.nodes]}"
+        if status.plan_in_flight is not None:
+            return f"plan {status.plan_in_flight.plan} is in flight"
+        try:
+            records = self.run.backlog.records()
+        except KafkaException as error:
+            return f"the backlog is unknown: {error}"
+        return f"{records} records behind" if records > CAUGHT_UP_S * 2 * self.settings.rate else None
+
+    def _revive(self) -> None:
+        starts: dict[str, Callable[[], object]] = {CONTROLLER: lambda: self.cluster.start_controller(act=True)}
+        for index, worker in enumerate(self.workers):
+            starts[host_name(index)] = partial(self.cluster.start_agent, index)
+            starts[worker] = partial(self.cluster.start_worker, index)
+        for name, start in starts.items():
+            child = self.cluster.child(name)
+            if child.exit_code and not child.ended_here and time.monotonic() > self._revive_at:
+                self.notes[f"{name} ended by itself, exit code {child.exit_code}"] += 1
+                self._revive_at = time.monotonic() + REVIVE_EVERY_S
+                with suppress(ClusterError, OSError):  # the next try comes soon
+                    start()
+
+
+def _environment(process: psutil.Process) -> dict[str, str]:
+    try:
+        return dict(process.environ())
+    except (psutil.Error, OSError):
+        return {}  # gone meanwhile, or a zombie

@@ -1,0 +1,23 @@
+"""Two cells of the fault matrix on a small cluster; `make faults` plays all."""
+
+from pathlib import Path
+
+import pytest
+from played.cells import chosen
+from played.runs import run_stage
+from played.stage import Stage, StageSettings
+from rich.console import Console
+
+from flights.demo.view import View
+
+
+@pytest.mark.e2e
+def test_a_worker_and_the_controller_die_in_the_middle_of_rounds_and_every_promise_is_kept(tmp_path: Path) -> None:
+    cells = chosen(["worker killed:release", "controller killed:decided"])
+    settings = StageSettings(workers=2, key_groups=16, session_s=6.0)
+
+    results = run_stage(cells, Stage(settings, tmp_path, View(Console(quiet=True))), seed=1)
+
+    assert [result.broken for result in results] == [[], []]
+    assert [result.cell for result in results] == cells
+    assert all(result.cost is not None for result in results)

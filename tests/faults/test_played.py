@@ -1,0 +1,141 @@
+"""What the matrix decides by itself: how the load is shifted, which cells there are, and whose a violation is."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from played.campaign import Played
+from played.cells import MEANINGFUL, all_cells, chosen, meaning_of
+from played.faults import FAULTS
+from played.moments import MOMENTS
+from played.runs import Result, shared_out
+from played.shift import NoShift, choose_shift
+from played.table import as_document, as_table
+from recorded.history import Strike
+from recorded.verdict import Broken, Verdict, Violation
+
+from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_models.messages.report import WorkerState
+from trimtab_models.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
+
+UNKNOWN: dict[str, Any] = dict.fromkeys(["tuples_in_s"])
+
+
+def window(cpu: dict[tuple[str, int], float | None], capacity: float = 0.25) -> Snapshot:
+    """One window with these loads of (worker, partition), in cores."""
+    return Snapshot(
+        cluster="c",
+        start_ms=0,
+        end_ms=5000,
+        published_ms=5000,
+        hosts_seen=1,
+        hosts_expected=1,
+        watermark_ms=None,
+        late_rows=0,
+        nodes=tuple(
+            NodeWindow(
+                worker=WorkerId(worker),
+                host=HostId("h"),
+                app=None,
+                state=WorkerState.RUNNING,
+                capacity=capacity,
+                covered_s=5.0,
+                cpu=None,
+                complete=True,
+                steering=True,
+            )
+            for worker in sorted({worker for worker, _ in cpu})
+        ),
+        key_groups=tuple(
+            KeyGroupWindow(
+                key_group=KeyGroup(AppId("a"), OperatorId("o"), partition),
+                worker=WorkerId(worker),
+                covered_s=5.0,
+                cpu=cores,
+                **UNKNOWN,
+            )
+            for (worker, partition), cores in cpu.items()
+        ),
+    )
+
+
+BALANCED = window({(f"w{number % 2}", number): 0.005 for number in range(12)})
+
+
+def test_a_shift_leads_as_far_beyond_the_band_as_is_asked() -> None:
+    near, far = (choose_shift(BALANCED, {}, at_least=points) for points in (3.0, 12.0))
+    assert near.factor < far.factor
+    assert near.load_distance >= 3.0
+    # Two of six key groups of w0 carry 0.005 * factor: their excess, over its capacity, less half of it on average.
+    assert far.load_distance == pytest.approx(100 * 2 * 0.005 * (far.factor - 1) / 0.25 / 2)
+
+
+def test_a_shift_is_reckoned_from_the_loads_at_speed_1() -> None:
+    surged = dict.fromkeys(range(0, 12, 2), 4.0)
+    measured = window({(f"w{number % 2}", number): 0.005 * surged.get(number, 1.0) for number in range(12)})
+    assert choose_shift(measured, surged, at_least=12.0) == choose_shift(BALANCED, {}, at_least=12.0)
+
+
+def test_another_worker_than_last_time_is_overloaded() -> None:
+    assert choose_shift(BALANCED, {}, at_least=5.0).worker == "w0"
+    assert choose_shift(BALANCED, {}, at_least=5.0, avoid=WorkerId("w0")).worker == "w1"
+
+
+def test_no_shift_from_loads_that_are_not_known_or_too_small() -> None:
+    with pytest.raises(NoShift, match="not known"):
+        choose_shift(window({("w0", 0): None}), {}, at_least=1.0)
+    with pytest.raises(NoShift, match="no shift by up to 8"):
+        choose_shift(BALANCED, {}, at_least=99.0)
+
+
+def test_every_fault_has_its_moments_and_a_reason_for_the_others() -> None:
+    assert MEANINGFUL.keys() <= FAULTS.keys()
+    for name in FAULTS:
+        tried, why_not = meaning_of(name)
+        assert tried
+        assert set(tried) <= MOMENTS.keys()
+        assert why_not or set(tried) == MOMENTS.keys(), name
+
+
+def test_cells_are_chosen_by_fault_and_moment() -> None:
+    assert chosen([]) == all_cells()
+    assert [str(cell) for cell in chosen(["agent killed:release"])] == ["agent killed:release"]
+    assert {cell.moment.name for cell in chosen(["broker killed"])} == MOMENTS.keys()
+    assert {cell.fault.name for cell in chosen(["worker:window"])} == {"worker killed"}
+    with pytest.raises(ValueError, match="'nobody:release', expected"):
+        chosen(["nobody:release"])
+
+
+def played(at: float, *, said: Counter[str] | None = None, failure: str | None = None) -> Played:
+    strike = Strike(case="c", at=at, over_at=at + 1, steered_at=at + 2)
+    cell = chosen(["solver never returns:idle"])[0]
+    return Played(
+        cell=cell,
+        began_at=at - 1,
+        target=None,
+        strike=strike,
+        said=Counter() if said is None else said,
+        failure=failure,
+    )
+
+
+def test_a_violation_belongs_to_the_cell_that_was_played_when_it_happened() -> None:
+    early, late, undated = (Violation(broken=Broken.LOST, text="", at=at) for at in (10.5, 25.0, None))
+    verdict = Verdict(violations=(early, late, undated), costs=(), seen=Counter())
+    assert shared_out(verdict, [played(10.0), played(20.0)]) == [[early], [late, undated]]
+
+
+def test_what_should_have_been_said_and_was_not_is_broken() -> None:
+    silent, loud, failed = (
+        Result(cell=each.cell, logs=Path(), played=each)
+        for each in (played(1.0), played(1.0, said=Counter(["fallback"])), played(1.0, failure="not steered"))
+    )
+    assert silent.broken == ["nobody said 'fallback'"]
+    assert loud.broken == []
+    assert failed.broken == ["not steered"]
+    assert replace(failed, impossible=True, played=None, failure="needs root").broken == []
+    document = as_document([silent, loud], seed=7)
+    assert [row["broken"] for row in document["cells"]] == [silent.broken, []]
+    assert as_table([silent, loud, failed]).row_count == 3
