@@ -112,17 +112,29 @@ def _last_commanded(consumer: Consumer, topics: Topics, inbox: Inbox) -> Epoch:
 def _placements(
     found: Reading, topics: Topics, inbox: Inbox
 ) -> tuple[list[tuple[Placement, tuple[bytes, ...]]], str | None]:
-    """The placements with their signatures, and what is wrong with one that cannot be read.
+    """The newest placement of each app with its signatures, and what is wrong with a last one that cannot be read.
 
-    What no trusted key vouches for is as if it were not there.
+    What no trusted key vouches for is as if it were not there.  What one vouches for may be an old placement that
+    somebody wrote once more, so the newest is the one with the highest epoch; of equals the later, signed anew.
     """
-    placements, flawed = [], None
-    for message in found.latest(topics.placement, inbox.vouches):
+    newest: dict[bytes, tuple[Placement, tuple[bytes, ...]]] = {}
+    flaws: dict[bytes, str] = {}
+    for message in found.messages:
+        if message.topic() != topics.placement or not inbox.vouches(message):
+            continue
+        key = message.key()
+        flaws.pop(key, None)
+        if message.value() is None:
+            newest.pop(key, None)
+            continue
         try:
-            placements.append((decode_placement(message.value()), signatures_in(headers_in(message))))
+            placement = decode_placement(message.value())
         except BadMessage as error:
-            flawed = f"the placement at offset {message.offset()} cannot be read: {error}"
-    return placements, flawed
+            flaws[key] = f"the placement at offset {message.offset()} cannot be read: {error}"
+            continue
+        if key not in newest or placement.epoch >= newest[key][0].epoch:
+            newest[key] = placement, signatures_in(headers_in(message))
+    return [newest[key] for key in newest if key not in flaws], next(iter(flaws.values()), None)
 
 
 def _intents(found: Reading, topics: Topics, inbox: Inbox) -> IntentsChanged:

@@ -107,3 +107,9 @@ def test_what_does_not_fit_together_is_a_hold(records: list[Record], flaw: Flaw)
     found = inherited(*records)
     assert isinstance(found, Hold)
     assert found.flaw is flaw
+
+
+def test_an_old_placement_that_somebody_wrote_once_more_is_not_the_last() -> None:
+    found = Reading(messages=cast("list[Message]", [placed(3), placed(4), placed(3)]))
+    [(placement, _)], flawed = _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
+    assert (placement.epoch, flawed) == (Epoch(1, 4), None)
