@@ -30,7 +30,7 @@ def check(history: History, bounds: Bounds) -> Verdict:
         *ownership.unowned(gaps),
         *counting.held_up(waits, history.strikes, bounds),
         *commanding.disordered(facts),
-        *commanding.republished(facts),
+        *commanding.reused_ids(facts),
         *commanding.taken_twice(facts),
         *commanding.unanswered(facts, until),
         *commanding.forged(facts),

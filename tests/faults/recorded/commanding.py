@@ -13,15 +13,25 @@ DENIED = ("refused", "expired")
 
 
 def disordered(facts: Facts) -> Iterator[Violation]:
-    """Epochs of placements (by app) and of journal entries that do not rise, of commands that fall."""
+    """Epochs of placements (by app) and of journal entries that do not rise, of commands that fall.
+
+    A successor repeats the commands in flight as they are: only their first publication counts.
+    """
     last: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for row in facts.placements:
         yield from _not_above(f"placement of {row.body['app']}", last, row.epoch, row.at)
     for epoch in facts.journal:
         yield from _not_above("journal", last, epoch, None)
-    for row in facts.commands:
+    for row in _first_published(facts).values():
         if row.epoch != last["commands"]:  # one publication may hold several
             yield from _not_above("commands", last, row.epoch, row.at)
+
+
+def _first_published(facts: Facts) -> dict[str, Message]:
+    found: dict[str, Message] = {}
+    for row in facts.commands:
+        found.setdefault(row.body["id"], row)
+    return found
 
 
 def _not_above(
@@ -32,13 +42,12 @@ def _not_above(
     last[what] = epoch
 
 
-def republished(facts: Facts) -> Iterator[Violation]:
-    """Commands that were published more than once."""
-    seen: set[str] = set()
+def reused_ids(facts: Facts) -> Iterator[Violation]:
+    """Commands whose id was that of another: their agents take them for done."""
+    first = _first_published(facts)
     for row in facts.commands:
-        if row.body["id"] in seen:
-            yield Violation(broken=Broken.REPUBLISHED, at=row.at, text=_name(row))
-        seen.add(row.body["id"])
+        if row.body != first[row.body["id"]].body:
+            yield Violation(broken=Broken.REUSED_ID, at=row.at, text=_name(row))
 
 
 def taken_twice(facts: Facts) -> Iterator[Violation]:
@@ -54,7 +63,7 @@ def taken_twice(facts: Facts) -> Iterator[Violation]:
 def unanswered(facts: Facts, until: float) -> Iterator[Violation]:
     """Commands whose deadline has passed, and nobody has said what became of them."""
     answered = {row.body["command_id"] for row in facts.acks if row.body["phase"] != OPEN}
-    for row in facts.commands:
+    for row in _first_published(facts).values():
         if row.body["id"] not in answered and row.body["deadline"] < until:
             yield Violation(broken=Broken.UNANSWERED, at=row.at, text=_name(row))
 

@@ -90,21 +90,19 @@ def _strangers(
     place: Place, log: str, rows: Sequence[Written], spans: Sequence[Span], clock_s: float
 ) -> Iterator[Violation]:
     at_span = 0
+    newest: dict[str, str] = {}
     former: set[str] = set()
-    process = ""
     for row in rows:
-        found = next(
-            (number for number in range(at_span, len(spans)) if _wrote(spans[number], row, log, clock_s)), None
-        )
-        if row.process != process:
-            former.add(process)
-            process = row.process
+        spans_left = range(at_span, len(spans))
+        found = next((number for number in spans_left if _wrote(spans[number], row, log, clock_s)), None)
+        former |= {newest.get(row.worker, row.process)} - {row.process}
+        newest[row.worker] = row.process
         text = f"{row.process} wrote {log} {row.partition}:{row.offset} of {place[0]}/{place[1]}"
         if found is None:
             owner = next((span.worker for span in reversed(spans) if span.start <= row.at), "nobody")
             yield Violation(broken=Broken.TWO_OWNERS, at=row.at, text=f"{text}, {owner} owned it")
-        elif row.process in former and spans[found].worker == spans[at_span].worker and found == at_span:
-            yield Violation(broken=Broken.TWO_OWNERS, at=row.at, text=f"{text}, after another process of it")
+        elif row.process in former:
+            yield Violation(broken=Broken.TWO_OWNERS, at=row.at, text=f"{text}, after a later process of that worker")
         else:
             at_span = found
 

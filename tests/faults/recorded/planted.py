@@ -279,9 +279,10 @@ def a_predecessor_commands(history: History) -> History:
     return added(history, own(history, "commands"), 0, body={"id": "0" * 32})
 
 
-@plants(Broken.REPUBLISHED)
-def a_command_is_published_again(history: History) -> History:
-    return added(history, own(history, "commands"), 0)
+@plants(Broken.REUSED_ID)
+def a_command_comes_again_with_another_deadline(history: History) -> History:
+    deadline = body(history.own("commands")[0])["deadline"]
+    return added(history, own(history, "commands"), 0, body={"deadline": deadline + 1.0})
 
 
 @plants(Broken.UNANSWERED)

@@ -22,7 +22,7 @@ class Broken(StrEnum):
     HELD_UP = "held_up"  # the job did not go on though its broker and its workers were left alone
     TAKEN_TWICE = "taken_twice"  # one hand-over carried out twice
     EPOCH_BACK = "epoch_back"  # a publication under an epoch that is not above the one before
-    REPUBLISHED = "republished"  # one command published twice
+    REUSED_ID = "reused_id"  # one command id with two contents
     UNANSWERED = "unanswered"  # a command without an answer
     FORGED = "forged"  # somebody obeyed a record that the controller did not write
     WRONG_SUM = "wrong_sum"  # the final sums are not those of a recomputation
