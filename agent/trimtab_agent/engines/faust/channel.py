@@ -22,7 +22,9 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 TOPICS_RETRY_S = 5.0
-LONG_POLL_MS = 500
+LONG_POLL_MS = 2000
+LOAD_POLL_MS = 100
+"""While the worker waits for the placement: the end may be the mark of a transaction, which is no record to return."""
 CLOSE_LIMIT_S = 2.0
 
 Connection = Mapping[str, Any]
@@ -105,7 +107,8 @@ class Channel:
             await reader.seek_to_end(self._handover)  # earlier hand-overs belong to earlier generations
             end = (await reader.end_offsets([self._placement]))[self._placement]
             while True:
-                for records in (await reader.getmany(timeout_ms=LONG_POLL_MS)).values():
+                poll_ms = LONG_POLL_MS if self.loaded.is_set() else LOAD_POLL_MS
+                for records in (await reader.getmany(timeout_ms=poll_ms)).values():
                     for record in records:
                         self._dispatch(record)
                 if await reader.position(self._placement) >= end:

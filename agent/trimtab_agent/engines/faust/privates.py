@@ -53,13 +53,14 @@ PRIVATES: tuple[Private, ...] = (
         (
             *("_acked", "_acked_index", "_read_offset", "_committed_offset", "_unacked_messages", "_commit_fut"),
             *("_active_partitions", "_paused_partitions", "_buffered_partitions", "_on_partitions_revoked", "_thread"),
+            *("_commit_every", "_n_acked", "scheduler", "callback", "suspend_flow"),
         ),
         (
-            ("_wait_next_records", ("timeout",)),
+            ("_drain_messages", ("fetcher",)),
             ("_getmany", ("active_partitions", "timeout")),
             ("_clean_unacked_messages", ()),
             ("_new_offset", ("tp",)),
-            ("_add_gap", ("tp", "offset_from", "offset_to")),
+            ("_to_message", ("tp", "record")),
             ("_is_changelog_tp", ("tp",)),
             ("_get_active_partitions", ()),
             ("_new_consumer_thread", ()),
@@ -82,7 +83,10 @@ PRIVATES: tuple[Private, ...] = (
         (("_new_producer", ("transactional_id",)), ("_settings_extra", ()), ("_ensure_producer", ()), ("flush", ())),
     ),
     Private(
-        faust.transport.producer.ProducerBuffer, "mend 5: what is being published", (), (("_send_pending", ("fut",)),)
+        faust.transport.producer.ProducerBuffer,
+        "mend 5: a mark goes through it in order with the messages",
+        ("message", "channel", "publish_message"),
+        (("put", ("fut",)), ("_send_pending", ("fut",))),
     ),
     Private(
         faust.transport.conductor.Conductor,

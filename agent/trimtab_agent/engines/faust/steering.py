@@ -5,20 +5,19 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from aiokafka.errors import KafkaError
-from faust.types import TP
 
 from trimtab_agent.engines.faust.answers import MAX_REMEMBERED, Answer, Answers
 from trimtab_agent.engines.faust.board import Board
 from trimtab_agent.engines.faust.channel import Channel, Connection
 from trimtab_agent.engines.faust.facts import Facts
-from trimtab_agent.engines.faust.handover import Denied, Given, Handover
+from trimtab_agent.engines.faust.handover import Denied, Handover
 from trimtab_agent.engines.faust.operators import Layout, MixedPartitions
 from trimtab_agent.engines.faust.outcomes import Abandoned, Outcome, Prepared, Refused, Rejoined, Released, Report, Took
 from trimtab_agent.engines.faust.ownership import Ownership
+from trimtab_agent.engines.faust.records import by_partition, released, took
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.sideloop import SideLoop
 from trimtab_agent.engines.faust.standby import Standbys
@@ -26,7 +25,7 @@ from trimtab_agent.engines.faust.tail import Tail
 from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
 from trimtab_agent.engines.faust.windows import Windows
 from trimtab_models.messages.commands import Command, CommandKind, Refusal
-from trimtab_models.messages.handover import HandoverKind, HandoverRecord, Offsets
+from trimtab_models.messages.handover import HandoverKind, HandoverRecord
 from trimtab_models.messages.names import NO_EPOCH, KeyGroup, OperatorId
 
 log = logging.getLogger(__name__)
@@ -280,7 +279,7 @@ class FaustSteering(Facts):
         self._start(self._windows.follow())
         self._taken[command.handover] = asyncio.Event()
         try:
-            await self._publish(_released(command, given, self._board.cluster, time.monotonic() - began))
+            await self._publish(released(command, given, self._board.cluster, time.monotonic() - began))
         except KafkaError:  # written or not: only a rebalance can tell
             del self._taken[command.handover]
             await self._ask_for_rejoin()
@@ -340,7 +339,7 @@ class FaustSteering(Facts):
     async def _take(self, record: HandoverRecord, written_at: float) -> None:
         try:
             await self._handover.take(
-                record.key_groups, _by_partition(record.offsets), _by_partition(record.ends), record.generation
+                record.key_groups, by_partition(record.offsets), by_partition(record.ends), record.generation
             )
         except Exception as fault:
             log.warning("hand-over %s is not taken: %r", record.handover, fault)
@@ -352,7 +351,7 @@ class FaustSteering(Facts):
         log.info("hand-over %s: took %s after %.3f s", record.handover, _names(record.key_groups), pause_s)
         self._start(self._windows.follow())
         self._say_at_last(record.handover, Took(generation=record.generation, pause_s=pause_s))
-        await self._publish(_took(record))
+        await self._publish(took(record))
 
     def _say_at_last(self, handover: str, outcome: Outcome) -> None:
         """End the answer to a prepare, unless a rebalance has ended it."""
@@ -372,32 +371,6 @@ class FaustSteering(Facts):
         return True
 
 
-def _released(command: Command, given: Given, cluster: str, held_s: float) -> HandoverRecord:
-    assert command.handover is not None
-    assert command.generation is not None
-    assert command.source is not None
-    assert command.target is not None
-    assert command.app is not None
-    return HandoverRecord(
-        kind=HandoverKind.RELEASED,
-        cluster=cluster,
-        app=command.app,
-        handover=command.handover,
-        epoch=command.epoch,
-        generation=command.generation,
-        source=command.source,
-        target=command.target,
-        key_groups=command.key_groups,
-        offsets=_rows(given.offsets),
-        ends=_rows(given.ends),
-        held_s=held_s,
-    )
-
-
-def _took(record: HandoverRecord) -> HandoverRecord:
-    return replace(record, kind=HandoverKind.TOOK, offsets=(), ends=(), held_s=0.0)
-
-
 def _refused(fault: Exception) -> Refused:
     match fault:
         case Denied():
@@ -412,11 +385,3 @@ def _refused(fault: Exception) -> Refused:
 
 def _names(key_groups: Iterable[KeyGroup]) -> str:
     return ", ".join(map(str, sorted(key_groups)))
-
-
-def _rows(offsets: Mapping[TP, int]) -> Offsets:
-    return tuple((tp.topic, tp.partition, offset) for tp, offset in sorted(offsets.items()))
-
-
-def _by_partition(rows: Offsets) -> dict[TP, int]:
-    return {TP(topic, partition): offset for topic, partition, offset in rows}

@@ -19,7 +19,8 @@ log = logging.getLogger(__name__)
 
 CHUNK_RECORDS = 500
 """Applied under the lock: a few milliseconds."""
-IDLE_S = 0.02
+IDLE_S = 0.1
+"""Between two looks whether there is something to follow: each takes the interpreter from the app's agents."""
 
 
 class _Message(NamedTuple):

@@ -7,7 +7,7 @@ once between two events, so a step belongs to one event, and a step that begins 
 """
 
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
 from faust.agents import Agent
@@ -70,12 +70,14 @@ class Metered:
 class MeteredAgent(Agent):  # type: ignore[misc]
     """An agent whose steps are charged to the app's `KeyGroupSensor`."""
 
-    async def _execute_actor(self, coro: Awaitable[Any], aref: Any) -> None:
+    def _execute_actor(self, coro: Awaitable[Any], aref: Any) -> Coroutine[Any, Any, None]:
+        # Not a coroutine itself: every step would go through it.
         for sensor in self.app.sensors:
             meter = getattr(sensor, "cpu", None)
             if isinstance(meter, CpuMeter):
                 coro = Metered(coro, meter)
-        await super()._execute_actor(coro, aref)
+        actor: Coroutine[Any, Any, None] = super()._execute_actor(coro, aref)
+        return actor
 
 
 def meter_agents(app: Any) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from faust.transport.consumer import CONSUMER_PARTITIONS_REVOKED
@@ -41,6 +41,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     """Faust's consumer; `blocked` partitions are owned, but nothing of them reaches a stream."""
 
     _thread: SteeredThread
+    _n_acked: int
 
     def __init__(self, transport: Any, *args: Any, **options: Any) -> None:
         self.fence: Fence = transport.fence
@@ -82,7 +83,34 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     # ---- fetching
 
-    async def _wait_next_records(self, timeout: float) -> tuple[dict[TP, list[Any]], frozenset[TP]]:
+    async def _drain_messages(self, fetcher: Any) -> None:
+        """Fetch and deliver, for ever.
+
+        Stock Faust races every single message against the end of the flow, with four tasks each time.  Here one race
+        covers a fetched round; what that saves pays for the measuring of key groups.
+        """
+        try:
+            while not (self.should_stop or fetcher.should_stop):
+                await asyncio.sleep(0)  # a fetch that is answered at once gives nobody a turn
+                if records := await self._next_round():
+                    await self._while_flowing(self._deliver(records, self._rebalances))
+        except (asyncio.CancelledError, *self.consumer_stopped_errors):
+            if not self.app.should_stop:
+                raise
+        except Exception:
+            self.log.exception("delivery failed")
+            raise
+
+    async def _while_flowing(self, delivery: Coroutine[Any, Any, None]) -> None:
+        """Deliver until it is done, or the flow or the worker stops; in any case nothing is delivered afterwards."""
+        task = asyncio.ensure_future(delivery)
+        await self.wait_first(task, self.suspend_flow.wait())  # cancels it when it was not the first
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
+
+    async def _next_round(self) -> dict[TP, list[Any]]:
+        """Records by partition; none when the worker stops."""
         while not self.should_stop:
             if not self.flow_active:
                 await self.wait(self.can_resume_flow)
@@ -90,43 +118,55 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             rebalances, active = self._rebalances, frozenset(self._get_active_partitions())  # mend 1
             if not self._open:
                 active = frozenset(tp for tp in active if self._is_changelog_tp(tp))  # mend 4
-            records = await self._fetch(active, min(timeout, self.settings.fetch_round_s))
-            # With an inactive flow getmany() would seek in this task, beside the recovery and after it (mend 4).
-            # What was fetched is dropped instead: the seek at the end of the recovery gives it back.
+            records = await self._fetch(active)
+            # What was fetched before a rebalance is dropped: the seek at the end of the recovery gives it back.
             if self.flow_active and rebalances == self._rebalances:
                 for tp in self.blocked.intersection(records):
                     del records[tp]
                 self._round = records
-                return records, active
-        return {}, frozenset()
+                return records
+        return {}
 
-    async def _fetch(self, active: frozenset[TP], timeout: float) -> dict[TP, list[Any]]:
+    async def _fetch(self, active: frozenset[TP]) -> dict[TP, list[Any]]:
         self.not_waiting_next_records.clear()
         try:
             if active:
-                return dict(await self._getmany(active_partitions=active, timeout=timeout))
+                return dict(await self._getmany(active_partitions=active, timeout=self.settings.fetch_round_s))
             await self._thread.run(self._thread.touch)  # mend 7
             await self.sleep(IDLE_S)
             return {}
         finally:
             self.not_waiting_next_records.set()
 
-    async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Any]]:
-        """Fetched messages; notes which one the drain loop sits on, and which offsets the streams were given."""
-        async for tp, message in super().getmany(timeout):
-            self._note_delivery(tp, message.offset)
+    async def _deliver(self, records: Mapping[TP, list[Any]], rebalances: int) -> None:
+        """Give a round to the streams, partitions and topics in turns; the agents have a turn after every message."""
+        changelogs = frozenset(filter(self._is_changelog_tp, records))
+        track_end, give = self.app.monitor.track_tp_end_offset, self.callback
+        for tp, record in self.scheduler.iterate(records):
+            if not self.flow_active or rebalances != self._rebalances:
+                return
+            track_end(tp, self.highwater(tp))
+            offset, expected = record.offset, self._read_offset[tp]
+            if expected is not None and offset < expected:
+                continue
+            if tp not in changelogs:
+                self._note_delivery(tp, offset)
             self._delivering = tp
             try:
-                yield tp, message
+                await give(self._to_message(tp, record))
             finally:
+                self._read_offset[tp] = offset
                 self._delivering = None
+            await asyncio.sleep(0)
+            if self._commit_every is not None and self._n_acked >= self._commit_every:
+                self._n_acked = 0
+                await asyncio.shield(self.commit())  # half a commit would be forgotten
 
     def _note_delivery(self, tp: TP, offset: int) -> None:
-        read = self._read_offset[tp]
-        if self._is_changelog_tp(tp) or (read is not None and offset < read):  # the drain loop drops the latter
-            return
-        delivered = self._delivered.setdefault(tp, deque())
-        if not delivered or offset > delivered[-1]:
+        delivered = self._delivered.get(tp)
+        if delivered is None:
+            self._delivered[tp] = deque([offset])
+        elif not delivered or offset > delivered[-1]:
             delivered.append(offset)
 
     # ---- rebalances
@@ -228,9 +268,6 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self._position[tp] = delivered.popleft() + 1
         return self._position[tp] if self._position.get(tp) != before else None
 
-    async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
-        """Holes in the log need no bookkeeping: only delivered offsets count."""
-
     # ---- single partitions, inside a generation
 
     def block(self, tps: Collection[TP]) -> None:
@@ -311,7 +348,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     def backlog(self, tp: TP) -> int | None:
         """Records in the log that the streams have not finished; None when the partition is not fetched here."""
-        highwater: int | None = self.highwater(tp) if tp in self.assignment() else None
+        highwater: int | None = self.highwater(tp) if self._thread.fetches(tp) else None
         if highwater is None or tp not in self._position:
             return None
         unfinished = len(self._delivered.get(tp, ())) - len(self._acked_index.get(tp, ()))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import aiokafka
 from aiokafka.errors import KafkaError
@@ -46,28 +46,34 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
             raise Fenced("not a member of the group any more")
 
 
+class _Mark:
+    """Put into the producer's buffer like a message: once it is published, all before it have been.
+
+    Costs nothing per message, as counting what goes in and out would.
+    """
+
+    def __init__(self) -> None:
+        self.reached = False
+
+    @property
+    def message(self) -> Self:
+        """What the buffer publishes: `mark.message.channel.publish_message(mark, wait=False)`."""
+        return self
+
+    @property
+    def channel(self) -> Self:
+        """Where the buffer publishes it."""
+        return self
+
+    async def publish_message(self, _: Any, *, wait: bool) -> None:
+        """The buffer has come to the mark."""
+        self.reached = True
+
+
 class SteeredProducer(Producer):  # type: ignore[misc]
-    """Counts what goes into its buffer and what has left it."""
+    """A producer that can be flushed up to a mark."""
 
     _producer: FencedProducer | None
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._accepted = 0
-        self._published = 0
-        put, send_pending = self.buffer.put, self.buffer._send_pending
-
-        def counted_put(message: Any) -> None:
-            self._accepted += 1
-            put(message)
-
-        async def counted_send(message: Any) -> None:
-            try:
-                await send_pending(message)
-            finally:
-                self._published += 1
-
-        self.buffer.put, self.buffer._send_pending = counted_put, counted_send
 
     def _new_producer(self, transactional_id: str | None = None) -> FencedProducer:
         assert transactional_id is None, "exactly_once is refused"
@@ -80,8 +86,9 @@ class SteeredProducer(Producer):  # type: ignore[misc]
 
     async def flush(self) -> None:
         """Wait until everything sent before this call is in the log (mend 5); a busy worker goes on sending."""
-        until = self._accepted
-        while self._published < until and not self.buffer.should_stop:
+        mark = _Mark()
+        self.buffer.put(mark)
+        while not mark.reached and not self.buffer.should_stop:
             await asyncio.sleep(POLL_S)
         if self._producer is not None:
             await self._producer.flush()

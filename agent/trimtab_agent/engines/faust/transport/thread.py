@@ -93,6 +93,11 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         """
         return len(self._ensure_consumer().partitions_for_topic(topic) or ()) or None
 
+    def fetches(self, tp: TP) -> bool:
+        """Whether the partition is in the live assignment.  Callable from any thread."""
+        assigned: bool = self._ensure_consumer()._subscription.is_assigned(_key(tp))
+        return assigned
+
     def touch(self) -> None:
         """Count as fetching (mend 7)."""
         if self._consumer is not None:

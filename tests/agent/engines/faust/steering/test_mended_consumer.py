@@ -1,7 +1,8 @@
 """What is committed, and where a partition goes on: the consumer without a broker."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import faust
@@ -52,6 +53,7 @@ def consumer() -> Iterator[SteeredConsumer]:
 
     async def nothing(*_: Any) -> None: ...
 
+    transport.loop = loop
     made = transport.create_consumer(callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing)
     made.start_at({ONE: 10, OTHER: 0})
     yield made
@@ -151,6 +153,123 @@ def test_a_blocked_partition_delivers_nothing_more_of_the_running_round(consumer
 
     consumer.unblock({ONE})
     assert consumer._active_partitions == {ONE, OTHER}
+
+
+@dataclass(frozen=True)
+class Record:
+    """As much of a fetched record as is looked at before Faust's message is made of it."""
+
+    offset: int
+
+
+class Delivered:
+    """A consumer whose streams note what they are given, and take no more once they hold so many."""
+
+    def __init__(self, consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch, *, room: int = 100) -> None:
+        self.consumer, self.room = consumer, room
+        self.got: list[tuple[TP, int]] = []
+        self.after: dict[int, Callable[[], None]] = {}
+        """What happens once so many have been given."""
+        monkeypatch.setattr(consumer, "callback", self._take)
+        monkeypatch.setattr(consumer, "highwater", lambda _: 100)
+        monkeypatch.setattr(consumer, "_to_message", lambda tp, record: (tp, record.offset))
+
+    async def _take(self, message: tuple[TP, int]) -> None:
+        if len(self.got) >= self.room:
+            await asyncio.Event().wait()  # a full queue
+        self.got.append(message)
+        self.after.get(len(self.got), lambda: None)()
+
+    def deliver(self, records: dict[TP, list[Record]]) -> None:
+        consumer = self.consumer
+        consumer._round = records  # type: ignore[assignment]
+        delivery = consumer._while_flowing(consumer._deliver(records, consumer._rebalances))
+        consumer.loop.run_until_complete(asyncio.wait_for(delivery, 5.0))
+
+
+def test_a_round_is_given_in_turns_and_what_is_done_is_left_out(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = Delivered(consumer, monkeypatch)
+
+    streams.deliver({ONE: [Record(9), Record(10), Record(12)], OTHER: [Record(0)]})
+
+    assert streams.got == [(OTHER, 0), (ONE, 10), (ONE, 12)]
+    assert (consumer.next_offset(ONE), consumer.next_offset(OTHER)) == (13, 1)
+    assert (consumer._read_offset[ONE], consumer._delivering) == (12, None)
+
+
+def test_a_partition_blocked_in_the_middle_of_a_round_is_given_no_further(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = Delivered(consumer, monkeypatch)
+    streams.after[2] = lambda: consumer.block({ONE})
+
+    streams.deliver({ONE: [Record(10), Record(11)], OTHER: [Record(0), Record(1)]})
+
+    assert streams.got == [(ONE, 10), (OTHER, 0), (OTHER, 1)]
+    assert consumer.next_offset(ONE) == 11
+
+
+def test_a_rebalance_ends_the_round(consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = Delivered(consumer, monkeypatch)
+
+    def revoke() -> None:
+        consumer._rebalances += 1
+
+    streams.after[1] = revoke
+    streams.deliver({ONE: [Record(10), Record(11)]})
+
+    assert streams.got == [(ONE, 10)]
+
+
+def test_the_end_of_the_flow_ends_a_delivery_that_waits_for_room(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = Delivered(consumer, monkeypatch, room=1)
+    streams.after[1] = lambda: consumer.loop.call_later(0.01, consumer.stop_flow)
+
+    streams.deliver({ONE: [Record(10), Record(11), Record(12)]})
+    streams.room = 100
+    consumer.loop.run_until_complete(asyncio.sleep(0.01))
+
+    assert streams.got == [(ONE, 10)]
+    assert consumer._delivering is None
+
+
+def test_what_the_streams_raise_reaches_the_loop_that_delivers(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = Delivered(consumer, monkeypatch)
+
+    def fail() -> None:
+        raise KeyError("no such topic")
+
+    streams.after[1] = fail
+    with pytest.raises(KeyError, match="no such topic"):
+        streams.deliver({ONE: [Record(10), Record(11)]})
+
+
+def test_so_many_finished_events_are_committed_and_a_stopped_flow_does_not_break_the_commit_off(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story: list[str] = []
+
+    async def commit() -> None:
+        story.append("begun")
+        consumer.stop_flow()
+        await asyncio.sleep(0.01)
+        story.append("done")
+
+    streams = Delivered(consumer, monkeypatch)
+    monkeypatch.setattr(consumer, "commit", commit)
+    monkeypatch.setattr(consumer, "_commit_every", 3)
+    consumer._n_acked = 3
+
+    streams.deliver({ONE: [Record(10), Record(11)]})
+    consumer.loop.run_until_complete(asyncio.sleep(0.02))
+
+    assert (streams.got, story, consumer._n_acked) == ([(ONE, 10)], ["begun", "done"], 0)
 
 
 def test_nothing_is_left_of_a_partition_that_is_gone(consumer: SteeredConsumer) -> None:
