@@ -4,7 +4,6 @@ A span begins with a generation of the group, or with `took` of a hand-over insi
 generation, or with `released`.  Whatever a worker writes has to lie in a span of its own.
 """
 
-import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +35,7 @@ def ownership(facts: Facts) -> dict[Place, list[Span]]:
     """The spans of each place, oldest first."""
     spans: dict[Place, list[Span]] = defaultdict(list)
     number = 0
-    for event in heapq.merge(facts.generations, facts.handovers, key=lambda event: event.at):
+    for event in sorted((*facts.generations, *facts.handovers), key=lambda event: event.at):
         if isinstance(event, Generation):
             number = event.number
             _rebalanced(spans, event)

@@ -210,7 +210,7 @@ def the_old_owner_writes_once_more_after_its_release(history: History) -> Histor
 @plants(Broken.UNOWNED)
 def nobody_takes_what_was_released(history: History) -> History:
     topic = own(history, "handover")
-    took = such(history, topic, kind="took")[0]
+    took = such(history, topic, kind="took")[-1]
     return edited(history, topic, took, at=history.of(topic)[took].at + 9.0)
 
 

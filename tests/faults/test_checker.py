@@ -1,0 +1,107 @@
+"""The checker of the fault matrix: silent about a clean run of a real cluster, loud about every planted violation."""
+
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from recorded.check import check
+from recorded.history import PLANTED, History, Strike, read_history, write_rows, write_strikes
+from recorded.planted import PLANTS, Plant, added, body, own
+from recorded.verdict import Bounds, Broken
+
+HERE = Path(__file__).parent
+RUN = HERE / "clean_run.zip"
+"""Two key groups of a recorded run with a controller, a worker and a broker killed; made by `recorded/trim.py`."""
+BOUNDS = Bounds(commit_s=1.0, session_s=10.0)
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> History:
+    folder = tmp_path_factory.mktemp("clean")
+    with zipfile.ZipFile(RUN) as archive:
+        archive.extractall(folder)
+    return read_history("faults", folder)
+
+
+def test_a_clean_run_is_clean_and_everything_was_looked_at(clean: History) -> None:
+    verdict = check(clean, BOUNDS)
+
+    assert verdict.violations == ()
+    assert all(count > 0 for count in verdict.seen.values()), verdict.seen
+
+
+def test_a_death_may_repeat_what_was_not_committed_and_each_fault_has_its_cost(clean: History) -> None:
+    verdict = check(clean, BOUNDS)
+
+    assert [cost.strike for cost in verdict.costs] == list(clean.strikes)
+    for cost in verdict.costs:
+        assert cost.lost == 0
+        assert cost.repeated <= cost.allowed
+        assert bool(cost.allowed) == bool(cost.unowned_s > BOUNDS.handover_s) == bool(cost.strike.dead)
+
+
+@pytest.mark.parametrize(("broken", "plant"), PLANTS, ids=[f"{broken}-{plant.__name__}" for broken, plant in PLANTS])
+def test_what_is_planted_is_found(clean: History, broken: Broken, plant: Plant) -> None:
+    verdict = check(plant(clean), BOUNDS)
+
+    assert broken in {violation.broken for violation in verdict.violations}
+    assert not verdict.kept
+
+
+def test_each_kind_of_violation_is_planted() -> None:
+    assert {broken for broken, _ in PLANTS} == set(Broken)
+
+
+def test_what_the_matrix_itself_wrote_is_not_held_against_the_controller(clean: History) -> None:
+    commands = own(clean, "commands")
+    doubled = added(clean, commands, 0, headers={PLANTED: b"1"})
+    torn = added(doubled, commands, 0, value=b"{", headers={PLANTED: b"1"})
+
+    assert check(torn, BOUNDS).violations == ()
+
+
+def test_a_repeat_without_a_death_is_a_violation(clean: History) -> None:
+    alive = replace(clean, strikes=tuple(replace(strike, dead=()) for strike in clean.strikes))
+    repeated = sum(cost.repeated for cost in check(clean, BOUNDS).costs)
+
+    found = [row for row in check(alive, BOUNDS).violations if row.broken is Broken.REPEATED]
+
+    assert len(found) == repeated > 0
+
+
+def test_a_history_is_read_as_it_was_written(clean: History, tmp_path: Path) -> None:
+    for topic, rows in clean.rows.items():
+        write_rows(tmp_path, topic, rows)
+    write_strikes(tmp_path, clean.strikes)
+
+    assert read_history("faults", tmp_path) == clean
+    assert read_history("faults", tmp_path, tmp_path) == clean
+
+
+def test_of_a_topic_made_anew_both_lives_are_read(clean: History, tmp_path: Path) -> None:
+    topic = own(clean, "acks")
+    first, second = clean.of(topic)[:2]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    write_rows(tmp_path / "a", topic, [first])
+    write_rows(tmp_path / "b", topic, [second._replace(offset=0)])
+
+    history = read_history("faults", tmp_path / "a", tmp_path / "b")
+
+    assert [body(row) for row in history.of(topic)] == [body(first), body(second)]
+
+
+def test_a_strike_that_spares_the_job_has_no_dead() -> None:
+    with pytest.raises(ValueError, match="is not spared"):
+        Strike(case="x", at=1.0, over_at=2.0, steered_at=3.0, dead=("w0",), spares_job=True)
+
+
+def test_nothing_of_the_product_judges_the_product() -> None:
+    code = "import sys, recorded.check, recorded.dump; print(sorted(sys.modules))"
+    names = subprocess.run([sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, check=True).stdout
+
+    assert "recorded.check" in names
+    assert not any(part in names for part in ("trimtab", "flights.", "'flights'", "faust", "aiokafka"))
