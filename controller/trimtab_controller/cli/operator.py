@@ -13,15 +13,16 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
+from rich.console import Console
 
-from trimtab_controller.cli import render
+from trimtab_controller.cli.plan_view import decision_document, show_decision
+from trimtab_controller.cli.status_view import SILENT_AFTER_S, Seen, State, show_status, summary
 from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load
-from trimtab_controller.decider.decide import Planned, describe, names_of
 from trimtab_controller.decider.instance import instance_of
 from trimtab_controller.decider.view import NotReady
-from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.connection import Connection, is_weather
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
-from trimtab_controller.leadership.group import members
+from trimtab_controller.leadership.group import Member, members
 from trimtab_controller.present import decide_now, read_present
 from trimtab_models.instances import encode_snapshot
 from trimtab_models.messages.decode import NAME_PATTERN, BadMessage
@@ -76,6 +77,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         where.add_argument("--bootstrap", metavar="HOST:PORT", help="the Kafka brokers")
         where.add_argument("--cluster", metavar="NAME", help="the name of the cluster")
         parser.add_argument("--json", action="store_true", help="JSON instead of a text")
+        if name == "status":
+            parser.add_argument("--all", action="store_true", help="all workers, also where there are many")
         if name in ("drain", "undrain"):
             parser.add_argument("node", metavar="NODE", help="the worker's name")
         if name == "resume":
@@ -100,8 +103,9 @@ def run(args: argparse.Namespace) -> int:
     except (CommandError, ReadError, BadKey) as error:
         return _refuse(str(error), FAILED)
     except KafkaException as error:
-        where = target.configuration.kafka.bootstrap_servers
-        return _refuse(f"Kafka at {where}: {error.args[0].str()}", FAILED)
+        where, fault = target.configuration.kafka.bootstrap_servers, error.args[0]
+        remedy = " (is it up, and reachable from this machine?)" if is_weather(fault) else ""
+        return _refuse(f"Kafka at {where}: {fault.str()}{remedy}", FAILED)
 
 
 def read_target(args: argparse.Namespace) -> Target:
@@ -128,13 +132,29 @@ def run_status(args: argparse.Namespace, target: Target) -> int:
     """Who leads and who stands by, nodes, loads, plan in flight, last decisions."""
     status = read_status(target)
     if status is None:
-        raise CommandError(f"no controller has reported on cluster {target.configuration.cluster} yet")
-    controllers = members(AdminClient(target.connection.client("trimtab-status")), target.topics.cluster)
+        cluster = target.configuration.cluster
+        raise CommandError(
+            f"no controller has reported on cluster {cluster} yet: start one by `trimtab controller run`"
+        )
+    seen = Seen(status=status, controllers=_controllers(target), now=time.time())
     if args.json:
-        _print_json({**json.loads(encode_status(status)), "controllers": [asdict(row) for row in controllers]})
+        controllers = None if seen.controllers is None else [asdict(row) for row in seen.controllers]
+        _print_json({**summary(seen), **json.loads(encode_status(status)), "controllers": controllers})
     else:
-        render.show_status(status, controllers, time.time())
+        show_status(seen, _console(), all_nodes=args.all)
     return DONE
+
+
+def _controllers(target: Target) -> tuple[Member, ...] | None:
+    """Who stands for the lead; None when the broker does not say: the rest of the status is worth showing then too."""
+    try:
+        return members(AdminClient(target.connection.client("trimtab-status")), target.topics.cluster)
+    except (KafkaException, TimeoutError):
+        return None
+
+
+def _console() -> Console:
+    return Console(highlight=False, markup=False)
 
 
 def read_status(target: Target) -> Status | None:
@@ -145,7 +165,7 @@ def read_status(target: Target) -> Status | None:
         told = [decode_status(message.value()) for message in found.latest(target.topics.status)]
     except BadMessage as error:
         raise CommandError(f"the status cannot be read: {error}") from error
-    alive = [status for status in told if status.acting and time.time() - status.at <= render.SILENT_AFTER_S]
+    alive = [status for status in told if status.acting and time.time() - status.at <= SILENT_AFTER_S]
     return max(alive or told, key=lambda status: status.at, default=None)
 
 
@@ -157,31 +177,11 @@ def run_plan(args: argparse.Namespace, target: Target) -> int:
     decision, _ = decide_now(
         read_present(target.connection, target.configuration, now), target.configuration, now, answer
     )
-    kind, reason = names_of(decision)
     if args.json:
-        plan = plan_document(decision) if isinstance(decision, Planned) else None
-        _print_json({"kind": kind, "reason": reason, "text": describe(decision), "plan": plan})
+        _print_json(decision_document(decision))
     else:
-        render.show_decision(decision)
+        show_decision(decision, _console())
     return DONE
-
-
-def plan_document(decision: Planned) -> dict[str, Any]:
-    """The plan for machines."""
-    plan = decision.plan
-    return {
-        "app": plan.app,
-        "reason": plan.reason,
-        "status": plan.status,
-        "load_distance_before": plan.before,
-        "load_distance": plan.planned,
-        "lower_bound": plan.lower_bound,
-        "solve_seconds": plan.solve_s,
-        "moves": [
-            {"key_group": str(move.key_group), "from": move.source, "to": move.target, "state_bytes": move.state_bytes}
-            for move in plan.moves
-        ],
-    }
 
 
 def run_snapshot(args: argparse.Namespace, target: Target) -> int:
@@ -225,26 +225,48 @@ def run_drain(args: argparse.Namespace, target: Target) -> int:
         raise CommandError(f"no worker {node!r} reports; there are {', '.join(known)}")
     intent = Drain(worker=WorkerId(node), by=_who(), at=time.time(), reason=args.reason)
     _write(target, intent.key, intent)
-    return _say(args, f"{node} is emptied as the budget of each round allows, and then stopped", intent.key)
+    text = f"{node} is emptied as the budget of each round allows, and then stopped; `trimtab undrain {node}` ends that"
+    return _say(args, "\n".join([text, *_caveats(status, WorkerId(node))]), intent.key)
+
+
+def _caveats(status: Status | None, node: WorkerId) -> list[str]:
+    """What keeps a drain from beginning at once."""
+    if status is None:
+        return ["no controller has reported yet: it begins when one leads"]
+    why_not = {
+        State.SILENT: "but no controller is heard of: it begins when one leads again, see `trimtab status`",
+        State.HOLD: "but the controller is on hold: nothing is moved until that is ended, see `trimtab status`",
+        State.PAUSED: "but the controller is paused: it begins after `trimtab resume`",
+        State.DRY_RUN: "but the controller is a dry run: it only says what it would do",
+    }
+    state = Seen(status=status, controllers=None, now=time.time()).state
+    caveats = [why_not[state]] if state in why_not else []
+    app = next((row.app for row in status.nodes if row.worker == node), None)
+    others = [row for row in status.nodes if row.app == app and row.worker != node and not row.draining]
+    if status.nodes and not others:
+        caveats.append("but no other worker would be left to take its key groups: it keeps them until there is one")
+    return caveats
 
 
 def run_undrain(args: argparse.Namespace, target: Target) -> int:
     """Take a drain back."""
-    return _take_back(args, target, drain_key(WorkerId(_name(args.node))), f"{args.node} may be used again")
+    key = drain_key(WorkerId(_name(args.node)))
+    return _take_back(args, target, key, f"{args.node} may be used again", f"{args.node} was not to be drained")
 
 
 def run_pause(args: argparse.Namespace, target: Target) -> int:
     """Write the pause."""
     intent = Pause(by=_who(), at=time.time(), reason=args.reason)
     _write(target, intent.key, intent)
-    return _say(args, "paused: a plan in flight ends, nothing new begins", intent.key)
+    return _say(args, "paused: a plan in flight ends, nothing new begins until `trimtab resume`", intent.key)
 
 
 def run_resume(args: argparse.Namespace, target: Target) -> int:
     """Take the pause back, or end a hold."""
     if args.accept_journal:
         return _accept_journal(args, target)
-    return _take_back(args, target, PAUSE_KEY, "the controller decides again")
+    idle = "it was not paused; a hold is ended by `trimtab resume --accept-journal`"
+    return _take_back(args, target, PAUSE_KEY, "the controller decides again", idle)
 
 
 def _accept_journal(args: argparse.Namespace, target: Target) -> int:
@@ -256,9 +278,9 @@ def _accept_journal(args: argparse.Namespace, target: Target) -> int:
     return _say(args, f"accepted: {status.hold.text}; it begins anew from the placement and the reports", intent.key)
 
 
-def _take_back(args: argparse.Namespace, target: Target, key: str, text: str) -> int:
+def _take_back(args: argparse.Namespace, target: Target, key: str, text: str, idle: str) -> int:
     if key not in read_intents(target):
-        return _say(args, "nothing to take back", key)
+        return _say(args, f"nothing to take back: {idle}", key)
     _write(target, key, None)
     return _say(args, text, key)
 

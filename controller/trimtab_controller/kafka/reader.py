@@ -9,7 +9,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, is_weather
 
-READ_LIMIT_S = 120.0
+SILENCE_LIMIT_S = 30.0
+"""A broker that says nothing for so long is not there."""
 OFFSET_BEGINNING = -2
 OFFSET_END = -1
 
@@ -54,6 +55,8 @@ def new_consumer(connection: Connection, name: str, *, eof: bool = False) -> Con
 def partitions_of(consumer: Consumer, topic: str) -> list[int]:
     """The partitions of a topic. Raises ReadError when there is no such topic."""
     found = consumer.list_topics(topic, timeout=REQUEST_LIMIT_S).topics[topic]
+    if found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        raise ReadError(f"no topic {topic}: is the cluster's name right? Its controller makes it at its first start")
     if found.error is not None:
         raise ReadError(f"topic {topic}: {found.error.str()}")
     return sorted(found.partitions)
@@ -94,17 +97,20 @@ def reading(connection: Connection, name: str) -> Iterator[Consumer]:
 
 
 def drain(consumer: Consumer, positions: list[TopicPartition]) -> Reading:
-    """Read from the positions to the ends that the partitions have now."""
+    """Read from the positions to the ends that the partitions have now.  Raises ReadError, KafkaException."""
     reading = Reading()
     left = {(each.topic, each.partition) for each in positions}
     consumer.assign(positions)
-    deadline = time.monotonic() + READ_LIMIT_S
+    heard_at = time.monotonic()
     while left:
-        if time.monotonic() > deadline:
-            raise ReadError(f"not read to the end within {READ_LIMIT_S:g} s: {sorted(left)}")
+        if time.monotonic() - heard_at > SILENCE_LIMIT_S:
+            missing = ", ".join(f"{topic}/{partition}" for topic, partition in sorted(left))
+            raise ReadError(f"the broker has said nothing for {SILENCE_LIMIT_S:g} s; not read to the end: {missing}")
         for message in consumer.consume(1000, timeout=0.2):
             error = message.error()
             where = (message.topic(), message.partition())
+            if error is None or error.code() == KafkaError._PARTITION_EOF:
+                heard_at = time.monotonic()
             if error is None:
                 reading.messages.append(message)
                 reading.next_offsets[where] = message.offset() + 1

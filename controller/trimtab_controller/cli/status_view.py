@@ -1,0 +1,281 @@
+"""The status for people: what somebody who was woken at night wants to know first comes first, in 80 columns."""
+
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from trimtab_controller.leadership.group import Member
+from trimtab_models.messages.report import WorkerState
+from trimtab_models.messages.status import AppStatus, NodeStatus, RoundStatus, Status
+
+SILENT_AFTER_S = 15.0
+"""A controller publishes its status every 5 s."""
+OLD_SNAPSHOT_S = 60.0
+"""So old a snapshot is looked at twice; whether a controller takes it for stale depends on its windows."""
+SHOWN_NODES = 20
+SHOWN_DECISIONS = 5
+SHOWN_ROUNDS = 3
+INDENT = (0, 0, 0, 2)
+
+
+class State(StrEnum):
+    """What the controller as a whole is at."""
+
+    SILENT = "silent"  # whatever it was: nobody has heard of it
+    HOLD = "hold"
+    PAUSED = "paused"
+    ACTING = "acting"
+    DRY_RUN = "dry run"
+
+
+STYLES = {
+    State.SILENT: "bold white on red",
+    State.HOLD: "bold white on red",
+    State.PAUSED: "bold black on yellow",
+    State.ACTING: "bold green",
+    State.DRY_RUN: "bold cyan",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A status at the time `now`, and who stands for the lead; None: the broker did not say."""
+
+    status: Status
+    controllers: Sequence[Member] | None
+    now: float
+
+    @property
+    def state(self) -> State:
+        """The worst that is true."""
+        if self.silent_s > SILENT_AFTER_S:
+            return State.SILENT
+        if self.status.hold:
+            return State.HOLD
+        if self.status.paused:
+            return State.PAUSED
+        return State.ACTING if self.status.acting else State.DRY_RUN
+
+    @property
+    def silent_s(self) -> float:
+        """For how long the controller has not said anything."""
+        return max(0.0, self.now - self.status.at)
+
+    @property
+    def snapshot_age_s(self) -> float | None:
+        """How long ago the last window ended; None: there was none yet."""
+        return None if self.status.window_end is None else max(0.0, self.now - self.status.window_end)
+
+    @property
+    def leader(self) -> str | None:
+        """The controller that leads by the broker's word."""
+        return next((row.name for row in self.controllers or () if row.leads), None)
+
+
+def summary(seen: Seen) -> dict[str, object]:
+    """The first lines for machines."""
+    return {
+        "state": str(seen.state),
+        "leader": seen.leader,
+        "silent_s": seen.silent_s,
+        "snapshot_age_s": seen.snapshot_age_s,
+    }
+
+
+def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> None:
+    """Print the whole status."""
+    status = seen.status
+    console.print(_headline(seen))
+    if status.decisions:
+        last = status.decisions[-1]
+        console.print(Text(f"last decision {_ago(seen.now - last.at)} ago: {last.text}"))
+    for line in _remedies(seen):
+        console.print(line)
+    for title, part in (
+        ("apps", _apps(status)),
+        (_nodes_title(status, all_nodes=all_nodes), _nodes(status, all_nodes=all_nodes)),
+        ("plan in flight", _plan_in_flight(seen)),
+        ("last plans", _rounds(status)),
+        ("decisions before", _decisions(status)),
+        ("refused messages", _rejected(status)),
+    ):
+        if part is not None:
+            console.print()
+            console.print(Text(title, style="bold"))
+            console.print(Padding(part, INDENT, expand=False))
+
+
+def _headline(seen: Seen) -> Text:
+    status = seen.status
+    text = Text.assemble((status.cluster, "bold"), "  ", (str(seen.state).upper(), STYLES[seen.state]), "  ")
+    text.append(f"{_leadership(seen)}, epoch {status.epoch}, ")
+    if seen.snapshot_age_s is None:
+        text.append("no snapshot yet", "yellow")
+    else:
+        old = seen.snapshot_age_s > OLD_SNAPSHOT_S
+        text.append(f"snapshot {_ago(seen.snapshot_age_s)} old", "yellow" if old else "")
+        if status.coverage is not None and status.coverage < 1.0:
+            text.append(f" of {status.coverage:.0%} of the hosts", "yellow")
+    return text
+
+
+def _leadership(seen: Seen) -> str:
+    if seen.controllers is None:
+        return "leader unknown"
+    waiting = len(seen.controllers) - (seen.leader is not None)
+    standbys = f", {waiting} stand{'s' if waiting == 1 else ''} by" if waiting else ""
+    return (f"{seen.leader} leads" if seen.leader else "nobody leads") + standbys
+
+
+def _remedies(seen: Seen) -> Iterator[Text]:
+    """What is not as it should be, and what to do about it."""
+    status = seen.status
+    if seen.silent_s > SILENT_AFTER_S:
+        yield Text(f"No word from the controller for {_ago(seen.silent_s)}; all below is as old as that.", "bold red")
+        yield Text(
+            "Workers go on with their last placement. Is `trimtab controller run` alive, and what is in its log?"
+        )
+    if status.hold:
+        yield Text(f"On hold, nothing is moved: {status.hold.text}.", "bold red")
+        yield Text("A plan may have been in flight. To begin anew from the placement and what workers report:")
+        yield Text("  trimtab resume --accept-journal", "bold")
+    if status.paused:
+        yield Text(f"{status.paused[:1].upper()}{status.paused[1:]}. `trimtab resume` ends that.", "yellow")
+    if seen.snapshot_age_s is None:
+        yield Text("The stream takes half a minute to start, and agents must report; the controller's log says more.")
+    elif seen.snapshot_age_s > OLD_SNAPSHOT_S and seen.silent_s <= SILENT_AFTER_S:
+        yield Text(
+            "No new window comes. Do the agents report? Does the stream run? See the controller's log.", "yellow"
+        )
+    if seen.controllers is None:
+        yield Text("The broker did not say in time who leads.", "yellow")
+
+
+def _apps(status: Status) -> Table | None:
+    if not status.apps:
+        return None
+    table = Table.grid(padding=(0, 2))
+    for app in status.apps:
+        table.add_row(Text(app.app), _app(app))
+    return table
+
+
+def _app(app: AppStatus) -> Text:
+    if app.not_ready:
+        return Text(f"not ready: {app.not_ready}", "yellow")
+    if app.load_distance is None:
+        return Text("no load distance: every worker is being drained", "yellow")
+    noise = f" (noise {app.noise:.1f})" if app.noise is not None else ""
+    mean = f", mean load {app.mean_load:.1f} %" if app.mean_load is not None else ""
+    return Text(f"load distance {app.load_distance:.1f} pp{noise}{mean}, {app.key_groups} key groups")
+
+
+def _nodes_title(status: Status, *, all_nodes: bool) -> str:
+    count = len(status.nodes)
+    if all_nodes or count <= SHOWN_NODES:
+        return "workers"
+    return f"workers, {SHOWN_NODES} of {count}: those with a remark, then the most loaded (--all shows all)"
+
+
+def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
+    rows = list(status.nodes)
+    if not rows:
+        return None
+    if not all_nodes and len(rows) > SHOWN_NODES:
+        rows = sorted(rows, key=lambda row: (not _remarks(row), -(row.load_pct or 0.0)))[:SHOWN_NODES]
+    several = len({row.app for row in status.nodes}) > 1
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name, right in (
+        ("worker", False),
+        ("host", False),
+        *([("app", False)] if several else []),
+        ("load %", True),
+        ("cores", True),
+        ("key groups", True),
+        ("", False),
+    ):
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        load = "unknown" if row.load_pct is None else f"{row.load_pct:.1f}"
+        app = [Text(row.app or "")] if several else []
+        cells = map(Text, (load, f"{row.capacity:g}", str(row.key_groups)))
+        table.add_row(Text(row.worker), Text(row.host), *app, *cells, Text(", ".join(_remarks(row)), "yellow"))
+    return table
+
+
+def _remarks(row: NodeStatus) -> list[str]:
+    """What sets a worker apart from one that runs and is steered."""
+    remarks = [] if row.state is WorkerState.RUNNING else [str(row.state)]
+    if row.draining:
+        remarks.append("draining" if row.key_groups else "drained")
+    if not row.steering and row.state is not WorkerState.AWAY:
+        remarks.append("only reports")
+    return remarks
+
+
+def _plan_in_flight(seen: Seen) -> Text | None:
+    row = seen.status.plan_in_flight
+    if row is None:
+        return None
+    total = sum(row.handovers.values())
+    phases = ", ".join(f"{count} {phase}" for phase, count in row.handovers.items() if count)
+    return Text(
+        f"{row.plan} of {row.app}, for {_ago(seen.now - row.started_at)}: {row.reason}\n"
+        f"load distance {row.before:.1f} -> {row.planned:.1f} planned (bound {row.lower_bound:.1f})\n"
+        f"{total} hand-overs: {phases}; {row.migrations} key groups moved so far"
+    )
+
+
+def _rounds(status: Status) -> Table | None:
+    ended = [row for row in status.rounds if row.ended_at is not None]
+    if not ended:
+        return None
+    table = Table.grid(padding=(0, 2))
+    for row in reversed(ended[-SHOWN_ROUNDS:]):
+        table.add_row(_clock(row.started_at), Text(row.plan), _outcome(row))
+    return table
+
+
+def _outcome(row: RoundStatus) -> Text:
+    after = f"{row.planned:.1f} planned" if row.after is None else f"{row.after:.1f} ({row.planned:.1f} planned)"
+    text = Text(f"{row.reason}\n{row.before:.1f} -> {after}, {row.migrations} key groups moved")
+    if row.failed:
+        text.append(f", {row.failed} not", "red")
+    return text.append(f", pause {statistics.median(row.pauses_s):.2f} s" if row.pauses_s else "")
+
+
+def _decisions(status: Status) -> Table | None:
+    """Newest first, as in the rounds; the last one stands at the top of all."""
+    if len(status.decisions) < 2:
+        return None
+    table = Table.grid(padding=(0, 2))
+    for row in reversed(status.decisions[-1 - SHOWN_DECISIONS : -1]):
+        table.add_row(_clock(row.at), Text(row.text))
+    return table
+
+
+def _rejected(status: Status) -> Text | None:
+    listed = ", ".join(f"{name}: {count}" for name, count in sorted(status.rejected.items()))
+    return Text(listed, "yellow") if listed else None
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def _ago(seconds: float) -> str:
+    """A span in the two units that matter."""
+    whole = max(0, round(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

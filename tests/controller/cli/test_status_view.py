@@ -1,0 +1,152 @@
+"""What somebody who was woken at night reads first: the state, who leads, the last decision, and what to do."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from trimtab_controller.cli.status_view import SHOWN_NODES, Seen, State, show_status, summary
+from trimtab_controller.leadership.group import Member
+from trimtab_models.messages.names import AppId, Epoch, HostId, WorkerId
+from trimtab_models.messages.report import WorkerState
+from trimtab_models.messages.status import AppStatus, DecisionStatus, HoldStatus, NodeStatus, RoundStatus, Status
+
+NOW = 1_000_000.0
+APP = AppId("orders")
+
+
+def node(name: str, load: float | None = 50.0, **other: object) -> NodeStatus:
+    preset = NodeStatus(
+        worker=WorkerId(name),
+        host=HostId(f"host-{name}"),
+        app=APP,
+        state=WorkerState.RUNNING,
+        capacity=1.0,
+        load_pct=load,
+        key_groups=32,
+        draining=False,
+        steering=True,
+    )
+    return replace(preset, **other)  # type: ignore[arg-type]
+
+
+ROUND = RoundStatus(
+    plan="3.14", app=APP, reason="load distance 8.6 above 5.0", status="optimal", fallback=False, started_at=NOW - 90,
+    ended_at=NOW - 80, before=8.6, planned=0.4, after=0.7, lower_bound=0.3, migrations=13, failed=0,
+    bytes_moved=1000, handovers={"done": 4}, pauses_s=(0.1, 0.2, 0.3),
+)  # fmt: skip
+STATUS = Status(
+    cluster="prod",
+    at=NOW - 1,
+    acting=True,
+    epoch=Epoch(3, 15),
+    paused=None,
+    window_end=NOW - 4,
+    coverage=1.0,
+    nodes=(node("orders-1", 61.25), node("orders-2", 39.0, key_groups=31)),
+    apps=(AppStatus(app=APP, key_groups=63, load_distance=2.25, mean_load=50.0, not_ready=None, noise=0.5),),
+    decisions=(
+        DecisionStatus(at=NOW - 90, kind="plan", reason="load_distance", text="plan 3.14: 13 moves"),
+        DecisionStatus(at=NOW - 4, kind="skip", reason="inside_band", text="nothing: inside band 2.3 <= 5.0"),
+    ),
+    rounds=(ROUND,),
+)
+LEADER = Member(name="ctl-1:2817", address="10.0.0.1", leads=True)
+STANDBY = Member(name="ctl-2:99", address="10.0.0.2", leads=False)
+
+
+def shown(status: Status, *controllers: Member, width: int = 80, all_nodes: bool = False) -> list[str]:
+    """The lines that are printed, without what pads them."""
+    output = io.StringIO()
+    console = Console(file=output, width=width, highlight=False, markup=False)
+    show_status(Seen(status=status, controllers=controllers or (LEADER,), now=NOW), console, all_nodes=all_nodes)
+    return [line.rstrip() for line in output.getvalue().splitlines()]
+
+
+def test_the_first_lines_say_how_it_stands() -> None:
+    lines = shown(STATUS, LEADER, STANDBY)
+    assert lines[:2] == [
+        "prod  ACTING  ctl-1:2817 leads, 1 stands by, epoch 3.15, snapshot 4 s old",
+        "last decision 4 s ago: nothing: inside band 2.3 <= 5.0",
+    ]
+    assert "  orders  load distance 2.2 pp (noise 0.5), mean load 50.0 %, 63 key groups" in lines
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_nothing_is_wider_than_the_terminal_and_a_worker_has_one_line(width: int) -> None:
+    lines = shown(STATUS, width=width)
+    assert max(map(len, lines)) <= width
+    assert ["orders-1", "host-orders-1", "61.2", "1", "32"] in [line.split() for line in lines]
+    [plan] = [number for number, line in enumerate(lines) if "3.14  load distance 8.6 above 5.0" in line]
+    assert lines[plan + 1].strip() == "8.6 -> 0.7 (0.4 planned), 13 key groups moved, pause 0.20 s"
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "words"),
+    [
+        (replace(STATUS, acting=False), State.DRY_RUN, "DRY RUN"),
+        (
+            replace(STATUS, paused="paused by ann@ops: deploy"),
+            State.PAUSED,
+            "Paused by ann@ops: deploy. `trimtab resume`",
+        ),
+        (replace(STATUS, hold=HoldStatus(id="h", text="no entry")), State.HOLD, "trimtab resume --accept-journal"),
+        (replace(STATUS, at=NOW - 65), State.SILENT, "No word from the controller for 65 s"),
+        (replace(STATUS, window_end=None), State.ACTING, "no snapshot yet"),
+        (replace(STATUS, window_end=NOW - 600), State.ACTING, "No new window comes."),
+        (replace(STATUS, coverage=0.5), State.ACTING, "of 50% of the hosts"),
+    ],
+)
+def test_what_is_not_as_it_should_be_comes_with_its_remedy(status: Status, state: State, words: str) -> None:
+    assert Seen(status=status, controllers=(LEADER,), now=NOW).state is state
+    lines = shown(status, width=120)
+    assert state.upper() in lines[0]
+    assert any(words in line for line in lines[:6])
+
+
+def test_who_leads_may_be_unknown_or_nobody() -> None:
+    assert "nobody leads, 1 stands by" in shown(STATUS, STANDBY)[0]
+    assert summary(Seen(status=STATUS, controllers=None, now=NOW)) == {
+        "state": "acting", "leader": None, "silent_s": 1.0, "snapshot_age_s": 4.0,
+    }  # fmt: skip
+
+
+def test_a_plan_in_flight_says_how_far_it_is() -> None:
+    flying = replace(
+        ROUND, ended_at=None, handovers={"done": 2, "releasing": 1, "waiting": 1, "failed": 0}, migrations=6
+    )
+    lines = shown(replace(STATUS, rounds=(flying,)))
+    where = lines.index("plan in flight")
+    assert lines[where + 1 : where + 4] == [
+        "  3.14 of orders, for 90 s: load distance 8.6 above 5.0",
+        "  load distance 8.6 -> 0.4 planned (bound 0.3)",
+        "  4 hand-overs: 2 done, 1 releasing, 1 waiting; 6 key groups moved so far",
+    ]
+    assert "last plans" not in lines
+
+
+def test_of_many_workers_those_that_matter_are_shown() -> None:
+    many = [node(f"w{number}", float(number)) for number in range(100)]
+    many[7] = node("w7", None, state=WorkerState.AWAY, steering=False)
+    many[8] = node("w8", 8.0, draining=True, key_groups=0)
+    status = replace(STATUS, nodes=tuple(many))
+    lines = shown(status)
+    workers = [line.split()[0] for line in lines if " host-w" in line]
+    assert workers == ["w8", "w7", *(f"w{number}" for number in range(99, 99 - SHOWN_NODES + 2, -1))]
+    assert any("w7" in line and "unknown" in line and line.endswith("away") for line in lines)
+    assert any("w8" in line and line.endswith("drained") for line in lines)
+    assert any("20 of 100" in line for line in lines)
+    assert sum(" host-w" in line for line in shown(status, all_nodes=True)) == 100
+
+
+def test_long_names_are_folded_not_lost() -> None:
+    long = WorkerId("a-worker-with-a-name-as-long-as-some-orchestrators-make-them-0123456789")
+    lines = shown(replace(STATUS, nodes=(node(long), node("orders-2"))))
+    assert max(map(len, lines)) <= 80
+    assert "0123456789" in "".join("".join(lines).split())
+
+
+def test_names_from_outside_are_no_markup() -> None:
+    lines = shown(replace(STATUS, apps=(replace(STATUS.apps[0], not_ready="no [bold]window[/] \x1b[31m"),)))
+    assert any("no [bold]window[/]" in line for line in lines)
