@@ -8,10 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from trimtab_models.messages.decode import BadMessage, Fault, Fields
+from trimtab_models.messages.decode import BadMessage, Fault, Fields, step
 from trimtab_models.messages.names import HostId, WorkerId
 from trimtab_models.settings.kafka import KafkaSettings, read_kafka
 from trimtab_models.settings.listen import Listen, read_listen
+from trimtab_models.settings.paths import checked, read_path
 
 MAX_WORKERS = 1_000
 MAX_SOCKET_PATH_BYTES = 107
@@ -76,7 +77,7 @@ def load_configuration(path: Path) -> Configuration:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as exc:
         raise ConfigurationError(f"cannot be read: {exc.strerror}") from exc
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+    except (ValueError, RecursionError) as exc:
         raise ConfigurationError(f"found text that is not TOML, expected TOML: {exc}") from exc
     try:
         return read_configuration(document)
@@ -99,7 +100,7 @@ def read_configuration(document: Mapping[str, Any]) -> Configuration:
         cluster=agent.name("cluster"),
         host=HostId(agent.name("host")),
         interval_s=agent.optional("interval_s", lambda name: agent.number(name, low=0.1, high=600.0)) or 10.0,
-        state_dir=Path(agent.text("state_dir", limit=4000)),
+        state_dir=read_path(agent, "state_dir"),
         socket=_read_socket(agent),
         kafka=read_kafka(kafka, Path.read_text),
         cores=_read_cores(host) if host else None,
@@ -113,12 +114,12 @@ def read_configuration(document: Mapping[str, Any]) -> Configuration:
 
 
 def _read_socket(agent: Fields) -> Path:
-    text = agent.text("socket", limit=4000)
-    length = len(os.fsencode(text))
+    path = read_path(agent, "socket")
+    length = len(os.fsencode(path))
     if length > MAX_SOCKET_PATH_BYTES:
         limit = f"a path of at most {MAX_SOCKET_PATH_BYTES} bytes (the limit of Unix sockets)"
-        raise BadMessage(Fault.RANGE, agent.at("socket"), f"{length} bytes: {text}", limit)
-    return Path(text)
+        raise BadMessage(Fault.RANGE, agent.at("socket"), f"{length} bytes: {path}", limit)
+    return path
 
 
 def _read_cores(host: Fields) -> float | None:
@@ -135,13 +136,12 @@ def _read_workers(fields: Fields, name: str) -> dict[WorkerId, WorkerConfigurati
 
 
 def _read_worker(worker: WorkerId, table: Fields) -> WorkerConfiguration:
-    data_dir = table.optional("data_dir", lambda name: table.text(name, limit=4000))
     configuration = WorkerConfiguration(
         worker=worker,
         capacity=table.optional("capacity", lambda name: table.number(name, low=0.001, high=10_000.0)),
         command=_read_command(table) if table.has("command") else (),
         environment=table.optional("environment", lambda name: _read_environment(table, name)) or {},
-        data_dir=Path(data_dir) if data_dir else None,
+        data_dir=table.optional("data_dir", lambda name: read_path(table, name)),
     )
     table.done()
     return configuration
@@ -152,6 +152,7 @@ def _read_command(table: Fields) -> tuple[str, ...]:
     for path, word in words:
         if not isinstance(word, str) or not word:
             raise BadMessage(Fault.TYPE, path, word, "a word of the command line")
+        checked(word, path)
     if not words:
         raise BadMessage(Fault.RANGE, table.at("command"), [], "a program and its arguments")
     return tuple(word for _, word in words)
@@ -162,8 +163,11 @@ def _read_environment(table: Fields, name: str) -> dict[str, str]:
     if not isinstance(found, dict):
         raise BadMessage(Fault.TYPE, table.at(name), found, "a table of strings")
     for key, value in found.items():
+        path = f"{table.at(name)}.{step(key)}"  # no value is shown: it may be a secret
         if not isinstance(value, str):
-            raise BadMessage(Fault.TYPE, f"{table.at(name)}.{key}", value, "a string")
+            raise BadMessage(Fault.TYPE, path, type(value).__name__, "a string")
+        if not key or "=" in key or "\0" in key + value:
+            raise BadMessage(Fault.RANGE, path, "what no environment holds", "a name without '=', no zero character")
     return found
 
 
@@ -177,6 +181,6 @@ def _read_guard(table: Fields) -> GuardConfiguration:
 
 
 def _read_trust(table: Fields) -> Path:
-    path = Path(table.text("file", limit=4000))
+    path = read_path(table, "file")
     table.done()
     return path

@@ -14,6 +14,7 @@ from trimtab_controller.stream.configuration import StreamSettings, read_stream_
 from trimtab_models.messages.decode import BadMessage, Fields
 from trimtab_models.settings.kafka import KafkaSettings, read_kafka
 from trimtab_models.settings.listen import Listen, read_listen
+from trimtab_models.settings.paths import read_path
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ def load(path: Path) -> Configuration:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadConfiguration(f"{path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadConfiguration(f"{path}: not TOML: {error}") from error
     try:
         return decode(document)
@@ -136,6 +137,6 @@ def _or(preset: T, fields: Fields, name: str, read: Callable[[str], T]) -> T:
 
 
 def _read_signing(fields: Fields) -> KeyFiles:
-    files = KeyFiles(key=Path(fields.text("key_file", limit=4000)), trust=Path(fields.text("trust_file", limit=4000)))
+    files = KeyFiles(key=read_path(fields, "key_file"), trust=read_path(fields, "trust_file"))
     fields.done()
     return files

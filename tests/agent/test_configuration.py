@@ -69,8 +69,30 @@ def test_everything(tmp_path: Path) -> None:
         ("workers = 3\n" + AGENT + KAFKA, "workers: found 3, expected an object"),
         (
             AGENT + KAFKA + "[workers.w0]\nenvironment = { A = 1 }\n",
-            "workers.w0.environment.A: found 1, expected a str",
+            "workers.w0.environment.A: found 'int', expected a str",
         ),
+        (
+            AGENT + KAFKA + '[workers.w0]\nenvironment = { "A\\n=" = "hush" }\n',
+            "workers.w0.environment.'A\\n=': found 'what",
+        ),
+        (
+            AGENT + KAFKA + '[workers.w0]\nenvironment = { A = "hu\\u0000sh" }\n',
+            "workers.w0.environment.A: found 'what",
+        ),
+        (
+            AGENT + KAFKA + '[workers.w0]\ndata_dir = "a\\u0000"\n',
+            "workers.w0.data_dir: found 'a\\x00', expected no zero",
+        ),
+        (
+            AGENT + KAFKA + '[workers.w0]\ncommand = ["a\\u0000"]\n',
+            "workers.w0.command[0]: found 'a\\x00', expected no",
+        ),
+        (
+            AGENT + KAFKA + "[host]\ncores = 0x" + "f" * 6000,
+            "host.cores: found a number of many digits, expected a finite",
+        ),
+        ("a = " + "[" * 3000, "found text that is not TOML, expected TOML: "),
+        ("a = " + "9" * 5000, "found text that is not TOML, expected TOML: "),
         (AGENT + KAFKA + '[metrics]\nlisten = "9101"\n', "metrics.listen: found '9101', expected address:port"),
         (AGENT + KAFKA + '[metrics]\nlisten = "a:70000"\n', "metrics.listen: found 'a:70000', expected address:port"),
         (AGENT + KAFKA + 'client = { "group.id" = "x" }\n', "kafka.client.group.id: found 'group.id', expected"),

@@ -28,7 +28,7 @@ from trimtab_controller.sandbox.configuration import (
 )
 from trimtab_controller.sandbox.cpu import CpuMeter, Part
 from trimtab_controller.sandbox.processes import Child, LeftOver, Processes
-from trimtab_controller.sandbox.state import SandboxState, StartedProcess
+from trimtab_controller.sandbox.state import SOCKETS_PREFIX, SandboxState, StartedProcess
 from trimtab_controller.sandbox.toml import to_toml
 from trimtab_models.messages.names import Topics, TopicSettings, topic_settings
 
@@ -266,7 +266,7 @@ def make_socket_folder(folder: Path) -> Path:
     """A folder for the agents' sockets: in the sandbox's, or a temporary one where that path would be too long."""
     inside = folder / "sockets"
     if len(os.fsencode(inside / f"{host_name(MAX_WORKERS)}.sock")) > SOCKET_PATH_BYTES:
-        return Path(tempfile.mkdtemp(prefix="trimtab-"))
+        return Path(tempfile.mkdtemp(prefix=SOCKETS_PREFIX))
     inside.mkdir(parents=True, exist_ok=True)
     return inside
 

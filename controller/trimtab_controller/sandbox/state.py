@@ -7,13 +7,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from trimtab_controller.sandbox.configuration import in_order_of_end
 from trimtab_controller.sandbox.marks import bound, end_marked, marked, signal_process
 from trimtab_controller.sandbox.processes import STOP_LIMIT_S, LeftOver
+from trimtab_models.messages.decode import BadMessage, Fault, Fields, check_integer
+from trimtab_models.settings.paths import read_path
 
 VERSION = 1
+MAX_PROCESSES = 10_000
+SOCKETS_PREFIX = "trimtab-"
+"""Of a temporary folder, where the path inside of the sandbox's would be too long for a socket."""
 
 
 class StateError(Exception):
@@ -83,22 +87,40 @@ def load_state(folder: Path) -> SandboxState | None:
     if not path.exists():
         return None
     try:
-        record: Any = json.loads(path.read_text(encoding="utf-8"))
-        if record["version"] != VERSION:
-            raise StateError(f"{path}: version: found {record['version']!r}, expected {VERSION}")
-        return SandboxState(
-            cluster=record["cluster"],
-            mark=record["mark"],
-            bootstrap_servers=record["bootstrap_servers"],
-            sockets=Path(record["sockets"]),
-            processes={
-                name: StartedProcess(pid=started["pid"], log=Path(started["log"]))
-                for name, started in record["processes"].items()
-            },
-            ports={name: tuple(ports) for name, ports in record["ports"].items()},
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StateError(f"{path} is no record of a sandbox: {error!r}") from error
+        return _read(Fields(json.loads(path.read_text(encoding="utf-8")), ""), folder)
+    except (ValueError, RecursionError) as error:
+        raise StateError(f"{path} is no record of a sandbox: {error}") from error
+
+
+def _read(fields: Fields, folder: Path) -> SandboxState:
+    """The record, checked: by it processes are ended and a folder is removed."""
+    fields.integer("version", low=VERSION, high=VERSION)
+    state = SandboxState(
+        cluster=fields.name("cluster"),
+        mark=fields.text("mark"),
+        bootstrap_servers=fields.text("bootstrap_servers"),
+        sockets=read_path(fields, "sockets"),
+        processes={
+            name: _read_process(Fields(row, at)) for name, at, row in fields.members("processes", limit=MAX_PROCESSES)
+        },
+        ports={name: _read_ports(row, at) for name, at, row in fields.members("ports", limit=MAX_PROCESSES)},
+    )
+    fields.done()
+    if state.sockets != folder / "sockets" and not state.sockets.name.startswith(SOCKETS_PREFIX):
+        raise BadMessage(Fault.RANGE, "sockets", str(state.sockets), "a folder that a sandbox has made")
+    return state
+
+
+def _read_process(fields: Fields) -> StartedProcess:
+    started = StartedProcess(pid=fields.integer("pid", low=1, high=2**31 - 1), log=read_path(fields, "log"))
+    fields.done()
+    return started
+
+
+def _read_ports(row: object, path: str) -> tuple[int, ...]:
+    if not isinstance(row, list):
+        raise BadMessage(Fault.TYPE, path, row, "an array of ports")
+    return tuple(check_integer(port, path, 0, 65_535) for port in row)
 
 
 def forget_state(folder: Path) -> None:

@@ -15,6 +15,8 @@ from trimtab_models.messages.snapshot import MAX_SNAPSHOT_BYTES, Snapshot, decod
 MAX_CHUNK_BYTES = 900_000
 """Below Kafka's default limit of 1 MB for a message with its headers."""
 MAX_CHUNKS = 4_096
+MAX_EXPANSION, SMALL_BYTES = 200, 1024 * 1024
+"""What zstd makes of a snapshot is a third to a fifteenth of it; whatever swells more than this is made to swell."""
 LEVEL = 3
 END_HEADER = "end_ms"
 """Holds the end of the window; a restarted stream reads there how far its predecessor came."""
@@ -99,8 +101,9 @@ def unpack(packed: bytes) -> bytes:
     """The decompressed document; raises BadMessage, also for one that would be too large."""
     try:
         parameters = zstandard.get_frame_parameters(packed)
-        if parameters.content_size > MAX_SNAPSHOT_BYTES:
-            raise BadMessage(Fault.OVERSIZED, "", f"{parameters.content_size} bytes", f"at most {MAX_SNAPSHOT_BYTES}")
+        limit = min(MAX_SNAPSHOT_BYTES, max(SMALL_BYTES, MAX_EXPANSION * len(packed)))
+        if parameters.content_size > limit:
+            raise BadMessage(Fault.OVERSIZED, "", f"{parameters.content_size} bytes", f"at most {limit}")
         return zstandard.ZstdDecompressor().decompress(packed)
     except zstandard.ZstdError as error:
         raise BadMessage(Fault.MALFORMED, "", packed[:20], "a zstd frame that says its size") from error

@@ -65,7 +65,7 @@ def load(path: Path) -> Configuration:
     """What the stream needs of controller.toml; the rest of the file is the decider's. Raises BadMessage, OSError."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadMessage(Fault.MALFORMED, "", str(error), "TOML") from error
     fields = Fields(document, "")
     return Configuration(

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from trimtab_models.messages.decode import BadMessage, Fault, Fields
+from trimtab_models.settings.paths import read_path
 
 MAX_PASSWORD = 1000
 OWN_KEYS = frozenset(
@@ -179,7 +180,7 @@ def _escaped(text: str) -> str:
 
 def _read_tls(fields: Fields) -> Tls:
     def path(name: str) -> Path | None:
-        return fields.optional(name, lambda member: Path(fields.text(member, limit=4000)))
+        return fields.optional(name, lambda member: read_path(fields, member))
 
     tls = Tls(ca=path("ca"), certificate=path("certificate"), key=path("key"))
     fields.done()
@@ -187,6 +188,8 @@ def _read_tls(fields: Fields) -> Tls:
 
 
 def _read_sasl(fields: Fields, read_text: ReadText) -> Sasl:
+    if fields.has("password"):  # an error that shows what it found would show it
+        raise BadMessage(Fault.UNKNOWN, fields.at("password"), "a password", "password_file, which names its file")
     sasl = Sasl(
         mechanism=fields.choice("mechanism", Mechanism),
         username=fields.text("username"),
@@ -197,7 +200,7 @@ def _read_sasl(fields: Fields, read_text: ReadText) -> Sasl:
 
 
 def _read_password(fields: Fields, name: str, read_text: ReadText) -> Secret:
-    path = Path(fields.text(name, limit=4000))
+    path = read_path(fields, name)
     try:
         text = read_text(path).rstrip("\r\n")
     except OSError as error:
@@ -217,6 +220,6 @@ def _read_client(fields: Fields, name: str) -> dict[str, str]:
         if key in OWN_KEYS:
             raise BadMessage(Fault.RANGE, path, key, "a setting that is not fixed by Trimtab itself")
         if not isinstance(value, str | int):
-            raise BadMessage(Fault.TYPE, path, value, "a text, a whole number, true or false")
+            raise BadMessage(Fault.TYPE, path, type(value).__name__, "a text, a whole number, true or false")
         found[key] = str(value).lower() if isinstance(value, bool) else str(value)
     return found

@@ -25,6 +25,12 @@ time.sleep(60)
 """
 
 
+RECORD = {
+    "version": 1, "cluster": "c", "mark": "m", "bootstrap_servers": "b:9", "sockets": "/tmp/trimtab-x", "processes": {},
+    "ports": {},
+}  # fmt: skip
+
+
 @pytest.fixture
 def released(tmp_path: Path) -> Iterator[SandboxState]:
     """A sandbox whose processes write down in which order they end."""
@@ -81,8 +87,12 @@ def test_an_id_that_belongs_to_somebody_else_now_is_left_alone(released: Sandbox
     [
         ("{", "is no record of a sandbox"),
         ("[]", "is no record of a sandbox"),
-        ('{"version": 1}', "is no record of a sandbox: KeyError"),
+        ('{"version": 1}', "is no record of a sandbox: cluster: found 'nothing'"),
         (json.dumps({"version": 2}), "version: found 2, expected 1"),
+        ("[" * 5000, "is no record of a sandbox: "),
+        (json.dumps({**RECORD, "sockets": "/"}), "sockets: found '/', expected a folder that a sandbox has made"),
+        (json.dumps({**RECORD, "processes": {"broker": {"pid": -1, "log": "l"}}}), "processes.broker.pid: found -1"),
+        (json.dumps({**RECORD, "ports": {"broker": ["9"]}}), "ports.broker: found '9', expected a whole number"),
     ],
 )
 def test_a_damaged_record_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -26,7 +26,7 @@ def broker_options(path: Path) -> dict[str, Any]:
         return {"broker": for_faust(settings), "broker_credentials": _credentials(settings)}
     except OSError as error:
         raise BadKafkaFile(f"{error.filename or path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, BadMessage) as error:
+    except (ValueError, RecursionError) as error:
         raise BadKafkaFile(f"{path}: {error}") from error
 
 
