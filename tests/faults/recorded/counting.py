@@ -77,7 +77,10 @@ def miscounted(
 
 # ---------------------------------------------------------------------- commits
 def wrong_commits(facts: Facts, extracted: Copies, counted: Copies, bounds: Bounds) -> Iterator[Violation]:
-    """Committed offsets that go back, or past an input that is not done yet."""
+    """Committed offsets that go back, or past an input that is not done yet.
+
+    The broker keeps no name with a commit: of two that both commit, one is behind the other, or ahead of its own work.
+    """
     source: dict[int, dict[int, float]] = defaultdict(dict)
     for row in facts.inputs:
         source[row.partition][row.offset] = _done_at(extracted.get(row.sequence))

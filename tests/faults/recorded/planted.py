@@ -11,15 +11,16 @@ from recorded.history import PLANTED, History, Row
 from recorded.verdict import Broken
 
 Plant = Callable[[History], History]
-PLANTS: list[tuple[Broken, Plant]] = []
+PLANTS: list[tuple[Plant, frozenset[Broken]]] = []
+"""Each with all that it breaks."""
 FAR_S = 60.0
 
 
-def plants(broken: Broken) -> Callable[[Plant], Plant]:
-    """Say what a plant breaks."""
+def plants(broken: Broken, *besides: Broken) -> Callable[[Plant], Plant]:
+    """Say what a plant breaks, and what cannot stay whole then."""
 
     def register(plant: Plant) -> Plant:
-        PLANTS.append((broken, plant))
+        PLANTS.append((plant, frozenset({broken, *besides})))
         return plant
 
     return register
@@ -87,12 +88,12 @@ def such(history: History, topic: str, **cells: Any) -> list[int]:
 
 
 # ---------------------------------------------------------------------- what the job does
-@plants(Broken.LOST)
+@plants(Broken.LOST, Broken.COMMIT_AHEAD)
 def an_output_is_missing(history: History) -> History:
     return without(history, TOTALS, calm(history, TOTALS))
 
 
-@plants(Broken.LOST)
+@plants(Broken.LOST, Broken.COMMIT_AHEAD)
 def an_input_never_reached_the_second_operator(history: History) -> History:
     number = calm(history, DELAYS)
     flight = body(history.of(DELAYS)[number])[0]
@@ -105,7 +106,7 @@ def an_input_is_counted_once_more(history: History) -> History:
     return added(history, TOTALS, calm(history, TOTALS))
 
 
-@plants(Broken.REPEATED)
+@plants(Broken.REPEATED, Broken.LOST, Broken.TWO_OWNERS)
 def a_death_repeats_what_was_committed_long_before(history: History) -> History:
     death = next(strike for strike in history.strikes if strike.dead)
     dead = death.dead[0].encode()
@@ -148,7 +149,7 @@ def a_record_is_not_in_the_history(history: History) -> History:
     return with_rows(history, CHANGELOG, [*rows[:5], *rows[6:]])
 
 
-@plants(Broken.NO_RECORD)
+@plants(Broken.NO_RECORD, Broken.LOST, Broken.COMMIT_AHEAD)
 def a_record_does_not_say_who_wrote_it(history: History) -> History:
     return edited(history, DELAYS, calm(history, DELAYS), headers={})
 
@@ -158,7 +159,7 @@ def an_ack_is_torn(history: History) -> History:
     return edited(history, own(history, "acks"), 0, value=b'{"v":1,"clus')
 
 
-@plants(Broken.NO_RECORD)
+@plants(Broken.NO_RECORD, Broken.FOREIGN, Broken.COMMIT_AHEAD, Broken.WRONG_SUM)
 def a_topic_of_the_job_was_not_dumped(history: History) -> History:
     return with_rows(history, SOURCE, ())
 
@@ -214,7 +215,7 @@ def nobody_takes_what_was_released(history: History) -> History:
     return edited(history, topic, took, at=history.of(topic)[took].at + 9.0)
 
 
-@plants(Broken.UNOWNED)
+@plants(Broken.UNOWNED, Broken.TWO_OWNERS, Broken.ASTRAY)
 def the_group_does_not_notice_a_death(history: History) -> History:
     death = next(strike for strike in history.strikes if strike.dead)
     rows = [
@@ -239,7 +240,7 @@ def somebody_commits_what_it_had_before(history: History) -> History:
     return edited(history, OFFSETS, late, value=history.of(OFFSETS)[early].value)
 
 
-@plants(Broken.COMMIT_AHEAD)
+@plants(Broken.COMMIT_AHEAD, Broken.COMMIT_BACK)
 def somebody_commits_what_is_not_done(history: History) -> History:
     early, *_, late = _commits(history)
     return edited(history, OFFSETS, early, value=history.of(OFFSETS)[late].value)
@@ -258,7 +259,7 @@ def a_handover_is_taken_again(history: History) -> History:
     return added(history, topic, such(history, topic, kind="took")[0])
 
 
-@plants(Broken.TAKEN_TWICE)
+@plants(Broken.TAKEN_TWICE, Broken.FORGED)
 def two_commands_carry_out_one_handover(history: History) -> History:
     topic = own(history, "acks")
     return added(history, topic, such(history, topic, phase="took")[0], body={"command_id": "0" * 32})
@@ -274,7 +275,7 @@ def a_predecessor_writes_to_the_journal(history: History) -> History:
     return added(history, own(history, "journal"), -1)
 
 
-@plants(Broken.EPOCH_BACK)
+@plants(Broken.EPOCH_BACK, Broken.UNANSWERED)
 def a_predecessor_commands(history: History) -> History:
     return added(history, own(history, "commands"), 0, body={"id": "0" * 32})
 
