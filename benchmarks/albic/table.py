@@ -13,65 +13,56 @@ change the result; loading OR-Tools is not counted. --long runs the paper's one 
 import argparse
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
 import trimtab_models.albic.model  # noqa: F401  (loads OR-Tools before anything is timed)
-from trimtab_models.albic import CollocationProblem, Params, Strategy, potc, solve, solve_cola
-from trimtab_models.balance import BalanceResult, Effort, solve_flux
+from trimtab_models.albic import CollocationProblem, Params, potc, solve
+from trimtab_models.balance import Effort
 from trimtab_models.balance import Params as BalanceParams
-from trimtab_models.balance import solve as solve_milp
 from trimtab_models.balance.problem import Ints
-from trimtab_models.solving import Infeasible, Never
-from trimtab_models.workloads import (
-    Budget,
-    Job,
+from trimtab_models.instances import Budget
+from trimtab_models.simulation import (
+    EXACT,
+    THOROUGH,
+    Perception,
     Policy,
     Round,
-    periods,
-    problem_at,
-    real_job_1,
-    real_job_2,
-    real_job_3,
-    run_rounds,
+    Run,
+    generated_job,
+    policy_named,
+    simulate,
 )
+from trimtab_models.solving import Infeasible, Stop
+from trimtab_models.workloads import Job, real_job_1, real_job_2, real_job_3
 
-ONE_PAIR = Params(strategy=Strategy.ONE_PAIR)
+ALBIC = policy_named("albic", THOROUGH)
 MERGE_SHARE = 0.1  # of the load, for the state that PoTC merges: ours, the paper gives no figure
 
 
-def albic(params: Params | None = None) -> Policy:
-    """ALBIC, many pairs a round unless `params` say otherwise."""
+def played(
+    job: Job, policy: Policy, rounds: int, moves: int | None, *, seed: int = 0, perception: Perception = EXACT
+) -> Run:
+    """`rounds` rounds of `policy` with so many `moves` each, timed by the CPU seconds of this process."""
+    moments = generated_job(job, rounds=rounds, seed=seed, budget=Budget(max_migrations=moves))
+    run = simulate(moments, policy, seed=seed, perception=perception, clock=time.process_time)
+    assert isinstance(run, Run)
+    return run
 
-    def plan(problem: CollocationProblem) -> Ints:
-        result = solve(problem, stop=Never(), seed=0, params=params or Params())
-        assert not isinstance(result, Infeasible)
-        return result.balance.allocation
 
-    return plan
+def within(band: float, balance: BalanceParams) -> Policy:
+    """ALBIC that moves nothing for balance alone inside `band` (pp)."""
 
-
-def balance_only(solver: Callable[..., BalanceResult | Infeasible]) -> Policy:
-    """A policy that sees loads and no flows."""
-
-    def plan(problem: CollocationProblem) -> Ints:
-        result = solver(problem.balance, stop=Never(), seed=0)
-        assert not isinstance(result, Infeasible)
-        return result.allocation
+    def plan(problem: CollocationProblem, stop: Stop, seed: int) -> Ints | Infeasible:
+        result = solve(problem, stop=stop, seed=seed, params=Params(band=band, balance=balance))
+        return result if isinstance(result, Infeasible) else result.balance.allocation
 
     return plan
-
-
-def cola(problem: CollocationProblem) -> Ints:
-    """COLA from scratch."""
-    result = solve_cola(problem, stop=Never(), seed=0)
-    assert not isinstance(result, Infeasible)
-    return result.allocation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +105,7 @@ def collocating(name: str, job: Job, paper: tuple[str, str, str], index: float, 
     """Jobs 2 and 3 under many pairs a round."""
     runs = []
     for seed in range(args.seeds):
-        runs.append(list(run_rounds(job, albic(), 30, budget=Budget(max_migrations=10), seed=seed)))
+        runs.append(played(job, ALBIC, 30, 10, seed=seed).rounds)
         if args.rounds:
             show_rounds(runs[-1])
     obtained = min(run[11].obtained for run in runs)
@@ -138,7 +129,7 @@ def job2(args: argparse.Namespace) -> None:
     paper = ("90 % after about 60 rounds", "50", "10 moves a round for ever")
     collocating("real job 2, many pairs", real_job_2(), paper, 50, args)
     count = 60 if args.long else 12
-    one = list(run_rounds(real_job_2(), albic(ONE_PAIR), count, budget=Budget(max_migrations=10)))
+    one = played(real_job_2(), policy_named("albic-paper", THOROUGH), count, 10).rounds
     if args.rounds:
         show_rounds(one)
     moves = np.mean([each.migrations for each in one])
@@ -155,24 +146,23 @@ def job3(args: argparse.Namespace) -> None:
 
 def job1(args: argparse.Namespace) -> None:
     """Real job 1: balance under drift."""
-    for name, policy, paper in (
-        ("milp", balance_only(solve_milp), "load distance < 1"),
-        ("albic", albic(), "(as milp: nothing to collocate)"),
-        ("flux", balance_only(solve_flux), "up to 7"),
+    for name, paper in (
+        ("milp", "load distance < 1"),
+        ("albic", "(as milp: nothing to collocate)"),
+        ("flux", "up to 7"),
     ):
         distances = []
         for seed in range(args.seeds):
-            rounds = run_rounds(real_job_1(), policy, 50, budget=Budget(max_migrations=13), seed=seed)
+            rounds = played(real_job_1(), policy_named(name, THOROUGH), 50, 13, seed=seed).rounds
             distances.append([each.load_distance for each in rounds])
         largest, mean = max(map(max, distances)), max(map(float, map(np.mean, distances)))
         reached = None if name == "flux" else largest <= 1.0 and mean <= 0.6
         target = "(baseline)" if name == "flux" else "max <= 1.0, mean <= 0.6 of 50"
         ours = f"max {largest:.2f}, mean {mean:.2f}"
         Line(workload=f"real job 1, {name}", paper=paper, target=target, ours=ours, reached=reached).show()
-    job = real_job_1()
     figures = [
-        potc(problem_at(job, period, job.placement(), Budget()).balance, merge_share=MERGE_SHARE, seed=0).load_distance
-        for period in islice(periods(job, 0), 10)
+        potc(moment.problem.balance, merge_share=MERGE_SHARE, seed=0).load_distance
+        for moment in generated_job(real_job_1(), rounds=10, seed=0, budget=Budget())
     ]
     ours = f"max {max(figures):.2f}, mean {np.mean(figures):.2f} of 10"
     Line(
@@ -182,7 +172,7 @@ def job1(args: argparse.Namespace) -> None:
 
 def baselines(args: argparse.Namespace) -> None:
     """COLA on job 2."""
-    rounds = list(run_rounds(real_job_2(), cola, 5, budget=Budget(max_migrations=10)))
+    rounds = played(real_job_2(), policy_named("cola"), 5, 10).rounds
     if args.rounds:
         show_rounds(rounds)
     moves = [each.migrations for each in rounds]
@@ -200,8 +190,8 @@ def noise(args: argparse.Namespace) -> None:
     quick = BalanceParams(effort=Effort(steps=100, patience=100), polish=Effort(steps=0))
     found = {}
     for name, smoothing, band in (("neither", 1.0, 0.0), ("both", 0.3, 2.0)):
-        policy = albic(Params(band=band, balance=quick))
-        rounds = list(run_rounds(job, policy, 60, budget=Budget(max_migrations=10), noise=0.05, smoothing=smoothing))
+        perception = Perception(noise=0.05, smoothing=smoothing)
+        rounds = played(job, within(band, quick), 60, 10, perception=perception).rounds
         if args.rounds:
             show_rounds(rounds)
         settled = rounds[10:]
@@ -224,16 +214,7 @@ def noise(args: argparse.Namespace) -> None:
 def speed(args: argparse.Namespace) -> None:
     """Planning time at 40 nodes and 800 key groups."""
     for name, job in (("job 2", real_job_2(40, 10)), ("job 3", real_job_3(40, 7))):
-        seconds: list[float] = []
-
-        def timed(problem: CollocationProblem, into: list[float] = seconds) -> Ints:
-            started = time.process_time()
-            allocation = albic()(problem)
-            into.append(time.process_time() - started)
-            return allocation
-
-        for _ in run_rounds(job, timed, 12, budget=Budget(max_migrations=40)):
-            pass
+        seconds = played(job, ALBIC, 12, 40).planning_s
         ours = f"median {np.median(seconds):.2f} s, worst of 12 rounds {max(seconds):.2f} s"
         Line(
             workload=f"{name}, 40 x {job.size}",

@@ -16,8 +16,7 @@ from trimtab_models.instances import Budget
 from trimtab_models.simulation.moment import Moment
 from trimtab_models.simulation.uneven import uneven_cluster
 from trimtab_models.workloads.jobs import Edge, Job, periods, real_job_1, real_job_2, real_job_3
-from trimtab_models.workloads.rounds import Budget as Unlimited
-from trimtab_models.workloads.rounds import problem_at
+from trimtab_models.workloads.problem import problem_at
 
 MOST_FLOWS = 5_000_000
 STATE_BYTES, STATE_SKEW = 2**20, 1.0  # median, and standard deviation of the logarithm
@@ -48,30 +47,35 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """`text` is for people; `problems` yields those of all rounds, each at the placement of the start."""
+    """`text` is for people; `moments` yields those of all rounds, each at the placement of the start, unlimited."""
 
     text: str
-    problems: Callable[[Size, int], Iterator[CollocationProblem]]
+    moments: Callable[[Size, int], Iterator[Moment]]
 
 
 def generated(name: str, size: Size, *, rounds: int, seed: int, budget: Budget) -> Iterator[Moment]:
     """The moments of the workload `name` of `WORKLOADS`. Raises Unfit."""
-    problems = islice(WORKLOADS[name].problems(size, seed), rounds)
-    nodes = tuple(f"n{number}" for number in range(1, size.nodes + 1))
-    key_groups: tuple[str, ...] = ()
+    return _limited(islice(WORKLOADS[name].moments(size, seed), rounds), budget, seed)
+
+
+def generated_job(job: Job, *, rounds: int, seed: int, budget: Budget) -> Iterator[Moment]:
+    """The moments of a job of one's own."""
+    return _limited(islice(_moments_of(job, seed), rounds), budget, seed)
+
+
+def _limited(moments: Iterator[Moment], budget: Budget, seed: int) -> Iterator[Moment]:
+    """`moments` with states of some size and a budget."""
     state_bytes: Floats = np.zeros(0)
-    for problem in problems:
-        if not key_groups:
-            count = len(problem.operator)
-            key_groups = tuple(f"k{number}" for number in range(1, count + 1))
-            state_bytes = _state_bytes(count, seed)
+    for moment in moments:
+        if not len(state_bytes):
+            state_bytes = _state_bytes(len(moment.key_groups), seed)
         balance = replace(
-            problem.balance,
+            moment.problem.balance,
             cost_bytes=state_bytes,
             max_migrations=budget.max_migrations,
             max_cost_bytes=budget.max_cost_bytes,
         )
-        yield Moment(nodes=nodes, key_groups=key_groups, problem=replace(problem, balance=balance))
+        yield replace(moment, problem=replace(moment.problem, balance=balance))
 
 
 def _state_bytes(count: int, seed: int) -> Floats:
@@ -80,8 +84,8 @@ def _state_bytes(count: int, seed: int) -> Floats:
     return sizes
 
 
-def _of_job(build: Callable[[Size], Job]) -> Callable[[Size, int], Iterator[CollocationProblem]]:
-    def problems(size: Size, seed: int) -> Iterator[CollocationProblem]:
+def _of_job(build: Callable[[Size], Job]) -> Callable[[Size, int], Iterator[Moment]]:
+    def moments(size: Size, seed: int) -> Iterator[Moment]:
         try:
             job = build(size)
         except ValueError as error:
@@ -91,20 +95,31 @@ def _of_job(build: Callable[[Size], Job]) -> Callable[[Size, int], Iterator[Coll
             raise Unfit(
                 f"{job.key_groups:,} key groups that send to as many make {flows:,} flows: at most {MOST_FLOWS:,}"
             )
-        placement = job.placement()
-        for period in periods(job, seed):
-            yield problem_at(job, period, placement, Unlimited())
+        yield from _moments_of(job, seed)
 
-    return problems
+    return moments
+
+
+def _moments_of(job: Job, seed: int) -> Iterator[Moment]:
+    nodes, key_groups, placement = _ids("n", job.nodes), _ids("k", job.size), job.placement()
+    _, _, alike = job.flows()
+    for period in periods(job, seed):
+        problem = problem_at(job, period, placement)
+        yield Moment(nodes=nodes, key_groups=key_groups, problem=problem, alike=alike)
+
+
+def _ids(prefix: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{prefix}{number}" for number in range(1, count + 1))
 
 
 def _sized(job: Job) -> Callable[[Size], Job]:
     return lambda size: replace(job, nodes=size.nodes, key_groups=size.key_groups // len(job.operators))
 
 
-def _uneven(size: Size, seed: int) -> Iterator[CollocationProblem]:
+def _uneven(size: Size, seed: int) -> Iterator[Moment]:
     balance = uneven_cluster(size.nodes, size.key_groups, size.change_percent, seed)
-    return repeat(_without_flows(balance))
+    nodes, key_groups = _ids("n", size.nodes), _ids("k", size.key_groups)
+    return repeat(Moment(nodes=nodes, key_groups=key_groups, problem=_without_flows(balance)))
 
 
 def _without_flows(balance: Problem) -> CollocationProblem:
@@ -167,17 +182,15 @@ def _drift(size: Size) -> Job:
 
 
 WORKLOADS: Mapping[str, Workload] = {
-    "drift": Workload(text="one operator, loads that drift, no flows", problems=_of_job(_drift)),
-    "uneven": Workload(text="section 5.1: loads uneven from the start, that stay; no flows", problems=_uneven),
-    "one-to-one": Workload(text="section 5.3: pairs of operators, some keyed alike", problems=_of_job(_one_to_one)),
+    "drift": Workload(text="one operator, loads that drift, no flows", moments=_of_job(_drift)),
+    "uneven": Workload(text="section 5.1: loads uneven from the start, that stay; no flows", moments=_uneven),
+    "one-to-one": Workload(text="section 5.3: pairs of operators, some keyed alike", moments=_of_job(_one_to_one)),
     "real-job-1": Workload(
-        text="section 5.2: three operators, each keyed differently", problems=_of_job(_sized(real_job_1()))
+        text="section 5.2: three operators, each keyed differently", moments=_of_job(_sized(real_job_1()))
     ),
-    "real-job-2": Workload(text="section 5.4: two operators, keyed alike", problems=_of_job(_sized(real_job_2()))),
+    "real-job-2": Workload(text="section 5.4: two operators, keyed alike", moments=_of_job(_sized(real_job_2()))),
     "real-job-3": Workload(
-        text="section 5.4: a third operator, keyed differently", problems=_of_job(_sized(real_job_3()))
+        text="section 5.4: a third operator, keyed differently", moments=_of_job(_sized(real_job_3()))
     ),
-    "real-job-4": Workload(
-        text="section 5.4: nine operators, a reconstruction", problems=_of_job(_sized(real_job_4()))
-    ),
+    "real-job-4": Workload(text="section 5.4: nine operators, a reconstruction", moments=_of_job(_sized(real_job_4()))),
 }

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab_models.albic.problem import CollocationProblem
-from trimtab_models.balance.problem import UNPLACED, Ints
+from trimtab_models.balance.problem import UNPLACED, Bools, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -13,16 +13,20 @@ class Moment:
     """`problem` is as measured at its own placement; ids name its nodes and key groups in order.
 
     Whoever simulates has another placement and asks `at`: the loads of a moment belong to its work and its rates.
+    `alike` (F,) are the flows between key groups that are keyed alike, where that is known: what can be collocated.
     """
 
     nodes: tuple[str, ...]
     key_groups: tuple[str, ...]
     problem: CollocationProblem
+    alike: Bools | None = None
 
     def __post_init__(self) -> None:
         balance = self.problem.balance
         if len(self.nodes) != len(balance.capacity) or len(self.key_groups) != len(balance.load):
             raise ValueError("every node and every key group needs an id")
+        if self.alike is not None and self.alike.shape != self.problem.rate.shape:
+            raise ValueError("alike must have one entry per flow")
 
     @property
     def home(self) -> Ints:
@@ -32,6 +36,14 @@ class Moment:
     def at(self, placement: Ints) -> CollocationProblem:
         """The problem as it would be measured at `placement`."""
         return self.problem.moved_to(placement)
+
+    def obtained(self, placement: Ints) -> float:
+        """The local share of what can be collocated, by rate; 0 where that is unknown or nothing."""
+        if self.alike is None:
+            return 0.0
+        rate = self.problem.rate
+        obtainable = float(rate[self.alike].sum())
+        return float(rate[self.alike & ~self.problem.remote(placement)].sum()) / obtainable if obtainable else 0.0
 
 
 def renumbered(placement: Ints, old: tuple[str, ...], new: tuple[str, ...]) -> Ints:
@@ -56,6 +68,4 @@ def with_nodes(moment: Moment, nodes: tuple[str, ...], *, pattern: Ints, removin
     )
     problem = moment.problem
     remote = problem.loads(changed.home) if (changed.home == UNPLACED).any() else balance.load
-    return Moment(
-        nodes=nodes, key_groups=moment.key_groups, problem=replace(problem, balance=replace(changed, load=remote))
-    )
+    return replace(moment, nodes=nodes, problem=replace(problem, balance=replace(changed, load=remote)))

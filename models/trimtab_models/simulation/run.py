@@ -39,8 +39,9 @@ class Round:
     """One round, 1 the first; load distances in pp with the true loads, before and after its moves.
 
     `nodes` counts those there are, `marked` those of them still to be emptied after the moves, `placed` the key groups
-    whose node was lost. `load_index` is 100 * load / load had nothing ever moved, at the same rates: it tells what
-    collocation saves, not what drifts.
+    whose node was lost. `obtained` is the collocation in shares of what can be had, 0 where that is unknown.
+    `load_index` is 100 * load / load had nothing ever moved, at the same rates: it tells what collocation saves, not
+    what drifts.
     """
 
     number: int
@@ -50,6 +51,7 @@ class Round:
     load_distance_before: float
     load_distance: float
     collocation: float
+    obtained: float
     load_index: float
     migrations: int
     cost_bytes: float
@@ -129,6 +131,7 @@ class _Simulation:
             load_distance_before=before.load_distance,
             load_distance=after.load_distance,
             collocation=truth.collocation(plan),
+            obtained=moment.obtained(plan),
             load_index=load_index(truth, plan, float(truth.loads(self._start).sum())),
             migrations=after.migrations,
             cost_bytes=after.cost_bytes,

@@ -2,23 +2,24 @@
 
 import numpy as np
 
-from trimtab_models.albic import Params, Strategy, solve, solve_cola
+from trimtab_models.albic import Params, Strategy, solve
 from trimtab_models.balance import Effort
 from trimtab_models.balance import Params as BalanceParams
-from trimtab_models.balance import solve as solve_balance
-from trimtab_models.solving import Never
-from trimtab_models.workloads import Budget, Job, real_job_1, real_job_2, real_job_3, run_rounds
+from trimtab_models.instances import Budget
+from trimtab_models.simulation import EXACT, Perception, generated_job, policy_named, simulate
+from trimtab_models.workloads import Job, real_job_1, real_job_2, real_job_3
 
 SHORT = BalanceParams(effort=Effort(steps=100, patience=100), polish=Effort(steps=0))
 
 
 def albic(**params):
     chosen = Params(**{"balance": SHORT} | params)
-    return lambda problem: solve(problem, stop=Never(), seed=0, params=chosen).balance.allocation
+    return lambda problem, stop, seed: solve(problem, stop=stop, seed=seed, params=chosen).balance.allocation
 
 
-def rounds_of(job, policy, count, moves=10, **how):
-    return list(run_rounds(job, policy, count, budget=Budget(max_migrations=moves), **how))
+def rounds_of(job, policy, count, moves=10, perception=EXACT):
+    moments = generated_job(job, rounds=count, seed=0, budget=Budget(max_migrations=moves))
+    return simulate(moments, policy, seed=0, perception=perception).rounds
 
 
 def test_section_5_4_real_job_2_is_collocated_in_12_rounds_and_then_left_alone():
@@ -45,18 +46,15 @@ def test_one_pair_a_round_is_the_paper_s_pace():
 
 
 def test_section_5_2_real_job_1_stays_within_1_pp():
-    def balanced(problem):
-        effort = BalanceParams(effort=Effort(steps=600), polish=Effort(steps=0))
-        return solve_balance(problem.balance, stop=Never(), seed=0, params=effort).allocation
-
-    for policy in (balanced, albic(balance=BalanceParams(effort=Effort(steps=600), polish=Effort(steps=0)))):
+    params = BalanceParams(effort=Effort(steps=600), polish=Effort(steps=0))
+    for policy in (policy_named("milp", params), policy_named("albic", params)):
         distances = [each.load_distance for each in rounds_of(real_job_1(), policy, 5, moves=13)]
         assert max(distances) <= 1.0
         assert np.mean(distances) <= 0.7  # with a tenth of the default effort
 
 
 def test_section_5_4_cola_moves_almost_everything_where_albic_keeps_to_its_budget():
-    cola = rounds_of(real_job_2(), lambda problem: solve_cola(problem, stop=Never(), seed=0).allocation, 1)
+    cola = rounds_of(real_job_2(), policy_named("cola"), 1)
     assert cola[0].migrations > 150
     assert cola[0].obtained > 0.95
 
@@ -65,8 +63,8 @@ def test_smoothing_and_a_dead_band_cut_migrations_under_noise():
     job = Job(
         nodes=10, key_groups=100, operators=("count",), edges=(), skew=0.3, drift=0.05, memory=0.95, communication=0.0
     )
-    restless = rounds_of(job, albic(band=0.0), 20, noise=0.05)[8:]
-    calm = rounds_of(job, albic(band=2.0), 20, noise=0.05, smoothing=0.3)[8:]
+    restless = rounds_of(job, albic(band=0.0), 20, perception=Perception(noise=0.05))[8:]
+    calm = rounds_of(job, albic(band=2.0), 20, perception=Perception(noise=0.05, smoothing=0.3))[8:]
     moves, distance = (
         [float(np.mean([getattr(each, name) for each in run])) for run in (restless, calm)]
         for name in ("migrations", "load_distance")

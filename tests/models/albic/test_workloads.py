@@ -1,28 +1,18 @@
-"""Generated workloads and the rounds of a policy on them."""
+"""Generated workloads."""
 
 from itertools import islice
 
 import numpy as np
 import pytest
 
-from trimtab_models.workloads import (
-    Budget,
-    Edge,
-    Job,
-    periods,
-    problem_at,
-    real_job_1,
-    real_job_2,
-    real_job_3,
-    run_rounds,
-)
+from trimtab_models.workloads import Edge, Job, periods, problem_at, real_job_1, real_job_2, real_job_3
 
 JOBS = [real_job_1(), real_job_2(), real_job_3()]
 
 
 def first_problem(job, placement=None):
     period = next(periods(job, 0))
-    return problem_at(job, period, job.placement() if placement is None else placement, Budget())
+    return problem_at(job, period, job.placement() if placement is None else placement)
 
 
 @pytest.mark.parametrize("job", JOBS, ids=["job 1", "job 2", "job 3"])
@@ -66,28 +56,6 @@ def test_what_an_operator_receives_is_what_was_sent_to_it():
     received = np.bincount(target, period.rate, job.size)
     assert sent[: job.key_groups].sum() == pytest.approx(2 * received[job.key_groups : 2 * job.key_groups].sum())
     assert period.rate[alike].sum() == pytest.approx(period.rate[~alike].sum())
-
-
-def test_staying_put_moves_nothing_and_its_rounds_are_those_of_the_job():
-    rounds = list(run_rounds(real_job_2(4, 2), lambda problem: problem.balance.home, 3, budget=Budget()))
-    assert [each.number for each in rounds] == [1, 2, 3]
-    assert [(each.migrations, each.obtained, each.collocation) for each in rounds] == [(0, 0, 0)] * 3
-    assert all(each.load_distance == each.load_distance_before for each in rounds)
-    assert [each.load_index for each in rounds] == pytest.approx([100] * 3)
-
-
-def test_a_policy_sees_noise_and_the_report_does_not():
-    seen = []
-
-    def watching(problem):
-        seen.append(problem.balance.load)
-        return problem.balance.home
-
-    job = real_job_2(4, 2)
-    quiet = list(run_rounds(job, watching, 2, budget=Budget()))
-    loud = list(run_rounds(job, watching, 2, budget=Budget(), noise=0.1, smoothing=0.5))
-    assert quiet == loud
-    assert (seen[0] != seen[2]).all()
 
 
 @pytest.mark.parametrize(
