@@ -13,6 +13,7 @@ from played.shift import NoShift, choose_shift
 from played.stage import Stage
 from trimtab_models.messages.decode import BadMessage
 from trimtab_models.messages.names import WorkerId
+from trimtab_models.messages.snapshot import Snapshot
 
 T = TypeVar("T")
 
@@ -88,9 +89,16 @@ class Load:
     def shift(self, at_least: float) -> None:
         """Let other key groups grow, so that the load distance is to be `at_least` so many points.  Raises RunError."""
         stage = self._stage
-        newest = read_snapshots(stage.bootstrap, stage.cluster.topics)[-1]
+        seen: list[Snapshot] = []
+
+        def saw_a_window() -> bool:
+            seen[:] = read_snapshots(stage.bootstrap, stage.cluster.topics)
+            return bool(seen)
+
+        if not stage.holds_within(ROUND_LIMIT_S, saw_a_window):
+            raise RunError(f"no window within {ROUND_LIMIT_S:g} s: nothing is known of the load")
         try:
-            shift = choose_shift(newest, self._speeds, at_least=at_least, avoid=self._shifted)
+            shift = choose_shift(seen[-1], self._speeds, at_least=at_least, avoid=self._shifted)
         except NoShift as error:
             raise RunError(str(error)) from error
         self._shifted = shift.worker

@@ -9,10 +9,12 @@ from recorded.history import read_history
 from recorded.verdict import Bounds, Cost, Verdict, Violation
 
 from flights.steered_run import Viewer
-from played.campaign import FAILURES, Campaign, Played
+from played.campaign import Campaign, Played
 from played.cells import Cell
 from played.disks import obstacle
 from played.stage import Stage, StageSettings
+from trimtab_controller.sandbox.jars import JarError
+from trimtab_controller.sandbox.java import JavaMissingError
 
 STAGES: Mapping[str, StageSettings] = {
     "plain": StageSettings(),
@@ -20,6 +22,8 @@ STAGES: Mapping[str, StageSettings] = {
     "five hosts": StageSettings(workers=5, key_groups=30),
     "topics": StageSettings(),
 }
+STARTS = 2
+"""A stage that does not come up is started once more: on a crowded machine somebody else may take a port."""
 CELLS_PER_STAGE = 20
 """The flights last for about so many."""
 
@@ -56,8 +60,11 @@ def run_matrix(cells: Sequence[Cell], folder: Path, view: Viewer, *, seed: int) 
             yield from (Result(cell=cell, logs=folder, failure=reason, impossible=True) for cell in waiting)
             continue
         while waiting:
-            number += 1
-            results = run_stage(waiting[:CELLS_PER_STAGE], Stage(settings, folder / f"stage-{number}", view), seed)
+            for _ in range(STARTS):
+                number += 1
+                results = run_stage(waiting[:CELLS_PER_STAGE], Stage(settings, folder / f"stage-{number}", view), seed)
+                if results[0].played is not None:
+                    break
             yield from results
             del waiting[: len(results)]
 
@@ -74,7 +81,9 @@ def run_stage(cells: Sequence[Cell], stage: Stage, seed: int) -> list[Result]:
             stage.run.finish()
             stage.record([each.strike for each in played])
         verdict = judge(stage)
-    except FAILURES as error:
+    except (JarError, JavaMissingError):
+        raise
+    except Exception as error:
         failure = f"{type(error).__name__}: {error}"
         tried = played or [None]
         return [

@@ -42,8 +42,8 @@ class StageSettings:
     cluster: str = "faults"
     workers: int = 3
     key_groups: int = 24
-    rate: float = 100.0
-    work: int = 600
+    rate: float = 60.0
+    work: int = 900
     session_s: float = 10.0
     commit_s: float = 1.0
     window_s: float = 5.0
