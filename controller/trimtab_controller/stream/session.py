@@ -4,10 +4,14 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from trimtab_controller.sandbox.jars import spark_jars
+
+LOGGING = Path(__file__).with_name("log4j2.properties")
+"""What Spark logs, unless spark-submit or `spark.driver.extraJavaOptions` says otherwise."""
 
 # Only a JVM that is yet to be started can be given these.
 _START_KEYS: Mapping[str, str] = {
@@ -68,6 +72,7 @@ def _keys_at_start(keys: Mapping[str, str]) -> dict[str, str]:
     if is_submitted():
         return {}
     start = dict(_START_KEYS)
+    start["spark.driver.extraJavaOptions"] += f' "-Dlog4j2.configurationFile={LOGGING}"'
     if not {"spark.jars", "spark.jars.packages"} & keys.keys():
         start["spark.jars"] = ",".join(str(jar) for jar in spark_jars())
     if keys.get("spark.master", "").startswith("local"):
