@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from recorded import commanding, counting, ownership
-from recorded.facts import Facts, Written, read_facts
+from recorded.facts import Facts, Input, Written, read_facts
 from recorded.history import History, Strike
 from recorded.verdict import Bounds, Broken, Cost, Verdict, Violation
 
@@ -30,8 +30,9 @@ def check(history: History, bounds: Bounds) -> Verdict:
         *ownership.unowned(gaps),
         *counting.held_up(waits, history.strikes, bounds),
         *commanding.disordered(facts),
+        *commanding.obeyed_late(facts),
         *commanding.reused_ids(facts),
-        *commanding.taken_twice(facts),
+        *commanding.taken_twice(facts, bounds),
         *commanding.unanswered(facts, until),
         *commanding.forged(facts),
         *commanding.astray(facts, bounds),
@@ -40,15 +41,15 @@ def check(history: History, bounds: Bounds) -> Verdict:
 
 
 def _seen(facts: Facts) -> Counter[str]:
-    names = ("inputs", "extracted", "counted", "changed", "commits", "generations")
-    names += ("placements", "commands", "acks", "handovers", "journal")
+    job = ("inputs", "extracted", "counted", "changed", "commits", "generations")
+    names = (*job, "placements", "commands", "acks", "handovers", "journal")
     return Counter({name: len(getattr(facts, name)) for name in names})
 
 
 def _costs(
     strikes: Sequence[Strike],
     facts: Facts,
-    missing: Sequence[counting.Input],
+    missing: Sequence[Input],
     repeats: Sequence[counting.Repeat],
     waits: Sequence[counting.Wait],
     gaps: Sequence[ownership.Gap],

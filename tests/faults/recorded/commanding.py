@@ -27,6 +27,20 @@ def disordered(facts: Facts) -> Iterator[Violation]:
             yield from _not_above("commands", last, row.epoch, row.at)
 
 
+def obeyed_late(facts: Facts) -> Iterator[Violation]:
+    """Commands that a host accepted after one of a newer epoch."""
+    last: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    known: set[str] = set()
+    for row in facts.acks:
+        host, command = row.body["host"], row.body["command_id"]
+        if row.body["phase"] == OPEN and command not in known:
+            known.add(command)
+            if row.epoch < last[host]:
+                text = f"{host} accepted {command} of {row.epoch} after one of {last[host]}"
+                yield Violation(broken=Broken.EPOCH_BACK, at=row.at, text=text)
+            last[host] = max(last[host], row.epoch)
+
+
 def _first_published(facts: Facts) -> dict[str, Message]:
     found: dict[str, Message] = {}
     for row in facts.commands:
@@ -50,14 +64,20 @@ def reused_ids(facts: Facts) -> Iterator[Violation]:
             yield Violation(broken=Broken.REUSED_ID, at=row.at, text=_name(row))
 
 
-def taken_twice(facts: Facts) -> Iterator[Violation]:
-    """Hand-overs that were taken more than once, by the workers' own records or by the acks."""
+def taken_twice(facts: Facts, bounds: Bounds) -> Iterator[Violation]:
+    """Hand-overs that were taken more than once, by workers' records or by acks, or commanded again after that."""
     taken = Counter(row.body["handover"] for row in facts.handovers if row.body["kind"] == "took")
     answered = {(row.body["command_id"], row.body["handover"]) for row in facts.acks if row.body["phase"] == "took"}
     by_acks = Counter(handover for _, handover in answered)
     for handover, count in sorted((taken | by_acks).items()):
         if count > 1:
             yield Violation(broken=Broken.TAKEN_TWICE, text=f"hand-over {handover}: {count} times")
+    taken_at = {row.body["handover"]: row.at for row in facts.handovers if row.body["kind"] == "took"}
+    for row in _first_published(facts).values():
+        done_at = taken_at.get(row.body["handover"], row.at)
+        if row.body["kind"] in ("prepare", "release") and done_at + bounds.clock_s < row.at:
+            text = f"{_name(row)}: its hand-over {row.body['handover']} was taken {row.at - done_at:.1f} s before"
+            yield Violation(broken=Broken.TAKEN_TWICE, at=row.at, text=text)
 
 
 def unanswered(facts: Facts, until: float) -> Iterator[Violation]:

@@ -82,13 +82,13 @@ def wrong_commits(facts: Facts, extracted: Copies, counted: Copies, bounds: Boun
     The broker keeps no name with a commit: of two that both commit, one is behind the other, or ahead of its own work.
     """
     source: dict[int, dict[int, float]] = defaultdict(dict)
-    for row in facts.inputs:
-        source[row.partition][row.offset] = _done_at(extracted.get(row.sequence))
+    for sent in facts.inputs:
+        source[sent.partition][sent.offset] = _done_at(extracted.get(sent.sequence, ()))
     delays: dict[int, dict[int, float]] = defaultdict(dict)
     nth: dict[int, int] = defaultdict(int)
     for row in facts.extracted:
-        done = counted.get(row.sequence, ())
-        delays[row.partition][row.offset] = _done_at(done[nth[row.sequence] :])
+        outputs = counted.get(row.sequence, ())[nth[row.sequence] :]
+        delays[row.partition][row.offset] = _done_at(outputs)
         nth[row.sequence] += 1
     done_at = {SOURCE: source, DELAYS: delays}
     last: dict[tuple[str, int], int] = defaultdict(int)
@@ -106,7 +106,7 @@ def wrong_commits(facts: Facts, extracted: Copies, counted: Copies, bounds: Boun
             yield Violation(broken=Broken.COMMIT_AHEAD, at=commit.at, text=text)
 
 
-def _done_at(outputs: Sequence[Written] | None) -> float:
+def _done_at(outputs: Sequence[Written]) -> float:
     return outputs[0].at if outputs else float("inf")
 
 

@@ -35,7 +35,8 @@ def ownership(facts: Facts) -> dict[Place, list[Span]]:
     """The spans of each place, oldest first."""
     spans: dict[Place, list[Span]] = defaultdict(list)
     number = 0
-    for event in sorted((*facts.generations, *facts.handovers), key=lambda event: event.at):
+    events: list[Generation | Message] = [*facts.generations, *facts.handovers]
+    for event in sorted(events, key=lambda event: event.at):
         if isinstance(event, Generation):
             number = event.number
             _rebalanced(spans, event)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from recorded.facts import CHANGELOG, DELAYS, OFFSETS, SOURCE, TOTALS, WRITER
+from recorded.dump import OFFSETS
+from recorded.facts import CHANGELOG, DELAYS, SOURCE, TOTALS, WRITER
 from recorded.groups import place_of_commit
 from recorded.history import PLANTED, History, Row
 from recorded.verdict import Broken
@@ -263,6 +264,21 @@ def a_handover_is_taken_again(history: History) -> History:
 def two_commands_carry_out_one_handover(history: History) -> History:
     topic = own(history, "acks")
     return added(history, topic, such(history, topic, phase="took")[0], body={"command_id": "0" * 32})
+
+
+@plants(Broken.TAKEN_TWICE)
+def a_successor_releases_what_was_taken(history: History) -> History:
+    topic, commands = own(history, "handover"), own(history, "commands")
+    handover = body(history.of(topic)[such(history, topic, kind="took")[0]])["handover"]
+    release = such(history, commands, kind="release", handover=handover)[0]
+    return edited(history, commands, release, at=history.of(topic)[-1].at)
+
+
+@plants(Broken.EPOCH_BACK)
+def an_agent_obeys_a_predecessor(history: History) -> History:
+    topic = own(history, "acks")
+    newest = body(history.of(topic)[-1])["epoch"]
+    return edited(history, topic, such(history, topic, phase="accepted")[0], body={"epoch": newest})
 
 
 @plants(Broken.EPOCH_BACK)
