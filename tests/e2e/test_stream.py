@@ -187,14 +187,15 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "too many workers": lambda document: document.update(w=document["w"] * 1_001),
     },
     Fault.VERSION: {
-        "version": put("v", value=2),
+        "version": put("v", value=1),
     },
     Fault.MALFORMED: {
         "version of a wrong type": put("v", value="1"),
-        "text as CPU time": put("k", 0, "cpu", value="fast"),
-        "fraction as tuples": put("k", 0, "ni", value=1.5),
+        "text as CPU time": put("k", 0, "c", 0, value="fast"),
+        "number as column": put("k", 0, "c", value=0.5),
+        "fraction as tuples": put("k", 0, "ni", 0, value=1.5),
         "object as array": put("k", value={}),
-        "huge whole number": put("k", 0, "sb", value=10**30),
+        "huge whole number": put("k", 0, "sb", 0, value=10**30),
     },
     Fault.MISSING: {
         "no version": put("v", value=None),
@@ -203,17 +204,22 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "no workers": put("w", value=None),
         "no basis": put("n", "b", value=None),
         "null among the workers": put("w", 0, value=None),
-        "key group without owner": put("k", 1, "w", value=None),
-        "key group without partition": put("k", 0, "p", value=None),
+        "key group without owner": put("k", 0, "w", value=None),
+        "key group without partition": put("k", 0, "p", 1, value=None),
+        "block without partitions": put("k", 0, "p", value=None),
         "worker without marks": put("w", 0, "m", value=None),
-        "pair without tuples": put("e", 0, "n", value=None),
+        "pair without tuples": put("e", 0, "n", 0, value=None),
+        "pairs without bytes": put("e", 0, "b", value=None),
     },
     Fault.RANGE: {
-        "NaN": put("k", 1, "cpu", value=float("nan")),
+        "NaN": put("k", 0, "c", 1, value=float("nan")),
         "infinite": put("n", "cpu", value=float("inf")),
-        "negative CPU time": put("k", 0, "cpu", value=-0.1),
-        "negative tuples": put("k", 0, "ni", value=-1),
-        "negative pair": put("e", 0, "b", value=-1),
+        "negative CPU time": put("k", 0, "c", 0, value=-0.1),
+        "negative CPU time after a block without any": lambda document: document.update(
+            k=[{**document["k"][0], "c": None}, {**document["k"][0], "c": [0.1, -0.1]}]
+        ),
+        "negative tuples": put("k", 0, "ni", 1, value=-1),
+        "negative pair": put("e", 0, "b", 0, value=-1),
         "negative time": put("t", value=-1),
         "negative memory": put("n", "mem", value=-1),
         "interval of a day": put("i", value=86_400),
@@ -221,7 +227,10 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "name with a slash": put("k", 0, "o", value="a/b"),
         "name with a line feed": put("w", 0, "w", value="w0\n"),
         "empty name": put("h", value=""),
-        "partition beyond the limit": put("k", 0, "p", value=100_001),
+        "partition beyond the limit": put("k", 0, "p", 0, value=100_001),
+        "columns of two lengths": put("k", 0, "bl", value=[0]),
+        "pairs of two lengths": put("e", 0, "n", value=[1, 2]),
+        "block of nothing": put("k", 0, "p", value=[]),
         "unknown state": put("w", 0, "s", value="asleep"),
         "unknown mark": put("w", 0, "m", value=["odd"]),
         "unknown basis": put("n", "b", value="guess"),
@@ -266,7 +275,7 @@ def test_every_number_every_refused_report_and_every_missing_host(rig: Rig) -> N
     rig.send_raw(encode_report(report(rig.cluster, "h0", third_ms + 10**7)), "h0", start_ms + 60_000)
     # More CPU time than a host can have passes the decoder, but is no measurement.
     rig.send_raw(
-        changed(report(rig.cluster, "h0", start_ms + 70_000), put("k", 0, "cpu", value=1e9)), "h0", start_ms + 70_000
+        changed(report(rig.cluster, "h0", start_ms + 70_000), put("k", 0, "c", 0, value=1e9)), "h0", start_ms + 70_000
     )
     expected += Counter({Fault.CLUSTER: 1, Fault.FUTURE: 1, Fault.RANGE: 1})
     assert len(expected) == 7
@@ -357,9 +366,9 @@ def test_it_goes_on_in_real_time_counts_late_rows_and_repeats_no_window_after_ki
     seen += keep_reporting(stream, lambda snapshot: snapshot.late_rows > 0)
     assert seen[-1].late_rows == 5  # one host, one worker, two key groups, one pair
     stream.kill()
+    killed_ms = time.time() * 1000
     stream = rig.start(**settings)
-    killed_at = seen[-1].end_ms
-    seen += keep_reporting(stream, lambda snapshot: snapshot.coverage == 1.0 and snapshot.end_ms > killed_at)
+    seen += keep_reporting(stream, lambda snapshot: snapshot.coverage == 1.0 and snapshot.published_ms > killed_ms)
     ends = [snapshot.end_ms for snapshot in seen]
     assert ends == sorted(set(ends))
     stream.send(signal.SIGTERM)

@@ -61,13 +61,8 @@ class Assembler:
         """No row before this time is waited for; None before the first row."""
         return None if self._newest_ms is None else self._newest_ms - self._watermark_delay_ms
 
-    def on_rows(self, rows: Iterable[Row], *, now_ms: int, dropped: int = 0) -> list[Snapshot]:
-        """The snapshots to publish now, oldest first.
-
-        Each row is the whole sum so far of its thing and window and replaces the one before; `dropped` rows were so
-        late that Spark left them out.
-        """
-        self._late_rows += dropped
+    def on_rows(self, rows: Iterable[Row], *, now_ms: int) -> list[Snapshot]:
+        """The snapshots to publish now, oldest first; each row has the samples of its thing in one batch."""
         past_ms = self.watermark_ms
         for row in rows:
             self._take(row, past_ms)
@@ -79,7 +74,7 @@ class Assembler:
                     break
                 ready.append(self._publish(window, now_ms))
             if past_ms is not None and window.end_ms <= past_ms:
-                del self._windows[start_ms]  # Spark drops rows behind the watermark of one batch ago: no more will come
+                del self._windows[start_ms]
         return ready
 
     def next_look_ms(self, now_ms: int, *, patience_ms: int) -> int:
@@ -95,19 +90,20 @@ class Assembler:
         self._newest_ms = max(row.last_ms, self._newest_ms or 0)
         if row.kind == Kind.HOST:
             self._reached_ms[row.host] = max(row.last_ms, self._reached_ms.get(row.host, 0))
+        samples = row.samples
         window = self._windows.get(row.start_ms) or self._open(row, past_ms)
         if window is None:
             return
-        before = window.rows.get(row.thing)
-        window.rows[row.thing] = row
-        added = row.samples - (before.samples if before else 0)
         if window.published:
-            self._late_rows += added
-            if row.kind == Kind.HOST and row.host and self._covers(row.covered_s):
-                # It joins or returns, a little behind the others: not awaited, it would be late for every window.
-                self._belated |= {HostId(row.host)}
+            self._late_rows += samples
+        if row.kind == Kind.HOST or not window.published:
+            before = window.rows.get(row.thing)
+            window.rows[row.thing] = row = before.plus(row) if before else row
+        if window.published and row.kind == Kind.HOST and row.host and self._covers(row.covered_s):
+            # It joins or returns, a little behind the others: not awaited, it would be late for every window.
+            self._belated |= {HostId(row.host)}
         if row.kind == Kind.REJECTED and row.operator:
-            self._rejected[row.operator] = self._rejected.get(row.operator, 0) + added
+            self._rejected[row.operator] = self._rejected.get(row.operator, 0) + samples
 
     def _open(self, row: Row, past_ms: int | None) -> _Window | None:
         end_ms = row.start_ms + self._window_ms
@@ -147,6 +143,7 @@ class Assembler:
         seen = frozenset(host for host, seconds in covered_s.items() if self._covers(seconds))
         expected = self._expected() or seen
         window.published = True
+        window.rows = {row.thing: row for row in hosts}  # all that is asked of a published window
         self._recent.append(seen)
         self._belated = frozenset()
         start_ms = window.end_ms - self._window_ms

@@ -1,11 +1,12 @@
 """What is summed and what is kept per window, and where it stands in the rows between Spark and the assembler.
 
-All samples share one aggregation, so that the sums of a host and of what runs on it always arrive together.  Each kind
-uses the shared columns in its own way, in the order given here.  They are all 64-bit floats: with columns of fixed
-width Spark aggregates by hash instead of by sort, and whole numbers are exact up to 2**53.
+All samples share one aggregation, so that the sums of a host and of what runs on it always arrive together, once per
+batch; the assembler adds the batches up.  Each kind uses the shared columns in its own way, in the order given here.
+They are all 64-bit floats: with columns of fixed width Spark aggregates by hash instead of by sort, and whole numbers
+are exact up to 2**53.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ class Kind(IntEnum):
 
 
 class Row(NamedTuple):
-    """All samples of one thing, from one host, in one window that starts at `start_ms`.
+    """Samples of one thing, from one host, in one window that starts at `start_ms`.
 
     `last_ms` = the middle of the newest sample's interval; `covered_s` = the sum of their intervals.  `sums` has one
     element per name in SUMS and `known_s` the seconds in which that quantity was known; `levels` has the last value
@@ -44,14 +45,24 @@ class Row(NamedTuple):
     samples: int
     last_ms: int
     covered_s: float
-    sums: list[float | None]
-    known_s: list[float]
-    levels: list[float | None]
+    sums: Sequence[float | None]
+    known_s: Sequence[float]
+    levels: Sequence[float | None]
 
     @property
     def thing(self) -> Thing:
         """What the row is about: all that tells it from the other rows of its window."""
         return self[1:9]
+
+    def plus(self, later: "Row") -> "Row":
+        """Both rows' samples of the same thing and window; levels are the newer row's."""
+        newer = later if later.last_ms >= self.last_ms else self
+        return newer._replace(
+            samples=self.samples + later.samples,
+            covered_s=self.covered_s + later.covered_s,
+            sums=[a if b is None else b if a is None else a + b for a, b in zip(self.sums, later.sums, strict=True)],
+            known_s=[a + b for a, b in zip(self.known_s, later.known_s, strict=True)],
+        )
 
 
 THING = Row._fields[1:9]
@@ -65,18 +76,18 @@ def _code(column: str, family: tuple[StrEnum, ...]) -> str:
     return f"array_position(array({members}), {column}) - 1"
 
 
-# Name -> SQL over the report's host sample `n` and the exploded sample `x`.
+# Name -> SQL over the report's host sample `n`, and the worker or block `x` at place `i` of its columns.
 SUMS: Mapping[Kind, Mapping[str, str]] = {
     Kind.HOST: {"cpu_s": "n.cpu", "received_bytes": "n.rx", "sent_bytes": "n.tx"},
     Kind.WORKER: {"cpu_s": "x.cpu", "marked": "if(size(x.m) > 0, 1, 0)"},
     Kind.KEY_GROUP: {
-        "cpu_s": "x.cpu",
-        "tuples_in": "x.ni",
-        "tuples_out": "x.no",
-        "bytes_in": "x.bi",
-        "bytes_out": "x.bo",
+        "cpu_s": "x.c[i]",
+        "tuples_in": "x.ni[i]",
+        "tuples_out": "x.no[i]",
+        "bytes_in": "x.bi[i]",
+        "bytes_out": "x.bo[i]",
     },
-    Kind.PAIR: {"tuples": "x.n", "bytes": "x.b"},
+    Kind.PAIR: {"tuples": "x.n[i]", "bytes": "x.b[i]"},
 }
 LEVELS: Mapping[Kind, Mapping[str, str]] = {
     Kind.HOST: {"cores": "n.cor", "basis": _code("n.b", BASES), "memory_bytes": "n.mem", "memory_limit_bytes": "n.lim"},
@@ -89,7 +100,7 @@ LEVELS: Mapping[Kind, Mapping[str, str]] = {
         "epoch_number": "x.ep[1]",
         "generation": "x.g",
     },
-    Kind.KEY_GROUP: {"state_bytes": "x.sb", "lag_records": "x.lg", "backlog": "x.bl"},
+    Kind.KEY_GROUP: {"state_bytes": "x.sb[i]", "lag_records": "x.lg[i]", "backlog": "x.bl[i]"},
 }
 
 
@@ -101,3 +112,8 @@ def slots(measures: Mapping[Kind, Mapping[str, str]]) -> list[dict[Kind, str]]:
         for column, sql in zip(columns, names.values(), strict=False):
             column[kind] = sql
     return columns
+
+
+SUM_COLUMNS = tuple(f"sum_{index}" for index in range(len(slots(SUMS))))
+KNOWN_COLUMNS = tuple(f"known_{index}" for index in range(len(slots(SUMS))))
+LEVEL_COLUMNS = tuple(f"level_{index}" for index in range(len(slots(LEVELS))))

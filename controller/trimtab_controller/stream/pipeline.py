@@ -6,13 +6,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from trimtab_controller.stream import validation
-from trimtab_controller.stream.measures import LEVELS, SUMS, THING, Kind, slots
-
-VERSION = 1
-"""Raised whenever what the query keeps in its checkpoint changes."""
-
-_SUMS = [f"sum_{index}" for index in range(len(slots(SUMS)))]
-_LEVELS = [f"level_{index}" for index in range(len(slots(LEVELS)))]
+from trimtab_controller.stream.measures import (
+    KNOWN_COLUMNS,
+    LEVEL_COLUMNS,
+    LEVELS,
+    SUM_COLUMNS,
+    SUMS,
+    THING,
+    Kind,
+    slots,
+)
 
 
 def records(spark: SparkSession, client: Mapping[str, str], *, topic: str, from_ms: int) -> DataFrame:
@@ -36,7 +39,7 @@ def records(spark: SparkSession, client: Mapping[str, str], *, topic: str, from_
 
 
 def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
-    """One row per sample of a good report, one per bad report; `at` = the middle of the interval, as a timestamp.
+    """One row per sample of a good report, one per bad report; `at_ms` = the middle of the interval.
 
     `raw` has the columns `value` and `timestamp` (of Kafka).  A report ahead of its arrival is set back to it, or
     refused when it is further ahead than `max_ahead_ms`: one fast clock would otherwise make everybody else late.
@@ -55,8 +58,8 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
     )
     judged = parsed.select("arrival_ms", "r", F.expr(fault).alias("fault"))
     # The NULL at the head stands for the report itself: its host, or its fault.
-    itself = f"array(CAST(NULL AS {validation.SAMPLE_TYPE}))"
-    exploded = judged.select(
+    itself = f"array(CAST(NULL AS {validation.PART_TYPE}))"
+    parts = judged.select(
         "fault",
         F.expr("if(fault IS NULL, r.h, NULL)").alias("host"),
         F.expr("if(fault IS NULL, r.i, 0D)").alias("interval_s"),
@@ -64,11 +67,13 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
         F.expr("r.n").alias("n"),
         F.explode(F.expr(f"if(fault IS NULL, concat({itself}, r.w, r.k, r.e), {itself})")).alias("x"),
     )
+    # What is no block has one sample, at the place 0 of columns that it does not have.
+    partitions = F.expr("coalesce(x.p, x.fp, array(CAST(NULL AS LONG)))")
+    exploded = parts.select("*", F.posexplode(partitions).alias("i", "partition"))
     kinds = {"fault IS NOT NULL": Kind.REJECTED, "x IS NULL": Kind.HOST, "x.s IS NOT NULL": Kind.WORKER}
     kinds |= {"x.o IS NOT NULL": Kind.KEY_GROUP, "true": Kind.PAIR}
     kind = "CASE " + " ".join(f"WHEN {test} THEN {value.value}" for test, value in kinds.items()) + " END"
     return exploded.withColumn("kind", F.expr(kind)).select(
-        F.expr("timestamp_millis(at_ms)").alias("at"),
         "at_ms",
         "interval_s",
         "kind",
@@ -76,35 +81,34 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
         F.expr("x.w").alias("worker"),
         F.expr("x.a").alias("app"),
         F.expr("coalesce(fault, x.o, x.fo)").alias("operator"),
-        F.expr("coalesce(x.p, x.fp)").alias("partition"),
+        "partition",
         F.expr("x.to").alias("target_operator"),
-        F.expr("x.tp").alias("target_partition"),
-        *(_of_its_kind(sql).alias(name) for name, sql in zip(_SUMS, slots(SUMS), strict=True)),
-        *(_of_its_kind(sql).alias(name) for name, sql in zip(_LEVELS, slots(LEVELS), strict=True)),
+        F.expr("x.tp[i]").alias("target_partition"),
+        *(_of_its_kind(sql).alias(name) for name, sql in zip(SUM_COLUMNS, slots(SUMS), strict=True)),
+        *(_of_its_kind(sql).alias(name) for name, sql in zip(LEVEL_COLUMNS, slots(LEVELS), strict=True)),
     )
 
 
-def windows(sampled: DataFrame, *, window_ms: int, watermark_ms: int) -> DataFrame:
-    """Sums per window and thing; the columns of `Row`.  In update mode each row is the whole sum so far."""
-    ends = F.window("at", f"{window_ms} milliseconds")
-    grouped = sampled.withWatermark("at", f"{watermark_ms} milliseconds").groupBy(ends, *THING)
-    summed = grouped.agg(
-        F.count(F.lit(1)).alias("samples"),
-        F.max("at_ms").alias("last_ms"),
-        F.sum("interval_s").alias("covered_s"),
-        *(F.sum(name).alias(name) for name in _SUMS),
-        *(F.sum(F.expr(f"if({name} IS NULL, 0D, interval_s)")).alias(f"known_{name}") for name in _SUMS),
-        *(F.max_by(name, "at_ms").alias(name) for name in _LEVELS),
-    )
-    return summed.select(
-        F.expr("unix_millis(window.start)").alias("start_ms"),
-        *THING,
-        "samples",
-        "last_ms",
-        "covered_s",
-        F.array(*_SUMS).alias("sums"),
-        F.array(*(f"known_{name}" for name in _SUMS)).alias("known_s"),
-        F.array(*_LEVELS).alias("levels"),
+def windows(sampled: DataFrame, *, window_ms: int) -> DataFrame:
+    """Sums per window and thing of a bounded number of samples: the fields of `Row`, its lists as columns.
+
+    Nothing is kept from one batch to the next: the assembler adds batches up.  A window costs a row per thing and
+    batch that way, in Spark's state it would cost a stored row per thing and window, written and read in each batch.
+    """
+    return (
+        sampled.withColumn("start_ms", F.expr(f"at_ms - pmod(at_ms, {window_ms})"))
+        .groupBy("start_ms", *THING)
+        .agg(
+            F.count(F.lit(1)).alias("samples"),
+            F.max("at_ms").alias("last_ms"),
+            F.sum("interval_s").alias("covered_s"),
+            *(F.sum(name).alias(name) for name in SUM_COLUMNS),
+            *(
+                F.sum(F.expr(f"if({name} IS NULL, 0D, interval_s)")).alias(known)
+                for name, known in zip(SUM_COLUMNS, KNOWN_COLUMNS, strict=True)
+            ),
+            *(F.max_by(name, "at_ms").alias(name) for name in LEVEL_COLUMNS),
+        )
     )
 
 

@@ -32,8 +32,6 @@ _SQL_KEYS: Mapping[str, str] = {
     # Windows are closed by the assembler, so a batch without rows would have nothing to say.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "2",
-    # The last batch's progress and an idle trigger's after it.
-    "spark.sql.streaming.numRecentProgressUpdates": "4",
 }
 
 

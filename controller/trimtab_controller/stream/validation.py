@@ -24,19 +24,20 @@ MAX_CORES = 10_000
 """No host has more: CPU seconds above this times the interval are no measurement."""
 MAX_NUMBER = 1e18
 
-# Workers, key groups and pairs share one type: the arrays can then be joined without rebuilding a single sample.
-SAMPLE_TYPE = (
+# Workers and blocks of key groups and of pairs share one type: the arrays can then be joined without rebuilding them.
+PART_TYPE = (
     "STRUCT<"
     "w STRING, a STRING, s STRING, cap DOUBLE, cpu DOUBLE, mem LONG, st BOOLEAN, ep ARRAY<LONG>, g LONG, "
-    "m ARRAY<STRING>, o STRING, p LONG, ni LONG, no LONG, bi LONG, bo LONG, sb LONG, lg LONG, bl LONG, "
-    "fo STRING, fp LONG, to STRING, tp LONG, n LONG, b LONG>"
+    "m ARRAY<STRING>, o STRING, p ARRAY<LONG>, c ARRAY<DOUBLE>, ni ARRAY<LONG>, no ARRAY<LONG>, bi ARRAY<LONG>, "
+    "bo ARRAY<LONG>, sb ARRAY<LONG>, lg ARRAY<LONG>, bl ARRAY<LONG>, "
+    "fo STRING, to STRING, fp ARRAY<LONG>, tp ARRAY<LONG>, n ARRAY<LONG>, b ARRAY<LONG>>"
 )
 BROKEN = "broken"
 """Holds the text of a report that is not JSON or has a value of a wrong type."""
 REPORT_SCHEMA = (
     "v LONG, c STRING, h STRING, t LONG, i DOUBLE, q LONG, "
     "n STRUCT<cpu: DOUBLE, cor: DOUBLE, b: STRING, rx: LONG, tx: LONG, mem: LONG, lim: LONG>, "
-    f"w ARRAY<{SAMPLE_TYPE}>, k ARRAY<{SAMPLE_TYPE}>, e ARRAY<{SAMPLE_TYPE}>, {BROKEN} STRING"
+    f"w ARRAY<{PART_TYPE}>, k ARRAY<{PART_TYPE}>, e ARRAY<{PART_TYPE}>, {BROKEN} STRING"
 )
 
 
@@ -62,25 +63,31 @@ def fault(*, cluster: str, value: str, report: str, ahead_ms: str, max_ahead_ms:
     return "CASE " + " ".join(f"WHEN {wrong} THEN '{name}'" for name, wrong in faults.items()) + " END"
 
 
+# The columns of a block; the first one is there in every block, and the others are as long, or null.
+_COLUMNS = {"k": ("p", "c", "ni", "no", "bi", "bo", "sb", "lg", "bl"), "e": ("fp", "tp", "n", "b")}
+_ALL_KNOWN = {"k": ("p",), "e": ("fp", "tp", "n", "b")}
+
+
 def _too_many(r: str) -> str:
-    limits = {"w": MAX_WORKERS, "k": MAX_KEY_GROUPS, "e": MAX_PAIRS}
-    return " OR ".join(f"size({r}.{name}) > {limit}" for name, limit in limits.items())
+    limits = {f"{r}.w": MAX_WORKERS, f"flatten({r}.k.p)": MAX_KEY_GROUPS, f"flatten({r}.e.fp)": MAX_PAIRS}
+    return " OR ".join(f"size({array}) > {limit}" for array, limit in limits.items())
 
 
-# Spark compiles what works on a whole column of an array (`r.k.cpu`), and interprets what works on its elements: the
-# latter is used for a single test at a time and where nothing else will do.
+# Spark compiles what works on a whole array (`array_min`), and interprets what works on its elements (`exists`): the
+# latter is used where there are few elements, for workers and blocks.
 def _missing(r: str) -> str:
-    needed = {"w": "w s cap st m", "k": "w a o p", "e": "a fo fp to tp n b"}
+    needed = {"w": "w s cap st m", "k": "w a o", "e": "a fo to"}
     tests = [f"concat({r}.c, {r}.h, {r}.n.b) IS NULL OR {r}.v + {r}.t + {r}.i + {r}.q IS NULL"]
     for array, names in needed.items():
         tests.append(f"{r}.{array} IS NULL")
         tests += [_any(f"{r}.{array}.{name}", "y IS NULL") for name in names.split()]
-    return " OR ".join(tests)
+    # NULL when an element is NULL and none is -1, which none may be.
+    known = [f"array_contains(flatten({r}.{array}.{name}), -1L)" for array in "ke" for name in _ALL_KNOWN[array]]
+    return " OR ".join([*tests, *(f"{test} IS NULL" for test in known)])
 
 
 def _out_of_range(r: str) -> str:
     cpu_limit = f"{MAX_CORES} * {r}.i"
-    counts = {"w": "mem g", "k": "ni no bi bo sb lg bl", "e": "n b"}
     names = {"w": "w a", "k": "w a o", "e": "a fo to"}
     tests = [
         _no_name(f"{r}.h"),
@@ -92,12 +99,30 @@ def _out_of_range(r: str) -> str:
         _any(f"{r}.w.m", f"exists(y, z -> z IS NULL OR {_not_in('z', Mark)})"),
         _any(f"{r}.w.ep", "size(y) <> 2 AND y IS NOT NULL OR array_min(y) < 0 OR exists(y, z -> z IS NULL)"),
         _outside(f"{r}.w.cap", 0.001, MAX_CORES),
-        *(_outside(f"{r}.{array}.cpu", 0, cpu_limit) for array in "wk"),
-        *(_outside(f"{r}.{partition}", 0, MAX_PARTITIONS) for partition in ("k.p", "e.fp", "e.tp")),
-        *(f"array_min({r}.{array}.{name}) < 0" for array, columns in counts.items() for name in columns.split()),
+        _outside(f"{r}.w.cpu", 0, cpu_limit),
+        *(f"array_min({r}.w.{name}) < 0" for name in ("mem", "g")),
+        _outside(_values(f"{r}.k.c"), 0, cpu_limit),
+        *(_outside(_values(f"{r}.{partition}"), 0, MAX_PARTITIONS) for partition in ("k.p", "e.fp", "e.tp")),
+        *(f"array_min({_values(f'{r}.{counts}')}) < 0" for counts in _counts()),
+        *(_uneven(f"{r}.{array}", columns) for array, columns in _COLUMNS.items()),
         *(_any(f"{r}.{array}.{name}", _no_name("y")) for array, columns in names.items() for name in columns.split()),
     ]
     return " OR ".join(tests)
+
+
+def _counts() -> list[str]:
+    return [f"k.{name}" for name in _COLUMNS["k"][2:]] + ["e.n", "e.b"]
+
+
+def _values(column: str) -> str:
+    """All values of one column of all blocks; blocks that do not know the column have none."""
+    return f"flatten(array_compact({column}))"
+
+
+def _uneven(blocks: str, columns: tuple[str, ...]) -> str:
+    first, *others = columns
+    tests = [f"array_size(y.{first}) = 0", *(f"array_size(y.{name}) <> array_size(y.{first})" for name in others)]
+    return _any(blocks, " OR ".join(tests))
 
 
 def _any(array: str, test: str) -> str:

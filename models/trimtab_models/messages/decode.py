@@ -126,6 +126,10 @@ class Fields:
         """The raw member, or None when it is absent or null."""
         return self._members.pop(name, None)
 
+    def peek(self, name: str) -> Any:
+        """The raw member, which is still to be asked for."""
+        return self._members.get(name)
+
     def _need(self, name: str, expected: str) -> Any:
         value = self.take(name)
         if value is None:
@@ -138,10 +142,7 @@ class Fields:
 
     def name(self, name: str) -> str:
         """A name: letters, digits, dot, underscore, hyphen; at most 200 characters."""
-        value = self.text(name, limit=200)
-        if not NAME_PATTERN.fullmatch(value):
-            raise BadMessage(Fault.RANGE, self.at(name), value, "a name of letters, digits, '.', '_', '-'")
-        return value
+        return check_name(self._need(name, "a string"), self.at(name))
 
     def choice(self, name: str, family: type[E]) -> E:
         """A member of an enumeration."""
@@ -222,6 +223,14 @@ def check_text(value: object, path: str, limit: int) -> str:
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
         raise BadMessage(Fault.RANGE, path, value, "text without lone surrogates")
     return value
+
+
+def check_name(value: object, path: str) -> str:
+    """A name: letters, digits, dot, underscore, hyphen; at most 200 characters."""
+    name = check_text(value, path, 200)
+    if not NAME_PATTERN.fullmatch(name):
+        raise BadMessage(Fault.RANGE, path, name, "a name of letters, digits, '.', '_', '-'")
+    return name
 
 
 def check_integer(value: object, path: str, low: int, high: int) -> int:

@@ -1,13 +1,23 @@
-"""The report of one host for one interval, and the samples in it (short keys: there are thousands of them).
+"""The report of one host for one interval, and the samples in it.
 
 Sums are over the interval (`cpu_s`, tuples, bytes); levels are at its end (`state_bytes`, lags).  None is unknown.
+There are thousands of key groups and pairs: they travel in blocks of what has the same names, a column per quantity.
 Agents write reports; the stream reads the same keys with Spark SQL.
 """
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from trimtab_models.messages.columns import (
+    columns_of,
+    read_integers,
+    read_known_integers,
+    read_known_numbers,
+    read_size,
+)
 from trimtab_models.messages.decode import BadMessage, Fault, Fields, encode, parse
 from trimtab_models.messages.names import (
     MAX_PARTITIONS,
@@ -20,7 +30,7 @@ from trimtab_models.messages.names import (
     decode_epoch,
 )
 
-VERSION = 1
+VERSION = 2
 MAX_WORKERS = 1_000
 MAX_KEY_GROUPS = 200_000
 MAX_PAIRS = 1_000_000
@@ -128,7 +138,7 @@ class KeyGroupSample:
     backlog: int | None = None
 
     def document(self) -> dict[str, Any]:
-        """Wire keys: w, a, o, p, cpu, ni, no, bi, bo, sb, lg, bl."""
+        """Keys on the local socket: w, a, o, p, cpu, ni, no, bi, bo, sb, lg, bl."""
         return {
             "w": self.worker,
             "a": self.key_group.app,
@@ -155,7 +165,7 @@ class PairSample:
     bytes: int
 
     def document(self) -> dict[str, Any]:
-        """Wire keys: a, fo, fp, to, tp, n, b."""
+        """Keys on the local socket: a, fo, fp, to, tp, n, b."""
         return {
             "a": self.source.app,
             "fo": self.source.operator,
@@ -182,7 +192,7 @@ class Report:
     pairs: tuple[PairSample, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """Wire keys: v, c, h, t, i, q, n (host), w (workers), k (key groups), e (pairs)."""
+        """Wire keys: v, c, h, t, i, q, n (host), w (workers), k (blocks of key groups), e (blocks of pairs)."""
         return {
             "v": VERSION,
             "c": self.cluster,
@@ -192,8 +202,8 @@ class Report:
             "q": self.sequence,
             "n": self.sample.document(),
             "w": [worker.document() for worker in self.workers],
-            "k": [key_group.document() for key_group in self.key_groups],
-            "e": [pair.document() for pair in self.pairs],
+            "k": _key_group_blocks(self.key_groups),
+            "e": _pair_blocks(self.pairs),
         }
 
 
@@ -213,11 +223,96 @@ def decode_report(payload: bytes | None) -> Report:
         sequence=fields.integer("q"),
         sample=_read_host(fields.fields("n")),
         workers=tuple(_read_worker(row) for row in fields.objects("w", limit=MAX_WORKERS)),
-        key_groups=tuple(read_key_group_sample(row) for row in fields.objects("k", limit=MAX_KEY_GROUPS)),
-        pairs=tuple(read_pair_sample(row) for row in fields.objects("e", limit=MAX_PAIRS)),
+        key_groups=_read_key_groups(fields),
+        pairs=_read_pairs(fields),
     )
     fields.done()
     return report
+
+
+# Keys of a block that differ from those of a worker where the types do: the stream parses both as one type.
+_KEY_GROUP_COLUMNS = {
+    "p": "key_group.partition",
+    "c": "cpu_s",
+    "ni": "tuples_in",
+    "no": "tuples_out",
+    "bi": "bytes_in",
+    "bo": "bytes_out",
+    "sb": "state_bytes",
+    "lg": "lag_records",
+    "bl": "backlog",
+}
+_PAIR_COLUMNS = {"fp": "source.partition", "tp": "target.partition", "n": "tuples", "b": "bytes"}
+
+
+def _key_group_blocks(samples: Iterable[KeyGroupSample]) -> list[dict[str, Any]]:
+    blocks = defaultdict(list)
+    for sample in samples:
+        blocks[sample.worker, sample.key_group.app, sample.key_group.operator].append(sample)
+    return [{"w": w, "a": a, "o": o, **columns_of(rows, _KEY_GROUP_COLUMNS)} for (w, a, o), rows in blocks.items()]
+
+
+def _pair_blocks(samples: Iterable[PairSample]) -> list[dict[str, Any]]:
+    blocks = defaultdict(list)
+    for sample in samples:
+        blocks[sample.source.app, sample.source.operator, sample.target.operator].append(sample)
+    return [{"a": a, "fo": fo, "to": to, **columns_of(rows, _PAIR_COLUMNS)} for (a, fo, to), rows in blocks.items()]
+
+
+def _read_key_groups(fields: Fields) -> tuple[KeyGroupSample, ...]:
+    samples: list[KeyGroupSample] = []
+    for block in fields.objects("k", limit=MAX_KEY_GROUPS):
+        size = read_size(block, "p", limit=MAX_KEY_GROUPS - len(samples))
+        worker, app, operator = WorkerId(block.name("w")), AppId(block.name("a")), OperatorId(block.name("o"))
+        partitions = read_integers(block, "p", size, high=MAX_PARTITIONS)
+        cpu = read_known_numbers(block, "c", size)
+        counts = [read_known_integers(block, key, size) for key in ("ni", "no", "bi", "bo", "sb", "lg", "bl")]
+        block.done()
+        samples += [
+            KeyGroupSample(
+                key_group=KeyGroup(app, operator, partition),
+                worker=worker,
+                cpu_s=cpu_s,
+                tuples_in=tuples_in,
+                tuples_out=tuples_out,
+                bytes_in=bytes_in,
+                bytes_out=bytes_out,
+                state_bytes=state_bytes,
+                lag_records=lag_records,
+                backlog=backlog,
+            )
+            for partition, cpu_s, (
+                tuples_in,
+                tuples_out,
+                bytes_in,
+                bytes_out,
+                state_bytes,
+                lag_records,
+                backlog,
+            ) in zip(partitions, cpu, zip(*counts, strict=True), strict=True)
+        ]
+    return tuple(samples)
+
+
+def _read_pairs(fields: Fields) -> tuple[PairSample, ...]:
+    samples: list[PairSample] = []
+    for block in fields.objects("e", limit=MAX_PAIRS):
+        size = read_size(block, "fp", limit=MAX_PAIRS - len(samples))
+        app = AppId(block.name("a"))
+        source, target = OperatorId(block.name("fo")), OperatorId(block.name("to"))
+        ends = [read_integers(block, key, size, high=MAX_PARTITIONS) for key in ("fp", "tp")]
+        counts = [read_integers(block, key, size) for key in ("n", "b")]
+        block.done()
+        samples += [
+            PairSample(
+                source=KeyGroup(app, source, from_partition),
+                target=KeyGroup(app, target, to_partition),
+                tuples=tuples,
+                bytes=transferred,
+            )
+            for from_partition, to_partition, tuples, transferred in zip(*ends, *counts, strict=True)
+        ]
+    return tuple(samples)
 
 
 def _read_host(fields: Fields) -> HostSample:
@@ -259,7 +354,7 @@ def _read_mark(path: str, value: object) -> Mark:
 
 
 def read_key_group_sample(fields: Fields) -> KeyGroupSample:
-    """One element of `k`."""
+    """A key group on the local socket."""
     sample = KeyGroupSample(
         worker=WorkerId(fields.name("w")),
         key_group=_read_key_group(fields, fields.name("a"), "o", "p"),
@@ -277,7 +372,7 @@ def read_key_group_sample(fields: Fields) -> KeyGroupSample:
 
 
 def read_pair_sample(fields: Fields) -> PairSample:
-    """One element of `e`."""
+    """A pair on the local socket."""
     app = fields.name("a")
     sample = PairSample(
         source=_read_key_group(fields, app, "fo", "fp"),

@@ -1,19 +1,38 @@
 """The snapshot: what the stream saw of the whole cluster in one window.  Stream -> decider.
 
 Rates are per second over the seconds that were really covered by samples; a key group without samples is absent.
+Key groups and pairs travel in blocks of one operator, a column per quantity: a fleet has a million of them.
 A snapshot travels zstd-compressed in chunks (the stream's and the decider's adapters do that); here is its document.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from trimtab_models.messages.decode import Fields, check_integer, encode, parse
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId, decode_epoch, parse_key_group
+from trimtab_models.messages.columns import (
+    columns_of,
+    read_integers,
+    read_known_integers,
+    read_known_numbers,
+    read_numbers,
+    read_size,
+)
+from trimtab_models.messages.decode import BadMessage, Fault, Fields, check_integer, check_name, encode, parse
+from trimtab_models.messages.names import (
+    MAX_PARTITIONS,
+    AppId,
+    Epoch,
+    HostId,
+    KeyGroup,
+    OperatorId,
+    WorkerId,
+    decode_epoch,
+)
 from trimtab_models.messages.report import Basis, WorkerState
 
-VERSION = 1
+VERSION = 2
 MAX_SNAPSHOT_BYTES = 1024 * 1024 * 1024
 MAX_NODES = 100_000
 MAX_KEY_GROUPS = 10_000_000
@@ -126,18 +145,16 @@ _HOST = (
     "memory_limit_bytes",
 )
 _NODE = ("worker", "host", "app", "state", "capacity", "covered_s", "cpu", "complete", "steering", "memory_bytes")
-_KEY_GROUP = (
-    "worker",
-    "covered_s",
-    "cpu",
-    "tuples_in_s",
-    "tuples_out_s",
-    "bytes_in_s",
-    "bytes_out_s",
-    "state_bytes",
-    "lag_records",
-    "backlog",
-)
+_PARTITION = {"partition": "key_group.partition"}
+_KEY_GROUP_RATES = ("cpu", "tuples_in_s", "tuples_out_s", "bytes_in_s", "bytes_out_s")
+_KEY_GROUP_LEVELS = ("state_bytes", "lag_records", "backlog")
+_KEY_GROUP = {name: name for name in ("covered_s", *_KEY_GROUP_RATES, *_KEY_GROUP_LEVELS)}
+_PAIR = {
+    "source": "source.partition",
+    "target": "target.partition",
+    "tuples_s": "tuples_s",
+    "bytes_s": "bytes_s",
+}
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -156,11 +173,8 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
             "rejected": dict(snapshot.rejected),
             "hosts": [{name: getattr(row, name) for name in _HOST} for row in snapshot.hosts],
             "nodes": [_node_document(row) for row in snapshot.nodes],
-            "key_groups": [_key_group_document(row) for row in snapshot.key_groups],
-            "pairs": [
-                {"source": str(row.source), "target": str(row.target), "tuples_s": row.tuples_s, "bytes_s": row.bytes_s}
-                for row in snapshot.pairs
-            ],
+            "key_groups": _key_group_blocks(snapshot.key_groups),
+            "pairs": _pair_blocks(snapshot.pairs),
         }
     )
 
@@ -170,8 +184,27 @@ def _node_document(row: NodeWindow) -> dict[str, Any]:
     return {**{name: getattr(row, name) for name in _NODE}, "epoch": epoch, "generation": row.generation}
 
 
-def _key_group_document(row: KeyGroupWindow) -> dict[str, Any]:
-    return {"key_group": str(row.key_group), **{name: getattr(row, name) for name in _KEY_GROUP}}
+def _key_group_blocks(windows: Iterable[KeyGroupWindow]) -> list[dict[str, Any]]:
+    blocks = defaultdict(list)
+    for window in windows:
+        blocks[window.key_group[:2]].append(window)
+    documents = []
+    for (app, operator), rows in blocks.items():
+        workers = {worker: index for index, worker in enumerate(sorted({row.worker for row in rows}))}
+        names = {"app": app, "operator": operator, "workers": list(workers)}
+        owners = {"worker": [workers[row.worker] for row in rows]}
+        documents.append({**names, **columns_of(rows, _PARTITION), **owners, **columns_of(rows, _KEY_GROUP)})
+    return documents
+
+
+def _pair_blocks(windows: Iterable[PairWindow]) -> list[dict[str, Any]]:
+    blocks = defaultdict(list)
+    for window in windows:
+        blocks[window.source[:2], window.target[:2]].append(window)
+    return [
+        {"from": list(source), "to": list(target), **columns_of(rows, _PAIR)}
+        for (source, target), rows in blocks.items()
+    ]
 
 
 def decode_snapshot(payload: bytes | None) -> Snapshot:
@@ -192,8 +225,8 @@ def decode_snapshot(payload: bytes | None) -> Snapshot:
         },
         hosts=tuple(_read_host(row) for row in fields.objects("hosts", limit=MAX_NODES)),
         nodes=tuple(_read_node(row) for row in fields.objects("nodes", limit=MAX_NODES)),
-        key_groups=tuple(_read_key_group(row) for row in fields.objects("key_groups", limit=MAX_KEY_GROUPS)),
-        pairs=tuple(_read_pair(row) for row in fields.objects("pairs", limit=MAX_PAIRS)),
+        key_groups=_read_key_groups(fields),
+        pairs=_read_pairs(fields),
     )
     fields.done()
     return snapshot
@@ -235,30 +268,65 @@ def _read_node(fields: Fields) -> NodeWindow:
     return row
 
 
-def _read_key_group(fields: Fields) -> KeyGroupWindow:
-    row = KeyGroupWindow(
-        key_group=parse_key_group(fields.text("key_group"), fields.at("key_group")),
-        worker=WorkerId(fields.name("worker")),
-        covered_s=fields.number("covered_s"),
-        cpu=fields.optional("cpu", fields.number),
-        tuples_in_s=fields.optional("tuples_in_s", fields.number),
-        tuples_out_s=fields.optional("tuples_out_s", fields.number),
-        bytes_in_s=fields.optional("bytes_in_s", fields.number),
-        bytes_out_s=fields.optional("bytes_out_s", fields.number),
-        state_bytes=fields.optional("state_bytes", fields.integer),
-        lag_records=fields.optional("lag_records", fields.integer),
-        backlog=fields.optional("backlog", fields.integer),
-    )
-    fields.done()
-    return row
+def _read_key_groups(fields: Fields) -> tuple[KeyGroupWindow, ...]:
+    windows: list[KeyGroupWindow] = []
+    for block in fields.objects("key_groups", limit=MAX_KEY_GROUPS):
+        size = read_size(block, "partition", limit=MAX_KEY_GROUPS - len(windows))
+        app, operator = AppId(block.name("app")), OperatorId(block.name("operator"))
+        names = [WorkerId(name) for name in _read_names(block, "workers", limit=MAX_NODES)]
+        partitions = read_integers(block, "partition", size, high=MAX_PARTITIONS)
+        workers = read_integers(block, "worker", size, high=len(names) - 1)
+        covered = read_numbers(block, "covered_s", size)
+        rates = [read_known_numbers(block, name, size) for name in _KEY_GROUP_RATES]
+        levels = [read_known_integers(block, name, size) for name in _KEY_GROUP_LEVELS]
+        block.done()
+        windows += [
+            KeyGroupWindow(
+                key_group=KeyGroup(app, operator, partition),
+                worker=names[worker],
+                covered_s=covered_s,
+                cpu=rate[0],
+                tuples_in_s=rate[1],
+                tuples_out_s=rate[2],
+                bytes_in_s=rate[3],
+                bytes_out_s=rate[4],
+                state_bytes=level[0],
+                lag_records=level[1],
+                backlog=level[2],
+            )
+            for partition, worker, covered_s, rate, level in zip(
+                partitions, workers, covered, zip(*rates, strict=True), zip(*levels, strict=True), strict=True
+            )
+        ]
+    return tuple(windows)
 
 
-def _read_pair(fields: Fields) -> PairWindow:
-    row = PairWindow(
-        source=parse_key_group(fields.text("source"), fields.at("source")),
-        target=parse_key_group(fields.text("target"), fields.at("target")),
-        tuples_s=fields.number("tuples_s"),
-        bytes_s=fields.number("bytes_s"),
-    )
-    fields.done()
-    return row
+def _read_pairs(fields: Fields) -> tuple[PairWindow, ...]:
+    windows: list[PairWindow] = []
+    for block in fields.objects("pairs", limit=MAX_PAIRS):
+        size = read_size(block, "source", limit=MAX_PAIRS - len(windows))
+        source, target = _read_operator(block, "from"), _read_operator(block, "to")
+        ends = [read_integers(block, name, size, high=MAX_PARTITIONS) for name in ("source", "target")]
+        rates = [read_numbers(block, name, size) for name in ("tuples_s", "bytes_s")]
+        block.done()
+        windows += [
+            PairWindow(
+                source=KeyGroup(*source, from_partition),
+                target=KeyGroup(*target, to_partition),
+                tuples_s=tuples_s,
+                bytes_s=bytes_s,
+            )
+            for from_partition, to_partition, tuples_s, bytes_s in zip(*ends, *rates, strict=True)
+        ]
+    return tuple(windows)
+
+
+def _read_operator(fields: Fields, name: str) -> tuple[AppId, OperatorId]:
+    names = _read_names(fields, name, limit=2)
+    if len(names) != 2:
+        raise BadMessage(Fault.RANGE, fields.at(name), names, "[app, operator]")
+    return AppId(names[0]), OperatorId(names[1])
+
+
+def _read_names(fields: Fields, name: str, *, limit: int) -> list[str]:
+    return [check_name(value, path) for path, value in fields.items(name, limit=limit)]
