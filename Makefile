@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format lock jars prove-steering faults simulate-faults bench-papers bench-peers clean
+.PHONY: help demo test check lint format lock jars prove-steering faults simulate-faults fuzz bench-papers bench-peers clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ faults: $(INSTALLED) jars ## the fault matrix under load, judged by the recorded
 
 simulate-faults: $(INSTALLED) ## whole clusters on fake time, seeded faults, 100,000 rounds (SIMULATE="--seed N" replays one)
 	$(BIN)/python tests/sim/simulate.py $(or $(SIMULATE),--rounds 100000)
+
+fuzz: $(INSTALLED) ## 1,000,000 mutated records for every decoder (FUZZ="--only ack --records 5000" for some, "--atheris" by coverage)
+	$(BIN)/python tests/fuzz/fuzz.py $(FUZZ)
 
 jars: $(INSTALLED) ## fetch the broker's and Spark's jars (nothing is fetched twice)
 	@$(BIN)/python -m trimtab_controller.sandbox.jars

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 SHOWN_CHARACTERS = 60
+MOST_BITS_SHOWN = 1000
 T = TypeVar("T")
 
 
@@ -47,6 +48,8 @@ def shown(value: object) -> str:
             return "a list"
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else "an infinite number"
+        case int() if value.bit_length() > MOST_BITS_SHOWN:  # Python refuses to write very long numbers
+            return "a number of many digits"
     text = json.dumps(value, default=repr)
     return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "..."
 

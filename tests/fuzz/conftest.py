@@ -1,0 +1,6 @@
+"""The fuzzer's modules live beside its tests."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

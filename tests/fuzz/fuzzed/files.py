@@ -1,0 +1,209 @@
+"""The decoders of all that is read from files: configurations, keys, instances, the sandbox's record."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fuzzed.decoder import Decoder, Form, joined, parted
+
+import trimtab_agent.configuration
+import trimtab_controller.configuration
+import trimtab_controller.stream.configuration
+from trimtab_agent.engines.faust.credentials import BadKafkaFile, broker_options
+from trimtab_controller.sandbox.state import StateError, load_state
+from trimtab_models.instances import (
+    BadInstance,
+    encode_scheduling,
+    encode_snapshot,
+    parse_scheduling,
+    parse_sizing,
+    parse_snapshot,
+    parse_topology,
+)
+from trimtab_models.messages.decode import BadMessage
+from trimtab_models.signing.envelope import Envelope
+from trimtab_models.signing.keys import BadKey, SigningKey, TrustedKeys, read_trust, write_trust
+
+# Files are read from memory, where there is such a place: a million of them are written.
+FOLDER = Path(tempfile.mkdtemp(prefix="trimtab-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+PASSWORD = FOLDER / "password"
+PASSWORD.write_text("hush\n")
+
+KAFKA = f"""[kafka]
+bootstrap_servers = "127.0.0.1:9092"
+sasl = {{ mechanism = "SCRAM-SHA-512", username = "agent", password_file = "{PASSWORD}" }}
+client = {{ "linger.ms" = 5 }}
+"""
+AGENT = f"""[agent]
+cluster = "c"
+host = "h0"
+state_dir = "/tmp/a"
+socket = "/tmp/a.sock"
+interval_s = 1
+{KAFKA}
+[host]
+cores = 2
+[workers.w0]
+capacity = 0.25
+command = ["python", "-m", "app"]
+environment = {{ A = "1" }}
+data_dir = "d"
+[guard]
+min_free_disk_bytes = 1
+[metrics]
+listen = "[::1]:9101"
+[trust]
+file = "keys"
+"""
+CONTROLLER = f"""[controller]
+cluster = "c"
+lease_s = 6
+{KAFKA}
+[stream]
+checkpoint_dir = "/tmp/c"
+window_s = 10
+expected_hosts = ["h0", "h1"]
+spark = {{ "spark.master" = "local[2]" }}
+[balance]
+max_migrations = 20
+load_distance = 6.5
+[execution]
+attempts = 3
+prepare_timeout_s = 30.0
+[metrics]
+listen = "127.0.0.1:9100"
+[signing]
+key_file = "k"
+trust_file = "t"
+"""
+STATE = {
+    "version": 1, "cluster": "c", "mark": "m", "bootstrap_servers": "127.0.0.1:9", "sockets": "/tmp/trimtab-x",
+    "processes": {"broker": {"pid": 7, "log": "/tmp/l"}}, "ports": {"broker": [9, 10]},
+}  # fmt: skip
+CLUSTER = {
+    "version": 1,
+    "nodes": [
+        {"id": "n0", "capacity": 1.0, "limits": {"memory": 9.0}},
+        {"id": "n1", "capacity": 0.5, "removing": True},
+    ],
+    "key_groups": [
+        {"id": "k0", "operator": "o", "node": "n0", "load": 5.0, "state_bytes": 10, "usage": {"memory": 1.0}},
+        {"id": "k1", "operator": "o", "node": None, "load": 1.0, "state_bytes": 0, "pinned": True},
+    ],
+    "flows": [{"from": "k0", "to": "k1", "rate": 3.0}],
+    "budget": {"max_migrations": 3, "max_cost_bytes": 1e6},
+    "options": {"max_load_distance": 5.0},
+}
+TASKS = {
+    "version": 1,
+    "servers": [
+        {"id": "s0", "cores": [0, "inf"], "g": {"kind": "affine", "a": 1, "b": 0.5, "cap": None}},
+        {"id": "s1", "cores": [1.5], "g": {"kind": "table", "values": [1, 2.5, "inf"]}},
+    ],
+    "tasks": [{"id": "t0", "replicas": ["s0", "s1"]}, {"id": "t1", "replicas": []}],
+    "wait": 2,
+}
+JOB = {
+    "version": 1,
+    "machines": [{"id": "m1", "type": "slow"}],
+    "source_rate": 8.0,
+    "max_instances": 6,
+    "operators": [
+        {"id": "a", "source": True, "alpha": 1.0, "instances": 1, "cost": {"slow": 0.2}, "fixed": {"slow": 1}},
+        {"id": "b", "alpha": 0.5, "cost": {"slow": 1}, "fixed": {"slow": 2}},
+    ],
+    "edges": [{"from": "a", "to": "b"}],
+}
+TOPOLOGY = {
+    "version": 1,
+    "operators": [{"id": "a", "instances": 2}, {"id": "b", "instances": 1}],
+    "edges": [{"from": "a", "to": "b", "keyed": True}],
+    "slots": [{"node": "n", "port": 1}, {"node": "n", "port": 2}],
+    "slots_wanted": 2,
+}
+
+KEY = SigningKey.generate()
+TRUSTED = TrustedKeys((KEY.public,))
+SIGNED = Envelope(topic="trimtab.c.commands", key=b"h0", value=b'{"v":1}')
+
+
+def file_of(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], Any]:
+    """`read` of a file that has the bytes."""
+    path = FOLDER / name
+
+    def decode(data: bytes) -> Any:
+        path.write_bytes(data)
+        return read(path)
+
+    return decode
+
+
+def read_record(data: bytes) -> Any:
+    """The sandbox's record in a folder."""
+    (FOLDER / "state.json").write_bytes(data)
+    return load_state(FOLDER)
+
+
+def write_record(state: Any) -> bytes:
+    """The same file."""
+    state.save(FOLDER)
+    return (FOLDER / "state.json").read_bytes()
+
+
+def read_trusted(data: bytes) -> TrustedKeys:
+    """The trust file; every key in it must be able to say no."""
+    trusted = read_trust(data.decode())
+    for key in trusted.keys:
+        key.signed(bytes(64), b"")
+    return trusted
+
+
+def check_signed(data: bytes) -> None:
+    """Topic, key, value and two signature headers."""
+    topic, key, value, *signatures = parted(data, 5)
+    present = tuple(signature for signature in signatures if signature)
+    TRUSTED.check(Envelope(topic=topic.decode("latin-1"), key=key, value=value, signatures=present))
+
+
+def compact(document: object) -> bytes:
+    """JSON without spaces."""
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def instance(name: str, document: object, parse: Callable[[bytes], Any], write: Any = None) -> Decoder:
+    """A reader of instance files."""
+    encode = (lambda value: compact(write(value))) if write else None
+    return Decoder(name=name, samples=(compact(document),), decode=parse, refusals=(BadInstance,), encode=encode)
+
+
+def toml(name: str, text: str, read: Callable[[Path], Any], refusal: type[Exception]) -> Decoder:
+    """A reader of a configuration."""
+    samples = (text.encode(),)
+    return Decoder(name=name, samples=samples, decode=file_of(name, read), form=Form.TOML, refusals=(refusal,))
+
+
+DECODERS = (
+    toml("agent.toml", AGENT, trimtab_agent.configuration.load_configuration, trimtab_agent.configuration.ConfigurationError),
+    toml("controller.toml", CONTROLLER, trimtab_controller.configuration.load, trimtab_controller.configuration.BadConfiguration),
+    toml("stream's part of it", CONTROLLER, trimtab_controller.stream.configuration.load, BadMessage),
+    toml("kafka.toml of an app", KAFKA, broker_options, BadKafkaFile),
+    Decoder(
+        name="trust file", samples=(write_trust([KEY.public]).encode(),), decode=read_trusted, form=Form.OTHER,
+        refusals=(BadKey, UnicodeDecodeError), encode=lambda trusted: write_trust(trusted.keys).encode(),
+    ),
+    Decoder(name="private key", samples=(KEY.pem(),), decode=SigningKey.from_pem, form=Form.OTHER, refusals=(BadKey,)),
+    Decoder(
+        name="signature", samples=(joined(SIGNED.topic.encode(), SIGNED.key, SIGNED.value, KEY.sign(SIGNED)[1]),),
+        decode=check_signed, form=Form.OTHER,
+    ),
+    Decoder(
+        name="sandbox's record", samples=(compact(STATE),), decode=read_record, refusals=(StateError,), encode=write_record
+    ),
+    instance("instance, snapshot", CLUSTER, parse_snapshot, encode_snapshot),
+    instance("instance, scheduling", TASKS, parse_scheduling, encode_scheduling),
+    instance("instance, sizing", JOB, parse_sizing),
+    instance("instance, topology", TOPOLOGY, parse_topology),
+)  # fmt: skip

@@ -1,0 +1,206 @@
+"""Where records enter the components: whatever comes in, nothing gets out, and what is refused is counted by reason."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fuzzed.decoder import Decoder, Form, Refused, joined, parted
+from fuzzed.files import KEY, TRUSTED
+from fuzzed.samples import (
+    ACCEPT,
+    APP,
+    CLUSTER,
+    DRAIN,
+    HOST,
+    NOW,
+    PLACEMENT,
+    PREPARE,
+    REFUSED,
+    RELEASED,
+    SNAPSHOT,
+    TOOK,
+    W0,
+)
+from fuzzed.wire import ENTRIES, chunks_of, headers_of, sealed_entry, write_intent
+
+from trimtab_agent.commands.intake import Intake
+from trimtab_agent.engines.faust.board import Board
+from trimtab_agent.engines.faust.channel import Channel
+from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
+from trimtab_controller.execution.journal import encode_entry
+from trimtab_controller.kafka.inbox import Inbox
+from trimtab_models.messages.commands import encode_ack, encode_command
+from trimtab_models.messages.decode import BadMessage
+from trimtab_models.messages.handover import encode_handover
+from trimtab_models.messages.names import Topics
+from trimtab_models.messages.placement import encode_placement
+from trimtab_models.signing.envelope import HEADER, Envelope
+
+TOPICS = Topics(CLUSTER)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """As much of confluent-kafka's as is looked at."""
+
+    of: str
+    at: bytes | None
+    content: bytes | None
+    heads: list[tuple[str, bytes | None]]
+
+    def topic(self) -> str:
+        return self.of
+
+    def key(self) -> bytes | None:
+        return self.at
+
+    def value(self) -> bytes | None:
+        return self.content
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        return self.heads
+
+    def offset(self) -> int:
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """As much of aiokafka's as is looked at."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    offset: int = 0
+    timestamp: int = 0
+
+
+def counted(counts: Counter[Any], take: Callable[[], Any]) -> Any:
+    """What `take` returns; Refused with the reason when it has counted one."""
+    before = Counter(counts)
+    value = take()
+    if more := counts - before:
+        if more.total() != 1:
+            raise AssertionError(f"one record is counted {more.total()} times")
+        raise Refused(str(next(iter(more))))
+    return value
+
+
+def inbox(topic: str) -> Callable[[bytes], Any]:
+    """The controller's: key, headers, value."""
+    box = Inbox(TOPICS, lambda: NOW, trusted=TRUSTED)
+    faults: Mapping[Any, int] = box.rejected
+
+    def take(data: bytes) -> Any:
+        key, heads, value = parted(data, 3)
+        before = dict(faults)
+        found = box.take(Message(topic, key or None, value or None, headers_of(heads)))
+        for (_, fault), count in faults.items():
+            if count != before.get((_, fault), 0):
+                raise Refused(fault)
+        return found
+
+    return take
+
+
+def intake() -> Callable[[bytes], Any]:
+    """The agent's: key, signature, value; what it tells the controller of a forged one."""
+    here = Intake(cluster=CLUSTER, host=HOST, trust=TRUSTED)
+
+    def take(data: bytes) -> Any:
+        key, signature, value = parted(data, 3)
+        record = Envelope(topic=TOPICS.commands, key=key, value=value, signatures=(signature,) if signature else ())
+        try:
+            return here.read(record)
+        except BadMessage as refusal:
+            here.notice(record, refusal.fault, NOW)
+            raise
+
+    return take
+
+
+def channel(topic: str) -> Callable[[bytes], Any]:
+    """The plug-in's: key, signature, value."""
+    board = Board(cluster=CLUSTER, app=APP, worker=W0, trust=TRUSTED)  # type: ignore[arg-type]
+    line = Channel(board, {}, on_placement=lambda: None, on_handover=lambda record, at: None)
+
+    def take(data: bytes) -> Any:
+        key, signature, value = parted(data, 3)
+        heads = ((HEADER, signature),) if signature else ()
+        return counted(board.refused, lambda: line._dispatch(Record(topic, key, value or None, heads)))
+
+    return take
+
+
+def signed(topic: str, key: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """A signature header's name and value."""
+    name, signature = KEY.sign(Envelope(topic=topic, key=key, value=value))
+    return name.encode(), signature
+
+
+def signed_record(topic: str, key: bytes, value: bytes) -> bytes:
+    """Key, signature, value."""
+    return joined(key, signed(topic, key, value)[1], value)
+
+
+def signed_again(topic: str) -> Callable[[bytes], bytes]:
+    """A changed record with a true signature: what a controller gone wrong would send."""
+
+    def seal(data: bytes) -> bytes:
+        key, _, value = parted(data, 3)
+        return signed_record(topic, key, value)
+
+    return seal
+
+
+def headed(data: bytes) -> bytes:
+    """Key, headers and value of a record without headers."""
+    key, value = parted(data, 2)
+    return joined(key, b"", value)
+
+
+def entry_again(data: bytes) -> bytes:
+    """A changed journal entry with its checksum."""
+    key, heads, value = parted(data, 3)
+    return joined(key, heads, sealed_entry(value))
+
+
+PLACED = encode_placement(PLACEMENT)
+PLACED_BY = b"=".join(signed(TOPICS.placement, APP.encode(), PLACED))
+
+DECODERS = (
+    Decoder(
+        name="inbox: snapshots", form=Form.OTHER, refusals=(Refused,), decode=inbox(TOPICS.snapshots),
+        samples=tuple(joined(CLUSTER.encode(), chunk) for chunk in chunks_of(SNAPSHOT, 10_000)),
+    ),
+    Decoder(
+        name="inbox: acks", refusals=(Refused,), decode=inbox(TOPICS.acks),
+        samples=tuple(joined(HOST.encode(), b"", encode_ack(ack)) for ack in (TOOK, REFUSED)[:1]),
+    ),
+    Decoder(
+        name="inbox: intents", refusals=(Refused,), decode=inbox(TOPICS.intents),
+        samples=tuple(headed(write_intent(intent)) for intent in (DRAIN, ACCEPT)),
+    ),
+    Decoder(
+        name="inbox: placement", refusals=(Refused,), decode=inbox(TOPICS.placement),
+        samples=(joined(APP.encode(), PLACED_BY, PLACED),),
+    ),
+    Decoder(
+        name="inbox: journal", refusals=(Refused,), decode=inbox(TOPICS.journal), seal=entry_again,
+        samples=tuple(joined(JOURNAL_KEY, b"", encode_entry(entry)) for entry in ENTRIES),
+    ),
+    Decoder(
+        name="agent: commands", decode=intake(), seal=signed_again(TOPICS.commands),
+        samples=(signed_record(TOPICS.commands, HOST.encode(), encode_command(PREPARE)),),
+    ),
+    Decoder(
+        name="plug-in: placement", refusals=(Refused,), decode=channel(TOPICS.placement),
+        seal=signed_again(TOPICS.placement), samples=(signed_record(TOPICS.placement, APP.encode(), PLACED),),
+    ),
+    Decoder(
+        name="plug-in: hand-over", refusals=(Refused,), decode=channel(TOPICS.handover),
+        samples=(joined(APP.encode(), b"", encode_handover(RELEASED)),),
+    ),
+)  # fmt: skip

@@ -1,0 +1,118 @@
+"""One true value of every message, with as many fields set as it can have."""
+
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_models.messages.decode import Fault
+from trimtab_models.messages.handover import HandoverKind, HandoverRecord
+from trimtab_models.messages.intents import AcceptJournal, Drain, Pause
+from trimtab_models.messages.local import Hello, Statistics, Welcome
+from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_models.messages.placement import Placement
+from trimtab_models.messages.report import (
+    Basis,
+    HostSample,
+    KeyGroupSample,
+    Mark,
+    PairSample,
+    Report,
+    WorkerSample,
+    WorkerState,
+)
+from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
+from trimtab_models.messages.status import (
+    AppStatus,
+    DecisionStatus,
+    HoldStatus,
+    NodeStatus,
+    RoundStatus,
+    Status,
+)
+
+CLUSTER = "c"
+NOW = 1_000.0
+APP, HOST, W0, W1, SUMS = AppId("a"), HostId("h0"), WorkerId("w0"), WorkerId("w1"), OperatorId("sums")
+SUMS_1, SUMS_2 = KeyGroup(APP, SUMS, 1), KeyGroup(APP, SUMS, 2)
+EPOCH = Epoch(2, 9)
+
+PREPARE = Command(
+    cluster=CLUSTER, kind=CommandKind.PREPARE, epoch=EPOCH, host=HOST, worker=W1, app=APP, issued_at=NOW,
+    deadline=NOW + 60, handover="2.9-0", key_groups=(SUMS_1, SUMS_2), source=W0, target=W1,
+)  # fmt: skip
+RELEASE = Command(
+    cluster=CLUSTER, kind=CommandKind.RELEASE, epoch=EPOCH, host=HOST, worker=W0, app=APP, issued_at=NOW,
+    deadline=NOW + 60, handover="2.9-0", key_groups=(SUMS_1, SUMS_2), source=W0, target=W1, generation=4,
+)  # fmt: skip
+STOP = Command(
+    cluster=CLUSTER, kind=CommandKind.STOP, epoch=EPOCH, host=HOST, worker=W0, app=None, issued_at=NOW, deadline=NOW + 9
+)
+TOOK = Ack(
+    cluster=CLUSTER, command_id=PREPARE.id, epoch=EPOCH, kind=PREPARE.kind, host=HOST, worker=W1, phase=Phase.TOOK,
+    at=NOW, handover="2.9-0", detail="fine", generation=4, lag_records=0, state_bytes=1024, pause_s=0.12,
+)  # fmt: skip
+REFUSED = Ack(
+    cluster=CLUSTER, command_id=STOP.id, epoch=EPOCH, kind=STOP.kind, host=HOST, worker=W0, phase=Phase.REFUSED,
+    at=NOW, refusal=Refusal.UNSIGNED, exit_code=-9,
+)  # fmt: skip
+PLACEMENT = Placement(cluster=CLUSTER, app=APP, epoch=EPOCH, owners={SUMS: ((W0,), (W1, W0), ()), OperatorId("x"): ()})
+RELEASED = HandoverRecord(
+    kind=HandoverKind.RELEASED, cluster=CLUSTER, app=APP, handover="2.9-0", epoch=EPOCH, generation=4, source=W0,
+    target=W1, key_groups=(SUMS_1, SUMS_2), offsets=(("in", 1, 120),), ends=(("a-sums-changelog", 1, 300),), held_s=0.1,
+)  # fmt: skip
+KEY_GROUP_SAMPLE = KeyGroupSample(
+    key_group=SUMS_1, worker=W0, cpu_s=0.02, tuples_in=10, tuples_out=1, bytes_in=2, bytes_out=3, state_bytes=4,
+    lag_records=5, backlog=6,
+)  # fmt: skip
+PAIR_SAMPLE = PairSample(source=SUMS_1, target=SUMS_2, tuples=10, bytes=900)
+REPORT = Report(
+    cluster=CLUSTER, host=HOST, at_ms=999_000, interval_s=1.0, sequence=5,
+    sample=HostSample(
+        cpu_s=0.5, cores=2.0, basis=Basis.CGROUP, received_bytes=5, sent_bytes=6, memory_bytes=7, memory_limit_bytes=8
+    ),
+    workers=(
+        WorkerSample(
+            worker=W0, app=APP, state=WorkerState.RUNNING, capacity=0.25, cpu_s=0.1, memory_bytes=9, steering=True,
+            epoch=EPOCH, generation=4, marks=(Mark.CLAMPED,),
+        ),
+    ),
+    key_groups=(KEY_GROUP_SAMPLE,), pairs=(PAIR_SAMPLE,),
+)  # fmt: skip
+SNAPSHOT = Snapshot(
+    cluster=CLUSTER, start_ms=989_000, end_ms=999_000, published_ms=999_900, hosts_seen=1, hosts_expected=2,
+    watermark_ms=990_000, late_rows=3, rejected={"malformed": 2},
+    hosts=(HostWindow(host=HOST, covered_s=10.0, cpu=0.5, cores=2.0, basis=Basis.HOST, received_bytes_s=1.5),),
+    nodes=(
+        NodeWindow(
+            worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=0.25, covered_s=10.0, cpu=0.1,
+            complete=True, steering=True, epoch=EPOCH, generation=4, memory_bytes=3,
+        ),
+    ),
+    key_groups=(KeyGroupWindow(key_group=SUMS_1, worker=W0, covered_s=10.0, cpu=None, tuples_in_s=1.5, backlog=3),),
+    pairs=(PairWindow(source=SUMS_1, target=SUMS_2, tuples_s=1.0, bytes_s=90.0),),
+)  # fmt: skip
+DRAIN = Drain(worker=W1, by="ann", at=NOW, reason="kernel update")
+PAUSE = Pause(by="ann", at=NOW, reason="release day")
+ACCEPT = AcceptJournal(hold="0123456789abcdef", by="ann", at=NOW, reason="nothing is in flight")
+HELLO = Hello(app=APP, worker=W0, pid=77, steering=False, reason="old", operators={SUMS: 64}, versions={"f": "1"})
+WELCOME = Welcome(cluster=CLUSTER, host=HOST, interval_s=1.0)
+STATISTICS = Statistics(
+    at_ms=999_000, interval_s=1.0, state=WorkerState.RUNNING, cpu_s=0.1, epoch=EPOCH, generation=4, complete=True,
+    key_groups=(KEY_GROUP_SAMPLE,), pairs=(PAIR_SAMPLE,), refused={Fault.UNSIGNED: 3},
+)  # fmt: skip
+STATUS = Status(
+    cluster=CLUSTER, at=NOW, acting=True, epoch=EPOCH, paused="by ann", window_end=NOW, coverage=0.5,
+    nodes=(
+        NodeStatus(
+            worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=1.0, load_pct=50.0, key_groups=3,
+            draining=False, steering=True,
+        ),
+    ),
+    apps=(AppStatus(app=APP, key_groups=3, load_distance=1.0, mean_load=2.0, not_ready="no [samples]", noise=0.5),),
+    decisions=(DecisionStatus(at=NOW, kind="skip", reason="balanced", text="inside the band"),),
+    rounds=(
+        RoundStatus(
+            plan="2.9", app=APP, reason="balance", status="optimal", fallback=False, started_at=NOW, ended_at=NOW + 9,
+            before=9.0, planned=1.0, after=1.5, lower_bound=0.5, migrations=2, failed=0, bytes_moved=99,
+            handovers={"done": 1}, pauses_s=(0.1, 0.2),
+        ),
+    ),
+    rejected={"acks.malformed": 1}, hold=HoldStatus(id="0123456789abcdef", text="the journal"),
+)  # fmt: skip

@@ -1,0 +1,198 @@
+"""The decoders of all that is sent: topics, the local socket, both journals, chunks, signatures."""
+
+import hashlib
+import json
+import zlib
+from typing import Any
+
+import zstandard
+from fuzzed.decoder import Decoder, Form, joined, parted
+from fuzzed.samples import (
+    ACCEPT,
+    DRAIN,
+    EPOCH,
+    HELLO,
+    HOST,
+    NOW,
+    PAUSE,
+    PLACEMENT,
+    PREPARE,
+    REFUSED,
+    RELEASE,
+    RELEASED,
+    REPORT,
+    SNAPSHOT,
+    STATISTICS,
+    STATUS,
+    STOP,
+    TOOK,
+    W0,
+    W1,
+    WELCOME,
+)
+
+from trimtab_agent.commands.events import (
+    Acked,
+    Admitted,
+    Damaged,
+    Delivered,
+    Entry,
+    EpochSeen,
+    Position,
+    ProcessId,
+    ProcessNoted,
+)
+from trimtab_agent.commands.journal import decode_line, encode_line
+from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
+from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, Scaling, ScalingPhase
+from trimtab_controller.stream.chunks import Reassembler, read_chunk, split, unpack
+from trimtab_models.messages.commands import (
+    Command,
+    Phase,
+    decode_ack,
+    decode_command,
+    encode_ack,
+    encode_command,
+)
+from trimtab_models.messages.decode import encode
+from trimtab_models.messages.handover import decode_handover, encode_handover
+from trimtab_models.messages.intents import Intent, decode_intent, encode_intent
+from trimtab_models.messages.local import decode_frame, encode_frame
+from trimtab_models.messages.placement import decode_placement, encode_placement
+from trimtab_models.messages.report import decode_report, encode_report
+from trimtab_models.messages.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from trimtab_models.messages.status import decode_status, encode_status
+
+HANDOVER = Handover(
+    id="2.9-0", key_groups=PREPARE.key_groups, previous=((W0, W1), ()), source=W0, target=W1, source_host=HOST,
+    target_host=HOST, state_bytes=99, since=NOW, phase=HandoverPhase.RELEASING, attempt=1, wake_at=NOW + 9,
+    prepare=PREPARE, release=RELEASE, detail="on its way", pause_s=0.1,
+)  # fmt: skip
+ROUND = Round(
+    plan="2.9", app=PREPARE.key_groups[0].app, reason="balance", status="optimal", fallback=False, before=9.0,
+    planned=1.0, lower_bound=0.5, started_at=NOW, handovers=(HANDOVER,), ended_at=NOW + 9,
+)  # fmt: skip
+SCALING = Scaling(command=STOP, phase=ScalingPhase.SENT, at=NOW, detail="asked")
+ENTRIES = (
+    JournalEntry(execution=Execution(generation=2, number=9, round=ROUND, scalings={W0: SCALING}), acks_read={0: 7}),
+    JournalEntry(execution=Execution(generation=1)),
+)
+LINES: tuple[Entry, ...] = (
+    Admitted(command=PREPARE, ack=REFUSED),
+    Acked(ack=TOOK),
+    Delivered(command_id=PREPARE.id, phase=Phase.TOOK),
+    ProcessNoted(worker=W0, process=ProcessId(pid=7, created=NOW)),
+    ProcessNoted(worker=W0, process=None),
+    EpochSeen(epoch=EPOCH),
+    Damaged(at=NOW),
+    Position(kafka_cluster="k", partition=0, offset=9),
+)
+
+
+def rehashed(data: bytes) -> bytes:
+    """A changed command under the id that its content has now: only so is a wrong content ever looked at."""
+    try:
+        document = json.loads(data)
+        parts = [".".join(map(str, document["epoch"])), document["kind"], document["worker"]]
+        parts += [document["source"] or "", document["target"] or "", *sorted(document["key_groups"])]
+        document["id"] = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+        return encode(document)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return data
+
+
+def sealed_entry(data: bytes) -> bytes:
+    """The controller's journal entry with the checksum of what stands before it."""
+    body = data.rpartition(b',"sha256":"')[0] + b"}"
+    return body[:-1] + b',"sha256":"%s"}' % hashlib.sha256(body).hexdigest().encode()
+
+
+def sealed_line(data: bytes) -> bytes:
+    """The line of the agent's journal with its checksum."""
+    body = data.partition(b" ")[2]
+    return b"%08x %b" % (zlib.crc32(body), body)
+
+
+def read_intent(data: bytes) -> Intent:
+    """Key and value."""
+    return decode_intent(*parted(data, 2))
+
+
+def write_intent(intent: Intent) -> bytes:
+    """Key and value."""
+    return joined(intent.key.encode(), encode_intent(intent))
+
+
+def headers_of(text: bytes) -> list[tuple[str, bytes | None]]:
+    """One header per line, `name=value`; without `=` its value is missing."""
+    rows = [line.partition(b"=") for line in text.split(b"\n")]
+    return [(name.decode("latin-1"), value if mark else None) for name, mark, value in rows]
+
+
+def chunks_of(snapshot: Snapshot, size: int) -> tuple[bytes, ...]:
+    """A snapshot as records of its topic: headers and value."""
+    return tuple(
+        joined(b"\n".join(name.encode() + b"=" + value for name, value in chunk.headers), chunk.payload)
+        for chunk in split(snapshot, max_chunk_bytes=size)
+    )
+
+
+def read_chunks(data: bytes) -> Any:
+    """Several records of the topic, one after the other, as the decider gets them; the last is as it should be."""
+    parts = parted(data, 6)
+    reassembler = Reassembler(SNAPSHOT.cluster)
+    return [
+        reassembler.add(read_chunk(headers_of(head), value))
+        for head, value in zip(parts[::2], parts[1::2], strict=True)
+    ]
+
+
+PACKED = zstandard.ZstdCompressor(level=3).compress(encode_snapshot(SNAPSHOT))
+BOMB = zstandard.ZstdCompressor(level=3).compress(b'{"v":1,' + b" " * 300_000_000 + b"}")
+THREE_CHUNKS = joined(*chunks_of(SNAPSHOT, len(PACKED) // 3 + 1))
+
+DECODERS = (
+    Decoder(name="report", samples=(encode_report(REPORT),), decode=decode_report, encode=encode_report),
+    Decoder(name="snapshot", samples=(encode_snapshot(SNAPSHOT),), decode=decode_snapshot, encode=encode_snapshot),
+    Decoder(
+        name="snapshot, packed",
+        samples=(PACKED, BOMB),
+        decode=lambda data: decode_snapshot(unpack(data)),
+        form=Form.OTHER,
+    ),
+    Decoder(name="snapshot, chunks", samples=(THREE_CHUNKS,), decode=read_chunks, form=Form.OTHER),
+    Decoder(name="placement", samples=(encode_placement(PLACEMENT),), decode=decode_placement, encode=encode_placement),
+    Decoder(
+        name="command",
+        samples=tuple(map(encode_command, (PREPARE, RELEASE, STOP))),
+        decode=decode_command,
+        encode=encode_command,
+        seal=rehashed,
+    ),
+    Decoder(name="ack", samples=(encode_ack(TOOK), encode_ack(REFUSED)), decode=decode_ack, encode=encode_ack),
+    Decoder(name="hand-over", samples=(encode_handover(RELEASED),), decode=decode_handover, encode=encode_handover),
+    Decoder(
+        name="intent", samples=tuple(map(write_intent, (DRAIN, PAUSE, ACCEPT))), decode=read_intent, encode=write_intent
+    ),
+    Decoder(name="status", samples=(encode_status(STATUS),), decode=decode_status, encode=encode_status),
+    Decoder(
+        name="local frame",
+        samples=tuple(encode_frame(frame)[:-1] for frame in (HELLO, WELCOME, STATISTICS, RELEASE, TOOK)),
+        decode=decode_frame,
+        encode=encode_frame,
+    ),
+    Decoder(
+        name="journal, controller",
+        samples=tuple(map(encode_entry, ENTRIES)),
+        decode=decode_entry,
+        encode=encode_entry,
+        seal=sealed_entry,
+    ),
+    Decoder(
+        name="journal, agent",
+        samples=tuple(encode_line(line)[:-1] for line in LINES),
+        decode=decode_line,
+        encode=lambda entry: encode_line(entry)[:-1],
+        seal=sealed_line,
+    ),
+)
