@@ -135,7 +135,12 @@ PRIVATES: tuple[Private, ...] = (
         ("_partition_timestamps", "_partition_timestamp_keys", "_partition_latest_timestamp"),
         (("_should_expire_keys", ()), ("_to_key", ("k",))),
     ),
-    Private(faust.Agent, "mend 10: which messages are in an agent's hands", ("_actors",)),
+    Private(
+        faust.Agent,
+        "CPU by the steps of its coroutine; mend 10: which messages are in an agent's hands",
+        ("_actors",),
+        (("_execute_actor", ("coro", "aref")),),
+    ),
     Private(
         faust.App,
         "what the next rebalance compares with; mend 8 at a stop",

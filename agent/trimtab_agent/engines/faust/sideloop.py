@@ -1,12 +1,15 @@
 """An event loop in a thread of its own: steering must not wait for the app's agents, nor they for it."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
+
+CLIENT_LOGS = ("aiokafka.consumer.consumer", "aiokafka.consumer.subscription_state")
 
 
 class SideLoop:
@@ -16,6 +19,8 @@ class SideLoop:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
+        for log in CLIENT_LOGS:
+            logging.getLogger(log).addFilter(self._is_news)
 
     def submit(self, coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
         """Start a coroutine; its result may be awaited with `asyncio.wrap_future`."""
@@ -31,6 +36,12 @@ class SideLoop:
             await asyncio.gather(*others, return_exceptions=True)
 
         await asyncio.wrap_future(self.submit(cancel_all()))
+        for log in CLIENT_LOGS:
+            logging.getLogger(log).removeFilter(self._is_news)
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
         self._loop.close()
+
+    def _is_news(self, record: logging.LogRecord) -> bool:
+        """What our own clients read changes with every hand-over: only what the app's subscribe to is worth a table."""
+        return record.thread != self._thread.ident or record.levelno > logging.INFO
