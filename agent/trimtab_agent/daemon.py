@@ -161,7 +161,7 @@ class Agent:
         self._roster.connect(hello)
         self._steering[hello.worker] = hello.steering
         self._count_workers()
-        told = fields(worker=hello.worker, app=hello.app, pid=pid, steering=hello.steering, reason=hello.reason or "-")
+        told = fields(worker=hello.worker, app=hello.app, pid=pid, steering=hello.steering, reason=hello.reason)
         log.info("worker connected", **told)
         self._commands.handle(
             WorkerConnected(
@@ -193,7 +193,7 @@ class Agent:
     def frame_refused(self, worker: WorkerId | None, reason: str, detail: str) -> None:
         """Counted and said."""
         self._metrics.bad_frames.labels(reason).inc()
-        log.warning("bad frame", **fields(worker=worker or "-", reason=reason, detail=detail))
+        log.warning("bad frame", **fields(worker=worker, reason=reason, detail=detail))
 
     def _count_workers(self) -> None:
         self._metrics.workers_connected.set(len(self._steering))

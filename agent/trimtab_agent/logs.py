@@ -8,8 +8,8 @@ from typing import Any
 
 
 def fields(**values: object) -> dict[str, Any]:
-    """Keyword arguments for a logging call: `log.info("worker connected", **fields(worker="w0"))`."""
-    return {"extra": {"fields": values}}
+    """Keyword arguments for a logging call: `log.info("worker connected", **fields(worker="w0"))`; None is left out."""
+    return {"extra": {"fields": {name: value for name, value in values.items() if value is not None}}}
 
 
 class KeyValueFormatter(logging.Formatter):
@@ -31,6 +31,7 @@ class KeyValueFormatter(logging.Formatter):
 
 def _quote(value: object) -> str:
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = text.lower() if isinstance(value, bool) else text
     plain = text and text.isprintable() and not any(char in text for char in ' "=\\')
     return text if plain else json.dumps(text, ensure_ascii=False)
 

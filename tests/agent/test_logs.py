@@ -14,11 +14,13 @@ def line(message: str, **extra: object) -> str:
 
 
 def test_plain_values_stand_as_they_are_and_others_are_quoted() -> None:
-    found = line("worker connected", worker="w0", cores=0.5, text='a "b"\nc', none="", pair="a=b")
+    found = line(
+        "worker connected", worker="w0", cores=0.5, text='a "b"\nc', empty="", pair="a=b", steering=True, absent=None
+    )
 
     assert found == (
         'ts=2023-11-14T22:13:20.250Z level=warning event="worker connected" worker=w0 cores=0.5 '
-        'text="a \\"b\\"\\nc" none="" pair="a=b"'
+        'text="a \\"b\\"\\nc" empty="" pair="a=b" steering=true'
     )
 
 

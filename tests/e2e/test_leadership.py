@@ -149,7 +149,7 @@ def test_stopped_for_longer_than_its_lease_it_commands_no_more_and_stands_by(wor
     assert standby.process.wait(LIMIT_S) == 0
     leader.wait("second term", lambda: leader.leads)
     assert "acting as generation 3" in leader.log
-    assert "leads no longer: it is ended" in standby.log
+    assert "leads no longer: asked to end" in standby.log
 
 
 def test_a_successor_aborts_or_goes_on_as_the_journal_and_what_was_said_meanwhile_tell(world: World) -> None:

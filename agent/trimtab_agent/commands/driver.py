@@ -161,7 +161,8 @@ class CommandDriver:
         if self._failed:
             return
         for event in self._processes.ended():
-            log.info("worker process ended", **fields(worker=event.worker, pid=event.process.pid, exit=event.exit_code))
+            code = "unknown, this agent did not start it" if event.exit_code is None else event.exit_code
+            log.info("worker process ended", **fields(worker=event.worker, pid=event.process.pid, exit_code=code))
             self.handle(event)
         wake_at = self._machine.wake_at
         if wake_at is not None and wake_at <= now:
@@ -208,10 +209,10 @@ class CommandDriver:
         if ack.refusal is not None:
             self._metrics.command_refusals.labels(ack.refusal).inc()
         told = fields(
-            command=ack.command_id, kind=ack.kind, epoch=ack.epoch, worker=ack.worker, phase=ack.phase,
-            refusal=ack.refusal or "-", detail=ack.detail or "-",
+            kind=ack.kind, worker=ack.worker, phase=ack.phase, refusal=ack.refusal, detail=ack.detail,
+            pause_s=ack.pause_s, handover=ack.handover, epoch=ack.epoch, command=ack.command_id,
         )  # fmt: skip
-        log.info("command answered", **told)
+        log.log(logging.INFO if ack.refusal is None else logging.WARNING, "command answered", **told)
 
     def _send(self, ack: Ack) -> None:
         def delivered(fault: str | None) -> None:

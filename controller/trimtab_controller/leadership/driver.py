@@ -19,6 +19,7 @@ from trimtab_controller.kafka.connection import (
 from trimtab_controller.kafka.publisher import FencedError
 from trimtab_controller.leadership.group import Membership, members, own_name
 from trimtab_controller.leadership.machine import (
+    ENDED,
     Action,
     Candidate,
     Event,
@@ -143,7 +144,7 @@ class Candidacy:
                     # For good: who is elected again begins a new term.
                     self._elected, self._term_over = False, True
                     self._metrics.stood_down.inc()
-                    log.warning("leads no longer: %s", reason)
+                    log.log(logging.INFO if action is ENDED else logging.WARNING, "leads no longer: %s", reason)
                 case _:
                     assert_never(action)
 

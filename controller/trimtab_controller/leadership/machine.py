@@ -67,7 +67,7 @@ Action = Order | StandDown
 
 TAKEN = StandDown(reason="the lease ran out and another controller has it now")
 GIVEN_AWAY = StandDown(reason="the group gave the lease to another controller")
-ENDED = StandDown(reason="it is ended")
+ENDED = StandDown(reason="asked to end")
 
 TRANSITIONS: Mapping[tuple[Role, Word], tuple[Role, tuple[Action, ...]]] = {
     (Role.JOINING, Word.GRANTED): (Role.LEADING, (Order.LEAD,)),
