@@ -12,9 +12,10 @@ from recorded.history import Strike
 
 from played.cells import Cell
 from played.moments import Target
-from played.rounds import Load
+from played.rounds import Load, tapped
 from played.stage import Stage
 from trimtab_controller.sandbox.configuration import host_name
+from trimtab_models.messages.handover import decode_handover
 
 COUNTED = ("bad_commands", "command_refusals", "worker_refused_records", "journal_faults")
 """Of the agents' metrics: what they, and their workers, refused."""
@@ -96,6 +97,8 @@ class Campaign:
 
     def _suffer(self, cell: Cell, went: "_Went") -> None:
         stage, fault = self._stage, cell.fault
+        if fault.needs_past and not stage.run.watch.rounds:
+            self._play_a_round()
         with ExitStack() as moment:
             chance = random.Random(f"{self._seed} {cell}")  # a cell is the same, alone and among others
             went.target = moment.enter_context(cell.moment.reach(stage, self._load, chance))
@@ -106,6 +109,12 @@ class Campaign:
                 stage.wait(fault.lasts_s)
             went.over_at = time.time()
         stage.until_steered(str(cell))
+
+    def _play_a_round(self) -> None:
+        """Undisturbed: from then on there is something in every topic."""
+        with tapped(self._stage, self._stage.cluster.topics.handover) as handovers:
+            self._load.provoke(lambda limit_s: handovers.first(decode_handover, lambda _: True, limit_s))
+        self._stage.until_steered("a round")
 
     def _said(self, since: float) -> Counter[str]:
         """By controller and agents: reasons to do nothing, ways out, refusals, expired commands."""

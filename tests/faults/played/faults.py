@@ -45,8 +45,8 @@ class Fault:
     """`lasts_s` = until its cause is gone; `victims` = the workers that lose their membership by it.
 
     `spares_job`: broker and workers are left alone.  `needs_round`: it shows only when something is to be moved, so the
-    load is shifted meanwhile.  `must_say` = what has to be seen of it, as `campaign` names it; none: that it is over is
-    enough.
+    load is shifted meanwhile.  `needs_past`: a round has been played before.
+    `must_say` = what has to be seen of it, as `campaign` names it; none: that it is over is enough.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Fault:
     victims: Victims = nobody
     spares_job: bool = False
     needs_round: bool = False
+    needs_past: bool = False
     must_say: tuple[str, ...] = ()
     stage: str = "plain"
 

@@ -110,7 +110,7 @@ for _name, _forge in (
     ("messages oversized", _huge),
     ("messages of another version", _of_another_version),
 ):
-    fault(_name, STOPPED_S, spares_job=True, needs_round=True)(_striking(_forge))
+    fault(_name, STOPPED_S, spares_job=True, needs_round=True, needs_past=True)(_striking(_forge))
 
 
 # ---------------------------------------------------------------------- a topic is lost
