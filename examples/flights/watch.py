@@ -3,7 +3,14 @@
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from flights.readback import read_topic
@@ -11,6 +18,8 @@ from trimtab_controller.stream.chunks import Reassembler, read_chunk
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.snapshot import Snapshot
 from trimtab_models.messages.status import RoundStatus, Status, decode_status, status_key
+
+REQUEST_LIMIT_S = 10.0
 
 
 class StatusWatch:
@@ -60,14 +69,21 @@ class Backlog:
         """Records that were produced and are not committed yet.  Raises KafkaException."""
         # A client of its own each time: one that has seen its broker die may time out for ever.
         admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
-        ends = admin.list_offsets({place: OffsetSpec.latest() for place in self._places}, request_timeout=10)
-        [answer] = admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(self._group)], request_timeout=10
-        ).values()
-        committed = {(row.topic, row.partition): max(0, row.offset) for row in answer.result().topic_partitions}
-        return sum(
-            future.result().offset - committed.get((place.topic, place.partition), 0) for place, future in ends.items()
+        ends = admin.list_offsets(
+            {place: OffsetSpec.latest() for place in self._places}, request_timeout=REQUEST_LIMIT_S
         )
+        [answer] = admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(self._group)], request_timeout=REQUEST_LIMIT_S
+        ).values()
+        try:
+            rows = answer.result(REQUEST_LIMIT_S).topic_partitions
+            committed = {(row.topic, row.partition): max(0, row.offset) for row in rows}
+            return sum(
+                future.result(REQUEST_LIMIT_S).offset - committed.get((place.topic, place.partition), 0)
+                for place, future in ends.items()
+            )
+        except TimeoutError as error:  # a broker that died meanwhile: the client itself may wait for ever
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the broker did not say how far it is")) from error
 
 
 def read_snapshots(bootstrap: str, topics: Topics) -> tuple[Snapshot, ...]:
