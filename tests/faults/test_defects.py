@@ -1,0 +1,84 @@
+"""Two real workers with planted defects: what is recorded of them from a real broker betrays each defect."""
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from recorded.check import check
+from recorded.dump import dump
+from recorded.history import read_history
+from recorded.verdict import Bounds, Broken
+
+from flights.dataset import read_flights
+from flights.producer import FlightProducer
+from flights.steered_run import topics_of_the_job
+from flights.wire import APP, DELAYS, SOURCE
+from trimtab_controller.cli.sandbox import EXAMPLES, FLIGHTS_ENVIRONMENT
+from trimtab_controller.sandbox.broker import Topic
+from trimtab_controller.sandbox.cluster import Cluster
+from trimtab_controller.sandbox.configuration import SandboxSettings
+
+KEY_GROUPS = 4
+ELSEWHERE = "flights-elsewhere"
+RATE = 100.0
+FLIGHTS = 1200
+LIMIT_S = 120.0
+
+
+@pytest.mark.e2e
+def test_the_defects_of_running_workers_are_found(tmp_path: Path) -> None:
+    settings = SandboxSettings(
+        app="defective:app",
+        app_folder=Path(__file__).parent / "recorded",
+        cluster="faults",
+        workers=2,
+        environment={
+            **FLIGHTS_ENVIRONMENT,
+            "PYTHONPATH": str(EXAMPLES),
+            "FLIGHTS_KEY_GROUPS": str(KEY_GROUPS),
+            "FLIGHTS_ELSEWHERE": ELSEWHERE,
+            "FLIGHTS_SESSION_S": "10",
+        },
+    )
+    with Cluster(settings, tmp_path / "sandbox") as cluster:
+        cluster.start_broker()
+        cluster.broker.create_topics([*topics_of_the_job(KEY_GROUPS), Topic(name=ELSEWHERE, partitions=KEY_GROUPS)])
+        for index in range(settings.workers):
+            cluster.start_worker(index)
+        process(cluster)
+        dump(cluster.broker.address, settings.cluster, tmp_path / "history")
+
+    verdict = check(read_history(settings.cluster, tmp_path / "history"), Bounds(commit_s=1.0, session_s=10.0))
+
+    assert {violation.broken for violation in verdict.violations} >= {
+        Broken.LOST,
+        Broken.REPEATED,
+        Broken.TWO_OWNERS,
+        Broken.COMMIT_AHEAD,
+        Broken.WRONG_SUM,
+    }
+
+
+def process(cluster: Cluster) -> None:
+    """Send flights and wait until the workers have done with them whatever they do."""
+    bootstrap = cluster.broker.address
+    flights = list(read_flights(limit=FLIGHTS))
+    # As a member of the group by name alone: it asks what is committed and never joins.
+    group = Consumer({"bootstrap.servers": bootstrap, "group.id": APP})
+    places = [TopicPartition(topic, partition) for topic in (SOURCE, DELAYS) for partition in range(KEY_GROUPS)]
+    deadline = time.monotonic() + LIMIT_S
+    with closing(group), FlightProducer(bootstrap, flights, key_groups=KEY_GROUPS, rate=RATE) as producer:
+        while not producer.finished or behind(group, places) > 0:
+            assert time.monotonic() < deadline, "the workers are not done"
+            cluster.check()
+            time.sleep(0.5)
+        producer.stop()
+
+
+def behind(group: Consumer, places: list[TopicPartition]) -> int:
+    """Records that are not committed."""
+    committed = {(row.topic, row.partition): row.offset for row in group.committed(places, timeout=10)}
+    ends = {(row.topic, row.partition): group.get_watermark_offsets(row, timeout=10)[1] for row in places}
+    return sum(max(0, end - max(0, committed[place])) for place, end in ends.items())
