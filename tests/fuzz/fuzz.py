@@ -4,14 +4,19 @@ import argparse
 import json
 import logging
 import multiprocessing
+import os
+import subprocess
 import sys
+import venv
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 from fuzzed.registry import DECODERS, decoder_named
-from fuzzed.run import Tally, fuzz
+from fuzzed.run import Tally, fuzz, tally_in
 
 OUT = Path("out/fuzz")
+ATHERIS, REQUIREMENT = OUT / "atheris", "atheris==3.0.0"
 
 
 def main() -> int:
@@ -20,24 +25,48 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=1_000_000, help="mutants per decoder")
     parser.add_argument("--only", action="append", choices=[each.name for each in DECODERS], metavar="NAME")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--atheris", action="store_true", help="guided by coverage (installs atheris under out/)")
     chosen = parser.parse_args()
     names = chosen.only or [decoder.name for decoder in DECODERS]
     OUT.mkdir(parents=True, exist_ok=True)
     logging.disable()  # what is refused is said too
     print(HEAD, flush=True)
     sound = True
-    # A process for each decoder, one after the other: its peak of memory is then its own.
-    with multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1) as pool:
-        for tally in pool.imap(partial(run, records=chosen.records, seed=chosen.seed), names):
-            print(row(tally), flush=True)
-            write(tally)
-            sound &= not tally.faults
+    for tally in (guided if chosen.atheris else mutated)(names, chosen.records, chosen.seed):
+        print(row(tally), flush=True)
+        write(tally)
+        sound &= not tally.faults
     return 0 if sound else 1
+
+
+def mutated(names: list[str], records: int, seed: int) -> Iterator[Tally]:
+    """A process for each decoder, one after the other: its peak of memory is then its own."""
+    with multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1) as pool:
+        yield from pool.imap(partial(run, records=records, seed=seed), names)
 
 
 def run(name: str, *, records: int, seed: int) -> Tally:
     """One decoder."""
     return fuzz(decoder_named(name), records=records, seed=seed, large=True)
+
+
+def guided(names: list[str], records: int, seed: int) -> Iterator[Tally]:
+    """A process for each decoder, with atheris, whose environment has nothing else: the rest is found in ours."""
+    python = ATHERIS / "bin" / "python"
+    if not python.exists():
+        venv.create(ATHERIS, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", REQUIREMENT], check=True)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    for name in names:
+        out = OUT / "guided.json"
+        command = [python, Path(__file__).parent / "fuzzed" / "cover.py", name]
+        ended = subprocess.run(
+            [*command, str(records), str(seed), out], env=environment, capture_output=True, text=True
+        )
+        tally = tally_in(json.loads(out.read_text()))
+        if ended.returncode:
+            tally.faults["it ended: " + " ".join(ended.stderr.split())[-300:]] = b""
+        yield tally
 
 
 HEAD = f"{'decoder':22} {'records':>9} {'accepted':>9} {'CPU s':>6} {'worst ms':>8} {'grew MB':>7}  refused, by reason"

@@ -9,10 +9,10 @@ from typing import Any
 
 from fuzzed.decoder import Decoder, Form, joined, parted
 
-import trimtab_agent.configuration
-import trimtab_controller.configuration
 import trimtab_controller.stream.configuration
+from trimtab_agent.configuration import ConfigurationError, load_configuration
 from trimtab_agent.engines.faust.credentials import BadKafkaFile, broker_options
+from trimtab_controller.configuration import BadConfiguration, load
 from trimtab_controller.sandbox.state import StateError, load_state
 from trimtab_models.instances import (
     BadInstance,
@@ -186,8 +186,8 @@ def toml(name: str, text: str, read: Callable[[Path], Any], refusal: type[Except
 
 
 DECODERS = (
-    toml("agent.toml", AGENT, trimtab_agent.configuration.load_configuration, trimtab_agent.configuration.ConfigurationError),
-    toml("controller.toml", CONTROLLER, trimtab_controller.configuration.load, trimtab_controller.configuration.BadConfiguration),
+    toml("agent.toml", AGENT, load_configuration, ConfigurationError),
+    toml("controller.toml", CONTROLLER, load, BadConfiguration),
     toml("stream's part of it", CONTROLLER, trimtab_controller.stream.configuration.load, BadMessage),
     toml("kafka.toml of an app", KAFKA, broker_options, BadKafkaFile),
     Decoder(
@@ -200,7 +200,8 @@ DECODERS = (
         decode=check_signed, form=Form.OTHER,
     ),
     Decoder(
-        name="sandbox's record", samples=(compact(STATE),), decode=read_record, refusals=(StateError,), encode=write_record
+        name="sandbox's record", samples=(compact(STATE),), decode=read_record, refusals=(StateError,),
+        encode=write_record,
     ),
     instance("instance, snapshot", CLUSTER, parse_snapshot, encode_snapshot),
     instance("instance, scheduling", TASKS, parse_scheduling, encode_scheduling),

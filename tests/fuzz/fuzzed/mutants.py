@@ -27,7 +27,8 @@ TOML_VALUES = (
     b"0", b"1", b"-1", b"0x" + b"f" * 6000, b"9" * 400, b"9" * 5000, b"1e999", b"nan", b"inf", b"-inf", b"true", b'""',
     b'"a"', b'"\\u0000"', b'"a\\u0000b"', b'"\xff"', b'"\xed\xa0\x80"', b'"\\ud800"', b"[]", b"[[]]", b'["a\\u0000"]',
     b"{}", b"{ a = 1, a = 2 }", b"1979-05-27T07:32:00Z", b"1979-05-27", b"07:32:00", b"1979-13-45", b'"""', b"'''a'''",
-    b"[" * 300 + b"]" * 300, b"[" * 3000 + b"]" * 3000, b"{ a = " * 3000 + b"1" + b" }" * 3000, b'"' + b"x" * 5000 + b'"',
+    b"[" * 300 + b"]" * 300, b"[" * 3000 + b"]" * 3000, b"{ a = " * 3000 + b"1" + b" }" * 3000,
+    b'"' + b"x" * 5000 + b'"',
     b'"127.0.0.1:\xd9\xa3"', b'"a:0"', b'"a:' + b"9" * 200 + b'"', b'{ "\\u0000" = 1 }', b'{ "=" = "1" }',
 )  # fmt: skip
 TOKENS = (
@@ -41,7 +42,7 @@ class Mutants:
     """An endless, seeded supply of mutants of a decoder's samples."""
 
     def __init__(self, decoder: Decoder, seed: int) -> None:
-        self._random = random.Random(f"{decoder.name} {seed}")  # noqa: S311  (mutants, not keys)
+        self._random = random.Random(f"{decoder.name} {seed}")
         self._samples = decoder.samples
         self._seal = decoder.seal
         self._spans_of = {Form.JSON: spans_of_json, Form.TOML: spans_of_toml}.get(decoder.form)

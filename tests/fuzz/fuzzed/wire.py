@@ -47,7 +47,6 @@ from trimtab_controller.execution.journal import JournalEntry, decode_entry, enc
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, Scaling, ScalingPhase
 from trimtab_controller.stream.chunks import Reassembler, read_chunk, split, unpack
 from trimtab_models.messages.commands import (
-    Command,
     Phase,
     decode_ack,
     decode_command,
