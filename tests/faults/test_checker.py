@@ -98,6 +98,19 @@ def test_a_strike_that_spares_the_job_has_no_dead() -> None:
         Strike(case="x", at=1.0, over_at=2.0, steered_at=3.0, dead=("w0",), spares_job=True)
 
 
+def test_the_bounds_are_those_that_the_documentation_states() -> None:
+    text = (HERE.parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+    for row in (
+        f"| no owner, planned move | {BOUNDS.handover_s:g} s |",
+        f"| no owner, its worker killed, stopped or cut off | session + {BOUNDS.rejoin_s:g} s |",
+        f"whatever happens to agents, controllers, Spark, solver | {BOUNDS.goes_on_s:g} s |",
+        f"the broker away | + its absence + session + {BOUNDS.rejoin_s:g} s |",
+        f"or in the {BOUNDS.commit_takes_s:g} s that the commit takes",
+    ):
+        assert row in text
+
+
 def test_nothing_of_the_product_judges_the_product() -> None:
     code = "import sys, recorded.check, recorded.dump; print(sorted(sys.modules))"
     names = subprocess.run([sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, check=True).stdout

@@ -34,15 +34,23 @@ def copies(rows: Iterable[Written]) -> Copies:
 
 
 def repeats(extracted: Copies, counted: Copies, strikes: Sequence[Strike], bounds: Bounds) -> list[Repeat]:
-    """Outputs of `extract` beyond the first of an input, and outputs of `sums` beyond one for each of those."""
-    found = []
-    for operator, right in ((extracted, None), (counted, extracted)):
-        for sequence, rows in operator.items():
-            due = len(right.get(sequence, ())) or 1 if right is not None else 1
-            deaths = [death for row in rows if (death := death_after(row, strikes, bounds)) is not None]
-            for number, row in enumerate(rows[due:]):
-                found.append(Repeat(output=row, death=deaths[number] if number < len(deaths) else None))
+    """Outputs of `extract` beyond the first of an input, and outputs of `sums` beyond one for each of those.
+
+    Each death explains one repeat of what the dead had done and not committed; the other copies it does not.
+    """
+    found: list[Repeat] = []
+    for rows in extracted.values():
+        found += _beyond(1, rows, strikes, bounds)
+    for sequence, rows in counted.items():
+        found += _beyond(max(1, len(extracted.get(sequence, ()))), rows, strikes, bounds)
     return found
+
+
+def _beyond(due: int, rows: Sequence[Written], strikes: Sequence[Strike], bounds: Bounds) -> Iterator[Repeat]:
+    if len(rows) > due:
+        deaths = [death for row in rows if (death := death_after(row, strikes, bounds)) is not None]
+        for number, row in enumerate(rows[due:]):
+            yield Repeat(output=row, death=deaths[number] if number < len(deaths) else None)
 
 
 def death_after(row: Written, strikes: Iterable[Strike], bounds: Bounds) -> Strike | None:
