@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format lock jars prove-steering faults simulate-faults fuzz bench-papers bench-peers clean
+.PHONY: help demo test check lint format lock jars prove-steering faults simulate-faults fuzz bench-papers bench-peers bench-fleet clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ bench-papers: $(INSTALLED) ## every published figure that can be recomputed: pap
 
 bench-peers: $(INSTALLED) ## other solvers beside ours on the same instances
 	$(BIN)/python benchmarks/peers/table.py
+
+bench-fleet: $(INSTALLED) jars ## 10,000 simulated agents, 1,000,000 key groups, real broker, Spark and controller, 15 minutes
+	$(BIN)/python -m benchmarks.fleet
 
 clean: ## remove the environment and what runs have written
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis

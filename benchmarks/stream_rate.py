@@ -1,7 +1,7 @@
 """What the stream carries and how soon it answers: `python benchmarks/stream_rate.py [--samples N] [--windows N]`.
 
 Rate: reports on a real broker, read, parsed, validated, summed and handed to the assembler as the stream does it with
-a batch, on one core (local[1]); samples per second, and per second of CPU that the JVM (all its threads) and Python used:
+a batch, on one core (local[1]); samples per second, and per second of CPU of the JVM (all its threads) and Python:
 the figure that holds on a busy machine.
 Delay: hosts report every second, the stream runs as in a sandbox; seconds from a window's end to its snapshot at a
 consumer.

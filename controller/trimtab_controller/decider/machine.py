@@ -26,9 +26,9 @@ from trimtab_controller.decider.evaluate import Evaluation, History, evaluate, f
 from trimtab_controller.decider.observe import (
     Liveness,
     Requirements,
-    apps_of,
     check_cluster,
     observe,
+    parts_of,
     placed_workers,
 )
 from trimtab_controller.decider.view import AppView, Lack, NotReady
@@ -185,8 +185,8 @@ class Decider:
         self._stale_at = now + self._needs.max_age_s
         self._liveness.see(snapshot, placed_workers(self._execution.placements.values()))
         lack = check_cluster(snapshot, now, self._liveness, self._needs)
-        apps = [] if lack else apps_of(snapshot, self._execution.placements)
-        raw = {app: self._observe(app, snapshot) for app in apps}
+        parts = {} if lack else parts_of(snapshot, self._execution.placements)
+        raw = {app: self._observe(app, part) for app, part in parts.items()}
         views = {app: self._smooth(view) if isinstance(view, AppView) else view for app, view in raw.items()}
         evaluations = {
             app: evaluate(view, self._history[app]) for app, view in views.items() if isinstance(view, AppView)

@@ -6,13 +6,13 @@ missing is unknown, never idle or zero: then there is no view.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.view import AppView, Lack, NotReady, Owned, Worker
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_models.messages.placement import Placement
 from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_models.messages.snapshot import KeyGroupWindow, NodeWindow, PairWindow, Snapshot
 
 PERCENT_PER_CORE = 100.0
 LOST_HOSTS_SHARE = 0.4
@@ -89,10 +89,19 @@ def check_cluster(snapshot: Snapshot, now: float, liveness: Liveness, needs: Req
     return None
 
 
-def apps_of(snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> list[AppId]:
-    """The apps that the snapshot or the placements speak of."""
-    apps = {row.app for row in snapshot.nodes if row.app is not None} | set(placements)
-    return sorted(apps | {row.key_group.app for row in snapshot.key_groups})
+def parts_of(snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> dict[AppId, Snapshot]:
+    """The apps that the snapshot or the placements speak of, each with its key groups and pairs alone.
+
+    A fleet has many apps: so the whole is gone through once, not once per app.
+    """
+    key_groups: defaultdict[AppId, list[KeyGroupWindow]] = defaultdict(list)
+    pairs: defaultdict[AppId, list[PairWindow]] = defaultdict(list)
+    for row in snapshot.key_groups:
+        key_groups[row.key_group.app].append(row)
+    for pair in snapshot.pairs:
+        pairs[pair.source.app].append(pair)
+    apps = {row.app for row in snapshot.nodes if row.app is not None} | key_groups.keys() | placements.keys()
+    return {app: replace(snapshot, key_groups=tuple(key_groups[app]), pairs=tuple(pairs[app])) for app in sorted(apps)}
 
 
 def placed_workers(placements: Iterable[Placement]) -> set[WorkerId]:
@@ -115,7 +124,7 @@ def observe(
     liveness: Liveness,
     needs: Requirements,
 ) -> AppView | NotReady:
-    """The view of one app in a snapshot of which `check_cluster` has nothing to say."""
+    """The view of one app in its part of a snapshot of which `check_cluster` has nothing to say."""
     end_s = snapshot.end_ms / 1000.0
     rows = [row for row in snapshot.key_groups if row.key_group.app == app]
     owners = {row.worker for row in rows}

@@ -96,7 +96,7 @@ def _node(row: Row) -> NodeWindow:
 
 def _key_group_window(key_group: KeyGroup, rows: Sequence[Row]) -> KeyGroupWindow:
     # Two owners in one report, at a hand-over between workers of one host: the new one has fewer samples.
-    owner = max(rows, key=lambda row: (row.last_ms, -row.samples, row.worker))
+    owner = rows[0] if len(rows) == 1 else max(rows, key=lambda row: (row.last_ms, -row.samples, row.worker))
     cpu, tuples_in, tuples_out, bytes_in, bytes_out = _rates(rows, 5)
     state, lag, backlog = owner.levels[:3]
     return KeyGroupWindow(
@@ -116,11 +116,16 @@ def _key_group_window(key_group: KeyGroup, rows: Sequence[Row]) -> KeyGroupWindo
 
 def _rates(rows: Sequence[Row], count: int) -> list[float | None]:
     """Per second of the time in which the quantity was known; None when it never was."""
-    rates: list[float | None] = []
-    for index in range(count):
-        known_s = sum(row.known_s[index] for row in rows)
-        rates.append(sum(row.sums[index] or 0.0 for row in rows) / known_s if known_s > 0 else None)
-    return rates
+    known = (
+        rows[0].known_s if len(rows) == 1 else [sum(each) for each in zip(*(row.known_s for row in rows), strict=True)]
+    )
+    sums = rows[0].sums if len(rows) == 1 else [_sum(each) for each in zip(*(row.sums for row in rows), strict=True)]
+    pairs = zip(sums[:count], known[:count], strict=True)
+    return [(amount or 0.0) / known_s if known_s > 0 else None for amount, known_s in pairs]
+
+
+def _sum(amounts: Iterable[float | None]) -> float:
+    return sum(amount or 0.0 for amount in amounts)
 
 
 def _key_group(row: Row) -> KeyGroup:
