@@ -46,7 +46,7 @@ def _torn(rows: list[Record]) -> list[Record]:
     """Cut short, a byte changed, no JSON, nothing."""
     ways: tuple[Callable[[bytes], bytes], ...] = (
         lambda value: value[: len(value) // 2],
-        lambda value: value.replace(b'"v":1', b'"v":\xff', 1),
+        lambda value: value.replace(b'"v":', b'"v":\xff', 1),
         lambda value: b"\x00\xfe not json",
         lambda value: b"",
         lambda value: value.replace(b":", b";", 3),
@@ -60,10 +60,13 @@ def _huge(rows: list[Record]) -> list[Record]:
 
 
 def _of_another_version(rows: list[Record]) -> list[Record]:
-    return [
-        _with(row, json.dumps({**json.loads(row.value or b"{}"), "v": version}).encode())
-        for row, version in zip(rows[-COUNT:], [0, 2, 99, -1, "1", None] * COUNT, strict=False)
-    ]
+    def changed(row: Record, place: int) -> bytes:
+        document = json.loads(row.value or b"{}")
+        true = document["v"]
+        others = (true + 1, true - 1, true + 98, -true, str(true), None)
+        return json.dumps({**document, "v": others[place % len(others)]}).encode()
+
+    return [_with(row, changed(row, place)) for place, row in enumerate(rows[-COUNT:])]
 
 
 def _with(row: Record, value: bytes) -> Record:
