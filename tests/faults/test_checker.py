@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from recorded.check import check
 from recorded.history import PLANTED, History, Strike, read_history, write_rows, write_strikes
-from recorded.planted import PLANTS, Plant, added, body, own
+from recorded.planted import PLANTS, Plant, added, body, own, such, with_rows, without
 from recorded.verdict import Bounds, Broken
 
 HERE = Path(__file__).parent
@@ -91,6 +91,16 @@ def test_of_a_topic_made_anew_both_lives_are_read(clean: History, tmp_path: Path
     history = read_history("faults", tmp_path / "a", tmp_path / "b")
 
     assert [body(row) for row in history.of(topic)] == [body(first), body(second)]
+
+
+def test_nobody_answers_commands_whose_topic_is_taken_away(clean: History) -> None:
+    topic, acks = own(clean, "commands"), own(clean, "acks")
+    first, *rows = clean.of(topic)
+    silent = without(clean, acks, *such(clean, acks, command_id=body(first)["id"]))
+    anew = with_rows(silent, topic, [first, *(row._replace(offset=number) for number, row in enumerate(rows))])
+
+    assert {violation.broken for violation in check(silent, BOUNDS).violations} == {Broken.UNANSWERED}
+    assert check(anew, BOUNDS).violations == ()
 
 
 def test_a_strike_that_spares_the_job_has_no_dead() -> None:

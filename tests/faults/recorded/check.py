@@ -16,7 +16,7 @@ def check(history: History, bounds: Bounds) -> Verdict:
     repeats = counting.repeats(extracted, counted, history.strikes, bounds)
     missing = counting.lost(facts.inputs, extracted, counted)
     waits = counting.waits(facts.inputs, counted)
-    until = max((row.at for rows in history.rows.values() for row in rows), default=0.0)
+    until = max((commit.at for commit in facts.commits), default=0.0)  # by the broker's clock: an agent's may be wrong
     spans = ownership.ownership(facts)
     gaps = list(ownership.gaps(spans, history.strikes, bounds, until))
     costs = _costs(history.strikes, facts, missing, repeats, waits, gaps, bounds)

@@ -1,7 +1,8 @@
 """Was every plan published once, in order, answered, carried out once, and does the group follow the placement?"""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from recorded.facts import Facts, Message, owners_of
 from recorded.groups import Place
@@ -81,11 +82,22 @@ def taken_twice(facts: Facts, bounds: Bounds) -> Iterator[Violation]:
 
 
 def unanswered(facts: Facts, until: float) -> Iterator[Violation]:
-    """Commands whose deadline has passed, and nobody has said what became of them."""
+    """Commands whose deadline has passed, and nobody has said what became of them.
+
+    Whose topic or answers were taken away and made anew meanwhile, nobody can say.
+    """
     answered = {row.body["command_id"] for row in facts.acks if row.body["phase"] != OPEN}
+    away = [*_made_anew(facts.commands), *_made_anew(facts.acks)]
     for row in _first_published(facts).values():
-        if row.body["id"] not in answered and row.body["deadline"] < until:
+        deadline = row.body["deadline"]
+        excused = any(row.at <= anew and gone <= deadline for gone, anew in away)
+        if row.body["id"] not in answered and deadline < until and not excused:
             yield Violation(broken=Broken.UNANSWERED, at=row.at, text=_name(row))
+
+
+def _made_anew(rows: Sequence[Message]) -> list[tuple[float, float]]:
+    """When a topic of one partition was taken away and made anew: between the last row before and the first after."""
+    return [(row.at, after.at) for row, after in pairwise(rows) if after.offset <= row.offset]
 
 
 def forged(facts: Facts) -> Iterator[Violation]:
