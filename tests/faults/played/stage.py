@@ -29,7 +29,7 @@ from trimtab_controller.sandbox.configuration import CONTROLLER, SandboxSettings
 from trimtab_controller.sandbox.marks import marked
 
 ATTRIBUTED = Path(__file__).parents[1] / "recorded"
-RECOVERY_LIMIT_S = 150.0
+RECOVERY_LIMIT_S = 240.0
 REVIVE_EVERY_S = 2.0
 CAUGHT_UP_S = 4.0
 """The job has caught up when so many seconds of traffic are not committed; one commit interval never is."""
@@ -42,7 +42,7 @@ class StageSettings:
     cluster: str = "faults"
     workers: int = 3
     key_groups: int = 24
-    rate: float = 60.0
+    rate: float = 40.0
     work: int = 900
     session_s: float = 10.0
     commit_s: float = 1.0
