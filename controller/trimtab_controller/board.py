@@ -137,6 +137,7 @@ def _apps(decider: Decider) -> tuple[AppStatus, ...]:
                 load_distance=evaluation.load_distance if evaluation else None,
                 mean_load=evaluation.mean_load if evaluation else None,
                 noise=evaluation.noise if evaluation else None,
+                collocation=evaluation.collocation if evaluation else None,
                 not_ready=f"{view.lack}: {view.detail}" if isinstance(view, NotReady) else None,
             )
         )

@@ -40,7 +40,7 @@ class Chronicle:
     def snapshot(self, snapshot: Snapshot, decider: Decider) -> None:
         """A window, and what the decider made of it."""
         self._metrics.coverage.set(snapshot.coverage)
-        self._metrics.see_load_distances({app: found.load_distance for app, found in decider.known.evaluations.items()})
+        self._metrics.see_evaluations(decider.known.evaluations)
 
     def answer(self, answer: Answer | NoAnswer) -> None:
         """What the solver said."""

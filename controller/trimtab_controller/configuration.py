@@ -10,6 +10,7 @@ from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.keys import KeyFiles
+from trimtab_controller.solver.answer import Method
 from trimtab_controller.stream.configuration import StreamSettings, read_stream_settings
 from trimtab_models.messages.decode import BadMessage, Fields
 from trimtab_models.settings.kafka import KafkaSettings, read_kafka
@@ -91,6 +92,7 @@ def _section(fields: Fields, name: str) -> Fields:
 def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, float, Requirements]:
     preset, needed = Settings(), Requirements()
     settings = Settings(
+        method=_or(preset.method, fields, "method", lambda n: fields.choice(n, Method)),
         max_migrations=_or(preset.max_migrations, fields, "max_migrations", lambda n: fields.integer(n, low=1)),
         load_distance=_or(preset.load_distance, fields, "load_distance", lambda n: fields.number(n, high=100)),
         min_interval_s=_or(preset.min_interval_s, fields, "min_interval_s", fields.number),
@@ -99,6 +101,9 @@ def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, flo
         min_gain=_or(preset.min_gain, fields, "min_gain", lambda n: fields.number(n, high=100)),
         drain_load_distance=_or(
             preset.drain_load_distance, fields, "drain_load_distance", lambda n: fields.number(n, high=1000)
+        ),
+        min_collocation_gain=_or(
+            preset.min_collocation_gain, fields, "min_collocation_gain", lambda n: fields.number(n, high=100)
         ),
     )
     limit_s = _or(2.0, fields, "solver_time_limit_s", lambda n: fields.number(n, low=0.01, high=600))

@@ -15,7 +15,7 @@ from trimtab_controller.chronicle import Chronicle
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import machine as deciding
 from trimtab_controller.decider.decide import Adopted, Decision, Planned, Scaled, Skip
-from trimtab_controller.decider.instance import instance_of
+from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.observe import ownership
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.inheritance import Hold
@@ -37,7 +37,6 @@ from trimtab_controller.keys import load_trust
 from trimtab_controller.metrics import Metrics
 from trimtab_controller.publications import records_of, status_record, to_sign_anew
 from trimtab_controller.recovery import Found, recover, taken_over
-from trimtab_controller.solver.answer import Question
 from trimtab_controller.solver.process import SolverProcess
 from trimtab_controller.stream_child import StreamChild, stream_command
 from trimtab_models.messages.intents import AcceptJournal
@@ -270,9 +269,8 @@ class Controller:
         for action in actions:
             match action:
                 case deciding.Solve(view=view):
-                    instance = instance_of(view, self._configuration.balance)
                     limit_s = self._configuration.solver_time_limit_s
-                    self._solver.ask(Question(instance=instance, time_limit_s=limit_s))
+                    self._solver.ask(question_of(view, self._configuration.balance, limit_s))
                 case deciding.Decided(decision=decision):
                     self._carry_out(decision)
                 case deciding.RoundMeasured():

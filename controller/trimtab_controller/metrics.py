@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 from trimtab_controller.leadership.machine import Role
 from trimtab_models.messages.decode import Fault
@@ -64,6 +65,7 @@ class Metrics:
         seconds = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
         self.decisions = counter("decisions_total", "Decisions by kind and reason.", "kind", "reason")
         self.load_distance = gauge("load_distance_pp", "Smoothed load distance; NaN while unknown.", "app")
+        self.collocation = gauge("collocation_ratio", "Tuples between key groups that stay within a worker.", "app")
         self.lower_bound = gauge("lower_bound_pp", "Proven bound of the last plan.", "app")
         self.planned = gauge("planned_load_distance_pp", "Load distance that the last plan predicted.", "app")
         self.measured = gauge("measured_load_distance_pp", "Load distance in the first window after the round.", "app")
@@ -99,10 +101,11 @@ class Metrics:
             rows = row.handovers if busy and row is not None else ()
             self.in_flight.labels(phase).set(sum(handover.phase is phase for handover in rows))
 
-    def see_load_distances(self, distances: Mapping[AppId, float | None]) -> None:
-        """The load distances of the last snapshot."""
-        for app, distance in distances.items():
-            self.load_distance.labels(app).set(NO_VALUE if distance is None else distance)
+    def see_evaluations(self, evaluations: Mapping[AppId, Evaluation]) -> None:
+        """The apps in the last snapshot."""
+        for app, found in evaluations.items():
+            self.load_distance.labels(app).set(NO_VALUE if found.load_distance is None else found.load_distance)
+            self.collocation.labels(app).set(NO_VALUE if found.collocation is None else found.collocation)
 
     def see_rejected(self, rejected: Mapping[tuple[str, Fault], int]) -> None:
         """The counts of refused messages."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider.decide import Decision
-from trimtab_controller.decider.instance import instance_of
+from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import (
     Decided,
     Decider,
@@ -76,8 +76,7 @@ def decide_now(
     for action in actions:
         match action:
             case Solve(view=view):
-                limit_s = configuration.solver_time_limit_s
-                question = Question(instance=instance_of(view, settings), time_limit_s=limit_s)
+                question = question_of(view, settings, configuration.solver_time_limit_s)
                 actions += decider.on_event(now, SolverAnswered(answer=answer(question)))
             case Decided(decision=decision):
                 return decision, decider

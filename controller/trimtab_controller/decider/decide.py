@@ -9,7 +9,7 @@ from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.view import AppView, Lack, NotReady
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_controller.plan import Move, Plan
-from trimtab_controller.solver.answer import Answer
+from trimtab_controller.solver.answer import Answer, Method
 from trimtab_models.messages.commands import CommandKind
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_models.messages.placement import Placement
@@ -40,9 +40,11 @@ class Settings:
 
     Nothing moves while the load distance is within `load_distance`, or for less than `min_gain`.  A worker is emptied
     while the others stay within `drain_load_distance`: higher than the band, or one heavy key group would hold it up.
-    Loads are smoothed over windows (`smoothing` = weight of the newest) and believed after `min_windows` of them.
+    Loads and flows are smoothed over windows (`smoothing` = weight of the newest) and believed after `min_windows`.
+    With ALBIC key groups also move inside the band, for `min_collocation_gain` or more (pp of the tuples between them).
     """
 
+    method: Method = Method.MILP
     max_migrations: int = 13
     load_distance: float = 5.0
     min_interval_s: float = 30.0
@@ -50,6 +52,7 @@ class Settings:
     min_windows: int = 3
     min_gain: float = 0.5
     drain_load_distance: float = 25.0
+    min_collocation_gain: float = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +92,12 @@ class Scaled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolveWanted:
-    """A plan is worth looking for; not yet a decision."""
+    """A plan is worth looking for; not yet a decision.  `balancing`: the load distance asks for it."""
 
     view: AppView
     reason: str
     draining: bool
+    balancing: bool
 
 
 Decision = Skip | Planned | Adopted | Scaled
@@ -171,15 +175,10 @@ def admit(
     if distance is None or noise is None:
         return Skip(reason=SkipReason.ALL_DRAINING, detail=f"{view.app}: every worker is to be drained, none is left")
     to_empty = [worker for worker in view.draining if view.owned_by(worker)]
-    if not to_empty and distance <= settings.load_distance:
-        detail = f"{view.app}: load distance inside band {distance:.1f} <= {settings.load_distance:.1f}"
-        return Skip(reason=SkipReason.INSIDE_BAND, detail=detail)
-    if not to_empty and windows < settings.min_windows:
-        detail = f"{windows} of {settings.min_windows} windows seen, load distance {distance:.1f} so far"
-        return not_ready(NotReady(lack=Lack.TOO_FEW_WINDOWS, detail=detail, app=view.app))
-    if not to_empty and distance <= noise:
-        detail = f"{view.app}: load distance {distance:.1f} may be noise, windows were foreseen to {noise:.1f}"
-        return Skip(reason=SkipReason.INSIDE_NOISE, detail=detail)
+    collocation = evaluation.collocation if settings.method is Method.ALBIC else None
+    balancing = distance > max(settings.load_distance, noise)
+    if not to_empty and (calm := _calm(view, distance, noise, settings, windows, idle=collocation in (None, 1.0))):
+        return calm
     ended_at = execution.round.ended_at if execution.round else None
     if ended_at is not None and now - ended_at < settings.min_interval_s:
         left_s = settings.min_interval_s - (now - ended_at)
@@ -187,18 +186,35 @@ def admit(
         return Skip(reason=SkipReason.TOO_SOON, detail=detail)
     if to_empty:
         reason = "drain " + ", ".join(to_empty)
-        return SolveWanted(view=view, reason=reason, draining=True)
-    reason = f"load distance {distance:.1f} above {settings.load_distance:.1f}"
-    return SolveWanted(view=view, reason=reason, draining=False)
+    elif balancing or collocation is None:
+        reason = f"load distance {distance:.1f} above {settings.load_distance:.1f}"
+    else:
+        reason = f"collocation {collocation:.0%}"
+    return SolveWanted(view=view, reason=reason, draining=bool(to_empty), balancing=balancing)
+
+
+def _calm(view: AppView, distance: float, noise: float, settings: Settings, windows: int, *, idle: bool) -> Skip | None:
+    """Why nothing need be done; `idle`: nor is there anything to bring together."""
+    if idle and distance <= settings.load_distance:
+        detail = f"{view.app}: load distance inside band {distance:.1f} <= {settings.load_distance:.1f}"
+        return Skip(reason=SkipReason.INSIDE_BAND, detail=detail)
+    if windows < settings.min_windows:
+        detail = f"{windows} of {settings.min_windows} windows seen, load distance {distance:.1f} so far"
+        return not_ready(NotReady(lack=Lack.TOO_FEW_WINDOWS, detail=detail, app=view.app))
+    if idle and distance <= noise:
+        detail = f"{view.app}: load distance {distance:.1f} may be noise, windows were foreseen to {noise:.1f}"
+        return Skip(reason=SkipReason.INSIDE_NOISE, detail=detail)
+    return None
 
 
 def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | Skip:
     """Whether the solver's answer is worth carrying out."""
-    gain = answer.before - answer.load_distance
-    if not answer.moves or not (wanted.draining or gain >= settings.min_gain):
+    evened = wanted.balancing and answer.before - answer.load_distance >= settings.min_gain
+    together = answer.collocation is not None and answer.collocation.gain_pp >= settings.min_collocation_gain
+    if not answer.moves or not (wanted.draining or evened or together):
         detail = (
             f"{wanted.view.app}: {wanted.reason}, but {settings.max_migrations} moves bring it only from "
-            f"{answer.before:.1f} to {answer.load_distance:.1f} (bound {answer.lower_bound:.1f})"
+            f"{answer.before:.1f} to {answer.load_distance:.1f} (bound {answer.lower_bound:.1f}){_together(answer)}"
         )
         return Skip(reason=SkipReason.NOTHING_BETTER, detail=detail)
     sizes = {row.key_group: row.state_bytes for row in wanted.view.key_groups}
@@ -217,8 +233,15 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
             status=answer.status,
             fallback=answer.fallback,
             solve_s=answer.solve_s,
+            collocation=answer.collocation,
         )
     )
+
+
+def _together(found: Answer | Plan) -> str:
+    if found.collocation is None:
+        return ""
+    return f", collocation {found.collocation.before:.1%} -> {found.collocation.planned:.1%}"
 
 
 def describe(decision: Decision) -> str:
@@ -231,7 +254,7 @@ def describe(decision: Decision) -> str:
             by = ", by the greedy method, the solver gave no answer" if plan.fallback else ""
             return (
                 f"{plan.app}: {count} move{'s' if count != 1 else ''}, load distance {plan.before:.1f} -> "
-                f"{plan.planned:.1f} (bound {plan.lower_bound:.1f}), because {plan.reason}{by}"
+                f"{plan.planned:.1f} (bound {plan.lower_bound:.1f}){_together(plan)}, because {plan.reason}{by}"
             )
         case Adopted():
             return f"{decision.app}: {decision.detail}"
@@ -246,7 +269,8 @@ def names_of(decision: Decision) -> tuple[str, str]:
         case Skip():
             return "skip", str(decision.lack or decision.reason)
         case Planned(plan=plan):
-            return "plan", "drain" if plan.reason.startswith("drain") else "load_distance"
+            reasons = ("drain", "collocation")
+            return "plan", next((reason for reason in reasons if plan.reason.startswith(reason)), "load_distance")
         case Adopted():
             return "adopt", "ownership"
         case Scaled():

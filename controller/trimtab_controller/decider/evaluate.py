@@ -23,9 +23,14 @@ NOISE_ERRORS = 3.0
 """A load distance within so many standard errors may well be none: it is the largest of many deviations."""
 
 
+FORGOTTEN_RATE = 1e-3
+"""Tuples per second: who once talked to each other and no longer does is forgotten in the end."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Loads of the key groups of an app up to a window.  They belong to the key group: a move does not void them.
+    """Loads and flows of the key groups of an app up to a window.  They belong to the key groups: a move does not
+    void them.
 
     `concentration` = f, the sum of the squared weights of the windows: 1 with one window, 1/n with n equal ones.
     `error` = smoothed mean square of the errors of the predicted deviations of the workers (pp^2).
@@ -36,6 +41,7 @@ class History:
     concentration: float = 1.0
     error: float = 0.0
     loads: Mapping[KeyGroup, float] = field(default_factory=dict)
+    flows: Mapping[tuple[KeyGroup, KeyGroup], float] = field(default_factory=dict)
 
     @property
     def noise(self) -> float:
@@ -48,12 +54,16 @@ NO_HISTORY = History()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """`load_distance` in pp, and the part of it that may be noise; None when every worker is being drained."""
+    """`load_distance` in pp, and the part of it that may be noise; None when every worker is being drained.
+
+    `collocation`: share of the tuples between key groups that stay within a worker; None when there are none.
+    """
 
     node_loads: Mapping[WorkerId, float]
     mean_load: float | None
     load_distance: float | None
     noise: float | None
+    collocation: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "node_loads", MappingProxyType(dict(self.node_loads)))
@@ -64,7 +74,11 @@ def follow(view: AppView, history: History, smoothing: float) -> tuple[AppView, 
     windows = history.windows + 1
     weight = max(smoothing, 1.0 / windows)
     predicted = replace(view, key_groups=tuple(_with_load(row, history.loads, 0.0) for row in view.key_groups))
-    smoothed = replace(view, key_groups=tuple(_with_load(row, history.loads, weight) for row in view.key_groups))
+    smoothed = replace(
+        view,
+        key_groups=tuple(_with_load(row, history.loads, weight) for row in view.key_groups),
+        flows=_smoothed(view.flows, history.flows, weight),
+    )
     # The first window was not foreseen; the second one is the first to err, and then weighs all.
     error_weight = max(smoothing, 1.0 / max(1, windows - 1))
     error = 0.0 if windows == 1 else _mean_square(view, predicted)
@@ -74,6 +88,7 @@ def follow(view: AppView, history: History, smoothing: float) -> tuple[AppView, 
         concentration=(1.0 - weight) ** 2 * history.concentration + weight**2,
         error=(1.0 - error_weight) * history.error + error_weight * error,
         loads={row.key_group: row.load for row in smoothed.key_groups},
+        flows=smoothed.flows,
     )
 
 
@@ -81,6 +96,15 @@ def _with_load(row: Owned, before: Mapping[KeyGroup, float], weight: float) -> O
     """The key group with weight * its load + (1 - weight) * the one before, where there is one."""
     known = before.get(row.key_group, row.load)
     return replace(row, load=known + weight * (row.load - known))
+
+
+Flows = Mapping[tuple[KeyGroup, KeyGroup], float]
+
+
+def _smoothed(now: Flows, before: Flows, weight: float) -> Flows:
+    """weight * now + (1 - weight) * before: in a window that is complete, a pair that is missing sent nothing."""
+    rates = {pair: weight * now.get(pair, 0.0) + (1.0 - weight) * before.get(pair, 0.0) for pair in now.keys() | before}
+    return {pair: rate for pair, rate in rates.items() if rate > FORGOTTEN_RATE}
 
 
 def _mean_square(measured: AppView, predicted: AppView) -> float:
@@ -93,7 +117,9 @@ def evaluate(view: AppView, history: History = NO_HISTORY) -> Evaluation:
     """Loads and load distance of the present placement."""
     node_loads = _node_loads(view)
     if all(worker.draining for worker in view.workers):
-        return Evaluation(node_loads=node_loads, mean_load=None, load_distance=None, noise=None)
+        return Evaluation(
+            node_loads=node_loads, mean_load=None, load_distance=None, noise=None, collocation=_collocation(view)
+        )
     deviations = _deviations(view)
     distances = (deviations[worker.id] if worker.draining else abs(deviations[worker.id]) for worker in view.workers)
     return Evaluation(
@@ -101,7 +127,19 @@ def evaluate(view: AppView, history: History = NO_HISTORY) -> Evaluation:
         mean_load=_mean_load(view),
         load_distance=max(0.0, *distances),
         noise=history.noise,
+        collocation=_collocation(view),
     )
+
+
+def _collocation(view: AppView) -> float | None:
+    owners = view.owners
+    rates = [
+        (rate, owners[source] == owners[target])
+        for (source, target), rate in view.flows.items()
+        if source in owners and target in owners
+    ]
+    total = sum(rate for rate, _ in rates)
+    return sum(rate for rate, local in rates if local) / total if total else None
 
 
 def _node_loads(view: AppView) -> dict[WorkerId, float]:

@@ -2,13 +2,20 @@
 
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.view import AppView
+from trimtab_controller.solver.answer import Question
 from trimtab_models.instances import BalanceInstance, Budget, Flow, Node, Options
 from trimtab_models.instances import KeyGroup as InstanceKeyGroup
+
+
+def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Question:
+    """What the solver is asked about the app."""
+    return Question(instance=instance_of(view, settings), time_limit_s=time_limit_s, method=settings.method)
 
 
 def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
     """The app as the contract's snapshot, with the budget of one round.
 
+    The load distance that a plan may go up to is the band, or what a drain may cost while a worker is emptied.
     A state that was not measured is taken to be as large as the largest of its operator: a cost is not guessed away.
     """
     largest: dict[str, int] = {}
@@ -33,5 +40,5 @@ def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
             if source in known and target in known
         ),
         budget=Budget(max_migrations=settings.max_migrations),
-        options=Options(max_load_distance=settings.drain_load_distance),
+        options=Options(max_load_distance=settings.drain_load_distance if view.draining else settings.load_distance),
     )

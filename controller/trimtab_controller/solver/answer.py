@@ -1,9 +1,18 @@
 """What goes to the solver process and what comes back: plain values, nothing of numpy."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
+from trimtab_controller.plan import Collocation
 from trimtab_models.instances import BalanceInstance
 from trimtab_models.messages.names import KeyGroup, WorkerId
+
+
+class Method(StrEnum):
+    """How plans are made."""
+
+    MILP = "milp"  # the least load distance within the budget
+    ALBIC = "albic"  # key groups that talk to each other come together, within a load distance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,6 +21,7 @@ class Question:
 
     instance: BalanceInstance
     time_limit_s: float
+    method: Method = Method.MILP
     seed: int = 0
 
 
@@ -20,7 +30,7 @@ class Answer:
     """Moves as (key group, source, target); `before` and `load_distance` in pp.
 
     `fallback`: the solver did not answer, the greedy method did.  `alerts` name key groups that cannot leave a worker
-    that is to be emptied.
+    that is to be emptied.  `collocation`: of ALBIC only.
     """
 
     moves: tuple[tuple[KeyGroup, WorkerId, WorkerId], ...]
@@ -31,6 +41,7 @@ class Answer:
     solve_s: float
     fallback: bool = False
     alerts: tuple[str, ...] = ()
+    collocation: Collocation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,13 @@
-"""Asks the balance model; only here does the controller meet numpy."""
+"""Asks the models; only here does the controller meet numpy."""
 
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from trimtab_controller.solver.answer import Answer, NoAnswer, Question
+import trimtab_models.albic.model  # noqa: F401  (loads OR-Tools now: no plan is to wait for it)
+from trimtab_controller.plan import Collocation
+from trimtab_controller.solver.answer import Answer, Method, NoAnswer, Question
+from trimtab_models import albic
 from trimtab_models.balance import (
     BalanceResult,
     Effort,
@@ -17,7 +20,7 @@ from trimtab_models.balance import (
     solve_flux,
 )
 from trimtab_models.messages.names import WorkerId, parse_key_group
-from trimtab_models.solving import Deadline, Infeasible, Status
+from trimtab_models.solving import Deadline, Infeasible, Status, Stop
 
 PRECISION_PP = 0.1
 """Loads are measured, not known: the last hundredths of a percentage point would cost time and moves for nothing."""
@@ -29,15 +32,27 @@ OPTIMAL_PP = 0.01
 
 
 def answer(question: Question, clock: Callable[[], float] = time.monotonic) -> Answer | NoAnswer:
-    """The best plan that the balance model finds within the time limit."""
+    """The best plan that the method finds within the time limit."""
     started = clock()
-    problem = problem_of(question.instance)
     stop = Deadline(clock, started + question.time_limit_s)
+    if question.method is Method.ALBIC:
+        return _collocating(question, stop, lambda: clock() - started)
+    problem = problem_of(question.instance)
     params = Params(tolerance=PRECISION_PP)
     if not problem.removing.any():
         params = replace(params, polish=POLISH)
     result = solve(problem, stop=stop, seed=question.seed, params=params)
     return _answer_of(question, problem, result, clock() - started, fallback=False)
+
+
+def _collocating(question: Question, stop: Stop, passed_s: Callable[[], float]) -> Answer | NoAnswer:
+    problem = albic.problem_of(question.instance)
+    result = albic.solve(problem, stop=stop, seed=question.seed)
+    if isinstance(result, Infeasible):
+        return NoAnswer(reason=result.reason)
+    found = _answer_of(question, problem.balance, result.balance, passed_s(), fallback=False)
+    collocation = Collocation(before=problem.collocation(problem.balance.home), planned=result.collocation)
+    return replace(found, collocation=collocation) if isinstance(found, Answer) else found
 
 
 def answer_greedily(question: Question, clock: Callable[[], float] = time.monotonic) -> Answer | NoAnswer:

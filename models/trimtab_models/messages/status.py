@@ -40,6 +40,7 @@ class AppStatus:
     """One app: smoothed load distance and mean load; None while they are not known, `not_ready` says why.
 
     `noise` = how much of the load distance may be noise, by how well the last windows were foreseen (pp).
+    `collocation` = share of the tuples between key groups that stay within a worker.
     """
 
     app: AppId
@@ -48,6 +49,7 @@ class AppStatus:
     mean_load: float | None
     not_ready: str | None
     noise: float | None = None
+    collocation: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +220,7 @@ def _read_app(row: Fields) -> AppStatus:
         mean_load=row.optional("mean_load", row.number),
         not_ready=row.optional("not_ready", lambda name: row.text(name, limit=4000)),
         noise=row.optional("noise", row.number),
+        collocation=row.optional("collocation", lambda name: row.number(name, high=1.0)),
     )
 
 

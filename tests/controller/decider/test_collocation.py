@@ -1,0 +1,122 @@
+"""ALBIC in the decider: what brings key groups together is worth a round inside the band, and nothing less is."""
+
+from dataclasses import replace
+
+import pytest
+
+from trimtab_controller.decider.decide import (
+    Planned,
+    Settings,
+    Skip,
+    SkipReason,
+    SolveWanted,
+    admit,
+    describe,
+    judge,
+    names_of,
+)
+from trimtab_controller.decider.evaluate import History, evaluate, follow
+from trimtab_controller.decider.instance import question_of
+from trimtab_controller.decider.view import AppView, Owned, Worker
+from trimtab_controller.execution.state import Execution
+from trimtab_controller.plan import Collocation
+from trimtab_controller.solver.answer import Answer, Method
+from trimtab_controller.solver.balance import answer
+from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+
+APP = AppId("app")
+W0, W1 = WorkerId("w0"), WorkerId("w1")
+MILP = Settings(load_distance=5.0, min_windows=1, max_migrations=4)
+ALBIC = replace(MILP, method=Method.ALBIC)
+
+
+def kg(operator: str, partition: int) -> KeyGroup:
+    return KeyGroup(APP, OperatorId(operator), partition)
+
+
+def crossed(*, draining: bool = False, load: float = 10.0) -> AppView:
+    """Two workers, balanced; each of two sources sends to the sink on the other worker only."""
+    owners = {kg("in", 0): W0, kg("in", 1): W1, kg("sums", 0): W1, kg("sums", 1): W0}
+    return AppView(
+        app=APP,
+        start_s=0.0,
+        end_s=10.0,
+        workers=tuple(
+            Worker(id=worker, host=HostId(f"h-{worker}"), capacity=1.0, draining=draining and worker == W1)
+            for worker in (W0, W1)
+        ),
+        key_groups=tuple(Owned(key_group=each, owner=owners[each], load=load, state_bytes=9) for each in owners),
+        flows={(kg("in", 0), kg("sums", 0)): 100.0, (kg("in", 1), kg("sums", 1)): 100.0},
+    )
+
+
+def admitted(view: AppView, settings: Settings, windows: int = 1) -> Skip | SolveWanted:
+    return admit(100.0, view, evaluate(view), Execution(generation=1), settings, windows=windows)
+
+
+def test_inside_the_band_only_albic_looks_for_a_plan() -> None:
+    found = admitted(crossed(), MILP)
+    assert isinstance(found, Skip)
+    assert found.reason is SkipReason.INSIDE_BAND
+    assert admitted(crossed(), ALBIC) == SolveWanted(
+        view=crossed(), reason="collocation 0%", draining=False, balancing=False
+    )
+
+
+def test_albic_waits_for_windows_and_rests_where_nothing_is_apart_or_nothing_flows() -> None:
+    early = admitted(crossed(), replace(ALBIC, min_windows=3), windows=2)
+    assert isinstance(early, Skip)
+    assert early.reason is SkipReason.NOT_READY
+    local = {(kg("in", 0), kg("sums", 1)): 5.0}
+    for flows, collocation in (({}, None), (local, 1.0)):
+        view = replace(crossed(), flows=flows)
+        assert evaluate(view).collocation == collocation
+        found = admitted(view, ALBIC)
+        assert isinstance(found, Skip)
+        assert found.reason is SkipReason.INSIDE_BAND
+
+
+def test_the_model_brings_them_together_and_the_plan_says_so() -> None:
+    wanted = admitted(crossed(), ALBIC)
+    assert isinstance(wanted, SolveWanted)
+    found = answer(question_of(wanted.view, ALBIC, 10.0))
+    assert isinstance(found, Answer)
+    assert found.collocation == Collocation(before=0.0, planned=1.0)
+    assert found.load_distance <= ALBIC.load_distance
+    decision = judge(wanted, found, ALBIC)
+    assert isinstance(decision, Planned)
+    assert len(decision.plan.moves) == 2
+    assert names_of(decision) == ("plan", "collocation")
+    assert "collocation 0.0% -> 100.0%, because collocation 0%" in describe(decision)
+
+
+@pytest.mark.parametrize(("planned", "moves"), [(0.5, False), (0.521, True)])
+def test_a_round_inside_the_band_needs_its_gain_of_collocation(planned: float, moves: bool) -> None:
+    wanted = SolveWanted(view=crossed(), reason="collocation 50%", draining=False, balancing=False)
+    found = Answer(
+        moves=((kg("in", 0), W0, W1),),
+        status="feasible",
+        before=4.0,
+        load_distance=0.0,
+        lower_bound=0.0,
+        solve_s=0.1,
+        collocation=Collocation(before=0.5, planned=planned),
+    )
+    assert isinstance(judge(wanted, found, ALBIC), Planned) is moves
+    assert isinstance(judge(replace(wanted, balancing=True), found, ALBIC), Planned), "the load distance asks for it"
+
+
+def test_a_plan_may_go_as_far_as_the_band_and_a_drain_as_far_as_a_drain_may() -> None:
+    assert question_of(crossed(), ALBIC, 1.0).instance.options.max_load_distance == 5.0
+    assert question_of(crossed(draining=True), ALBIC, 1.0).instance.options.max_load_distance == 25.0
+    assert question_of(crossed(), MILP, 1.0).method is Method.MILP
+
+
+def test_flows_are_smoothed_as_loads_are_and_who_sends_no_more_is_forgotten() -> None:
+    pair, other = (kg("in", 0), kg("sums", 0)), (kg("in", 1), kg("sums", 1))
+    history, seen = History(), []
+    for flows in ({pair: 100.0, other: 4.0}, {pair: 50.0}, {pair: 0.0}, *[{}] * 20):
+        view, history = follow(replace(crossed(), flows=flows), history, 0.5)
+        seen.append(dict(view.flows))
+    assert seen[:3] == [{pair: 100.0, other: 4.0}, {pair: 75.0, other: 2.0}, {pair: 37.5, other: 1.0}]
+    assert seen[-1] == {}
