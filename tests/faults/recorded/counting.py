@@ -139,10 +139,13 @@ def waits(inputs: Iterable[Input], counted: Copies) -> list[Wait]:
 
 
 def held_up(found: Iterable[Wait], strikes: Sequence[Strike], bounds: Bounds) -> Iterator[Violation]:
-    """Inputs that waited longer than the faults of broker and workers explain."""
+    """Inputs that waited longer than the faults of broker and workers explain, from the first fault on.
+
+    What was sent before has waited for workers that had not started yet.
+    """
     for wait in found:
         allowed = bounds.goes_on_s + excused_s(strikes, wait.start, wait.end, bounds)
-        if wait.end - wait.start > allowed:
+        if strikes and wait.start >= strikes[0].at and wait.end - wait.start > allowed:
             text = f"flight {wait.flight.sequence} of key group {wait.flight.partition} waited "
             text += f"{wait.end - wait.start:.1f} s of {allowed:.1f} allowed"
             yield Violation(broken=Broken.HELD_UP, at=wait.start, text=text)

@@ -247,10 +247,10 @@ def somebody_commits_what_is_not_done(history: History) -> History:
     return edited(history, OFFSETS, early, value=history.of(OFFSETS)[late].value)
 
 
-@plants(Broken.HELD_UP)
-def a_key_group_is_forgotten_for_a_while(history: History) -> History:
-    number = calm(history, SOURCE)
-    return edited(history, SOURCE, number, at=history.of(SOURCE)[number].at - FAR_S)
+@plants(Broken.HELD_UP, Broken.COMMIT_AHEAD)
+def a_flight_is_forgotten_for_a_while(history: History) -> History:
+    number = calm(history, TOTALS)
+    return edited(history, TOTALS, number, at=history.of(TOTALS)[number].at + FAR_S)
 
 
 # ---------------------------------------------------------------------- who commands
