@@ -71,6 +71,12 @@ class CountConditions(Transfers):
         fewest[hot] = np.searchsorted(pieces.running, pieces.running[start] + above[hot]) - start
         return fewest if (fewest <= np.diff(pieces.first)).all() else None
 
+    def arrivals(self, d: float) -> Ints:
+        """(N,) the fewest moves to each node, if nothing is unplaced; more than there are pieces if all are too few."""
+        deficits = np.maximum(0.0, -self._excesses.spare(d))
+        fewest: Ints = np.searchsorted(self._top, deficits)
+        return fewest
+
     def refute(self, d: float) -> bool:
         """Whether R, S or D rules `d` out."""
         fewest = self.mandatory(d)
@@ -80,7 +86,7 @@ class CountConditions(Transfers):
         deficits = deficits[deficits > 0]
         if not len(deficits):
             return False
-        if not self._excesses.unplaced and np.searchsorted(self._top, deficits).sum() > self._budget:
+        if not self._excesses.unplaced and self.arrivals(d).sum() > self._budget:
             return True
         offers = self.offers(d)
         mandatory = self._rank < fewest[self.pieces.node]

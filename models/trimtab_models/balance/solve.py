@@ -19,10 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab_models.balance.bound import CountConditions, lower_bound, stronger_bound
-from trimtab_models.balance.certify import Certificate, booleans, certify
+from trimtab_models.balance.certify import booleans, certify
 from trimtab_models.balance.construct import construct, place_unplaced
+from trimtab_models.balance.core import core_of, solve_core
 from trimtab_models.balance.drain import Drain, alerts
 from trimtab_models.balance.evaluate import Score, evaluate
+from trimtab_models.balance.exact import Answer
 from trimtab_models.balance.flux import flux
 from trimtab_models.balance.improve import Effort, Improved, Improver, Side, improve_second_side
 from trimtab_models.balance.problem import Bools, Ints, Problem
@@ -35,12 +37,15 @@ from trimtab_models.solving.stop import Deadline, Stop
 OPTIMAL_PP = 0.01  # the file contract: proven within this of the bound
 CONSTRUCT_ABOVE_PP = 1e-6  # the bound itself may be refuted by a hair
 FULL_EFFORT = Effort(steps=8_000, steps_per_node=10)
+BRIEF_EFFORT = Effort(steps=600)
 POLISH_EFFORT = Effort(steps=2_000, steps_per_node=1)
 CERTIFIED_S = 0.8  # of the time left at most: the stages after it need some
 LOADING_S, BUILDING_S = 0.5, 5e-5  # OR-Tools itself, and each Boolean of the model: less time than that is no use
 SMALL_BOOLEANS = 4_000  # key groups x nodes: the exact model is faster than any search, and optima hide from searches
 SMALL_WORK = 5.0
 FULL_WORK = 300.0
+PACKING_S = 1.5  # less time is no use
+CORE_WORK = 2.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +55,7 @@ class Params:
     tolerance: float = OPTIMAL_PP
     urgent: float = 5.0  # above it moves are spent on the load distance before marked nodes are emptied
     effort: Effort = FULL_EFFORT
+    brief: Effort = BRIEF_EFFORT  # before a tight budget is tried as a packing
     polish: Effort = POLISH_EFFORT  # for the second side, and after draining
     certify: bool = False  # ask CP-SAT too: small problems at once, larger ones with what a deadline leaves
 
@@ -105,6 +111,7 @@ class _Solver:
             return self.result()
         self._first_plans(0.0)
         self._certify(SMALL_BOOLEANS, SMALL_WORK)
+        self._pack()
         self._improve(0.0, self._params.effort, returning=True)
         if isinstance(self._stop, Deadline):
             self._certify(np.inf, FULL_WORK)
@@ -163,6 +170,19 @@ class _Solver:
         goal = max(enough, self._goal())
         self._take(improver.lower(self.best, Side.BOTH, self._bound, goal, effort))
 
+    def _pack(self) -> None:
+        """What a tight budget leaves to choose from, as a packing."""
+        if not self._params.certify or self._score.load_distance <= self._goal() or self._left_s() < PACKING_S:
+            return
+        self._improve(0.0, self._params.brief, returning=True)
+        core = core_of(self.problem, self._conditions, self._score.load_distance)
+        if core is None or self._score.load_distance <= self._goal():
+            return
+        work, reached = min(CORE_WORK, self._left_s()), self._score.load_distance
+        plan = solve_core(self.problem, core, self._bound, reached, seed=self._seed, work=work, left_s=self._left_s)
+        if plan is not None:
+            self.offer(plan, Stage.IMPROVED)
+
     def _certify(self, largest: float, work: float) -> None:
         """Proves or improves what is reached."""
         certificate = self._certificate(largest, work)
@@ -173,7 +193,7 @@ class _Solver:
         if certificate.allocation is not None:
             self.offer(certificate.allocation, Stage.CERTIFIED)
 
-    def _certificate(self, largest: float, work: float) -> Certificate | None:
+    def _certificate(self, largest: float, work: float) -> Answer | None:
         """What CP-SAT says, if it is asked; before a deadline only with time that is left."""
         size, reached = booleans(self.problem), self._score.load_distance
         if not self._params.certify or size > largest or size == np.inf or reached <= self._goal():

@@ -1,0 +1,161 @@
+"""The exact model of the balance problem for OR-Tools CP-SAT.
+
+The model has a Boolean for every node that a key group may stand on, exactly one of which is true; both ends of the
+band, every budget and every limit is a linear constraint. Numbers become integers so that no allowed plan is lost:
+loads in units so small that all roundings of a node together stay below `PRECISION_PP`, for which the band has room;
+prices and usages rounded down, allowances and limits up. So the solver's bound holds for the problem, as long as every
+key group may stand wherever it is allowed to, while a plan of its is only a proposal.
+
+OR-Tools is imported when it is asked for: it takes longer to load than most problems to solve.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import IntVar, LinearExprT
+
+PRECISION_PP = 0.004
+COARSEST_PP = 1e-4
+ENOUGH_PP = 0.005  # a gap of the model's within the contract's hundredth
+LONGEST = 2**40  # units that the largest sum may have
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A lower bound on the model's load distance (pp), and the best plan found, if any."""
+
+    lower_bound: float
+    allocation: Ints | None
+
+
+def everywhere(problem: Problem) -> list[list[int]]:
+    """The nodes that each key group may stand on by the rules alone."""
+    kept = np.flatnonzero(problem.kept).tolist()
+    nodes = []
+    for home, movable in zip(problem.home.tolist(), problem.movable.tolist(), strict=True):
+        if not movable:
+            nodes.append([home])
+        elif home == UNPLACED or problem.kept[home]:
+            nodes.append(kept)
+        else:
+            nodes.append([*kept, home])
+    return nodes
+
+
+class Exact:
+    """The model of one problem; `nodes[k]` are the nodes that key group k may stand on, `stands[k]` its literals."""
+
+    def __init__(self, problem: Problem, nodes: Sequence[Sequence[int]], proven: float, reached: float) -> None:
+        """The load distance is sought between `proven` and `reached`."""
+        from ortools.sat.python import cp_model
+
+        self._problem, self._proven, self._reached = problem, proven, reached
+        self._model = model = cp_model.CpModel()
+        self._nodes = nodes
+        self._stands: list[list[IntVar]] = [[model.new_bool_var("") for _ in at] for at in nodes]
+        for literals in self._stands:
+            model.add_exactly_one(literals)
+        self._on: list[list[tuple[int, IntVar]]] = [[] for _ in problem.capacity]
+        for key_group, (at, literals) in enumerate(zip(nodes, self._stands, strict=True)):
+            for node, literal in zip(at, literals, strict=True):
+                self._on[node].append((key_group, literal))
+        self._unit = self._bound_loads(proven, reached)
+        self._bound_prices()
+        self._bound_usages()
+
+    def hint(self, plan: Ints) -> None:
+        """Starts the solver from `plan`."""
+        for nodes, literals, node in zip(self._nodes, self._stands, plan.tolist(), strict=True):
+            for at, literal in zip(nodes, literals, strict=True):
+                self._model.add_hint(literal, at == node)
+
+    def limit_movers(self, leaving: Ints, arriving: Ints, spare: int) -> None:
+        """So many leave and reach every node (N,), or up to `spare` more, where any may."""
+        left: list[list[LinearExprT]] = [[] for _ in leaving]
+        reached: list[list[LinearExprT]] = [[] for _ in arriving]
+        for at, literals, home in zip(self._nodes, self._stands, self._problem.home.tolist(), strict=True):
+            for node, literal in zip(at, literals, strict=True):
+                if node != home:
+                    reached[node].append(literal)
+                    left[home].append(literal)
+        for movers, fewest in ((left, leaving), (reached, arriving)):
+            for movers_of_node, least in zip(movers, fewest.tolist(), strict=True):
+                if movers_of_node:
+                    self._model.add_linear_constraint(sum(movers_of_node), least, least + spare)
+
+    def solve(self, *, seed: int, work: float, left_s: Callable[[], float]) -> Answer:
+        """What CP-SAT finds and proves within the seconds of `left_s()`.
+
+        The same answer on any machine unless those cut it short: one thread, a fixed seed, and a limit on the `work` in
+        CP-SAT's own measure, which is about seconds on a free machine.
+        """
+        from ortools.sat.python import cp_model
+
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = seed % 2**31
+        solver.parameters.absolute_gap_limit = ENOUGH_PP / self._unit
+        solver.parameters.max_deterministic_time = work
+        solver.parameters.max_time_in_seconds = left_s()  # building the model has taken some
+        status = solver.solve(self._model)
+        if status == cp_model.INFEASIBLE:  # not even what was reached fits: roundings of floats alone allow it
+            return Answer(lower_bound=self._proven, allocation=None)
+        bound = min(self._reached, max(self._proven, (solver.best_objective_bound - 1) * self._unit))
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return Answer(lower_bound=bound, allocation=None)
+        chosen = [[solver.boolean_value(literal) for literal in literals] for literals in self._stands]
+        allocation = [at[row.index(True)] for at, row in zip(self._nodes, chosen, strict=True)]
+        return Answer(lower_bound=bound, allocation=np.array(allocation, np.int64))
+
+    def _bound_loads(self, proven: float, reached: float) -> float:
+        """The band as constraints, its width as objective; the unit (pp) of all numbers."""
+        problem = self._problem
+        heaviest = float(problem.load.sum()) / float(problem.capacity.min())
+        finest = 8 * PRECISION_PP / max(1, len(problem.load))  # an eighth is lost on average
+        unit = max(min(COARSEST_PP, finest), heaviest / LONGEST)
+        distance = self._model.new_int_var(int(proven / unit), int(reached / unit) + 2, "load distance")
+        for node, on in enumerate(self._on):
+            exact = problem.load / problem.capacity[node] / unit
+            rounded = np.rint(exact)
+            room = 1 + max(float((rounded - exact).clip(0).sum()), float((exact - rounded).clip(0).sum()))
+            loads = rounded.astype(np.int64).tolist()
+            total = sum(loads[key_group] * literal for key_group, literal in on)
+            self._model.add(total <= int(np.ceil(problem.mean / unit + room)) + distance)
+            if problem.kept[node]:
+                self._model.add(total >= int(np.floor(problem.mean / unit - room)) - distance)
+        self._model.minimize(distance)
+        return unit
+
+    def _bound_prices(self) -> None:
+        problem = self._problem
+        for row, allowance in zip(problem.prices, problem.allowances.tolist(), strict=True):
+            prices, limit = _whole(row, allowance)
+            spent = []
+            for nodes, literals, home, price in zip(
+                self._nodes, self._stands, problem.home.tolist(), prices, strict=True
+            ):
+                spent += [price * literal for node, literal in zip(nodes, literals, strict=True) if node != home]
+            self._model.add(sum(spent) <= limit)
+
+    def _bound_usages(self) -> None:
+        problem = self._problem
+        for row, limits in zip(problem.usage, problem.limit, strict=True):
+            for node in np.flatnonzero(np.isfinite(limits)).tolist():
+                usage, limit = _whole(row, float(limits[node]))
+                self._model.add(sum(usage[key_group] * literal for key_group, literal in self._on[node]) <= limit)
+
+
+def _whole(amounts: Floats, limit: float) -> tuple[list[int], int]:
+    """Integers in place of floats: whatever fits into `limit` still does."""
+    total = float(amounts.sum())
+    limit = min(limit, 2 * total) * (1 + 1e-9)
+    if (amounts == np.floor(amounts)).all() and total < LONGEST:
+        return amounts.astype(np.int64).tolist(), int(limit)
+    scale = LONGEST / max(total, 1e-300)
+    return np.floor(amounts * scale).astype(np.int64).tolist(), int(np.ceil(limit * scale))

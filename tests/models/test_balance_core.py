@@ -1,0 +1,65 @@
+"""The core of a tight problem: what a packing of few large pieces finds where single steps do not."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from trimtab_models.balance import Problem, evaluate
+from trimtab_models.balance.bound import CountConditions, lower_bound
+from trimtab_models.balance.core import SPARE, core_of, solve_core
+from trimtab_models.simulation import uneven_cluster
+from trimtab_models.solving import Never
+
+
+def packing() -> Problem:
+    """Two nodes with 13 too much and two with 13 too little: 9 + 4 and 7 + 6 are the only even packing."""
+    load = np.array([9.0, 4.0, 25.0, 7.0, 6.0, 25.0, 12.0, 12.0])
+    count = len(load)
+    return Problem(
+        load=load, cost_bytes=np.ones(count), home=np.array([0, 0, 0, 1, 1, 1, 2, 3]), pinned=load > 9,
+        in_flight=np.zeros(count, bool), capacity=np.ones(4), removing=np.zeros(4, bool),
+        usage=np.zeros((0, count)), limit=np.zeros((0, 4)), max_migrations=4,
+    )  # fmt: skip
+
+
+def test_a_packing_is_found():
+    problem = packing()
+    core = core_of(problem, CountConditions(problem), 2.0)
+    assert core is not None
+    plan = solve_core(problem, core, 0.0, 2.0, seed=0, work=10)
+    assert plan is not None
+    assert plan.tolist() in ([2, 2, 0, 3, 3, 1, 2, 3], [3, 3, 0, 2, 2, 1, 2, 3])
+
+
+def test_only_nodes_above_give_and_only_nodes_below_receive():
+    core = core_of(packing(), CountConditions(packing()), 2.0)
+    assert core is not None
+    assert core.nodes == [[0, 2, 3], [0, 2, 3], [0], [1, 2, 3], [1, 2, 3], [1], [2], [3]]
+    assert (core.leaving.tolist(), core.arriving.tolist()) == ([2, 2, 0, 0], [0, 0, 2, 2])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_plan_of_the_core_keeps_the_budget_and_the_bound(seed):
+    cluster = uneven_cluster(10, 200, 50, seed)
+    problem = replace(cluster, max_migrations=5)
+    now = evaluate(problem, problem.home).load_distance
+    proven = lower_bound(problem, now, Never())
+    core = core_of(problem, CountConditions(problem), proven + 1)
+    assert core is not None
+    plan = solve_core(problem, core, proven, proven + 1, seed=0, work=5)
+    assert plan is not None
+    score = evaluate(problem, plan)
+    assert score.allowed
+    assert proven - 1e-9 <= score.load_distance <= proven + 1.01
+    moved = plan != problem.home
+    assert (np.bincount(problem.home[moved], minlength=10) <= core.leaving + SPARE).all()
+    assert (plan == solve_core(problem, core, proven, proven + 1, seed=0, work=5)).all()
+
+
+def test_where_the_budget_leaves_much_to_choose_there_is_no_core():
+    problem = packing()
+    conditions = CountConditions(replace(problem, max_migrations=8))
+    assert core_of(replace(problem, max_migrations=8), conditions, 2.0) is None
+    assert core_of(replace(problem, max_migrations=None), conditions, 2.0) is None
+    assert core_of(problem, CountConditions(problem), 14.0) is None
