@@ -141,11 +141,11 @@ class SteeredRun:
         """Read what the controller says, and show it."""
         self._view.show(self.watch.poll(), time.time() - self._started_at, self.producer.count)
 
-    def finish(self) -> Sent:
+    def finish(self, limit_s: float = FINISH_LIMIT_S) -> Sent:
         """Stop sending and wait until everything has been processed and committed.  Raises NotDelivered, RunError."""
         self.phase("finish: the job works off what is left")
         sent = self.producer.stop()
-        self.until(lambda: self.backlog.records() == 0, FINISH_LIMIT_S, "everything processed and committed")
+        self.until(lambda: self.backlog.records() == 0, limit_s, "everything processed and committed")
         return sent
 
 

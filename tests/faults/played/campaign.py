@@ -126,15 +126,17 @@ class Campaign:
         rounds = [row for row in self._stage.run.watch.rounds.values() if (row.ended_at or row.started_at) >= since]
         said.update("fallback" for row in rounds if row.fallback)
         said.update({"key groups not moved": sum(row.failed for row in rounds)})
-        said.update(f"rejected {name}" for name in status.rejected)
         if status.hold is not None:
             said["hold"] += 1
         return +said
 
 
 def _refused(stage: Stage) -> Counter[str]:
-    """What the agents count as refused, by them and by their workers."""
-    found: Counter[str] = Counter()
+    """What the controller, the agents and their workers count as refused."""
+    status = stage.run.watch.last
+    own = f"trimtab.{stage.settings.cluster}."
+    rejected = status.rejected if status else {}
+    found = Counter({f"rejected {name.removeprefix(own)}": count for name, count in rejected.items()})
     for index in range(stage.settings.workers):
         for family in text_string_to_metric_families(_metrics(stage.cluster.ports[host_name(index)][0])):
             metric = family.name.removeprefix("trimtab_agent_")

@@ -12,7 +12,7 @@ from flights.steered_run import Viewer
 from played.campaign import Campaign, Played
 from played.cells import Cell
 from played.disks import obstacle
-from played.stage import Stage, StageSettings
+from played.stage import RECOVERY_LIMIT_S, Stage, StageSettings
 from trimtab_controller.sandbox.jars import JarError
 from trimtab_controller.sandbox.java import JavaMissingError
 
@@ -78,7 +78,7 @@ def run_stage(cells: Sequence[Cell], stage: Stage, seed: int) -> list[Result]:
             campaign = Campaign(stage, seed)
             while len(played) < len(cells) and not (played and played[-1].failure):
                 played.append(campaign.play(cells[len(played)]))
-            stage.run.finish()
+            stage.run.finish(RECOVERY_LIMIT_S)
             stage.record([each.strike for each in played])
         verdict = judge(stage)
     except (JarError, JavaMissingError):
