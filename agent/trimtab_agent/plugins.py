@@ -1,8 +1,9 @@
 """The Unix socket that the engine plug-ins of this host connect to.
 
 One connection per worker process: hello, welcome, then statistics and acks come up, commands go down.  A bad frame is
-counted and dropped; a connection that sends too many of them, too much, or an endless line is closed.  The others do
-not notice.
+counted and dropped; a connection that sends too many of them, too much, or an endless line is closed, and a worker that
+comes back has no more left than it had.  What all connections hold back of lines without an end is bounded.  The others
+do not notice.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from trimtab_models.messages.allowance import Allowance, Allowances
 from trimtab_models.messages.commands import Ack, Command
 from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.local import MAX_FRAME_BYTES, Hello, Statistics, Welcome, decode_frame, encode_frame
@@ -22,6 +24,11 @@ from trimtab_models.messages.names import WorkerId
 
 HELLO_LIMIT_S = 10.0
 MAX_CONNECTIONS = 1_000
+ARRIVALS_PER_S = 50
+MAX_HELLO_BYTES = 1024 * 1024
+MAX_HELD_BYTES = 64 * 1024 * 1024
+"""Of lines without an end, on all connections together."""
+READ_BYTES = 256 * 1024
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
 """Of commands that a worker does not read."""
 CLOCK_LIMIT_MS = 60_000
@@ -51,29 +58,56 @@ class Listener(Protocol):
         """A frame was dropped."""
 
 
-@dataclass(slots=True)
-class Allowance:
-    """A token bucket: at most `burst` at once and `rate` per second."""
-
-    rate: float
-    burst: float
-    _level: float = 0.0
-    _at: float = 0.0
-
-    def spend(self, now: float, amount: float) -> bool:
-        """Whether `amount` was to be had at `now` (seconds, any origin)."""
-        self._level = max(0.0, self._level - (now - self._at) * self.rate)
-        self._at = now
-        self._level += amount
-        return self._level <= self.burst
-
-
 class _ClosedError(Exception):
     """A connection is to be closed, and why."""
 
     def __init__(self, reason: str, detail: str) -> None:
         self.reason = reason
         super().__init__(detail)
+
+
+@dataclass(slots=True)
+class _Held:
+    """Bytes of lines whose end has not come yet, of all connections."""
+
+    total: int = 0
+
+    def add(self, size: int) -> None:
+        self.total += size
+        if self.total > MAX_HELD_BYTES:
+            raise _ClosedError("held", f"more than {MAX_HELD_BYTES} bytes of lines without an end on all connections")
+
+
+class _Lines:
+    """The lines of one connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, held: _Held) -> None:
+        self._reader = reader
+        self._held = held
+        self._waiting = bytearray()
+
+    async def next(self, limit: int) -> bytes:
+        """The next line of at most `limit` bytes; empty at the end of the connection, also when that cut a line."""
+        searched = 0
+        while (end := self._waiting.find(b"\n", searched)) < 0:
+            searched = len(self._waiting)
+            if searched > limit or not (read := await self._reader.read(READ_BYTES)):
+                break
+            self._waiting += read
+            self._held.add(len(read))
+        if max(end, searched) > limit:
+            raise BadMessage(Fault.OVERSIZED, "", "an endless line", f"at most {limit} bytes")
+        line = bytes(self._waiting[: end + 1])
+        self._drop(len(line))
+        return line
+
+    def close(self) -> None:
+        """Nothing more is held."""
+        self._drop(len(self._waiting))
+
+    def _drop(self, size: int) -> None:
+        del self._waiting[:size]
+        self._held.total -= size
 
 
 class PluginServer:
@@ -86,12 +120,16 @@ class PluginServer:
         self._server: asyncio.Server | None = None
         self._writers: dict[WorkerId, asyncio.StreamWriter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._held = _Held()
+        self._arrivals = Allowance(rate=ARRIVALS_PER_S, burst=MAX_CONNECTIONS)
+        # By worker and not by connection: whoever is closed for a flood and comes back goes on where it was.
+        self._frames = Allowances(rate=200, burst=2_000, most=MAX_CONNECTIONS)
+        self._volume = Allowances(rate=MAX_FRAME_BYTES, burst=4 * MAX_FRAME_BYTES, most=MAX_CONNECTIONS)
+        self._faults = Allowances(rate=1, burst=100, most=MAX_CONNECTIONS)
 
     async def start(self) -> None:
         """Begin to listen; raises SocketTakenError."""
-        self._server = await asyncio.start_unix_server(
-            self._serve, sock=bind_socket(self._path), limit=MAX_FRAME_BYTES + 1
-        )
+        self._server = await asyncio.start_unix_server(self._serve, sock=bind_socket(self._path), limit=READ_BYTES)
 
     async def stop(self) -> None:
         """Close all connections and remove the socket."""
@@ -117,14 +155,15 @@ class PluginServer:
         assert task is not None
         self._tasks.add(task)
         worker: WorkerId | None = None
+        lines = _Lines(reader, self._held)
         try:
-            if len(self._tasks) > MAX_CONNECTIONS:
-                raise _ClosedError("connections", f"more than {MAX_CONNECTIONS} connections")
+            if len(self._tasks) > MAX_CONNECTIONS or not self._arrivals.spend(time.monotonic()):
+                raise _ClosedError("connections", f"more than {MAX_CONNECTIONS}, or {ARRIVALS_PER_S} more per second")
             async with asyncio.timeout(HELLO_LIMIT_S):
-                line = await _read_line(reader)
+                line = await lines.next(MAX_HELLO_BYTES)
             if line:
                 worker = self._introduce(_expect_hello(line), writer)
-                await self._read_frames(worker, reader)
+                await self._read_frames(worker, lines)
         except TimeoutError:
             self._listener.frame_refused(None, "no_hello", f"connection closed: no hello in {HELLO_LIMIT_S:g} s")
         except _ClosedError as exc:
@@ -135,6 +174,7 @@ class PluginServer:
             pass  # the other side is gone, or the agent ends
         finally:
             self._tasks.discard(task)
+            lines.close()
             writer.transport.abort()
             if worker is not None:
                 del self._writers[worker]
@@ -148,18 +188,16 @@ class PluginServer:
         self._listener.worker_connected(hello, _peer_pid(writer))
         return hello.worker
 
-    async def _read_frames(self, worker: WorkerId, reader: asyncio.StreamReader) -> None:
-        frames, volume = Allowance(rate=200, burst=2_000), Allowance(rate=MAX_FRAME_BYTES, burst=4 * MAX_FRAME_BYTES)
-        faults = Allowance(rate=1, burst=100)
-        while line := await _read_line(reader):
+    async def _read_frames(self, worker: WorkerId, lines: _Lines) -> None:
+        while line := await lines.next(MAX_FRAME_BYTES):
             now = time.monotonic()
-            if not frames.spend(now, 1) or not volume.spend(now, len(line)):
+            if not (self._frames.spend(worker, now) and self._volume.spend(worker, now, len(line))):
                 raise _ClosedError("flood", "more frames or bytes than anybody asked for")
             try:
                 self._take(worker, line)
             except BadMessage as exc:
                 self._listener.frame_refused(worker, exc.fault, str(exc))
-                if not faults.spend(now, 1):
+                if not self._faults.spend(worker, now):
                     raise _ClosedError("flood", "too many bad frames") from exc
 
     def _take(self, worker: WorkerId, line: bytes) -> None:
@@ -179,16 +217,6 @@ def _expect_hello(line: bytes) -> Hello:
     if not isinstance(frame, Hello):
         raise BadMessage(Fault.RANGE, "frame", type(frame).__name__.lower(), "hello first")
     return frame
-
-
-async def _read_line(reader: asyncio.StreamReader) -> bytes:
-    """The next line; empty at the end of the connection, also when that cut a line."""
-    try:
-        return await reader.readuntil(b"\n")
-    except asyncio.IncompleteReadError:
-        return b""
-    except asyncio.LimitOverrunError as exc:
-        raise BadMessage(Fault.OVERSIZED, "", "an endless line", f"at most {MAX_FRAME_BYTES} bytes") from exc
 
 
 def check_statistics(worker: WorkerId, statistics: Statistics, now: float) -> None:

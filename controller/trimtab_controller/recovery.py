@@ -12,7 +12,7 @@ from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.connection import Connection
-from trimtab_controller.kafka.inbox import Inbox
+from trimtab_controller.kafka.inbox import ACKS_AT_ONCE, Inbox
 from trimtab_controller.kafka.reader import Reading, at_offsets, drain, reading, starts
 from trimtab_models.messages.commands import decode_command
 from trimtab_models.messages.decode import BadMessage
@@ -57,7 +57,8 @@ def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: boo
         if isinstance(entry, Hold):
             hold = replace(entry, newest=max(entry.newest, _last_commanded(consumer, topics, inbox)))
             entry = JournalEntry(execution=Execution(generation=hold.newest.generation, number=hold.newest.number))
-        later = drain(consumer, at_offsets(consumer, topics.acks, entry.acks_read))
+        acks = at_offsets(consumer, topics.acks, entry.acks_read)
+        later = drain(consumer, acks, most_per_key=ACKS_AT_ONCE)  # the inbox would refuse the others
     positions = [*found.positions(topics.intents), *later.positions(topics.acks)]
     if not acting:
         positions += [*found.positions(topics.journal), *found.positions(topics.placement)]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from trimtab_agent import plugins
-from trimtab_agent.plugins import Allowance, PluginServer, SocketTakenError
+from trimtab_agent.plugins import PluginServer, SocketTakenError
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
@@ -295,8 +295,92 @@ def test_a_file_in_the_way_is_not_removed(tmp_path: Path) -> None:
     assert (tmp_path / "a.sock").read_text() == "precious"
 
 
-def test_an_allowance_refills_with_time() -> None:
-    allowance = Allowance(rate=2, burst=3)
+def test_a_worker_that_flooded_and_comes_back_goes_on_where_it_was(tmp_path: Path) -> None:
+    async def story(path: Path) -> None:
+        async with running(path) as (_, recorder):
+            for _ in range(3):
+                reader, writer = await connect(path, hello(), b"x\n" * 200)
+                assert await ends(reader)
+                writer.close()
+                await wait_for_end(recorder)
+            dropped = [entry for entry in recorder.heard if entry == ("refused", "w0", "malformed")]
+            assert 101 <= len(dropped) < 110  # not 300: one more per connection, and one per second
 
-    assert [allowance.spend(10.0, 1) for _ in range(4)] == [True, True, True, False]
-    assert [allowance.spend(11.0, 1), allowance.spend(11.0, 1)] == [True, False]
+    run(story, tmp_path)
+
+
+def test_half_lines_of_many_connections_are_bounded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "MAX_HELD_BYTES", 500_000)
+
+    async def story(path: Path) -> None:
+        async with running(path) as (server, recorder):
+            _, calm = await connect(path, hello("calm"))
+            await recorder.until(("connected", "calm"))
+            halves = [await connect(path, b"x" * 200_000) for _ in range(5)]
+            for _ in range(500):
+                if recorder.heard.count(("refused", None, "held")) == 3:
+                    break
+                await asyncio.sleep(0.01)
+            assert recorder.heard.count(("refused", None, "held")) == 3
+            assert server._held.total <= 500_000
+            for _, writer in halves:
+                writer.close()
+            calm.write(statistics("calm"))
+            for _ in range(500):
+                if recorder.heard[-1] == ("reported", "calm", 1) and not server._held.total:
+                    break
+                await asyncio.sleep(0.01)
+            assert (recorder.heard[-1], server._held.total) == (("reported", "calm", 1), 0)
+            calm.close()
+
+    run(story, tmp_path)
+
+
+def test_a_line_in_many_small_parts_is_one_line(tmp_path: Path) -> None:
+    async def story(path: Path) -> None:
+        async with running(path) as (_, recorder):
+            _, writer = await connect(path)
+            for byte in hello() + statistics("w0") + statistics("w0")[:10]:
+                writer.write(bytes((byte,)))
+                await writer.drain()
+            writer.write(statistics("w0")[10:])
+            await recorder.until(("connected", "w0"), ("reported", "w0", 1), ("reported", "w0", 1))
+            writer.close()
+
+    run(story, tmp_path)
+
+
+def test_a_hello_is_short(tmp_path: Path) -> None:
+    async def story(path: Path) -> None:
+        async with running(path) as (_, recorder):
+            reader, writer = await connect(path, b" " * plugins.MAX_HELLO_BYTES + hello())
+            assert await ends(reader)
+            await recorder.until(("refused", None, "oversized"))
+            writer.close()
+
+    run(story, tmp_path)
+
+
+def test_who_only_connects_and_leaves_is_not_served_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(plugins, "ARRIVALS_PER_S", 0)
+
+    async def story(path: Path) -> None:
+        async with running(path) as (_, recorder):
+            for _ in range(7):
+                reader, writer = await connect(path, b"x\n")
+                assert await ends(reader)
+                writer.close()
+            reasons = [entry[2] for entry in recorder.heard]
+            assert reasons == ["malformed"] * 5 + ["connections"] * 2
+
+    run(story, tmp_path)
+
+
+async def wait_for_end(recorder: Recorder) -> None:
+    """Until the server has done with the last connection."""
+    for _ in range(500):
+        if recorder.heard[-1] == ("gone", "w0"):
+            return
+        await asyncio.sleep(0.01)
+    assert recorder.heard[-1] == ("gone", "w0")

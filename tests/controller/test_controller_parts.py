@@ -18,7 +18,8 @@ from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY, JournalEntry, encode_entry
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round
-from trimtab_controller.kafka.inbox import CLOCK_TOLERANCE_S, Inbox
+from trimtab_controller.kafka import inbox as inbox_module
+from trimtab_controller.kafka.inbox import ACKS_AT_ONCE, CLOCK_TOLERANCE_S, Inbox
 from trimtab_controller.kafka.publisher import Record as Published
 from trimtab_controller.kafka.publisher import headers_of
 from trimtab_controller.kafka.reader import Reading
@@ -28,7 +29,7 @@ from trimtab_controller.recovery import taken_over
 from trimtab_controller.stream_child import StreamChild
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal, encode_ack
 from trimtab_models.messages.decode import BadMessage, Fault
-from trimtab_models.messages.intents import Pause, encode_intent
+from trimtab_models.messages.intents import Drain, Pause, encode_intent
 from trimtab_models.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_models.messages.placement import Placement, decode_placement, encode_placement
 from trimtab_models.messages.report import WorkerState
@@ -87,6 +88,35 @@ def an_ack(**changes: object) -> Ack:
         **changes,
     }
     return Ack(**values)  # type: ignore[arg-type]
+
+
+def test_a_host_that_floods_is_not_read_and_the_others_are() -> None:
+    now = NOW
+    inbox = Inbox(TOPICS, lambda: now)
+    flood, calm = Record(TOPICS.acks, b"not even JSON", b"h1"), Record(TOPICS.acks, encode_ack(an_ack()), b"h2")
+    for _ in range(ACKS_AT_ONCE + 5):
+        assert inbox.take(flood) is None
+    assert inbox.rejected == {(TOPICS.acks, Fault.MALFORMED): ACKS_AT_ONCE, (TOPICS.acks, Fault.FLOOD): 5}
+    assert isinstance(inbox.take(calm), AckSeen)
+    now += 1.0
+    assert isinstance(inbox.take(Record(TOPICS.acks, encode_ack(an_ack()), b"h1")), AckSeen)
+
+
+def test_intents_are_bounded_and_those_that_are_there_can_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox_module, "MAX_INTENTS", 2)
+    inbox = Inbox(TOPICS, lambda: NOW)
+
+    def drained(worker: str, reason: str = "r") -> IntentsChanged | None:
+        drain = Drain(worker=WorkerId(worker), by="op", at=NOW, reason=reason)
+        event = inbox.take(Record(TOPICS.intents, encode_intent(drain), drain.key.encode()))
+        assert event is None or isinstance(event, IntentsChanged)
+        return event
+
+    assert [drained("w1") is None, drained("w2") is None, drained("w3") is None] == [False, False, True]
+    assert inbox.rejected == {(TOPICS.intents, Fault.OVERSIZED): 1}
+    changed = drained("w2", "another")
+    assert changed is not None
+    assert [intent.reason for intent in changed.intents] == ["r", "another"]
 
 
 @pytest.mark.parametrize(

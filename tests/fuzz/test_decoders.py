@@ -114,6 +114,6 @@ def test_spans_are_values_members_and_lines() -> None:
         b"1", b'"}\\""', b'"b":"}\\""', b'{"b":"}\\""}', b'[1,{"b":"}\\""}]', b'"a":[1,{"b":"}\\""}]', b"null",
         b'"c":null', text,
     }  # fmt: skip
-    assert spans_of_json(b'{"a":') == ()
+    assert [spans_of_json(text) for text in (b"", b"{", b'{"a":', b'{"a":[}', b'{"a":,}')] == [()] * 5
     lines = b"[s]\na = 1\n"
     assert [lines[span.start : span.end] for span in spans_of_toml(lines)] == [b"[s]\n", b"a = 1\n", b"1"]

@@ -13,6 +13,7 @@ from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, decode_entry
 from trimtab_controller.stream.chunks import Reassembler, read_chunk
+from trimtab_models.messages.allowance import Allowances, is_told
 from trimtab_models.messages.commands import UNVERIFIED, decode_ack
 from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.intents import Intent, decode_intent
@@ -25,6 +26,12 @@ log = logging.getLogger(__name__)
 
 CLOCK_TOLERANCE_S = 60.0
 """A message from further in the future than this comes from a clock that nobody should believe."""
+
+ACKS_PER_S, ACKS_AT_ONCE = 500, 10_000
+"""Of one host.  A command has three acks at most, so only one that floods us comes near this."""
+MAX_HOSTS = 100_000
+"""Whose acks are counted apart."""
+MAX_INTENTS = 10_000
 
 Received = SnapshotArrived | AckSeen | IntentsChanged | Placement | JournalEntry
 T = TypeVar("T")
@@ -43,6 +50,7 @@ class Inbox:
         self._trusted = trusted
         self._clock = clock
         self._intents: dict[bytes, Intent] = {}
+        self._acks = Allowances(rate=ACKS_PER_S, burst=ACKS_AT_ONCE, most=MAX_HOSTS)
         self._snapshots = Reassembler(topics.cluster)
         self._readers: dict[str, Callable[[Message], Received | None]] = {
             topics.snapshots: self._read_snapshot,
@@ -74,7 +82,7 @@ class Inbox:
     def _reject(self, topic: str, error: BadMessage) -> None:
         self.rejected[topic, error.fault] += 1
         count = self.rejected[topic, error.fault]
-        if count in (1, 10, 100) or count % 1000 == 0:
+        if is_told(count):
             log.warning("refused message %d of this kind on %s: %s: %s", count, topic, error.fault, error)
 
     def _read_snapshot(self, message: Message) -> SnapshotArrived | None:
@@ -88,6 +96,9 @@ class Inbox:
         return SnapshotArrived(snapshot=snapshot)
 
     def _read_ack(self, message: Message) -> AckSeen | None:
+        host = message.key() or b""
+        if not self._acks.spend(host, self._clock()):  # before it is read: that is what costs
+            raise BadMessage(Fault.FLOOD, "key", host, f"at most {ACKS_PER_S} acks per second of one host")
         ack = decode_ack(message.value())
         self._check_cluster(ack.cluster)
         self._check_time(ack.at, "at")
@@ -107,6 +118,8 @@ class Inbox:
         else:
             intent = decode_intent(key, value)
             self._check_time(intent.at, "at")
+            if key not in self._intents and len(self._intents) >= MAX_INTENTS:
+                raise BadMessage(Fault.OVERSIZED, "key", key, f"at most {MAX_INTENTS} intents")
             self._intents[key] = intent
         return IntentsChanged(intents=tuple(self._intents.values()))
 

@@ -1,6 +1,7 @@
 """Reading topics to their present end: what a controller finds when it starts, and what the CLI shows."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ def new_consumer(connection: Connection, name: str, *, eof: bool = False) -> Con
             enable_partition_eof=eof,
             fetch_wait_max_ms=50,
             fetch_error_backoff_ms=200,
+            queued_min_messages=1000,  # one topic's flood must not stand in the queue before what comes on the others
         )
     )
 
@@ -96,9 +98,13 @@ def reading(connection: Connection, name: str) -> Iterator[Consumer]:
         consumer.close()
 
 
-def drain(consumer: Consumer, positions: list[TopicPartition]) -> Reading:
-    """Read from the positions to the ends that the partitions have now.  Raises ReadError, KafkaException."""
+def drain(consumer: Consumer, positions: list[TopicPartition], *, most_per_key: int | None = None) -> Reading:
+    """Read from the positions to the ends that the partitions have now; of each key keep the first `most_per_key`.
+
+    Raises ReadError, KafkaException.
+    """
     reading = Reading()
+    kept: Counter[bytes | None] = Counter()
     left = {(each.topic, each.partition) for each in positions}
     consumer.assign(positions)
     heard_at = time.monotonic()
@@ -112,7 +118,9 @@ def drain(consumer: Consumer, positions: list[TopicPartition]) -> Reading:
             if error is None or error.code() == KafkaError._PARTITION_EOF:
                 heard_at = time.monotonic()
             if error is None:
-                reading.messages.append(message)
+                if most_per_key is None or kept[message.key()] < most_per_key:
+                    kept[message.key()] += 1
+                    reading.messages.append(message)
                 reading.next_offsets[where] = message.offset() + 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 reading.next_offsets[where] = message.offset()

@@ -42,6 +42,8 @@ def _value(data: bytes, at: int, spans: list[Span]) -> int:
     else:
         while at < len(data) and data[at] not in b",]}":
             at += 1
+        if at == start:
+            raise ValueError(f"no value at {at}")
     spans.append(Span(start, at, False))
     return at
 

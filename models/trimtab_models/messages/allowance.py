@@ -1,0 +1,51 @@
+"""How much one sender may send, and how often it is worth telling that it sends too much.  Pure: `now` is given."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Allowance:
+    """A token bucket: at most `burst` at once and `rate` per second."""
+
+    rate: float
+    burst: float
+    _level: float = 0.0
+    _at: float = 0.0
+
+    def spend(self, now: float, amount: float = 1.0) -> bool:
+        """Whether `amount` was to be had at `now` (seconds, any origin); what was refused is not spent.
+
+        A clock that was set back gives nothing, and takes nothing.
+        """
+        self._level = max(0.0, self._level - max(0.0, now - self._at) * self.rate)
+        self._at = now
+        if self._level + amount > self.burst:
+            return False
+        self._level += amount
+        return True
+
+
+class Allowances:
+    """An allowance for each of many senders, by name; at most `most` are remembered, those heard of last."""
+
+    def __init__(self, *, rate: float, burst: float, most: int) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._most = most
+        self._of: dict[str | bytes, Allowance] = {}
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def spend(self, sender: str | bytes, now: float, amount: float = 1.0) -> bool:
+        """Whether this sender had `amount` left."""
+        allowance = self._of.pop(sender, None) or Allowance(rate=self._rate, burst=self._burst)
+        self._of[sender] = allowance
+        if len(self._of) > self._most:
+            del self._of[next(iter(self._of))]
+        return allowance.spend(now, amount)
+
+
+def is_told(count: int) -> bool:
+    """Whether the `count`-th fault of a kind is worth a line in the log: the 1st, 10th and 100th, and every 1000th."""
+    return count in (1, 10, 100) or count % 1000 == 0

@@ -1,0 +1,55 @@
+"""Reading topics to their end."""
+
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, TopicPartition
+
+from trimtab_controller.kafka.reader import drain
+
+
+@dataclass
+class Record:
+    """As much of a Kafka message as is looked at; without a key it is the end of the partition."""
+
+    at: int
+    of: bytes | None = None
+
+    def topic(self) -> str:
+        return "acks"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self.at
+
+    def key(self) -> bytes | None:
+        return self.of
+
+    def error(self) -> KafkaError | None:
+        return KafkaError(KafkaError._PARTITION_EOF) if self.of is None else None
+
+
+class Records:
+    """A consumer that has them all at once."""
+
+    def __init__(self, *keys: bytes) -> None:
+        self._records = [Record(at, key) for at, key in enumerate(keys)]
+        self._records.append(Record(len(keys)))
+
+    def assign(self, positions: list[TopicPartition]) -> None:
+        assert [(each.topic, each.partition) for each in positions] == [("acks", 0)]
+
+    def consume(self, count: int, timeout: float) -> list[Record]:
+        taken, self._records = self._records[:count], self._records[count:]
+        return taken
+
+
+def test_all_is_kept_or_of_each_key_the_first_and_all_of_it_is_read() -> None:
+    keys, start = (b"h1", b"h1", b"h2", b"h1", b"h2", b"h3"), [TopicPartition("acks", 0, 0)]
+
+    whole, part = drain(Records(*keys), start), drain(Records(*keys), start, most_per_key=2)
+
+    assert [message.offset() for message in whole.messages] == [0, 1, 2, 3, 4, 5]
+    assert [message.offset() for message in part.messages] == [0, 1, 2, 4, 5]
+    assert whole.next_offsets == part.next_offsets == {("acks", 0): 6}
