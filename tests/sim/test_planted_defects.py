@@ -1,24 +1,29 @@
 """The simulator is proven: each kind of defect, planted into the product or into the models, is found."""
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import pytest
-from simulated import agent, faults
+from simulated import agent, faults, worker
 from simulated.broker import Broker
 from simulated.faults import Fault
+from simulated.kafka_client import running
 from simulated.ledger import Ledger, Violation
 from simulated.simulation import simulating
 from simulated.worker import WorkerProcess
 from simulated.world import Heal, World
 
+from trimtab_agent import daemon
 from trimtab_agent.commands import driver as agent_driver
 from trimtab_agent.commands.events import Action as AgentAction
 from trimtab_agent.commands.events import CommandReceived, Entry, SendAck
 from trimtab_agent.commands.events import Event as AgentEvent
 from trimtab_agent.commands.machine import CommandMachine
+from trimtab_agent.engines.faust.board import Board
+from trimtab_agent.trust import TrustFile
 from trimtab_controller import driver, recovery
 from trimtab_controller.decider import machine as deciding
 from trimtab_controller.decider import observe
@@ -27,11 +32,21 @@ from trimtab_controller.execution.events import Action, Limits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.execution.step import Step
+from trimtab_controller.kafka.inbox import Inbox
+from trimtab_controller.kafka.publisher import Publisher
+from trimtab_controller.kafka.reader import Reading
+from trimtab_controller.leadership import machine as leading
+from trimtab_controller.leadership.machine import Role, Word
 from trimtab_models.messages.commands import Ack, CommandKind, Phase
-from trimtab_models.messages.names import KeyGroup, WorkerId
+from trimtab_models.messages.names import KeyGroup, Topics, WorkerId
+from trimtab_models.messages.placement import decode_placement
+from trimtab_models.signing.envelope import signatures_in
+from trimtab_models.signing.keys import PublicKey
 
 SEEDS = range(30)
 MOVING: tuple[Fault, ...] = (faults.shift_load, faults.kill_worker, faults.join)
+DEPOSING: tuple[Fault, ...] = (faults.stop_controller, faults.stop_controller, faults.lose_lease)
+FORGING: tuple[Fault, ...] = (faults.forge, faults.shift_load)
 
 
 def lose_target(world: World) -> Heal | None:
@@ -45,8 +60,8 @@ def lose_target(world: World) -> Heal | None:
 
 
 def lose_for_long(world: World) -> Heal | None:
-    """Hosts that are lost at once come back minutes later."""
-    heal = faults.lose_hosts(world)
+    """Hosts that are lost at once come back minutes later; twice, and there may be nobody left to own anything."""
+    heal = faults.lose_hosts(world) if len(world.present()) == len(world.hosts) else None
     return None if heal is None else lambda: world.timeline.after(200.0, heal)
 
 
@@ -168,6 +183,49 @@ def forget_journal(*given: Any, **named: Any) -> Any:
 
 RECOVER = recovery.recover
 
+
+def transactional_id_of_its_own(cluster: str, *, acting: bool) -> str:
+    """Each term publishes under another id."""
+    return f"{cluster}.{next(ids)}"
+
+
+ids = itertools.count()
+
+
+class ReadsTooEarly(Publisher):
+    """What it goes on from was read before the predecessor was fenced."""
+
+    def __init__(self, connection: Any, *given: Any) -> None:
+        process = running[-1]
+        topics = Topics(process.cluster)
+        keys = process._configuration.signing  # type: ignore[attr-defined]
+        inbox = Inbox(topics, lambda: process.timeline.now, trusted=keys.load()[1])  # type: ignore[attr-defined]
+        early.append(RECOVER(connection, topics, inbox, acting=True))
+        process.block(2.0)
+        super().__init__(connection, *given)
+
+
+early: list[recovery.Found] = []
+
+
+def without(role: Role, word: Word) -> dict[Any, Any]:
+    """The table of the candidate without one of its lines."""
+    return {known: then for known, then in leading.TRANSITIONS.items() if known != (role, word)}
+
+
+class Credulous(Board):
+    """Whoever writes a placement is followed."""
+
+    def __init__(self, *, trust: object, **given: Any) -> None:
+        super().__init__(**given)
+
+
+def last_written(found: Reading, topics: Topics, inbox: Inbox) -> Any:
+    """The last placement that was signed, not the newest."""
+    messages = found.latest(topics.placement, inbox.vouches)
+    return [(decode_placement(message.value()), signatures_in(message.headers())) for message in messages], None
+
+
 CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
     "answers are heeded twice": (
         driver, "ExecutionMachine", HeedsRepeats, (faults.rough_network, *MOVING), "again after its end|released again",
@@ -177,7 +235,7 @@ CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
         driver, "ExecutionMachine", NeverGivesUp, (lose_target, faults.shift_load), "a plan is in flight",
     ),
     "journal and commands apart": (driver.Controller, "_publish", publish_in_pieces, MOVING, "journal"),
-    "journal not read": (driver, "recover", forget_journal, (faults.kill_controller,), "epochs"),
+    "journal not read": (driver, "recover", forget_journal, (faults.kill_controller,), "two leaders"),
     "no pause": (deciding, "Decider", DoesNotPause, (faults.pause, *MOVING), "paused"),
     "no hold": (observe, "LOST_HOSTS_SHARE", 2.0, (lose_for_long, faults.shift_load), "hosts are lost"),
     "moves inside the band": (deciding, "Decider", MovesForNothing, MOVING, "inside the band"),
@@ -186,7 +244,26 @@ CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
         agent_driver, "CommandMachine", NeverSaysNo, (faults.slow_worker, *MOVING), "never answered",
     ),
     "a journal that is not on disk": (agent_driver, "Journal", HurriedJournal, (faults.kill_agent,), "a second time"),
-    "no fencing": (Broker, "is_fenced", lambda *_: False, (faults.second_controller, *MOVING), "epochs"),
+    "no fencing": (Broker, "is_fenced", lambda *_: False, (*DEPOSING, *MOVING), "deposed"),
+    "another transactional id": (
+        driver, "transactional_id", transactional_id_of_its_own, (*DEPOSING, *MOVING), "deposed",
+    ),
+    "who was fenced stays away": (leading, "REJOIN_DELAY_S", 1e9, (*DEPOSING, *MOVING), "controllers are"),
+    "a lease that ran out is forgotten": (
+        leading, "TRANSITIONS", without(Role.SUSPENDED, Word.GRANTED), (faults.cut_controller,), "controllers are",
+    ),
+    "agents obey whoever writes": (daemon.Agent, "_find_trust", lambda *_: None, FORGING, "forged: agent"),
+    "workers follow whoever writes": (worker, "Board", Credulous, FORGING, "forged: w"),
+    "a leader believes whoever writes": (
+        Inbox, "vouches", lambda *_: True, (*DEPOSING, *FORGING), "forged: a leader|cannot be restored",
+    ),
+    "any signature will do": (PublicKey, "signed", lambda *_: True, FORGING, "forged"),
+    "the trust file is read once": (
+        TrustFile, "_follow", lambda self: self._trusted, (faults.rotate_keys, *FORGING), "forged|no convergence",
+    ),
+    "a placement written once more is the last": (
+        recovery, "_placements", last_written, (*DEPOSING, *FORGING), "forged: a leader",
+    ),
 }  # fmt: skip
 
 MODELS: dict[str, tuple[type[WorkerProcess], str]] = {
@@ -225,3 +302,13 @@ def test_a_key_group_that_nobody_takes_is_found() -> None:
 
 
 OWN = Ledger.own
+
+
+def test_a_journal_read_before_the_predecessor_is_fenced_is_found() -> None:
+    with (
+        simulating() as run,
+        patch.object(driver, "Publisher", ReadsTooEarly),
+        patch.object(driver, "recover", lambda *_, **__: early[-1]),
+        pytest.raises(Violation, match=r"epochs|two leaders|not the last one"),
+    ):
+        until_found(lambda seed: run(seed, faults=(*DEPOSING, *MOVING)))

@@ -29,7 +29,7 @@ from trimtab_models.messages.local import Hello, Statistics, decode_frame, encod
 from trimtab_models.messages.names import HostId, Topics, WorkerId
 from trimtab_models.messages.report import Basis, HostSample
 from trimtab_models.settings.kafka import KafkaSettings
-from trimtab_models.signing.envelope import Envelope
+from trimtab_models.signing.envelope import Envelope, signatures_in
 
 TICK_S = 5.0
 """The driver looks at its clock every half second; here it does when its machine wants to, and this often."""
@@ -263,7 +263,8 @@ class AgentProcess:
         for record in self._broker.read(self._topic, self._start_offset()):
             self._next[self._topic] = record.offset + 1
             position = Position(kafka_cluster=KAFKA_CLUSTER, partition=0, offset=record.offset + 1)
-            envelope = Envelope(topic=record.topic, key=record.key, value=record.value or b"", signatures=())
+            signatures = signatures_in(record.headers)
+            envelope = Envelope(topic=record.topic, key=record.key, value=record.value or b"", signatures=signatures)
             self._agent.command_read(envelope, position)
 
     def _start_offset(self) -> int:
@@ -377,7 +378,9 @@ def simulated_hosts() -> Iterator[None]:
         yield
 
 
-def agent_configuration(cluster: str, machine: Machine, interval_s: float, workers: list[WorkerId]) -> Configuration:
+def agent_configuration(
+    cluster: str, machine: Machine, interval_s: float, workers: list[WorkerId], trust: Path
+) -> Configuration:
     """Its agent.toml."""
     return Configuration(
         cluster=cluster,
@@ -385,6 +388,7 @@ def agent_configuration(cluster: str, machine: Machine, interval_s: float, worke
         interval_s=interval_s,
         state_dir=machine.folder,
         socket=machine.folder / "agent.sock",
+        trust=trust,
         kafka=KafkaSettings(bootstrap_servers="simulated:9092"),
         workers={worker: WorkerConfiguration(worker=worker, capacity=1.0, command=("worker",)) for worker in workers},
     )

@@ -16,7 +16,10 @@ Headers = Sequence[tuple[str, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A record in the log; `at` = when the broker stored it (epoch seconds)."""
+    """A record in the log; `at` = when the broker stored it (epoch seconds).
+
+    `producer`: which taking over of a transactional id, counted over all, its producer was; None: it had no id.
+    """
 
     topic: str
     offset: int
@@ -24,6 +27,7 @@ class Stored:
     value: bytes | None
     headers: Headers
     at: float
+    producer: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,7 @@ class Broker:
         self._ends: dict[str, int] = {}
         self._watchers: dict[str, list[Callable[[], None]]] = {}
         self._producers: dict[str, int] = {}
+        self._takeovers = 0
         self._trace = hashlib.sha256()
         self.on_stored: Callable[[tuple[Stored, ...]], None] = lambda _: None
 
@@ -82,20 +87,21 @@ class Broker:
 
     def take_over(self, transactional_id: str) -> int:
         """Be the producer of this id; whoever was it before is fenced."""
-        self._producers[transactional_id] = self._producers.get(transactional_id, 0) + 1
-        return self._producers[transactional_id]
+        self._takeovers += 1
+        self._producers[transactional_id] = self._takeovers
+        return self._takeovers
 
     def is_fenced(self, transactional_id: str, producer: int) -> bool:
         """Whether a later producer has taken the id over."""
         return self._producers[transactional_id] != producer
 
-    def commit(self, records: Sequence[Unsent]) -> None:
+    def commit(self, records: Sequence[Unsent], producer: int) -> None:
         """All records of a transaction."""
-        self._append(records)
+        self._append(records, producer)
         for topic in {record.topic: None for record in records}:
             self._ends[topic] += 1
 
-    def _append(self, records: Sequence[Unsent]) -> tuple[Stored, ...]:
+    def _append(self, records: Sequence[Unsent], producer: int | None = None) -> tuple[Stored, ...]:
         stored = []
         for record in records:
             offset = self._ends.get(record.topic, 0)
@@ -107,6 +113,7 @@ class Broker:
                 value=record.value,
                 headers=record.headers,
                 at=self._timeline.now,
+                producer=producer,
             )
             self._logs.setdefault(record.topic, []).append(new)
             self._trace.update(f"{self._timeline.now!r} {record.topic} {offset}".encode() + (record.value or b""))

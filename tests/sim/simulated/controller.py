@@ -1,13 +1,17 @@
-"""A controller process: the real driver, recovery, inbox, publisher and machines over simulated clients."""
+"""A controller process: the real candidacy, driver, recovery, inbox, publisher and machines over simulated clients."""
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import patch
 
 from simulated import kafka_client
 from simulated.broker import Broker
+from simulated.election import Election, SimulatedMembership
 from simulated.kafka_client import CommitFate, Killed, SimulatedConsumer
 from simulated.ledger import Violation
 from simulated.network import Network
@@ -16,15 +20,28 @@ from simulated.timeline import Timeline
 from trimtab_controller import driver
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.kafka import publisher, reader
+from trimtab_controller.kafka.connection import Connection, StoppedError
 from trimtab_controller.kafka.publisher import FencedError
+from trimtab_controller.leadership import driver as leading
+from trimtab_controller.leadership.driver import Candidacy, Office
+from trimtab_controller.leadership.machine import REJOIN_DELAY_S, Role, TermFenced
+from trimtab_controller.metrics import ProcessMetrics
+from trimtab_controller.recovery import Found
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_controller.solver.balance import answer, answer_greedily
 from trimtab_models.messages.names import Topics
+from trimtab_models.signing.keys import PublicKey
 
 STATUS_EVERY_S = 60.0
 """The status is not what is simulated here: seldom enough to cost little, often enough that the fenced one notices."""
 SEARCH_CHECKS = 60
 """Not seconds but so many looks at the clock are what the search of the balance model gets: every machine replays."""
+
+
+def _ask(method: Callable[..., Answer | NoAnswer], question: Question) -> Answer | NoAnswer:
+    looks = itertools.count()
+    limited = Question(instance=question.instance, time_limit_s=SEARCH_CHECKS)
+    return method(limited, clock=lambda: float(next(looks)))
 
 
 class SolverModel:
@@ -42,11 +59,11 @@ class SolverModel:
         process = self._process
         assert isinstance(process, ControllerProcess)
         if process.solver_answers:
-            looks = itertools.count()
-            limited = Question(instance=question.instance, time_limit_s=SEARCH_CHECKS)
-            emptying = any(node.removing for node in question.instance.nodes)  # the greedy one seldom manages that
-            method = answer if process.searches or emptying else answer_greedily
-            self._answer = method(limited, clock=lambda: float(next(looks)))
+            emptying = any(node.removing for node in question.instance.nodes)
+            self._answer = None if process.searches or emptying else _ask(answer_greedily, question)
+            # The greedy one costs little, but seldom empties a node, and where it is stuck the search may not be.
+            if not isinstance(self._answer, Answer) or self._answer.load_distance > process.band:
+                self._answer = _ask(answer, question)
         else:
             self._answer = NoAnswer(reason="simulated")
         self.ready_at = process.timeline.now + process.timeline.random.uniform(0.05, 2.0)
@@ -64,40 +81,71 @@ class SolverModel:
         """Nothing is open."""
 
 
+class _Term:
+    """Begins a term, and returns: its turns are steps of the timeline."""
+
+    def __init__(self, process: "ControllerProcess", office: Office) -> None:
+        self._process, self._office = process, office
+
+    def run(self) -> None:
+        """Take over."""
+        try:
+            self._process.begin_term(self._office)
+        except StoppedError:
+            self._process.end_term()
+
+
 class ControllerProcess:
-    """One process from its start to its end; a successor is another object."""
+    """One process from its start to its end: the real candidacy, and a term of the real driver while it leads."""
 
     def __init__(
-        self, name: str, configuration: Configuration, timeline: Timeline, broker: Broker, network: Network
+        self,
+        name: str,
+        configuration: Configuration,
+        *,
+        timeline: Timeline,
+        broker: Broker,
+        network: Network,
+        election: Election,
+        took_office: Callable[[Found], None],
     ) -> None:
         self.name = name
         self.cluster = configuration.cluster
         self.timeline = timeline
         self.broker = broker
+        self.election = election
+        self.band = configuration.balance.load_distance
         self.searches = False
         self.solver_answers = True
         self.fate: Iterator[CommitFate] = iter(())
-        self.ended: str | None = None
+        self.alive = True
+        self.frozen = False
+        self._configuration = configuration
         self._network = network
-        self._alive = True
-        self._frozen = False
+        self._took_office = took_office
+        self._stopping = False
         self._busy = False
         self._turn_at: float | None = None
         self._stack = ExitStack()
         self._topics = Topics(self.cluster)
-        self._controller = driver.Controller(
-            configuration, Path("controller.toml"), acting=True, stopping=lambda: False, clock=lambda: timeline.now
-        )
-
-    @property
-    def alive(self) -> bool:
-        """Whether it runs, frozen or not."""
-        return self._alive
+        self._candidacy: Candidacy | None = None
+        self._controller: driver.Controller | None = None
+        timeline.after(0.0, self.wake)
 
     @property
     def connected(self) -> bool:
         """Whether it reaches the broker."""
-        return self._network.reaches("controller")
+        return self._network.reaches("controllers") and self._network.reaches(self.name)
+
+    @property
+    def role(self) -> Role:
+        """Where it stands, by its own mind."""
+        return self._candidacy._candidate.role if self._candidacy is not None else Role.AWAY
+
+    @property
+    def in_office(self) -> bool:
+        """Whether a term runs, or stands still."""
+        return self.alive and self._controller is not None
 
     def next_commit(self) -> CommitFate:
         """What happens to its next commit."""
@@ -106,9 +154,9 @@ class ControllerProcess:
     def block(self, seconds: float) -> None:
         """Wait; the others go on."""
         self.timeline.run_until(self.timeline.now + seconds)
-        while self._frozen and self._alive:
+        while self.frozen and self.alive:
             self.timeline.run_until(self.timeline.now + 0.5)
-        if not self._alive:
+        if not self.alive:
             raise Killed
 
     def position(self, topic: str) -> int:
@@ -116,30 +164,60 @@ class ControllerProcess:
         consumer = getattr(self._controller, "_consumer", None)
         return consumer.positions.get(topic, 0) if isinstance(consumer, SimulatedConsumer) else 0
 
-    def start(self) -> None:
-        """Take over."""
-        self._enter(lambda: self._controller._start(self._stack))
-        if self._alive:
-            if (hold := self._controller._found.hold) is not None:
-                raise Violation(f"the journal cannot be restored: {hold.flaw}, {hold.detail}")
-            for topic in (self._topics.acks, self._topics.snapshots, self._topics.intents):
-                self.broker.watch(topic, self._wake)
-            self._wake()
+    # --- signals
 
     def kill(self) -> None:
         """SIGKILL."""
-        self._end("killed")
+        if self.alive:
+            self.alive = False
+            self.broker.unwatch(self.wake)
+
+    def terminate(self) -> None:
+        """SIGTERM; who is stopped hears of it when it is continued."""
+        self._stopping = True
+        self.wake()
 
     def freeze(self) -> None:
         """SIGSTOP."""
-        self._frozen = True
+        self.frozen = True
 
     def thaw(self) -> None:
         """SIGCONT."""
-        self._frozen = False
-        self._wake()
+        self.frozen = False
+        self.wake()
 
-    def _wake(self) -> None:
+    # --- a term
+
+    def begin_term(self, office: Office) -> None:
+        """Take over, and be woken by what comes.  Raises FencedError, StoppedError, Violation."""
+        self._controller = driver.Controller(
+            self._configuration,
+            Path("controller.toml"),
+            acting=True,
+            stopping=office.over,
+            suspended=office.suspended,
+            clock=lambda: self.timeline.now,
+        )
+        self._controller._start(self._stack)
+        if (hold := self._controller._found.hold) is not None:
+            raise Violation(f"the journal cannot be restored: {hold.flaw}, {hold.detail}")
+        for topic in (self._topics.acks, self._topics.snapshots, self._topics.intents):
+            self.broker.watch(topic, self.wake)
+
+    def found(self, what: Found) -> None:
+        """What it begins its term with."""
+        self._took_office(what)
+
+    def end_term(self) -> None:
+        """Nothing of it is left."""
+        self._controller = None
+        self.broker.unwatch(self.wake)
+        self._stack.close()
+
+    # --- time
+
+    def wake(self) -> None:
+        """Something has come, or been said."""
         self._schedule(self.timeline.now + self._network.delay_s())
 
     def _schedule(self, when: float) -> None:
@@ -151,37 +229,74 @@ class ControllerProcess:
         if due != self._turn_at:
             return  # an earlier one came in between
         self._turn_at = None
-        if not self._alive or self._frozen or self._busy:
+        if not self.alive or self.frozen or self._busy:
             return  # `thaw`, or the end of the present turn, brings the next one
-        self._enter(self._controller._turn)
-        if self._alive:
-            wakes = (
-                self._controller._execution.wake_at,
-                self._controller._decider.wake_at,
-                self._controller._status_due,
-                self._controller._solver.ready_at,  # type: ignore[attr-defined]
-            )
-            self._schedule(max(self.timeline.now + 0.05, min(when for when in wakes if when is not None)))
-
-    def _enter(self, act: object) -> None:
-        """Run the process's own code, until it returns, blocks for ever, or dies."""
         self._busy = True
         kafka_client.running.append(self)
         try:
-            act()  # type: ignore[operator]
+            self._step()
         except Killed:
-            self._end("killed")
-        except FencedError:
-            self._end("fenced")
+            self.kill()
         finally:
             kafka_client.running.remove(self)
             self._busy = False
+        if self.alive:
+            self._schedule(max(self.timeline.now + 0.05, min(self._wakes(), default=math.inf)))
 
-    def _end(self, how: str) -> None:
-        if self._alive:
-            self._alive = False
-            self.ended = how
-            self.broker.unwatch(self._wake)
+    def _wakes(self) -> Iterator[float]:
+        term = self._controller
+        if self.role is Role.AWAY:
+            yield self.timeline.now + REJOIN_DELAY_S
+        elif term is not None and self.role is Role.LEADING:
+            looks = term._execution.wake_at, term._decider.wake_at, term._status_due, term._solver.ready_at  # type: ignore[attr-defined]
+            yield from (when for when in looks if when is not None)
+        elif term is not None or self._stopping:
+            yield self.timeline.now + 1.0
+
+    def _step(self) -> None:
+        """One turn of `Candidacy.run`, or of a term."""
+        if self._candidacy is None:
+            self._candidacy = Candidacy(
+                Connection(kafka=self._configuration.kafka),
+                self._topics,
+                self._configuration.lease_s,
+                new_term=lambda office: _Term(self, office),
+                metrics=ProcessMetrics(),
+                stopping=lambda: self._stopping,
+            )
+        candidacy = self._candidacy
+        over = candidacy.over()
+        if self._controller is not None and over:
+            self.end_term()
+        if self._stopping:
+            candidacy._membership.leave()
+            self.kill()
+        elif candidacy._elected:
+            candidacy._run_term()
+        elif self._controller is not None and not candidacy.suspended():
+            self._work(candidacy)
+        if self._controller is not None and candidacy._term_over:
+            self.end_term()
+
+    def _work(self, candidacy: Candidacy) -> None:
+        assert self._controller is not None
+        try:
+            self._controller._turn()
+        except StoppedError:
+            self.end_term()
+        except FencedError as error:
+            self.end_term()
+            candidacy._feed(TermFenced(detail=str(error)))
+
+
+def _begin(controller: driver.Controller, found: Found) -> None:
+    process = kafka_client.running[-1]
+    assert isinstance(process, ControllerProcess)
+    process.found(found)
+    BEGIN(controller, found)
+
+
+BEGIN = driver.Controller._begin
 
 
 @contextmanager
@@ -198,6 +313,14 @@ def simulated_clients() -> Iterator[None]:
             (driver, "SolverProcess", SolverModel),
             (driver, "STATUS_INTERVAL_S", STATUS_EVERY_S),
             (driver, "STATUS_SOON_S", STATUS_EVERY_S),
+            (driver.Controller, "_begin", _begin),
+            (leading, "Membership", SimulatedMembership),
+            (leading, "members", lambda *_: ()),
+            (leading, "wait_for_broker", lambda admin, connection, stopping: None),
+            (leading, "AdminClient", kafka_client.SimulatedAdmin),
+            (leading, "pause", kafka_client.pause),
+            (leading, "time", SimpleNamespace(monotonic=lambda: kafka_client.running[-1].timeline.now)),
+            (PublicKey, "signed", lru_cache(maxsize=100_000)(PublicKey.signed)),
         ):
             stack.enter_context(patch.object(module, name, value))
         yield

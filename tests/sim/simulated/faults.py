@@ -14,6 +14,10 @@ Fault = Callable[[World], Heal | None]
 """Inflicts it; None: not possible now."""
 
 
+ROTATED_AFTER_S = 60.0
+"""So long after the last controller has the new key the old one is trusted still."""
+
+
 def nothing() -> None:
     """It heals by itself, or never."""
 
@@ -47,7 +51,7 @@ def reread(world: World) -> Heal | None:
 
 
 def kill_controller(world: World) -> Heal | None:
-    """At once, or while it commits: the transaction is there or not, and nobody learned of it."""
+    """The leader, at once, or while it commits: the transaction is there or not, and nobody learned of it."""
     controller = world.controller
     fate = world.random.choice((None, CommitFate(stored=True, killed=True), CommitFate(stored=False, killed=True)))
     if fate is None:
@@ -57,10 +61,25 @@ def kill_controller(world: World) -> Heal | None:
 
     def heal() -> None:
         controller.fate = iter(())
-        if not world.controller.alive:
+        if not controller.alive:
             world.start_controller()
 
     return heal
+
+
+def kill_standby(world: World) -> Heal | None:
+    """One that waits."""
+    waiting = [process for process in world.living_controllers() if not process.in_office]
+    if not waiting:
+        return None
+    world.random.choice(waiting).kill()
+    return world.start_controller
+
+
+def end_controller(world: World) -> Heal | None:
+    """SIGTERM of the leader: it gives the lease up."""
+    world.controller.terminate()
+    return world.start_controller
 
 
 def rough_commits(world: World) -> Heal | None:
@@ -75,20 +94,75 @@ def rough_commits(world: World) -> Heal | None:
     return heal
 
 
+def stop_controller(world: World) -> Heal | None:
+    """SIGSTOP of the leader, at once or in the middle of a publication, for shorter or longer than its lease."""
+    controller = world.controller
+    if world.random.random() < 0.5:
+        controller.freeze()
+    else:
+        controller.fate = iter([*[CommitFate()] * world.random.randint(0, 2), CommitFate(frozen=True)])
+
+    def heal() -> None:
+        controller.fate = iter(())
+        controller.thaw()
+
+    return heal
+
+
 def second_controller(world: World) -> Heal | None:
-    """One is stopped, another one takes over, the first is continued."""
-    first = world.controller
-    if not first.alive:
+    """One more is started, and stays."""
+    if len(world.living_controllers()) > 3:
         return None
-    first.freeze()
-    world.timeline.soon(1.0, 10.0, world.start_controller)
-    return first.thaw
+    world.start_controller()
+    return nothing
+
+
+def lose_lease(world: World) -> Heal | None:
+    """The group takes the lease from its leader: without a word, or in order."""
+    holder, others = world.election.holder, [each for each in world.election.members if each.process.alive]
+    if holder is None:
+        return None
+    if world.random.random() < 0.5:
+        world.election.expel(holder)
+    else:
+        world.election.move(world.random.choice(others))
+    return nothing
 
 
 def cut_controller(world: World) -> Heal | None:
-    """It does not reach the broker."""
-    world.network.cut.add("controller")
-    return lambda: world.network.cut.discard("controller")
+    """The leader does not reach the broker, or no controller does."""
+    place = world.random.choice((world.controller.name, "controllers"))
+    world.network.cut.add(place)
+    return lambda: world.network.cut.discard(place)
+
+
+def forge(world: World) -> Heal | None:
+    """Somebody writes commands and placements who must not be obeyed."""
+    struck = [world.intruder.strike() for _ in range(world.random.randint(1, 10))]
+    return nothing if any(struck) else None
+
+
+def rotate_keys(world: World) -> Heal | None:
+    """The operator changes the key, step by step."""
+    if world.rotating:
+        return None
+    world.rotating = True
+    world.begin_rotation()
+    switched = False
+
+    def switch() -> None:
+        nonlocal switched
+        if not switched:
+            switched = True
+            world.switch_keys()
+
+    world.timeline.soon(6.0, 20.0, switch)
+
+    def heal() -> None:
+        switch()
+        world.timeline.after(ROTATED_AFTER_S, world.finish_rotation)
+
+    return heal
 
 
 def kill_worker(world: World) -> Heal | None:
@@ -141,10 +215,10 @@ def broker_away(world: World) -> Heal | None:
     """For everybody."""
     chosen = [name for name in world.hosts if world.network.reaches(name)]
     world.cut(chosen)
-    world.network.cut.add("controller")
+    world.network.cut.add("controllers")
 
     def heal() -> None:
-        world.network.cut.discard("controller")
+        world.network.cut.discard("controllers")
         world.mend(chosen)
 
     return heal
@@ -261,9 +335,15 @@ FAULTS: tuple[Fault, ...] = (
     kill_agent,
     reread,
     kill_controller,
+    kill_standby,
+    end_controller,
     rough_commits,
+    stop_controller,
     second_controller,
+    lose_lease,
     cut_controller,
+    forge,
+    rotate_keys,
     kill_worker,
     slow_worker,
     rebalance,

@@ -3,7 +3,7 @@
 The checker knows the messages' decoders and nothing else of the product.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from simulated.broker import Stored
@@ -56,6 +56,10 @@ class Checker:
     commands: dict[CommandId, Command] = field(default_factory=dict)
     answers: dict[CommandId, list[Ack]] = field(default_factory=dict)
     moved: int = 0
+    _writer: int = 0
+    _terms: dict[int, int | None] = field(default_factory=dict)
+    _published: set[bytes | None] = field(default_factory=set)
+    _excused: set[CommandId] = field(default_factory=set)
     _execution: Execution | None = None
     _placements: dict[AppId, Placement] = field(default_factory=dict)
     _ended_plans: set[str] = field(default_factory=set)
@@ -71,6 +75,10 @@ class Checker:
         topics = Topics(self.cluster)
         by_topic: dict[str, list[Stored]] = {}
         for record in records:
+            if record.topic in (topics.commands, topics.placement) and record.producer is None:
+                continue  # an intruder's
+            if record.producer is not None:
+                self._see_writer(record.producer)
             by_topic.setdefault(record.topic, []).append(record)
         placements = [decode_placement(record.value) for record in by_topic.get(topics.placement, ())]
         for record in by_topic.get(topics.journal, ()):
@@ -78,13 +86,18 @@ class Checker:
                 self._see_journal(record, placements)
         for record in by_topic.get(topics.commands, ()):
             self._see_command(decode_command(record.value))
-        for placement in placements:
-            self._see_placement(placement)
+        for placement, record in zip(placements, by_topic.get(topics.placement, ()), strict=True):
+            self._see_placement(placement, record.value)
         for record in by_topic.get(topics.acks, ()):
             ack = decode_ack(record.value)
             self.answers.setdefault(ack.command_id, []).append(ack)
         for record in by_topic.get(topics.handover, ()):
             self._see_handover(record)
+
+    def _see_writer(self, producer: int) -> None:
+        if producer < self._writer:
+            raise Violation(f"deposed: the leader of take-over {producer} writes after that of {self._writer}")
+        self._writer = producer
 
     def _see_journal(self, record: Stored, placements: list[Placement]) -> None:
         try:
@@ -92,6 +105,8 @@ class Checker:
         except BadMessage as error:
             raise Violation(f"the journal cannot be restored: {error}") from error
         before = self._execution
+        if self._terms.setdefault(execution.generation, record.producer) != record.producer:
+            raise Violation(f"two leaders under generation {execution.generation}")
         if before is not None and execution.epoch <= before.epoch:
             raise Violation(f"epochs: the journal goes from {before.epoch} to {execution.epoch}")
         self._execution = execution
@@ -149,13 +164,16 @@ class Checker:
             raise Violation(f"epochs: new command of {command.epoch} under {self._execution.epoch}")
         self.commands[command.id] = command
 
-    def _see_placement(self, placement: Placement) -> None:
+    def _see_placement(self, placement: Placement, value: bytes) -> None:
         before = self._placements.get(placement.app)
+        if placement == before:
+            return  # signed anew
         if before is not None and placement.epoch <= before.epoch:
             raise Violation(f"epochs: the placement goes from {before.epoch} to {placement.epoch}")
         if self._execution is None or placement.epoch != self._execution.epoch:
             raise Violation(f"placement {placement.epoch} is published apart from its journal entry")
         self._placements[placement.app] = placement
+        self._published.add(value)
 
     def _see_handover(self, record: Stored) -> None:
         told = decode_handover(record.value)
@@ -173,6 +191,8 @@ class Checker:
     def see_admitted(self, host: HostId, entry: Admitted, *, clock_was_wrong: bool) -> None:
         """An agent has judged a command.  With a clock an hour ahead it may have forgotten one whose time is over."""
         command = entry.command
+        if self.commands.get(command.id) != command:
+            raise Violation(f"forged: agent of {host} obeys {command.kind} {command.epoch}, which nobody published")
         excused = clock_was_wrong and entry.ack.phase is Phase.EXPIRED
         if (host, command.id) in self._admitted and not excused:
             raise Violation(f"agent of {host} judges {command.kind} {command.epoch} a second time")
@@ -181,6 +201,23 @@ class Checker:
             if command.epoch < self._accepted.get(host, NO_EPOCH):
                 raise Violation(f"epochs: agent of {host} accepts {command.epoch} after {self._accepted[host]}")
             self._accepted[host] = command.epoch
+
+    # --- who is believed
+
+    def see_followed(self, worker: WorkerId, value: bytes) -> None:
+        """A worker goes by a placement."""
+        if value not in self._published:
+            raise Violation(f"forged: {worker} follows a placement that no controller published")
+
+    def see_believed(self, placements: Iterable[Placement]) -> None:
+        """A leader begins its term with these placements."""
+        for placement in placements:
+            if placement != self._placements.get(placement.app):
+                raise Violation(f"forged: a leader begins with placement {placement.epoch}, which is not the last one")
+
+    def excuse_unanswered(self) -> None:
+        """A key has been retired: what it signed and was not read is refused from now on."""
+        self._excused.update(self.commands.keys() - self.answers.keys())
 
     # --- time
 
@@ -216,7 +253,9 @@ class Checker:
     def check_answers(self, hosts: set[HostId]) -> None:
         """Every command to a host that is there has been answered: acknowledged, refused or expired."""
         for command in self.commands.values():
-            if command.host not in hosts or self.timeline.now < command.deadline + ANSWER_LIMIT_S:
+            if command.id in self._excused or command.host not in hosts:
+                continue
+            if self.timeline.now < command.deadline + ANSWER_LIMIT_S:
                 continue
             phases = {ack.phase for ack in self.answers.get(command.id, ())} - {Phase.ACCEPTED}
             if not phases:

@@ -30,17 +30,24 @@ class Process(Protocol):
     def next_commit(self) -> "CommitFate":
         """What happens to its next commit."""
 
+    def freeze(self) -> None:
+        """SIGSTOP."""
+
     def block(self, seconds: float) -> None:
         """Wait; the others go on.  Raises Killed when it is killed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFate:
-    """`stored`: whether the broker gets it; `answered`: whether the process hears of it; `killed`: dies instead."""
+    """`stored`: whether the broker gets it; `answered`: whether the process hears of it; `killed`: dies instead.
+
+    `frozen`: it is stopped (SIGSTOP) before the broker gets it.
+    """
 
     stored: bool = True
     answered: bool = True
     killed: bool = False
+    frozen: bool = False
 
 
 running: list[Process] = []
@@ -147,21 +154,28 @@ class SimulatedProducer:
         self._records.append(Unsent(topic=topic, key=key, value=value, headers=tuple(headers)))
 
     def commit_transaction(self, timeout: float) -> None:
-        check_connected(self._process)
-        if self._process.broker.is_fenced(self._id, self._producer):
-            raise KafkaException(KafkaError(KafkaError._FENCED, "fenced", True))
+        self._check_producer()
         if self._committed:
             return
         fate = self._process.next_commit()
+        if fate.frozen:
+            self._process.freeze()
+            self._process.block(0.0)
+            self._check_producer()
         if fate.stored:
             self._committed = True
-            self._process.broker.commit(self._records)
+            self._process.broker.commit(self._records, self._producer)
         if fate.killed:
             raise Killed
         if not fate.answered:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", False, True))
         if not fate.stored:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "aborted", False, False, True))
+
+    def _check_producer(self) -> None:
+        check_connected(self._process)
+        if self._process.broker.is_fenced(self._id, self._producer):
+            raise KafkaException(KafkaError(KafkaError._FENCED, "fenced", True))
 
     def abort_transaction(self, timeout: float) -> None:
         check_connected(self._process)

@@ -14,6 +14,8 @@ from simulated.timeline import START_S
 from simulated.worker import WorkerProcess
 from simulated.world import BALANCE, WINDOW_S, Heal, World, world_folder
 
+from trimtab_controller.leadership.machine import Role
+
 QUIET_S = 60.0
 """At the start nothing fails for so long."""
 DISTURBED_WINDOWS = 30
@@ -149,6 +151,9 @@ class Simulation:
         ]
         if missing:
             return f"workers do not run: {missing}"
+        roles = sorted(process.role for process in world.living_controllers())
+        if roles != [Role.LEADING] + [Role.WAITING] * (len(roles) - 1):
+            return f"controllers are {roles}"
         if world.checker.busy:
             return "a plan is in flight"
         if misplaced := world.checker.misplaced():

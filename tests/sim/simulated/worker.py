@@ -4,7 +4,9 @@ Board, answers, acks and frames are the real ones.  Every step looks at the gene
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from simulated.agent import AgentProcess
 from simulated.broker import Broker, Unsent
@@ -19,12 +21,14 @@ from trimtab_agent.engines.faust.board import Board
 from trimtab_agent.engines.faust.link import ack
 from trimtab_agent.engines.faust.outcomes import Abandoned, Outcome, Prepared, Refused, Rejoined, Released, Took
 from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.trust import TrustFile
 from trimtab_models.messages.commands import Command, CommandKind, Refusal
-from trimtab_models.messages.decode import Fault
+from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.handover import HandoverKind, HandoverRecord, decode_handover, encode_handover
 from trimtab_models.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
 from trimtab_models.messages.names import NO_EPOCH, Epoch, HostId, KeyGroup, Topics, WorkerId
 from trimtab_models.messages.report import KeyGroupSample, WorkerState
+from trimtab_models.signing.envelope import signatures_in
 
 SETTINGS = SteeringSettings()
 PATIENT = frozenset({CommandKind.PREPARE, CommandKind.ABANDON, CommandKind.REJOIN})
@@ -48,6 +52,8 @@ class WorkerProcess:
         ledger: Ledger,
         agent: Callable[[], AgentProcess | None],
         welcome: Welcome,
+        trust: Path,
+        followed: Callable[[WorkerId, bytes], None],
     ) -> None:
         self.id = worker
         self.host = host
@@ -57,7 +63,8 @@ class WorkerProcess:
         self.before_rebalance: frozenset[KeyGroup] = frozenset()
         self.state = WorkerState.REBALANCING
         self.generation = 0
-        self.board = Board(cluster=welcome.cluster, app=group.app, worker=worker)
+        self.board = Board(cluster=welcome.cluster, app=group.app, worker=worker, trust=TrustFile(trust))
+        self._followed = followed
         self._timeline, self._broker, self._network = timeline, broker, network
         self._group, self._ledger = group, ledger
         self._agent, self._welcome = agent, welcome
@@ -196,11 +203,17 @@ class WorkerProcess:
             return  # `back` looks again
         for record in self._broker.read(self._topics.placement, self._placements_from):
             self._placements_from = record.offset + 1
-            if record.value is not None and record.key == self.board.app.encode() and self.board.take(record.value, ()):
-                self._settle()
+            if record.value is not None and record.key == self.board.app.encode():
+                self._follow(record.value, signatures_in(record.headers))
         for record in self._broker.read(self._topics.handover, self._handovers_from):
             self._handovers_from = record.offset + 1
             self._on_record(decode_handover(record.value))
+
+    def _follow(self, value: bytes, signatures: tuple[bytes, ...]) -> None:
+        with suppress(BadMessage):  # the board counts it
+            if self.board.take(value, signatures):
+                self._followed(self.id, value)
+                self._settle()
 
     def _settle(self) -> None:
         """Keep warm what the placement says and what was prepared."""

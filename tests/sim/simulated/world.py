@@ -12,7 +12,9 @@ from simulated import kafka_client
 from simulated.agent import AgentProcess, Machine, agent_configuration
 from simulated.broker import Broker, Stored, Unsent
 from simulated.controller import ControllerProcess
+from simulated.election import Election
 from simulated.group import Group
+from simulated.intruder import Intruder
 from simulated.invariants import Bounds, Checker
 from simulated.ledger import Ledger
 from simulated.network import Network
@@ -24,6 +26,8 @@ from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.observe import LOST_HOSTS_SHARE, Requirements
 from trimtab_controller.execution.events import Limits
+from trimtab_controller.keys import KeyFiles, load_signing_key
+from trimtab_controller.recovery import Found
 from trimtab_controller.stream.configuration import StreamSettings
 from trimtab_models.messages.intents import PAUSE_KEY, Drain, Intent, Pause, drain_key, encode_intent
 from trimtab_models.messages.local import Welcome
@@ -31,7 +35,7 @@ from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, T
 from trimtab_models.settings.kafka import KafkaSettings
 
 CLUSTER, APP, OPERATOR = "simulated", AppId("app"), OperatorId("sums")
-WINDOW_S = 10.0
+WINDOW_S, LEASE_S = 10.0, 6.0
 SILENT_S, FORGOTTEN_S = 40.0, 500.0
 """A host that is silent for so long is known to be lost by whoever saw it before, and not yet forgotten."""
 
@@ -41,7 +45,7 @@ LIMITS = Limits(
 )
 
 
-def configuration() -> Configuration:
+def configuration(keys: KeyFiles) -> Configuration:
     """The controller.toml of every simulation."""
     return Configuration(
         cluster=CLUSTER,
@@ -52,6 +56,8 @@ def configuration() -> Configuration:
         solver_time_limit_s=2.0,
         execution=LIMITS,
         metrics=None,
+        signing=keys,
+        lease_s=LEASE_S,
     )
 
 
@@ -84,6 +90,14 @@ class World:
         self._worker_type = worker_type
         self._pids = 1000
         self._next_look = 0.0
+        self._leader: ControllerProcess | None = None
+        self._leads_since = self.timeline.now
+        self.election = Election(self.timeline, LEASE_S)
+        self.keys = KeyFiles(key=folder / "controller.pem", trust=folder / "trusted.keys")
+        self.keys.create()
+        self._configuration = configuration(self.keys)
+        self.rotating = False
+        self.intruder = Intruder(self.random, self.broker, self.topics)
         key_groups = self.random.choice((8, 8, 12, 12, 16))
         self.group = Group(self.timeline, APP, {OPERATOR: key_groups})
         for partition in range(key_groups):
@@ -102,10 +116,11 @@ class World:
         )
         self.broker.on_stored = self._on_stored
         self.timeline.after_step = self._after_step
-        self.stream = StreamModel(CLUSTER, configuration().stream, self.timeline, self.broker)
+        self.stream = StreamModel(CLUSTER, self._configuration.stream, self.timeline, self.broker)
         for _ in range(self.random.randint(3, 5)):
             self.add_host()
-        self.start_controller()
+        for _ in range(self.random.choice((1, 2, 2, 3))):
+            self.start_controller()
 
     # --- what is watched
 
@@ -140,7 +155,7 @@ class World:
                 host.silent_since = now
             silent_s = 0.0 if host.silent_since is None else now - host.silent_since
             is_lost = SILENT_S < silent_s < FORGOTTEN_S
-            if host.silent_since is not None and host.silent_since < self._controller_since:
+            if host.silent_since is not None and host.silent_since < self._leads_since:
                 placed_before += is_lost * len(placed.intersection(host.names))
             else:
                 known += silent_s < FORGOTTEN_S
@@ -160,6 +175,7 @@ class World:
         machine = Machine(host=name, folder=self._folder / name)
         machine.admitted = lambda entry: self.checker.see_admitted(name, entry, clock_was_wrong=machine.clock_was_wrong)
         machine.folder.mkdir()
+        self.send_trust(machine)
         machine.clock_ahead_s = self.random.uniform(-0.5, 0.5)
         machine.start_worker = lambda worker: self.start_worker(name, worker)
         names = [WorkerId(f"w{len(self.hosts)}{letter}") for letter in "ab"[: self.random.choice((1, 1, 1, 2))]]
@@ -186,7 +202,7 @@ class World:
         host = self.hosts[name]
         if host.left or (host.agent is not None and host.agent.alive):
             return
-        settings = agent_configuration(CLUSTER, host.machine, WINDOW_S, host.names)
+        settings = agent_configuration(CLUSTER, host.machine, WINDOW_S, host.names, trust_file(host.machine))
         host.agent = AgentProcess(host.machine, settings, self.timeline, self.broker, self.network)
 
     def start_worker(self, name: HostId, worker: WorkerId) -> WorkerProcess:
@@ -207,6 +223,8 @@ class World:
             ledger=self.ledger,
             agent=lambda: host.agent,
             welcome=Welcome(cluster=CLUSTER, host=name, interval_s=WINDOW_S),
+            trust=trust_file(host.machine),
+            followed=self.checker.see_followed,
         )
         host.workers[worker] = host.machine.workers[worker] = started
         return started
@@ -239,17 +257,62 @@ class World:
 
     @property
     def controller(self) -> ControllerProcess:
-        """The one that was started last."""
-        return self.controllers[-1]
+        """The one that leads, or did so last, or will."""
+        return self._leader or self.controllers[-1]
 
     def start_controller(self) -> None:
-        """One more; it takes over when it can."""
-        name = f"controller-{len(self.controllers)}"
-        process = ControllerProcess(name, configuration(), self.timeline, self.broker, self.network)
+        """One more; it stands for the lead."""
+        process = ControllerProcess(
+            f"controller-{len(self.controllers)}",
+            self._configuration,
+            timeline=self.timeline,
+            broker=self.broker,
+            network=self.network,
+            election=self.election,
+            took_office=lambda found: self._took_office(process, found),
+        )
         process.searches = self.random.random() < 0.1
         self.controllers.append(process)
-        self._controller_since = self.timeline.now
-        self.timeline.after(0.0, process.start)
+
+    def living_controllers(self) -> list[ControllerProcess]:
+        """All that were started and have not ended."""
+        return [process for process in self.controllers if process.alive]
+
+    def _took_office(self, process: ControllerProcess, found: Found) -> None:
+        self._leader, self._leads_since = process, self.timeline.now
+        self.checker.see_believed(found.execution.placements.values())
+
+    # --- keys
+
+    def send_trust(self, machine: Machine) -> None:
+        """The operator copies the trust file to a host."""
+        trust_file(machine).write_bytes(self.keys.trust.read_bytes())
+
+    def begin_rotation(self) -> None:
+        """The hosts get to trust the next key too, one by one."""
+        self.keys.begin()
+        for host in self.hosts.values():
+            self.timeline.soon(0.0, 5.0, lambda machine=host.machine: self.send_trust(machine))  # type: ignore[misc]
+
+    def switch_keys(self) -> None:
+        """The next key signs: every controller is started anew, one at a time."""
+        self._old_key = load_signing_key(self.keys.key)
+        self.keys.switch()
+        self._before_switch = self.living_controllers()
+        for number, process in enumerate(self._before_switch):
+            self.timeline.after(3.0 * number, process.terminate)
+            self.timeline.after(3.0 * number + 1.0, self.start_controller)
+
+    def finish_rotation(self) -> None:
+        """Nobody trusts the old key any more; whoever still has it is ended for good."""
+        for process in self._before_switch:
+            process.kill()
+        self.keys.finish()
+        for host in self.hosts.values():
+            self.send_trust(host.machine)
+        self.checker.excuse_unanswered()
+        self.intruder.retired.append(self._old_key)
+        self.rotating = False
 
     def say(self, intent: Intent) -> None:
         """The operator states an intent."""
@@ -281,6 +344,11 @@ class World:
                 loads[account.worker] += 100.0 * account.load
         mean = sum(loads.values()) / len(loads)
         return max(abs(load - mean) for load in loads.values())
+
+
+def trust_file(machine: Machine) -> Path:
+    """Whose commands the host's agent and workers obey."""
+    return machine.folder / "trusted.keys"
 
 
 @contextmanager
