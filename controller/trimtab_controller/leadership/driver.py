@@ -139,7 +139,7 @@ class Candidacy:
                 case Order.SUSPEND:
                     log.warning("the lease ran out: nothing is commanded until it is known who leads")
                 case Order.RESUME:
-                    log.info("the lease is back, nobody has led meanwhile")
+                    log.info("the lease is back: it goes on; had another one led meanwhile, it would be fenced now")
                 case StandDown(reason=reason):
                     # For good: who is elected again begins a new term.
                     self._elected, self._term_over = False, True
