@@ -7,7 +7,7 @@ from typing import Any
 
 from faust.auth import Credentials, SASLCredentials, SSLCredentials
 
-from trimtab_models.messages.decode import BadMessage, Fields
+from trimtab_models.messages.decode import Fields
 from trimtab_models.settings.kafka import KafkaSettings, Tls, for_faust, read_kafka
 
 
