@@ -1,49 +1,23 @@
 """Nasiri et al. 2020: what can be said of its gains without MET, which the text lacks."""
 
 from collections.abc import Iterator
-from itertools import product
 
 import numpy as np
 from benchmarks.papers.row import Missing, Row
 from benchmarks.placement.table import (
     MET_PERCENT,
     PUBLISHED_SIMULATED,
-    SCENARIOS,
-    TABLE_III_SECONDS,
     best_of_all,
+    dealt_rate,
     paper_rate,
     random_job,
+    scenarios,
     sized,
-    topologies,
 )
 
-from trimtab_models.instances import CostedOperator, Edge, Machine, SizingInstance
-from trimtab_models.sizing import Params, Problem, max_rate, placement_of, problem_of, round_robin
+from trimtab_models.sizing import Params
 
 TINY_JOBS = 20
-
-
-def scenario_problem(
-    components: list[tuple[str, bool]], edges: list[tuple[int, int]], machines: tuple[int, ...]
-) -> Problem:
-    """A topology of Table III's components on so many machines of each type."""
-    types = [f"machine{kind}" for kind, count in enumerate(machines) for _ in range(count)]
-    operators = tuple(
-        CostedOperator(
-            id=f"o{at}", source=source, alpha=1.0,
-            cost={f"machine{kind}": 100 * seconds for kind, seconds in enumerate(TABLE_III_SECONDS[component])},
-            fixed={f"machine{kind}": MET_PERCENT for kind in range(len(machines))},
-        )
-        for at, (component, source) in enumerate(components)
-    )  # fmt: skip
-    return problem_of(
-        SizingInstance(
-            machines=tuple(Machine(id=f"m{at}", type=type_) for at, type_ in enumerate(types)),
-            source_rate=1e-3,
-            operators=operators,
-            edges=tuple(Edge(source=f"o{source}", target=f"o{target}") for source, target in edges),
-        )
-    )
 
 
 def rows(*, long: bool) -> Iterator[Row | Missing]:
@@ -68,11 +42,9 @@ def rows(*, long: bool) -> Iterator[Row | Missing]:
         ours=f"least {ours.min():.3f}, median {np.median(ours):.3f}",
         baseline=f"the paper's rule: least {rule.min():.3f}, median {np.median(rule):.3f}",
     )  # fmt: skip
-    for (name, components, edges), scenario in product(topologies(), SCENARIOS):
-        problem = scenario_problem(components, edges, SCENARIOS[scenario])
+    for name, scenario, problem in scenarios():
         result = sized(problem, Params())
-        instances = result.placement.sum(axis=1)
-        dealt = max_rate(problem, placement_of(problem, instances, round_robin(instances, len(problem.machines))))
+        dealt = dealt_rate(problem, result)
         yield Row(
             figure="Fig. 10", what=f"gain over round robin, {name}, {scenario}; MET {MET_PERCENT:g} %",
             paper=f"{PUBLISHED_SIMULATED[scenario]} (MET unknown)",

@@ -188,31 +188,38 @@ def topologies() -> Iterator[tuple[str, list[tuple[str, bool]], list[tuple[int, 
     yield "star", [("low", True), ("low", True), *middle], [(0, 3), (1, 3), (3, 2), (3, 4)]
 
 
-def print_scenarios() -> None:
-    """The gain over round robin on our own instance counts, with the costs of table III."""
-    for (name, components, edges), scenario in product(topologies(), SCENARIOS):
-        types = [f"machine{kind}" for kind, count in enumerate(SCENARIOS[scenario]) for _ in range(count)]
-        problem = problem_of(
-            SizingInstance(
-                machines=tuple(Machine(id=f"m{at}", type=type_) for at, type_ in enumerate(types)),
-                source_rate=1e-3,
-                operators=tuple(
-                    CostedOperator(
-                        id=f"o{at}",
-                        source=source,
-                        alpha=1.0,
-                        cost={f"machine{kind}": 100 * each for kind, each in enumerate(TABLE_III_SECONDS[component])},
-                        fixed=dict.fromkeys(("machine0", "machine1", "machine2"), MET_PERCENT),
-                    )
-                    for at, (component, source) in enumerate(components)
-                ),
-                edges=tuple(Edge(source=f"o{source}", target=f"o{target}") for source, target in edges),
+def scenarios() -> Iterator[tuple[str, str, Problem]]:
+    """Every topology on every cluster: their names, and the problem with the costs of table III."""
+    for (name, components, edges), (scenario, machines) in product(topologies(), SCENARIOS.items()):
+        types = [f"machine{kind}" for kind, count in enumerate(machines) for _ in range(count)]
+        operators = tuple(
+            CostedOperator(
+                id=f"o{at}", source=source, alpha=1.0,
+                cost={f"machine{kind}": 100 * each for kind, each in enumerate(TABLE_III_SECONDS[component])},
+                fixed={f"machine{kind}": MET_PERCENT for kind in range(len(machines))},
             )
+            for at, (component, source) in enumerate(components)
+        )  # fmt: skip
+        instance = SizingInstance(
+            machines=tuple(Machine(id=f"m{at}", type=type_) for at, type_ in enumerate(types)),
+            source_rate=1e-3,
+            operators=operators,
+            edges=tuple(Edge(source=f"o{source}", target=f"o{target}") for source, target in edges),
         )
+        yield name, scenario, problem_of(instance)
+
+
+def dealt_rate(problem: Problem, result: SizingResult) -> float:
+    """The rate of round robin with the instance counts of `result`."""
+    instances = result.placement.sum(axis=1)
+    return max_rate(problem, placement_of(problem, instances, round_robin(instances, len(problem.machines))))
+
+
+def print_scenarios() -> None:
+    """The gain over round robin on our own instance counts."""
+    for name, scenario, problem in scenarios():
         result = sized(problem, Params())
-        instances = result.placement.sum(axis=1)
-        dealt = placement_of(problem, instances, round_robin(instances, len(problem.machines)))
-        gain = 100 * (result.source_rate / max_rate(problem, dealt) - 1)
+        gain = 100 * (result.source_rate / dealt_rate(problem, result) - 1)
         ratio = f"{result.source_rate / result.fluid_bound:.3f} of the fluid bound"
         measured = f"+{gain:.0f} % over round robin, {ratio}"
         print_line(f"sizing, {name}, {scenario} cluster", measured, f"published {PUBLISHED_SIMULATED[scenario]}")

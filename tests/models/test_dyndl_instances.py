@@ -68,7 +68,6 @@ def test_costs_are_the_same_one_by_one_and_all_at_once(cost, expected):
     assert costs.limit[1] == (1 if math.inf in expected else math.inf)
 
 
-ABSENT = object()
 G = ["servers", 0, "g"]
 TABLE = ["servers", 1, "g", "values"]
 AMOUNT = 'a finite number >= 0, or "inf"'
@@ -78,8 +77,8 @@ AMOUNT = 'a finite number >= 0, or "inf"'
     ("place", "value", "path", "found", "expected"),
     [
         (["version"], 2, "$.version", "2", "1"),
-        (["version"], ABSENT, "$.version", "nothing", "this key"),
-        (["servers"], ABSENT, "$.servers", "nothing", "this key"),
+        (["version"], ..., "$.version", "nothing", "this key"),
+        (["servers"], ..., "$.servers", "nothing", "this key"),
         (["tasks"], {}, "$.tasks", "an object", "a list"),
         (["extra"], 1, "$.extra", "an unknown key", "one of version, servers, tasks, wait"),
         (["wait"], -1, "$.wait", "-1", "a finite number >= 0"),
@@ -97,12 +96,12 @@ AMOUNT = 'a finite number >= 0, or "inf"'
         (["servers", 0, "cores"], [1e308] * 2, "$.servers", "a sum of loads beyond every number", "a finite sum"),
         (["servers", 0, "rack"], "r", "$.servers[0].rack", "an unknown key", "one of id, cores, g"),
         (G, 1.5, "$.servers[0].g", "1.5", "an object"),
-        ([*G, "kind"], ABSENT, "$.servers[0].g.kind", "nothing", "this key"),
+        ([*G, "kind"], ..., "$.servers[0].g.kind", "nothing", "this key"),
         ([*G, "kind"], "cubic", "$.servers[0].g.kind", '"cubic"', '"affine" or "table"'),
         ([*G, "kind"], "table", "$.servers[0].g.values", "nothing", "this key"),
         ([*G, "values"], [2], "$.servers[0].g.values", "an unknown key", "one of kind, a, b, cap"),
         ([*G, "c"], 1, "$.servers[0].g.c", "an unknown key", "one of kind, a, b, cap, values"),
-        ([*G, "cap"], ABSENT, "$.servers[0].g.cap", "nothing", "this key"),
+        ([*G, "cap"], ..., "$.servers[0].g.cap", "nothing", "this key"),
         ([*G, "cap"], -1, "$.servers[0].g.cap", "-1", "a finite number >= 0"),
         ([*G, "a"], "inf", "$.servers[0].g.a", '"inf"', "a finite number"),
         ([*G, "b"], -0.5, "$.servers[0].g.b", "-0.5", "a finite number >= 0"),
@@ -130,17 +129,9 @@ AMOUNT = 'a finite number >= 0, or "inf"'
         (["tasks", 0, "size"], 1, "$.tasks[0].size", "an unknown key", "one of id, replicas"),
     ],
 )
-def test_a_broken_document_is_refused_by_path_found_and_expected(place, value, path, found, expected):
-    document = copy.deepcopy(DOCUMENT)
-    holder = document
-    for step in place[:-1]:
-        holder = holder[step]
-    if value is ABSENT:
-        del holder[place[-1]]
-    else:
-        holder[place[-1]] = value
+def test_a_broken_document_is_refused_by_path_found_and_expected(broken, place, value, path, found, expected):
     with pytest.raises(BadInstance) as refusal:
-        decode_scheduling(document)
+        decode_scheduling(broken(DOCUMENT, place, value))
     assert (refusal.value.path, refusal.value.found, refusal.value.expected) == (path, found, expected)
 
 

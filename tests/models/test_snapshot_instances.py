@@ -1,6 +1,5 @@
 """The snapshot document: what is read comes back, what breaks the contract is refused by path, found and expected."""
 
-import copy
 import json
 from typing import Any
 
@@ -49,16 +48,13 @@ def test_moving_an_empty_state_costs_one_byte():
     assert KeyGroup(id="k", operator="o", node=None, load=1, state_bytes=0).cost_bytes == 1
 
 
-ABSENT = object()
-
-
 @pytest.mark.parametrize(
     ("place", "value", "path", "found", "expected"),
     [
         (["version"], 2, "$.version", "2", "1"),
         (["version"], True, "$.version", "true", "1"),
-        (["version"], ABSENT, "$.version", "nothing", "this key"),
-        (["nodes"], ABSENT, "$.nodes", "nothing", "this key"),
+        (["version"], ..., "$.version", "nothing", "this key"),
+        (["nodes"], ..., "$.nodes", "nothing", "this key"),
         (["nodes"], {}, "$.nodes", "an object", "a list"),
         (["extra"], 1, "$.extra", "an unknown key", "one of version, nodes, key_groups, flows, budget, options"),
         (["odd key"], 1, '$["odd key"]', "an unknown key", "one of version, nodes, key_groups, flows, budget, options"),
@@ -76,10 +72,10 @@ ABSENT = object()
         (["key_groups", 0, "load"], float("inf"), "$.key_groups[0].load", "an infinite number", "a finite number >= 0"),
         (["key_groups", 0, "load"], "2", "$.key_groups[0].load", '"2"', "a finite number >= 0"),
         (["key_groups", 0, "load"], True, "$.key_groups[0].load", "true", "a finite number >= 0"),
-        (["key_groups", 0, "load"], 10**400, "$.key_groups[0].load", "1" + 59 * "0" + "...", "a finite number >= 0"),
+        (["key_groups", 0, "load"], 10**400, "$.key_groups[0].load", "a number of many digits", "a finite number >= 0"),
         (["key_groups", 0, "node"], "n9", "$.key_groups[0].node", '"n9"', "the id of a node, or null"),
         (["key_groups", 0, "node"], 1, "$.key_groups[0].node", "1", "a node's id, or null"),
-        (["key_groups", 0, "node"], ABSENT, "$.key_groups[0].node", "nothing", "this key"),
+        (["key_groups", 0, "node"], ..., "$.key_groups[0].node", "nothing", "this key"),
         (["key_groups", 0, "usage"], [], "$.key_groups[0].usage", "a list", "an object of names and numbers"),
         (["key_groups", 0, "usage", "cpu"], None, "$.key_groups[0].usage.cpu", "null", "a finite number >= 0"),
         (["key_groups", 1, "id"], "k1", "$.key_groups[1].id", '"k1"', "an id used once in this list"),
@@ -87,7 +83,7 @@ ABSENT = object()
         (["key_groups", 1, "state_bytes"], -1, "$.key_groups[1].state_bytes", "-1", "a finite number >= 0"),
         (["flows", 0, "to"], "k9", "$.flows[0].to", '"k9"', "the id of a key group"),
         (["flows", 0, "rate"], -1, "$.flows[0].rate", "-1", "a finite number >= 0"),
-        (["flows", 0, "from"], ABSENT, "$.flows[0].from", "nothing", "this key"),
+        (["flows", 0, "from"], ..., "$.flows[0].from", "nothing", "this key"),
         (["budget"], [], "$.budget", "a list", "an object"),
         (["budget", "max_migrations"], 1.5, "$.budget.max_migrations", "1.5", "a whole number >= 0"),
         (["budget", "max_migrations"], -1, "$.budget.max_migrations", "-1", "a whole number >= 0"),
@@ -97,17 +93,9 @@ ABSENT = object()
         (["options", "partition_step"], 0, "$.options.partition_step", "0", "a finite number > 0"),
     ],
 )
-def test_a_broken_document_is_refused_by_path_found_and_expected(place, value, path, found, expected):
-    document = copy.deepcopy(DOCUMENT)
-    holder = document
-    for step in place[:-1]:
-        holder = holder[step]
-    if value is ABSENT:
-        del holder[place[-1]]
-    else:
-        holder[place[-1]] = value
+def test_a_broken_document_is_refused_by_path_found_and_expected(broken, place, value, path, found, expected):
     with pytest.raises(BadInstance) as refusal:
-        decode_snapshot(document)
+        decode_snapshot(broken(DOCUMENT, place, value))
     assert (refusal.value.path, refusal.value.found, refusal.value.expected) == (path, found, expected)
 
 
