@@ -31,6 +31,7 @@ from trimtab_agent.reports import ReportHead
 from trimtab_agent.roster import Roster
 from trimtab_agent.sampler.readings import CounterReader, find_limits, find_quotas
 from trimtab_agent.trust import TrustFile
+from trimtab_models.messages.allowance import Allowance
 from trimtab_models.messages.commands import Ack, encode_ack
 from trimtab_models.messages.decode import BadMessage
 from trimtab_models.messages.local import Hello, Statistics, Welcome
@@ -83,6 +84,8 @@ class Agent:
         )
         self._link = KafkaLink(settings, self, loop, self._commands.positions)
         self._steering: dict[WorkerId, bool] = {}
+        self._complaints = Allowance(rate=1, burst=100)
+        """Lines in the log about what others send: their flood must not fill this host's disk."""
         self._listen = configuration.metrics
         self._intake = Intake(cluster=self._cluster, host=self._host, trust=self._find_trust(configuration.trust))
         log.info("capacity found", **fields(host=self._host, cores=limits.cores, basis=limits.basis))
@@ -191,7 +194,7 @@ class Agent:
         self._commands.handle(WorkerDisconnected(worker=worker))
 
     def frame_refused(self, worker: WorkerId | None, reason: str, detail: str) -> None:
-        """Counted and said."""
+        """Counted, and said unless there are too many."""
         self._metrics.bad_frames.labels(reason).inc()
         log.warning("bad frame", **fields(worker=worker, reason=reason, detail=detail))
 
@@ -209,7 +212,8 @@ class Agent:
         except BadMessage as exc:
             self._metrics.bad_commands.labels(exc.fault).inc()
             place = f"{position.partition}:{position.offset - 1}"
-            log.warning("bad command", **fields(reason=exc.fault, detail=exc, offset=place))
+            if self._complaints.spend(time.monotonic()):
+                log.warning("bad command", **fields(reason=exc.fault, detail=exc, offset=place))
             if (notice := self._intake.notice(record, exc.fault, time.time())) is not None:
                 self._produce_ack(notice, lambda _: None)  # not a command's: the next such record brings the next one
         self._commands.advance(position)

@@ -6,6 +6,7 @@ Runs on the side loop.  Broker or topics away: it waits and tries again; the wor
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from trimtab_agent.engines.faust.board import Board
+from trimtab_models.messages.allowance import Allowance
 from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.handover import HandoverRecord, decode_handover, encode_handover
 from trimtab_models.messages.names import NO_EPOCH
@@ -53,6 +55,7 @@ class Channel:
         self._on_placement = on_placement
         self._on_handover = on_handover
         self._writer: AIOKafkaProducer | None = None
+        self._complaints = Allowance(rate=1, burst=100)
         self._missing: frozenset[str] = frozenset()
         self._last = -1, NO_EPOCH
         """Offset and epoch of the last placement read here; the board may have a newer one from another member."""
@@ -131,7 +134,8 @@ class Channel:
             else:
                 self._on_handover(self._read_handover(record.value), record.timestamp / 1e3)
         except BadMessage as error:
-            log.warning("%s offset %d ignored: %s: %s", record.topic, record.offset, error.fault, error)
+            if self._complaints.spend(time.monotonic()):  # they are counted: a flood of them must not fill the log
+                log.warning("%s offset %d ignored: %s: %s", record.topic, record.offset, error.fault, error)
 
     def _take_placement(self, record: Any) -> None:
         """Other apps' placements, and one that was taken back, are none of ours."""

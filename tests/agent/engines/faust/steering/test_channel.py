@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from trimtab_agent.engines.faust.board import Board
 from trimtab_agent.engines.faust.channel import Channel
 from trimtab_models.messages.decode import Fault
@@ -110,3 +112,11 @@ def test_hand_overs_of_another_cluster_are_counted() -> None:
 
     assert [found.cluster for found in line.handovers] == ["c"]
     assert line.board.refused == {Fault.CLUSTER: 1, Fault.MALFORMED: 1}
+
+
+def test_a_flood_is_counted_and_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    line = Line()
+    for offset in range(500):
+        line.channel._dispatch(Record(line.board.topics.handover, offset, b"{"))
+    assert line.board.refused == {Fault.MALFORMED: 500}
+    assert 100 <= len(caplog.records) < 120
