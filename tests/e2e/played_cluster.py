@@ -20,7 +20,7 @@ from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, d
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_models.messages.placement import Placement, decode_placement
 from trimtab_models.messages.report import Basis, WorkerState
-from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
 from trimtab_models.signing.envelope import Envelope, signatures_in
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")
@@ -48,6 +48,7 @@ class World:
     lease_s: float = 3.0
     owners: dict[KeyGroup, str] = field(default_factory=lambda: {key_group(p): "w0" for p in range(12)})
     workers: list[str] = field(default_factory=lambda: ["w0", "w1", "w2"])
+    pairs: tuple[PairWindow, ...] = ()
     commands: list[Command] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
     journal: list[bytes] = field(default_factory=list)
@@ -178,6 +179,7 @@ listen = "127.0.0.1:{metrics_port}"
                 )
                 for each, owner in sorted(self.owners.items())
             ),
+            pairs=self.pairs,
         )
 
     def publish_window(self, **changes: object) -> None:
