@@ -4,7 +4,8 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.streaming import StreamingQuery
 
 from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.configuration import Configuration, StreamSettings
-from trimtab_controller.stream.measures import KNOWN_COLUMNS, LEVEL_COLUMNS, SUM_COLUMNS, Row
+from trimtab_controller.stream.measures import KNOWN_COLUMNS, LEVEL_COLUMNS, SUM_COLUMNS, Kind, Row
 from trimtab_controller.stream.publisher import Publisher, last_end_ms
 from trimtab_controller.stream.session import fresh_checkpoint, open_session, prefer_plain_files
 from trimtab_models.messages.names import Topics
@@ -29,8 +31,8 @@ PROBE_LIMIT_S = 5.0
 BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 POLL_S = 0.5
 REPLAYED_WINDOWS = 2
-LEAST_WORK_S, WORK_SHARE = 1.0, 0.1
-"""A batch is begun early when it would otherwise take longer than that, or than that share of a window."""
+FLOODING = "flooding"
+"""Why reports of a host that sends too much are refused."""
 
 log = logging.getLogger(__name__)
 
@@ -100,40 +102,64 @@ def _values(column: pa.Array) -> list[Any]:
     return [value if valid else None for value, valid in zip(values, known, strict=True)]
 
 
+def flood_row(host: str | None, start_ms: int, reports: int, _bytes: int, last_ms: int) -> Row:
+    """The refused reports of a host that floods."""
+    return Row(
+        start_ms=start_ms,
+        kind=Kind.REJECTED,
+        host=host,
+        worker=None,
+        app=None,
+        operator=FLOODING,
+        partition=None,
+        target_operator=None,
+        target_partition=None,
+        samples=reports,
+        last_ms=last_ms,
+        covered_s=0.0,
+        sums=(None,) * len(SUM_COLUMNS),
+        known_s=(0.0,) * len(KNOWN_COLUMNS),
+        levels=(None,) * len(LEVEL_COLUMNS),
+    )
+
+
 class Batches:
     """What foreachBatch calls."""
 
-    def __init__(self, assembler: Assembler, publisher: Publisher, settings: StreamSettings) -> None:
+    def __init__(self, cluster: str, settings: StreamSettings, assembler: Assembler, publisher: Publisher) -> None:
         self.query: StreamingQuery | None = None
+        self._cluster = cluster
         self._settings = settings
         self._assembler = assembler
         self._publisher = publisher
-        self._looked_at = time.monotonic()
         self._working = threading.Lock()
         self._closing = threading.Event()
 
-    def __call__(self, samples: DataFrame, _batch_id: int) -> None:
-        """Take the sums of a batch, publish what is ready, hold the next batch up until it can complete one.
+    def __call__(self, records: DataFrame, _batch_id: int) -> None:
+        """Take the sums of a batch of records, publish what is ready, hold the next batch up until it can complete one.
 
-        A batch costs much the same for one report as for thousands: one per window is a fraction of one per report.
+        A batch costs much the same for one report as for thousands, and a row per key group whatever its length: one
+        per window is a fraction of one per report, for a sandbox and for a fleet.
         """
         with self._working:
-            began = time.monotonic()
-            arriving_s, self._looked_at = began - self._looked_at, began
-            sums = pipeline.windows(samples, window_ms=self._settings.window_ms).toArrow()
-            now_ms = time.time_ns() // 1_000_000
-            for snapshot in self._assembler.on_rows(rows_of(sums), now_ms=now_ms):
+            rows = self._rows(records)
+            for snapshot in self._assembler.on_rows(rows, now_ms=time.time_ns() // 1_000_000):
                 size = self._publisher.publish(snapshot)
                 log.info("published %s", _summary(snapshot, size))
-            worked_s = time.monotonic() - began
-        self._closing.wait(self._pause_s(worked_s / max(arriving_s, worked_s)))
-
-    def _pause_s(self, load: float) -> float:
-        """Until the next look; sooner when what comes in until then would take long. `load` = work per second."""
         now_ms = time.time_ns() // 1_000_000
-        until_ms = self._assembler.next_look_ms(now_ms, patience_ms=self._settings.patience_ms) - now_ms
-        longest_s = max(LEAST_WORK_S, WORK_SHARE * self._settings.window_s)
-        return min(until_ms / 1000, longest_s / load)
+        look_ms = self._assembler.next_look_ms(now_ms, patience_ms=self._settings.patience_ms)
+        self._closing.wait((look_ms - now_ms) / 1000)
+
+    def _rows(self, records: DataFrame) -> Iterable[Row]:
+        window_ms = self._settings.window_ms
+        flooding = [flood_row(*row) for row in pipeline.flooding(records, window_ms=window_ms).collect()]
+        if flooding:
+            hosts = sorted({row.host or "" for row in flooding})
+            log.warning("left out, for they flood: %d hosts, %s the first", len(hosts), hosts[0])
+            records = records.where(~F.coalesce(F.expr("CAST(key AS STRING)"), F.lit("")).isin(hosts))
+        samples = pipeline.samples(records, cluster=self._cluster, max_ahead_ms=window_ms)
+        sums = pipeline.windows(samples, window_ms=window_ms).toArrow()
+        return chain(flooding, rows_of(sums))
 
     def stop(self) -> None:
         """Stop the query between two batches."""
@@ -153,6 +179,8 @@ def _run_query(spark: SparkSession, configuration: Configuration, topics: Topics
         log.warning("the last snapshot on %s is from the future: left aside", topics.snapshots)
         published_ms = 0
     batches = Batches(
+        configuration.cluster,
+        settings,
         Assembler(
             cluster=configuration.cluster,
             window_ms=settings.window_ms,
@@ -161,15 +189,13 @@ def _run_query(spark: SparkSession, configuration: Configuration, topics: Topics
             expected_hosts=settings.expected_hosts,
         ),
         Publisher(kafka, topic=topics.snapshots),
-        settings,
     )
     records = pipeline.records(spark, for_java(kafka, Path.read_text), topic=topics.reports, from_ms=from_ms)
-    samples = pipeline.samples(records, cluster=configuration.cluster, max_ahead_ms=settings.window_ms)
     prefer_plain_files(spark, settings.checkpoint_dir)
     # Without a trigger one batch follows the other at once; `Batches` holds them up, this is for times without reports.
     spark.conf.set("spark.sql.streaming.pollingDelay", f"{settings.patience_ms}ms")
     query = (
-        samples.writeStream.option("checkpointLocation", fresh_checkpoint(spark, settings.checkpoint_dir, str(now_ms)))
+        records.writeStream.option("checkpointLocation", fresh_checkpoint(spark, settings.checkpoint_dir, str(now_ms)))
         .foreachBatch(batches)
         .start()
     )

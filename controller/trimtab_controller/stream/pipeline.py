@@ -16,6 +16,10 @@ from trimtab_controller.stream.measures import (
     Kind,
     slots,
 )
+from trimtab_models.messages.report import MAX_REPORT_BYTES
+
+MAX_REPORTS_S, MAX_BYTES_S = 10, 1024 * 1024
+"""What one host may send per second, on average over a window; and one report of the largest size."""
 
 
 def records(spark: SparkSession, client: Mapping[str, str], *, topic: str, from_ms: int) -> DataFrame:
@@ -36,6 +40,24 @@ def records(spark: SparkSession, client: Mapping[str, str], *, topic: str, from_
         # Otherwise a task per partition of the topic, however few cores there are: tasks cost more than their rows.
         .coalesce(spark.sparkContext.defaultParallelism)
     )
+
+
+def flooding(raw: DataFrame, *, window_ms: int) -> DataFrame:
+    """Who sent more than a host may in a window of arrival: `host` (the key), `start_ms`, `reports`, `last_ms`.
+
+    Counting costs a small part of parsing: what floods is left out before it is parsed, and delays nobody.
+    """
+    arrival = "unix_millis(timestamp)"
+    sent = raw.groupBy(
+        F.expr("CAST(key AS STRING)").alias("host"),
+        F.expr(f"{arrival} - pmod({arrival}, {window_ms})").alias("start_ms"),
+    ).agg(
+        F.count(F.lit(1)).alias("reports"),
+        F.sum(F.expr("octet_length(value)")).alias("bytes"),
+        F.expr(f"max({arrival})").alias("last_ms"),
+    )
+    most_bytes = MAX_REPORT_BYTES + MAX_BYTES_S * window_ms // 1000
+    return sent.where(f"reports > {MAX_REPORTS_S} * {window_ms} / 1000 OR bytes > {most_bytes}")
 
 
 def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
