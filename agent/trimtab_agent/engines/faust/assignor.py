@@ -17,7 +17,7 @@ from faust.assignor.partition_assignor import PartitionAssignor
 
 from trimtab_agent.engines.faust.board import Board
 from trimtab_agent.engines.faust.placing import Member, Reason, place
-from trimtab_models.messages.decode import MAX_MESSAGE_BYTES, BadMessage, Fault
+from trimtab_models.messages.decode import MAX_MESSAGE_BYTES, BadMessage, Fault, shorten
 from trimtab_models.messages.names import NO_EPOCH, Epoch, OperatorId
 from trimtab_models.messages.placement import Owners, Placement, encode_placement
 
@@ -78,13 +78,14 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         return super()._perform_assignment(cluster, member_metadata)
 
     def _offer(self, data: MemberData) -> None:
+        """Take over a member's placement if it is newer; Faust checks no types, so anything may stand in its fields."""
         newest = self._board.placement.epoch if self._board.placement else NO_EPOCH
-        if data.placement is not None and Epoch(*data.epoch) > newest:
-            try:
+        try:
+            if data.placement is not None and Epoch(*data.epoch) > newest:
                 signatures = tuple(signature.encode("latin-1") for signature in data.signatures)
                 self._board.take(_unpacked(data.placement), signatures)
-            except BadMessage as error:
-                log.warning("placement of member %s ignored: %s", data.worker, error)
+        except (ValueError, TypeError, AttributeError) as error:
+            log.warning("placement of member %s ignored: %s", shorten(data.worker), error)
 
     def _follow(self, placement: Placement, cluster: Any, subscriptions: Mapping[Member, Any], members: Members) -> Any:
         state = ClusterAssignment()

@@ -11,7 +11,7 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from aiokafka.protocol.metadata import MetadataResponse_v1
 
-from trimtab_agent.engines.faust.assignor import PlacementAssignor
+from trimtab_agent.engines.faust.assignor import MemberData, PlacementAssignor
 from trimtab_agent.engines.faust.board import Board
 from trimtab_agent.engines.faust.operators import Layout
 from trimtab_models.messages.decode import BadMessage, Fault
@@ -178,6 +178,32 @@ def test_what_a_member_packed_wrongly_is_refused_and_the_group_goes_on(
     workers["m1"].board.offer(placement(9, [("w1",)] * 6, [("w1",)] * 6))
     monkeypatch.setattr("trimtab_agent.engines.faust.assignor._packed", lambda _: "AAAA")
 
+    rejoin(workers, leader="m0")
+
+    assert workers["m0"].owns("in") == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"signatures": ["\u0100"]}, {"signatures": [7]}, {"signatures": 7}, {"epoch": 3}, {"epoch": [1]},
+        {"epoch": ["a", "b"]}, {"placement": [1]}, {"placement": "\u0100"}, {"worker": "\n" * 5000, "epoch": None},
+    ],
+)  # fmt: skip
+def test_a_member_that_sends_nonsense_does_not_keep_the_group_from_the_placement(
+    workers: dict[str, Worker], monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
+) -> None:
+    workers["m0"].board.offer(placement(1, [("w0",)] * 6, [("w0",)] * 6))
+    workers["m1"].board.offer(placement(9, [("w1",)] * 6, [("w1",)] * 6))
+    true = MemberData.loads
+
+    def wrong(data: bytes) -> MemberData:
+        member = true(data)
+        for name, value in fields.items() if list(member.epoch) == [1, 9] else ():
+            setattr(member, name, value)
+        return member
+
+    monkeypatch.setattr(MemberData, "loads", wrong)
     rejoin(workers, leader="m0")
 
     assert workers["m0"].owns("in") == [0, 1, 2, 3, 4, 5]
