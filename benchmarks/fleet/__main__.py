@@ -1,6 +1,6 @@
 """A fleet on this machine: the real broker, controller and Spark; the agents are simulated, in one process.
 
-    python -m benchmarks.fleet [--hosts 10000] [--key-groups 100] [--interval 10] [--window 60] [--minutes 15]
+    python -m benchmarks.fleet [--hosts 10000] [--key-groups 100] [--interval 10] [--window 180] [--minutes 15]
 
 (or `make bench-fleet`).  The controller runs dry: it sees, evaluates, solves and says what it would
 do.  Printed, and written to out/fleet/summary.json: reports and samples per second held, the age of snapshots when they
@@ -30,9 +30,9 @@ from trimtab_models.messages.names import Topics, topic_settings
 
 POLL_S = 0.2
 SAMPLE_S = 5.0
-WARM_UP_WINDOWS = 2
+WARM_UP_WINDOWS = 1
 MEGABYTE = 1_000_000
-RETENTION = {"retention.ms": "180000", "segment.bytes": "134217728"}
+RETENTION = {"retention.ms": "1200000", "segment.bytes": "134217728"}
 CONFIGURATION = """
 [controller]
 cluster = "{cluster}"
@@ -202,7 +202,7 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=10_000)
     parser.add_argument("--key-groups", type=int, default=100, help="per host (100)")
     parser.add_argument("--interval", type=float, default=10.0, help="seconds between reports of a host (10)")
-    parser.add_argument("--window", type=float, default=60.0, help="seconds per window (60)")
+    parser.add_argument("--window", type=float, default=180.0, help="seconds per window (180)")
     parser.add_argument("--minutes", type=float, default=15.0, help="how long the fleet reports (15)")
     parser.add_argument("--out", type=Path, default=Path("out/fleet"))
     options = parser.parse_args()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import zstandard
 
+from trimtab_controller.stream.collecting import collector_paused
 from trimtab_models.messages.decode import NAME_PATTERN, BadMessage, Fault
 from trimtab_models.messages.snapshot import MAX_SNAPSHOT_BYTES, Snapshot, decode_snapshot, encode_snapshot
 
@@ -91,7 +92,8 @@ class Reassembler:
             return None
         packed = b"".join(self._parts[index] for index in range(chunk.count))
         self._parts, self._done = {}, True
-        snapshot = decode_snapshot(unpack(packed))
+        with collector_paused():
+            snapshot = decode_snapshot(unpack(packed))
         if snapshot.cluster != self._cluster:
             raise BadMessage(Fault.CLUSTER, "cluster", snapshot.cluster, self._cluster)
         return snapshot

@@ -19,6 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.assemble import Assembler
+from trimtab_controller.stream.collecting import collector_paused
 from trimtab_controller.stream.configuration import Configuration, StreamSettings
 from trimtab_controller.stream.measures import KNOWN_COLUMNS, LEVEL_COLUMNS, SUM_COLUMNS, Kind, Row
 from trimtab_controller.stream.publisher import Publisher, last_end_ms
@@ -141,7 +142,7 @@ class Batches:
         A batch costs much the same for one report as for thousands, and a row per key group whatever its length: one
         per window is a fraction of one per report, for a sandbox and for a fleet.
         """
-        with self._working:
+        with self._working, collector_paused():
             rows = self._rows(records)
             for snapshot in self._assembler.on_rows(rows, now_ms=time.time_ns() // 1_000_000):
                 size = self._publisher.publish(snapshot)
