@@ -96,7 +96,7 @@ def test_a_host_that_floods_is_not_read_and_the_others_are() -> None:
     flood, calm = Record(TOPICS.acks, b"not even JSON", b"h1"), Record(TOPICS.acks, encode_ack(an_ack()), b"h2")
     for _ in range(ACKS_AT_ONCE + 5):
         assert inbox.take(flood) is None
-    assert inbox.rejected == {(TOPICS.acks, Fault.MALFORMED): ACKS_AT_ONCE, (TOPICS.acks, Fault.FLOOD): 5}
+    assert inbox.rejected == {(TOPICS.acks, Fault.MALFORMED): ACKS_AT_ONCE, (TOPICS.acks, Fault.FLOODING): 5}
     assert isinstance(inbox.take(calm), AckSeen)
     now += 1.0
     assert isinstance(inbox.take(Record(TOPICS.acks, encode_ack(an_ack()), b"h1")), AckSeen)

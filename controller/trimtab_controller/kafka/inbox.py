@@ -98,7 +98,7 @@ class Inbox:
     def _read_ack(self, message: Message) -> AckSeen | None:
         host = message.key() or b""
         if not self._acks.spend(host, self._clock()):  # before it is read: that is what costs
-            raise BadMessage(Fault.FLOOD, "key", host, f"at most {ACKS_PER_S} acks per second of one host")
+            raise BadMessage(Fault.FLOODING, "key", host, f"at most {ACKS_PER_S} acks per second of one host")
         ack = decode_ack(message.value())
         self._check_cluster(ack.cluster)
         self._check_time(ack.at, "at")

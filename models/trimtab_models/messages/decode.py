@@ -35,7 +35,7 @@ class Fault(StrEnum):
     WRONG_SIGNATURE = "wrong_signature"
     OLD_EPOCH = "old_epoch"
     REPEATED = "repeated_id"  # a command's id came before, with other content
-    FLOOD = "flood"  # its sender sends more than anybody asked for: it is not even read
+    FLOODING = "flooding"  # its sender sends more than anybody asked for: it is not even read
 
 
 class BadMessage(ValueError):

@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -333,7 +334,9 @@ class World:
         assert producer.flush(LIMIT_S) == 0
 
     def shown(self) -> Iterator[tuple[str, bytes]]:
-        """All that anybody else than the files' owner could see: logs, command lines, metrics, topics, journal."""
+        """What others than the files' owner could see, or where it may be kept: logs, command lines, metrics, topics,
+        the status as it is shown, and all that the agent, the worker and Spark keep in their folders.
+        """
         for path in self.processes.logs.iterdir():
             yield path.name, path.read_bytes()
         for process in psutil.process_iter():
@@ -346,7 +349,11 @@ class World:
                 yield f"metrics on {port}", page.read()
         for settings in topic_settings(self.secured.topics):
             yield settings.name, b"\n".join(self.secured.read(settings.name))
-        yield "journal", (self.folder / "state" / "journal").read_bytes()
+        yield "trimtab status", json.dumps(self.status()).encode()
+        for kept in ("state", "data", "checkpoints"):
+            for path in sorted((self.folder / kept).rglob("*")):
+                with suppress(OSError):  # a folder, or gone meanwhile
+                    yield f"{kept}: {path.name}", path.read_bytes()
 
 
 @pytest.mark.timeout(600)
@@ -383,6 +390,7 @@ def test_all_parts_work_by_sasl_ssl_with_the_rights_of_their_roles_and_no_secret
         secrets_[key.name] = key.read_bytes().splitlines()[1]
     seen = list(world.shown())
     assert len(seen) > 20
+    assert {"state: journal", "checkpoints: metadata"} <= {where for where, _ in seen}
     assert any(b"Authenticated as worker via SCRAM-SHA-256" in content for _, content in seen)
     assert [(user, where) for where, content in seen for user, secret in secrets_.items() if secret in content] == []
     private = [world.folder / name for name in ("a.sock", "state/journal", "controller.pem", "state/lock")]
