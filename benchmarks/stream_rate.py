@@ -24,7 +24,7 @@ from trimtab_controller.sandbox.broker import Broker, Topic
 from trimtab_controller.sandbox.processes import Processes
 from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.chunks import Reassembler, read_chunk
-from trimtab_controller.stream.driver import rows_of
+from trimtab_controller.stream.rows import rows_of
 from trimtab_controller.stream.session import open_session
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_models.messages.report import (

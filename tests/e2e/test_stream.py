@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer
 from trimtab_controller.sandbox.broker import Broker, Topic
 from trimtab_controller.sandbox.processes import Child, Processes
 from trimtab_controller.stream.chunks import Reassembler, read_chunk
-from trimtab_controller.stream.driver import FLOODING
+from trimtab_controller.stream.rows import FLOODING
 from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_models.messages.report import (

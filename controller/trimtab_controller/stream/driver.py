@@ -1,15 +1,12 @@
 """The loop that runs the query, hands its rows to the assembler and publishes what that returns."""
 
 import logging
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
@@ -21,8 +18,9 @@ from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.collecting import collector_paused
 from trimtab_controller.stream.configuration import Configuration, StreamSettings
-from trimtab_controller.stream.measures import KNOWN_COLUMNS, LEVEL_COLUMNS, SUM_COLUMNS, Kind, Row
+from trimtab_controller.stream.measures import Row
 from trimtab_controller.stream.publisher import Publisher, last_end_ms
+from trimtab_controller.stream.rows import flood_row, rows_of
 from trimtab_controller.stream.session import fresh_checkpoint, open_session, prefer_plain_files
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.snapshot import Snapshot
@@ -32,8 +30,6 @@ PROBE_LIMIT_S = 5.0
 BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 POLL_S = 0.5
 REPLAYED_WINDOWS = 2
-FLOODING = "flooding"
-"""Why reports of a host that sends too much are refused."""
 
 log = logging.getLogger(__name__)
 
@@ -76,52 +72,6 @@ def wait_for_topics(kafka: KafkaSettings, topics: tuple[str, ...], stopping: Sto
         _pause(pause_s, stopping)
         tries += 1
     return False
-
-
-def rows_of(table: pa.Table) -> Iterator[Row]:
-    """The rows of a batch; column by column, which is several times faster than row by row."""
-    for part in table.to_batches():
-        single = (_values(part.column(name)) for name in Row._fields[:-3])
-        lists = (
-            [_values(part.column(name)) for name in names] for names in (SUM_COLUMNS, KNOWN_COLUMNS, LEVEL_COLUMNS)
-        )
-        yield from map(Row._make, zip(*single, *(zip(*columns, strict=True) for columns in lists), strict=True))
-
-
-def _values(column: pa.Array) -> list[Any]:
-    """What `to_pylist` gives, in a fraction of its time, and one object for equal texts."""
-    if column.null_count == len(column):
-        return [None] * len(column)
-    if pa.types.is_string(column.type):
-        coded = column.dictionary_encode()
-        names = [sys.intern(name) for name in coded.dictionary.to_pylist()]
-        return [None if code is None else names[code] for code in _values(coded.indices)]
-    if column.null_count == 0:
-        return list(column.to_numpy().tolist())
-    known = column.is_valid().to_numpy(zero_copy_only=False).tolist()
-    values = column.fill_null(0).to_numpy().tolist()
-    return [value if valid else None for value, valid in zip(values, known, strict=True)]
-
-
-def flood_row(host: str | None, start_ms: int, reports: int, _bytes: int, last_ms: int) -> Row:
-    """The refused reports of a host that floods."""
-    return Row(
-        start_ms=start_ms,
-        kind=Kind.REJECTED,
-        host=host,
-        worker=None,
-        app=None,
-        operator=FLOODING,
-        partition=None,
-        target_operator=None,
-        target_partition=None,
-        samples=reports,
-        last_ms=last_ms,
-        covered_s=0.0,
-        sums=(None,) * len(SUM_COLUMNS),
-        known_s=(0.0,) * len(KNOWN_COLUMNS),
-        levels=(None,) * len(LEVEL_COLUMNS),
-    )
 
 
 class Batches:
