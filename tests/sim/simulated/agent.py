@@ -358,7 +358,7 @@ def _identify(pid: int) -> ProcessId | None:
 @contextmanager
 def simulated_hosts() -> Iterator[None]:
     """The agent's modules meet a simulated host."""
-    clock = SimpleNamespace(time=lambda: running[-1].now())
+    clock = SimpleNamespace(time=lambda: running[-1].now(), monotonic=lambda: running[-1].timeline.now)
     counters = SimpleNamespace(free_memory_bytes=lambda: None)
     with ExitStack() as stack:
         for module, name, value in (

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from simulated.kafka_client import CommitFate
 from simulated.network import Weather
+from simulated.rotation import TRUSTED_AFTER_S, Rotation
 from simulated.world import Heal, World
 
 from trimtab_models.messages.intents import PAUSE_KEY
@@ -15,7 +16,7 @@ Fault = Callable[[World], Heal | None]
 
 
 ROTATED_AFTER_S = 60.0
-"""So long after the last controller has the new key the old one is trusted still."""
+"""So long after the controllers began to be started with the new key the old one is trusted still."""
 
 
 def nothing() -> None:
@@ -146,21 +147,12 @@ def rotate_keys(world: World) -> Heal | None:
     """The operator changes the key, step by step."""
     if world.rotating:
         return None
-    world.rotating = True
-    world.begin_rotation()
-    switched = False
-
-    def switch() -> None:
-        nonlocal switched
-        if not switched:
-            switched = True
-            world.switch_keys()
-
-    world.timeline.soon(6.0, 20.0, switch)
+    rotation = Rotation(world)
+    world.timeline.soon(TRUSTED_AFTER_S, 20.0, rotation.switch)
 
     def heal() -> None:
-        switch()
-        world.timeline.after(ROTATED_AFTER_S, world.finish_rotation)
+        world.timeline.after(TRUSTED_AFTER_S, rotation.switch)
+        world.timeline.after(TRUSTED_AFTER_S + ROTATED_AFTER_S, rotation.finish)
 
     return heal
 

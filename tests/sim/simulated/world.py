@@ -26,7 +26,7 @@ from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.observe import LOST_HOSTS_SHARE, Requirements
 from trimtab_controller.execution.events import Limits
-from trimtab_controller.keys import KeyFiles, load_signing_key
+from trimtab_controller.keys import KeyFiles
 from trimtab_controller.recovery import Found
 from trimtab_controller.stream.configuration import StreamSettings
 from trimtab_models.messages.intents import PAUSE_KEY, Drain, Intent, Pause, drain_key, encode_intent
@@ -287,32 +287,6 @@ class World:
     def send_trust(self, machine: Machine) -> None:
         """The operator copies the trust file to a host."""
         trust_file(machine).write_bytes(self.keys.trust.read_bytes())
-
-    def begin_rotation(self) -> None:
-        """The hosts get to trust the next key too, one by one."""
-        self.keys.begin()
-        for host in self.hosts.values():
-            self.timeline.soon(0.0, 5.0, lambda machine=host.machine: self.send_trust(machine))  # type: ignore[misc]
-
-    def switch_keys(self) -> None:
-        """The next key signs: every controller is started anew, one at a time."""
-        self._old_key = load_signing_key(self.keys.key)
-        self.keys.switch()
-        self._before_switch = self.living_controllers()
-        for number, process in enumerate(self._before_switch):
-            self.timeline.after(3.0 * number, process.terminate)
-            self.timeline.after(3.0 * number + 1.0, self.start_controller)
-
-    def finish_rotation(self) -> None:
-        """Nobody trusts the old key any more; whoever still has it is ended for good."""
-        for process in self._before_switch:
-            process.kill()
-        self.keys.finish()
-        for host in self.hosts.values():
-            self.send_trust(host.machine)
-        self.checker.excuse_unanswered()
-        self.intruder.retired.append(self._old_key)
-        self.rotating = False
 
     def say(self, intent: Intent) -> None:
         """The operator states an intent."""
