@@ -25,6 +25,8 @@ from trimtab_models.messages.names import WorkerId
 HELLO_LIMIT_S = 10.0
 MAX_CONNECTIONS = 1_000
 ARRIVALS_PER_S = 50
+BYTES_PER_S = MAX_FRAME_BYTES // 4
+"""Of one worker.  The worst frame of 8 MB takes more than a second to read: no worker may have the agent to itself."""
 MAX_HELLO_BYTES = 1024 * 1024
 MAX_HELD_BYTES = 64 * 1024 * 1024
 """Of lines without an end, on all connections together."""
@@ -124,7 +126,7 @@ class PluginServer:
         self._arrivals = Allowance(rate=ARRIVALS_PER_S, burst=MAX_CONNECTIONS)
         # By worker and not by connection: whoever is closed for a flood and comes back goes on where it was.
         self._frames = Allowances(rate=200, burst=2_000, most=MAX_CONNECTIONS)
-        self._volume = Allowances(rate=MAX_FRAME_BYTES, burst=4 * MAX_FRAME_BYTES, most=MAX_CONNECTIONS)
+        self._volume = Allowances(rate=BYTES_PER_S, burst=4 * MAX_FRAME_BYTES, most=MAX_CONNECTIONS)
         self._faults = Allowances(rate=1, burst=100, most=MAX_CONNECTIONS)
 
     async def start(self) -> None:

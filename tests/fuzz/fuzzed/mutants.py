@@ -175,8 +175,8 @@ def giants(decoder: Decoder) -> Iterator[bytes]:
         spans = [span for span in spans_of_json(sample) if not span.is_member]
         for value, span in zip(largest, cycle(spans[:-1]), strict=False):  # the last one is the whole
             yield seal(sample[: span.start] + value + sample[span.end :])
-        for depth in range(900, 1000):  # where Python's own limit is met depends on who calls
-            yield seal(sample[: spans[0].start] + b"[" * depth + b"]" * depth + sample[spans[0].end :])
+        for depth, span in zip(range(900, 1000), cycle(spans[:-1]), strict=False):  # Python's limit is near 1000
+            yield seal(sample[: span.start] + b"[" * depth + b"]" * depth + sample[span.end :])
 
 
 def _stretched(sample: bytes) -> bytes:

@@ -147,7 +147,7 @@ def read_chunks(data: bytes) -> Any:
 
 
 PACKED = zstandard.ZstdCompressor(level=3).compress(encode_snapshot(SNAPSHOT))
-BOMB = zstandard.ZstdCompressor(level=3).compress(b'{"v":1,' + b" " * 300_000_000 + b"}")
+BOMB = zstandard.ZstdCompressor(level=3).compress(b'{"v":1,' + b" " * 20_000_000 + b"}")
 THREE_CHUNKS = joined(*chunks_of(SNAPSHOT, len(PACKED) // 3 + 1))
 
 DECODERS = (
