@@ -1,6 +1,6 @@
 """The table of the balance model: gap to the proven bound, by cluster size, budget and time.
 
-    python benchmarks/balance/table.py [--quick] [--largest] [--bytes] [--wall] [--seeds N]
+    python benchmarks/balance/table.py [--quick] [--largest] [--nodes N] [--bytes] [--wall] [--seeds N]
 
 Instances: those of the paper (`trimtab_models/simulation/uneven.py`), 20 % of whose nodes changed by 20, 50 or 80
 percent of their load. Budgets: 13, 20, 50 migrations at paper sizes, 1, 2, 3, 5, 10 % of the key groups at all. A
@@ -181,6 +181,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="paper sizes only, one instance each")
     parser.add_argument("--largest", action="store_true", help="only 10,000 nodes with 1,000,000 key groups")
+    parser.add_argument("--nodes", type=int, metavar="N", help="only the rows with so many nodes")
     parser.add_argument("--bytes", action="store_true", help="budgets of bytes instead of migrations")
     parser.add_argument("--wall", action="store_true", help="seconds of the clock instead of CPU seconds")
     parser.add_argument(
@@ -190,6 +191,8 @@ def main() -> None:
     clock = time.perf_counter if args.wall else time.process_time
     print_line("nodes / key groups", "budget, time", "measured", "aim", None)
     for size in (LARGEST,) if args.largest else SIZES[:2] if args.quick else SIZES:
+        if args.nodes not in (None, size.nodes):
+            continue
         seeds = args.seeds or (1 if args.quick or size.nodes >= 1_000 else 3)
         print_row(size, seeds, clock, by_bytes=args.bytes)
 

@@ -72,11 +72,9 @@ class Board:
         part.allowances = part.spent + share
         return part
 
-    def overdraft(self, spent: Floats) -> Floats:
-        """Sum over the budgets (first axis) of what `spent` exceeds them by."""
-        excess: Floats = spent - self.allowances.reshape(-1, *[1] * (spent.ndim - 1))
-        total: Floats = np.maximum(0.0, excess, out=excess).sum(axis=0)
-        return total
+    def overdraft(self) -> float:
+        """Sum over the budgets of what is spent beyond them."""
+        return float(np.maximum(0.0, self.spent - self.allowances).sum())
 
     def move(self, key_group: int, target: int) -> None:
         """Puts `key_group` on the node `target` and keeps all sums."""
@@ -125,7 +123,7 @@ class Search:
         """True when the band is reached within the budget; gives up after `patience` steps without progress."""
         board, stalled, best = self._board, 0, np.inf
         while True:
-            overdraft = float(board.overdraft(board.spent))
+            overdraft = board.overdraft()
             worst, total = float(self._violations.max(initial=0.0)), float(self._violations.sum())
             if overdraft <= EPSILON_PP:
                 self._note(worst, total)
@@ -188,10 +186,13 @@ class Search:
         )
 
     def _penalty(self, added: Floats) -> Floats:
-        """What adding `added` ((B, ...)) to the spending does to the overdraft."""
+        """What adding `added` ((B, ...), overwritten) to the spending does to the overdraft."""
         board = self._board
-        spent = added + board.spent.reshape(-1, *[1] * (added.ndim - 1))
-        return board.overdraft(spent) - board.overdraft(board.spent)
+        added -= (board.allowances - board.spent).reshape(-1, *[1] * (added.ndim - 1))
+        np.maximum(0.0, added, out=added)
+        total: Floats = added[0] if len(added) == 1 else added.sum(axis=0)
+        total -= board.overdraft()
+        return total
 
     def _best_return(self) -> tuple[Move, ...]:
         board = self._board
@@ -272,9 +273,8 @@ class Search:
         added = (given * (my_home == node))[:, :, None] + (
             taken * ((their_home == other).astype(np.float64) - (their_home == node))
         )[:, None, :]
-        homing = my_home[:, None] == other
-        if homing.any():
-            added = added - given[:, :, None] * homing
+        rows, columns = np.nonzero(my_home[:, None] == other)  # few
+        added[:, rows, columns] -= given[:, rows]
         return self._penalty(added)
 
     def _swap_too_full(self, node: int, mine: Ints, theirs: Ints, other: Ints) -> Bools:
