@@ -46,6 +46,7 @@ class Fault:
 
     `spares_job`: broker and workers are left alone.  `needs_round`: it shows only when something is to be moved, so the
     load is shifted meanwhile.  `needs_past`: a round has been played before.
+    `needs_disk`: the host's files are on disks of their own.  `stage` = of which kind (`runs`).
     `must_say` = what has to be seen of it, as `campaign` names it; none: that it is over is enough.
     """
 
@@ -56,6 +57,7 @@ class Fault:
     spares_job: bool = False
     needs_round: bool = False
     needs_past: bool = False
+    needs_disk: bool = False
     must_say: tuple[str, ...] = ()
     stage: str = "plain"
 
@@ -205,7 +207,7 @@ def _lose_hosts(stage: Stage, target: Target) -> Iterator[None]:
 
 
 # ---------------------------------------------------------------------- disks, clocks
-@fault("disk full under an agent's journal", STOPPED_S, spares_job=True, needs_round=True, stage="small disks")
+@fault("disk full under an agent's journal", STOPPED_S, spares_job=True, needs_round=True, needs_disk=True)
 def _fill_journal(stage: Stage, target: Target) -> Iterator[None]:
     disk = stage.disks[target.host]
     disk.fill()
@@ -213,7 +215,7 @@ def _fill_journal(stage: Stage, target: Target) -> Iterator[None]:
     disk.clear()
 
 
-@fault("disk full under a worker's store", STOPPED_S, victims=the_worker, needs_round=True, stage="small disks")
+@fault("disk full under a worker's store", STOPPED_S, victims=the_worker, needs_round=True, needs_disk=True)
 def _fill_store(stage: Stage, target: Target) -> Iterator[None]:
     disk = stage.disks[target.worker]
     disk.fill()

@@ -134,6 +134,4 @@ def _emptying(part: str) -> Callable[[Stage, Target], Iterator[None]]:
 
 
 for _part in ("reports", "snapshots", "placement", "commands", "acks", "handover", "journal", "intents", "status"):
-    fault(f"topic {_part} recreated empty", STOPPED_S, spares_job=True, needs_round=True, stage="topics")(
-        _emptying(_part)
-    )
+    fault(f"topic {_part} recreated empty", STOPPED_S, spares_job=True, needs_round=True)(_emptying(_part))

@@ -18,9 +18,7 @@ from trimtab_controller.sandbox.java import JavaMissingError
 
 STAGES: Mapping[str, StageSettings] = {
     "plain": StageSettings(),
-    "small disks": StageSettings(small_disks=True),
     "five hosts": StageSettings(workers=5, key_groups=30),
-    "topics": StageSettings(),
 }
 STARTS = 2
 """A stage that does not come up is started once more: on a crowded machine somebody else may take a port."""
@@ -53,12 +51,11 @@ class Result:
 
 def run_matrix(cells: Sequence[Cell], folder: Path, view: Viewer, *, seed: int) -> Iterator[Result]:
     """All cells, stage after stage; a cell that fails ends its stage, not the matrix."""
+    impossible = {cell: reason for cell in cells if cell.fault.needs_disk and (reason := obstacle())}
+    yield from (Result(cell=cell, logs=folder, failure=why, impossible=True) for cell, why in impossible.items())
     number = 0
     for kind, settings in STAGES.items():
-        waiting = [cell for cell in cells if cell.fault.stage == kind]
-        if settings.small_disks and (reason := obstacle()):
-            yield from (Result(cell=cell, logs=folder, failure=reason, impossible=True) for cell in waiting)
-            continue
+        waiting = [cell for cell in cells if cell.fault.stage == kind and cell not in impossible]
         while waiting:
             for _ in range(STARTS):
                 number += 1

@@ -20,7 +20,7 @@ from recorded.dump import dump
 from recorded.history import Strike
 
 from flights.steered_run import TICK_S, RunError, SteeredRun, Viewer
-from played.disks import JOURNAL_MB, STORE_MB, Disk, mounted
+from played.disks import JOURNAL_MB, STORE_MB, Disk, mounted, obstacle
 from played.gate import TAMPERED, Gate, python_path
 from trimtab_controller.cli.sandbox import EXAMPLES, FLIGHTS_ENVIRONMENT
 from trimtab_controller.sandbox.broker import Detour, free_ports
@@ -51,8 +51,6 @@ class StageSettings:
     lost_worker_s: float = 75.0
     phase_limit_s: float = 15.0
     """How long a hand-over may take to be prepared, and to be done."""
-    small_disks: bool = False
-    """Each host's journal and store are on disks of their own."""
 
     @property
     def beyond_band(self) -> float:
@@ -102,7 +100,7 @@ class Stage:
         self.notes: Counter[str] = Counter()
         """What was seen and has no record in Kafka: processes that ended by themselves, lacks while waiting."""
         self.disks: dict[str, Disk] = {}
-        """By name of the host (its agent's journal) or worker (its store)."""
+        """By name of the host (its agent's journal) or worker (its store); none where they cannot be made."""
         self.histories: list[Path] = []
         self._revive_at = 0.0
         self._view = view
@@ -129,7 +127,7 @@ class Stage:
         detours = {name: Detour(proxy=cable.port, behind=behind[name]) for name, cable in self.cables.items()}
         self.cluster = Cluster(sandbox_settings(settings), self.folder / "sandbox", detours=detours)
         opening.enter_context(self.cluster)
-        if settings.small_disks:
+        if obstacle() is None:
             self._mount(opening)
         self.gate = Gate(self.folder / "gate")
         self.tamper(CONTROLLER, **self.gate.environment)
