@@ -1,15 +1,21 @@
 """What is in a snapshot: the rows of one window, turned into rates per second and levels.
 
 Only rows of hosts that were seen in the whole window are used.  What a host that stopped had reported before is
-unknown, not idle.
+unknown, not idle.  So is what is beyond every measure: a snapshot that its reader must refuse, for the numbers of one
+host, would take the others' with it.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Container, Iterable, Sequence
 
 from trimtab_controller.stream.measures import BASES, STATES, Kind, Row
+from trimtab_models.messages.decode import MAX_NUMBER
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow
+
+EXACT = 2**53
+"""Beyond it a float no longer tells a whole number from the next."""
 
 
 def of_kind(rows: Iterable[Row], kind: Kind, hosts: Container[HostId]) -> list[Row]:
@@ -51,7 +57,7 @@ def pair_windows(rows: Iterable[Row], *, covered_s: dict[HostId, float]) -> tupl
         rate[0] += (tuples or 0.0) / covered_s[HostId(_text(row.host))]
         rate[1] += (transferred or 0.0) / covered_s[HostId(_text(row.host))]
     return tuple(
-        PairWindow(source=source, target=target, tuples_s=rate[0], bytes_s=rate[1])
+        PairWindow(source=source, target=target, tuples_s=min(rate[0], MAX_NUMBER), bytes_s=min(rate[1], MAX_NUMBER))
         for (source, target), rate in sorted(rates.items())
     )
 
@@ -75,9 +81,7 @@ def _host(row: Row) -> HostWindow:
 def _node(row: Row) -> NodeWindow:
     marked = row.sums[1]
     capacity, state, steering, memory, epoch_generation, epoch_number, generation = row.levels[:7]
-    epoch = None
-    if epoch_generation is not None and epoch_number is not None:
-        epoch = Epoch(int(epoch_generation), int(epoch_number))
+    epoch = (_whole(epoch_generation), _whole(epoch_number))
     return NodeWindow(
         worker=WorkerId(_text(row.worker)),
         host=HostId(_text(row.host)),
@@ -89,7 +93,7 @@ def _node(row: Row) -> NodeWindow:
         complete=not marked,
         steering=bool(steering),
         memory_bytes=_whole(memory),
-        epoch=epoch,
+        epoch=None if epoch[0] is None or epoch[1] is None else Epoch(epoch[0], epoch[1]),
         generation=_whole(generation),
     )
 
@@ -121,7 +125,8 @@ def _rates(rows: Sequence[Row], count: int) -> list[float | None]:
     )
     sums = rows[0].sums if len(rows) == 1 else [_sum(each) for each in zip(*(row.sums for row in rows), strict=True)]
     pairs = zip(sums[:count], known[:count], strict=True)
-    return [(amount or 0.0) / known_s if known_s > 0 else None for amount, known_s in pairs]
+    rates = [(amount or 0.0) / known_s if known_s > 0 else math.inf for amount, known_s in pairs]
+    return [rate if rate <= MAX_NUMBER else None for rate in rates]
 
 
 def _sum(amounts: Iterable[float | None]) -> float:
@@ -138,4 +143,4 @@ def _text(value: str | None) -> str:
 
 
 def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
+    return None if value is None or value > EXACT else int(value)

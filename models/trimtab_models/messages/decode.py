@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+MAX_NUMBER = 1e18
 
 E = TypeVar("E", bound=StrEnum)
 T = TypeVar("T")
@@ -165,7 +166,7 @@ class Fields:
         """A whole number within [low, high]."""
         return check_integer(self._need(name, "a whole number"), self.at(name), low, high)
 
-    def number(self, name: str, *, low: float = 0.0, high: float = 1e18) -> float:
+    def number(self, name: str, *, low: float = 0.0, high: float = MAX_NUMBER) -> float:
         """A finite number within [low, high]."""
         return check_number(self._need(name, "a number"), self.at(name), low, high)
 

@@ -4,7 +4,7 @@ from trimtab_controller.stream.assemble import Assembler, host_thing
 from trimtab_controller.stream.measures import Kind, Row
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId
 from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.snapshot import Snapshot
+from trimtab_models.messages.snapshot import Snapshot, decode_snapshot, encode_snapshot
 
 WINDOW_MS = 10_000
 APP = AppId("app")
@@ -276,3 +276,27 @@ def test_a_spurious_call_changes_nothing() -> None:
 
 def test_the_key_of_a_hosts_own_row() -> None:
     assert host_thing(HostId("h0")) == host("h0", 0, 10).thing
+
+
+def test_numbers_beyond_every_measure_are_unknown_and_spoil_nobody_elses_snapshot() -> None:
+    hosts = [host("h0", 0, 10.0), host("h1", 0, 10.0)]
+    largest = float(2**63 - 1)
+    wild = hosts[0]._replace(
+        covered_s=0.001, known_s=[0.001] * 5, sums=[largest] * 5, levels=[1.0, 1.0, largest, largest] + [largest] * 3
+    )
+    rows = [
+        *hosts,
+        wild._replace(kind=Kind.WORKER, worker="w0", app="app", levels=[0.25, 0.0, 1.0] + [largest] * 4),
+        wild._replace(kind=Kind.KEY_GROUP, worker="w0", app="app", operator="count", partition=0, levels=[largest] * 7),
+        key_group(1, hosts[1], owner="w1"),
+        *(pair(0, 1, hosts[0], tuples=largest)._replace(host=each.host) for each in hosts),
+    ]
+
+    (snapshot,) = assembler().on_rows(rows, now_ms=10_000)
+
+    assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
+    spoiled, sound = snapshot.key_groups
+    assert (spoiled.tuples_in_s, spoiled.state_bytes, spoiled.backlog) == (None, None, None)
+    assert (sound.tuples_in_s, sound.state_bytes) == (30.0, 4096)
+    assert (snapshot.nodes[0].memory_bytes, snapshot.nodes[0].epoch, snapshot.nodes[0].generation) == (None, None, None)
+    assert snapshot.pairs[0].tuples_s == 1e18
