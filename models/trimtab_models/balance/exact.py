@@ -90,7 +90,7 @@ class Exact:
                     self._model.add_linear_constraint(sum(movers_of_node), least, least + spare)
 
     def solve(self, *, seed: int, work: float, left_s: Callable[[], float]) -> Answer:
-        """What CP-SAT finds and proves within the seconds of `left_s()`.
+        """What CP-SAT finds and proves within the seconds of `left_s()` on the wall.
 
         The same answer on any machine unless those cut it short: one thread, a fixed seed, and a limit on the `work` in
         CP-SAT's own measure, which is about seconds on a free machine.

@@ -179,7 +179,9 @@ class _Solver:
         if core is None or self._score.load_distance <= self._goal():
             return
         work, reached = min(CORE_WORK, self._left_s()), self._score.load_distance
-        plan = solve_core(self.problem, core, self._bound, reached, seed=self._seed, work=work, left_s=self._left_s)
+        plan = solve_core(
+            self.problem, core, self._bound, reached, seed=self._seed, work=work, left_s=self._left_wall_s
+        )
         if plan is not None:
             self.offer(plan, Stage.IMPROVED)
 
@@ -200,13 +202,19 @@ class _Solver:
             return None
         if self._left_s() < LOADING_S + BUILDING_S * size:
             return None
-        return certify(self.problem, self.best, self._bound, reached, seed=self._seed, work=work, left_s=self._left_s)
+        work = min(work, self._left_s())
+        wall_s = self._left_wall_s
+        return certify(self.problem, self.best, self._bound, reached, seed=self._seed, work=work, left_s=wall_s)
 
     def _left_s(self) -> float:
-        """Seconds for the certificate."""
+        """Seconds for CP-SAT."""
         if isinstance(self._stop, Deadline):
             return CERTIFIED_S * self._stop.left_s()
         return 0.0 if self._stop() else np.inf
+
+    def _left_wall_s(self) -> float:
+        """The same for CP-SAT, which knows no other clock."""
+        return CERTIFIED_S * self._stop.left_wall_s() if isinstance(self._stop, Deadline) else self._left_s()
 
     def _drain(self, band: float) -> None:
         drain = Drain(self.problem, self.best, self._stop)
