@@ -21,6 +21,7 @@ from trimtab_models.messages.commands import Ack, Command
 from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.local import MAX_FRAME_BYTES, Hello, Statistics, Welcome, decode_frame, encode_frame
 from trimtab_models.messages.names import WorkerId
+from trimtab_models.messages.report import MAX_CORES, MAX_COUNT
 
 HELLO_LIMIT_S = 10.0
 MAX_CONNECTIONS = 1_000
@@ -222,7 +223,11 @@ def _expect_hello(line: bytes) -> Hello:
 
 
 def check_statistics(worker: WorkerId, statistics: Statistics, now: float) -> None:
-    """Refuse what a worker cannot know: other workers' key groups, one twice, the future.  Raises BadMessage."""
+    """Refuse what a worker cannot know or have: others' key groups, one twice, the future, more than any machine has.
+
+    The stream refuses a report as a whole: what one worker says must not take the other workers' samples with it.
+    Raises BadMessage.
+    """
     ahead_ms = statistics.at_ms - now * 1000
     if ahead_ms > CLOCK_LIMIT_MS:
         raise BadMessage(Fault.FUTURE, "at_ms", statistics.at_ms, f"at most {CLOCK_LIMIT_MS} ms ahead")
@@ -231,6 +236,21 @@ def check_statistics(worker: WorkerId, statistics: Statistics, now: float) -> No
             raise BadMessage(Fault.RANGE, "key_groups", sample.worker, f"key groups of {worker}")
     if len({sample.key_group for sample in statistics.key_groups}) != len(statistics.key_groups):
         raise BadMessage(Fault.RANGE, "key_groups", "a key group twice", "each key group once")
+    _check_amounts(statistics)
+
+
+def _check_amounts(statistics: Statistics) -> None:
+    most_s = MAX_CORES * statistics.interval_s
+    for cpu_s in (statistics.cpu_s, *(sample.cpu_s for sample in statistics.key_groups)):
+        if cpu_s is not None and cpu_s > most_s:
+            raise BadMessage(Fault.RANGE, "cpu_s", cpu_s, f"at most {most_s:g} in {statistics.interval_s:g} s")
+    counts: list[int | None] = [count for pair in statistics.pairs for count in (pair.tuples, pair.bytes)]
+    for sample in statistics.key_groups:
+        counts += (sample.tuples_in, sample.tuples_out, sample.bytes_in, sample.bytes_out, sample.state_bytes)
+        counts += (sample.lag_records, sample.backlog)
+    largest = max((count for count in counts if count is not None), default=0)
+    if largest > MAX_COUNT:
+        raise BadMessage(Fault.RANGE, "key_groups", largest, f"counts of at most {MAX_COUNT}")
 
 
 def bind_socket(path: Path) -> socket.socket:

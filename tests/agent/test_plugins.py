@@ -158,6 +158,8 @@ def test_only_this_user_may_connect_and_nothing_is_left_behind(tmp_path: Path) -
         (statistics("w0", "w0"), "out_of_range"),
         (statistics("w0").replace(b'"cpu":0.1', b'"cpu":NaN'), "out_of_range"),
         (statistics("w0").replace(b'"cpu":0.1', b'"cpu":-1'), "out_of_range"),
+        (statistics("w0").replace(b'"cpu":0.1', b'"cpu":10001'), "out_of_range"),
+        (statistics("w0").replace(b'"ni":1', b'"ni":9007199254740993'), "out_of_range"),
         (statistics("w0").replace(b'"ni":1', b'"ni":1.5'), "wrong_type"),
         (statistics("w0", at_ms=10**14), "future_dated"),
         (encode_frame(ACK).replace(b'"w0"', b'"w9"'), "out_of_range"),

@@ -10,6 +10,7 @@ from enum import StrEnum
 from trimtab_models.messages.decode import NAME_PATTERN, Fault
 from trimtab_models.messages.names import MAX_PARTITIONS
 from trimtab_models.messages.report import (
+    MAX_CORES,
     MAX_KEY_GROUPS,
     MAX_PAIRS,
     MAX_REPORT_BYTES,
@@ -20,8 +21,6 @@ from trimtab_models.messages.report import (
     WorkerState,
 )
 
-MAX_CORES = 10_000
-"""No host has more: CPU seconds above this times the interval are no measurement."""
 MAX_NUMBER = 1e18
 
 # Workers and blocks of key groups and of pairs share one type: the arrays can then be joined without rebuilding them.

@@ -35,6 +35,10 @@ MAX_WORKERS = 1_000
 MAX_KEY_GROUPS = 200_000
 MAX_PAIRS = 1_000_000
 MAX_REPORT_BYTES = 8 * 1024 * 1024
+MAX_CORES = 10_000
+"""No host has more: CPU seconds above this times the interval are no measurement."""
+MAX_COUNT = 2**53
+"""Of tuples, bytes or records: a float tells it from the next, and sums of them fit into 64 bits."""
 
 
 class Basis(StrEnum):

@@ -6,7 +6,7 @@ A snapshot travels zstd-compressed in chunks (the stream's and the decider's ada
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -229,7 +229,15 @@ def decode_snapshot(payload: bytes | None) -> Snapshot:
         pairs=_read_pairs(fields),
     )
     fields.done()
+    _check_once("hosts", [row.host for row in snapshot.hosts])
+    _check_once("nodes", [row.worker for row in snapshot.nodes])
     return snapshot
+
+
+def _check_once(path: str, names: Sequence[object]) -> None:
+    """Refuses what stands in a list twice: nobody could tell which one counts."""
+    if len(set(names)) != len(names):
+        raise BadMessage(Fault.RANGE, path, f"{len(names)} of {len(set(names))} names", "each of them once")
 
 
 def _read_host(fields: Fields) -> HostWindow:
@@ -270,11 +278,14 @@ def _read_node(fields: Fields) -> NodeWindow:
 
 def _read_key_groups(fields: Fields) -> tuple[KeyGroupWindow, ...]:
     windows: list[KeyGroupWindow] = []
+    blocks: list[tuple[AppId, OperatorId]] = []
     for block in fields.objects("key_groups", limit=MAX_KEY_GROUPS):
         size = read_size(block, "partition", limit=MAX_KEY_GROUPS - len(windows))
         app, operator = AppId(block.name("app")), OperatorId(block.name("operator"))
+        blocks.append((app, operator))
         names = [WorkerId(name) for name in _read_names(block, "workers", limit=MAX_NODES)]
         partitions = read_integers(block, "partition", size, high=MAX_PARTITIONS)
+        _check_once(block.at("partition"), partitions)
         workers = read_integers(block, "worker", size, high=len(names) - 1)
         covered = read_numbers(block, "covered_s", size)
         rates = [read_known_numbers(block, name, size) for name in _KEY_GROUP_RATES]
@@ -298,6 +309,7 @@ def _read_key_groups(fields: Fields) -> tuple[KeyGroupWindow, ...]:
                 partitions, workers, covered, zip(*rates, strict=True), zip(*levels, strict=True), strict=True
             )
         ]
+    _check_once(fields.at("key_groups"), blocks)
     return tuple(windows)
 
 

@@ -38,6 +38,17 @@ TOKENS = (
 )  # fmt: skip
 
 
+NUMBERS = (
+    b"0", b"1", b"2", b"0.001", b"0.5", b"9.5", b"1000", b"1e6", b"1e18", b"-1", b"9007199254740992",
+    b"9007199254740993", b"9223372036854775807",
+)  # fmt: skip
+
+
+def kind_of(value: bytes) -> int:
+    """What stands for a value's type: all numbers have the same."""
+    return value[0] if value[:1] in b'"{[tfn' else 0
+
+
 class Mutants:
     """An endless, seeded supply of mutants of a decoder's samples."""
 
@@ -53,6 +64,9 @@ class Mutants:
             for sample, spans in zip(decoder.samples, self._spans, strict=True)
             for span in spans
         ]
+        self._alike: dict[int, list[bytes]] = {}
+        for value in (*self._pool, *NUMBERS):
+            self._alike.setdefault(kind_of(value), []).append(value)
 
     def __iter__(self) -> Iterator[bytes]:
         while True:
@@ -69,9 +83,9 @@ class Mutants:
     def _changed(self, data: bytes, spans: tuple[Span, ...]) -> bytes:
         source = self._random
         kind = source.random()
-        if spans and kind < 0.7:
+        if spans and kind < 0.75:
             data = self._rebuilt(data, spans)
-        if not spans or kind > 0.6:
+        if not spans or kind > 0.65:
             for _ in range(source.randint(1, 4)):
                 data = source.choice(BREAKS)(source, data, self._samples)
         if self._seal is not None and source.random() < 0.8:
@@ -92,8 +106,10 @@ class Mutants:
     def _another(self, present: bytes, span: Span) -> bytes:
         source = self._random
         kind = source.random()
-        if kind < 0.25:
+        if kind < 0.1:
             return source.choice(self._pool)
+        if kind < 0.25 or (kind > 0.6 and not span.is_member):
+            return source.choice(self._alike[kind_of(present)])
         if kind < 0.35:
             return present + (b"\n" if self._values is TOML_VALUES else b",") + present
         if not span.is_member:

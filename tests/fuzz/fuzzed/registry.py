@@ -1,9 +1,9 @@
 """All decoders, by name."""
 
-from fuzzed import files, ports, wire
+from fuzzed import files, machines, ports, wire
 from fuzzed.decoder import Decoder
 
-DECODERS: tuple[Decoder, ...] = (*wire.DECODERS, *files.DECODERS, *ports.DECODERS)
+DECODERS: tuple[Decoder, ...] = (*wire.DECODERS, *files.DECODERS, *ports.DECODERS, *machines.DECODERS)
 
 
 def decoder_named(name: str) -> Decoder:

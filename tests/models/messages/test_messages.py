@@ -131,6 +131,9 @@ STATISTICS = local.Statistics(
     pairs=(PAIR_SAMPLE,),
 )
 
+COLUMNS = {"partition", "worker", "covered_s", "tuples_in_s"}
+"""Of the snapshot's one key group, those that are known."""
+
 Codec = tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]
 CODECS: dict[str, Codec] = {
     "command": (PREPARE, commands.encode_command, commands.decode_command),
@@ -264,6 +267,26 @@ def test_versions_are_texts():
     frame = json.loads(local.encode_frame(HELLO)) | {"versions": {"f": [[]]}}
     with pytest.raises(BadMessage, match=r"versions.f: found an array"):
         local.decode_frame(json.dumps(frame).encode())
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("hosts", lambda rows: rows * 2),
+        ("nodes", lambda rows: rows * 2),
+        ("key_groups", lambda blocks: blocks * 2),
+        (
+            "key_groups[0].partition",
+            lambda blocks: [blocks[0] | {k: v * 2 for k, v in blocks[0].items() if k in COLUMNS}],
+        ),
+    ],
+)
+def test_nothing_is_in_a_snapshot_twice(field, change):
+    document = json.loads(snapshot.encode_snapshot(SNAPSHOT))
+    name = field.partition("[")[0]
+    with pytest.raises(BadMessage) as caught:
+        snapshot.decode_snapshot(json.dumps(document | {name: change(document[name])}).encode())
+    assert (caught.value.fault, caught.value.path) == (Fault.RANGE, field)
 
 
 def test_coverage_is_hosts_seen_of_expected():

@@ -1,0 +1,88 @@
+"""What is accepted goes on: whatever a decoder lets through, the machines behind it must bear, and others must read."""
+
+from dataclasses import replace
+from typing import Any
+
+from fuzzed.decoder import Decoder
+from fuzzed.samples import APP, CLUSTER, EPOCH, HELLO, HOST, NOW, PLACEMENT, SNAPSHOT, STATISTICS, SUMS, TOOK, W0, W1
+from fuzzed.wire import ENTRIES
+
+from trimtab_agent.plugins import check_statistics
+from trimtab_agent.reports import ReportHead, assemble
+from trimtab_agent.roster import Roster
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.instance import instance_of
+from trimtab_controller.decider.machine import Decider, SnapshotArrived, Solve
+from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.execution.events import AckSeen, Limits
+from trimtab_controller.execution.machine import ExecutionMachine
+from trimtab_controller.execution.state import Execution
+from trimtab_models.messages.commands import decode_ack, encode_ack
+from trimtab_models.messages.decode import BadMessage, Fault
+from trimtab_models.messages.local import Statistics, decode_frame, encode_frame
+from trimtab_models.messages.names import KeyGroup
+from trimtab_models.messages.report import HostSample, decode_report
+from trimtab_models.messages.snapshot import KeyGroupWindow, decode_snapshot, encode_snapshot
+
+NODES = tuple(replace(SNAPSHOT.nodes[0], worker=worker, epoch=EPOCH) for worker in (W0, W1))
+LOADED = replace(
+    SNAPSHOT,
+    hosts_seen=1,
+    hosts_expected=1,
+    nodes=NODES,
+    key_groups=tuple(
+        KeyGroupWindow(
+            key_group=KeyGroup(APP, SUMS, partition), worker=W0 if partition < 5 else W1, covered_s=10.0,
+            cpu=0.01 * partition, tuples_in_s=10.0, state_bytes=100,
+        )
+        for partition in range(6)
+    ),
+    pairs=(),
+)  # fmt: skip
+PLACED = Execution(generation=2, number=9, placements={APP: replace(PLACEMENT, owners={SUMS: ((W0,),) * 5 + ((W1,),)})})
+IN_FLIGHT = replace(ENTRIES[0].execution, placements={APP: PLACEMENT})
+
+
+def decide(data: bytes) -> Any:
+    """A snapshot, to the decider: twice, so that there is a past."""
+    snapshot, settings = decode_snapshot(data), Settings(min_windows=1)
+    decider = Decider(settings, Requirements(max_age_s=1e6), PLACED, acting=True)
+    for _ in range(2):
+        for action in decider.on_event(NOW, SnapshotArrived(snapshot=snapshot)):
+            if isinstance(action, Solve):
+                instance_of(action.view, settings)
+    return snapshot
+
+
+def follow(data: bytes) -> Any:
+    """An ack, to the execution of a plan."""
+    ack = decode_ack(data)
+    ExecutionMachine(CLUSTER, Limits(), IN_FLIGHT).on_event(NOW, AckSeen(ack=ack))
+    return ack
+
+
+def report(data: bytes) -> Any:
+    """Statistics of a worker, twice, into a report that can be read: otherwise it would take the others' with it."""
+    frame = decode_frame(data)
+    if not isinstance(frame, Statistics):
+        raise BadMessage(Fault.RANGE, "frame", type(frame).__name__, "statistics")
+    check_statistics(W0, frame, NOW)
+    roster = Roster({}, 1.0)
+    roster.connect(HELLO)
+    roster.report(W0, frame)
+    roster.report(W0, frame)
+    head = ReportHead(cluster=CLUSTER, host=HOST, interval_s=1.0)
+    sample = HostSample(cpu_s=0.5, cores=2.0, basis="host")
+    payload = assemble(head, end=NOW, sequence=1, sample=sample, rows=roster.take({}, 1.0))
+    try:
+        decode_report(payload)
+    except BadMessage as refusal:
+        raise AssertionError(f"the report is refused: {refusal.fault}") from refusal
+    return frame
+
+
+DECODERS = (
+    Decoder(name="decider: snapshot", samples=(encode_snapshot(LOADED),), decode=decide, encode=encode_snapshot),
+    Decoder(name="execution: ack", samples=(encode_ack(TOOK),), decode=follow, encode=encode_ack),
+    Decoder(name="agent: statistics", samples=(encode_frame(STATISTICS)[:-1],), decode=report, encode=encode_frame),
+)
