@@ -4,12 +4,14 @@
 
 (or `make bench-fleet`).  The controller runs dry: it sees, evaluates, solves and says what it would
 do.  Printed, and written to out/fleet/summary.json: reports and samples per second held, the age of snapshots when they
-are published and when the controller has decided on them, what each process uses, how far the stream is behind at the
-end.  Warm-up windows are left out of the ages.
+are published and when the controller has decided on them, what each process uses, what the stream has not yet begun to
+read at the end (it reads once per window, so up to a window is ordinary), and how busy the machine was with all that
+runs on it.  The first window, which the fleet does not fill, is left out of the ages.
 """
 
 import argparse
 import json
+import os
 import re
 import statistics
 import sys
@@ -191,6 +193,7 @@ def summary(options: argparse.Namespace, watch: Watch, logs: Path, behind: int, 
         "late_rows": rows[-1]["late_rows"],
         "rejected": rows[-1]["rejected"],
         "behind_at_end": {"reports": behind, "seconds": round(behind / reports_s, 1)},
+        "load_average": [round(load, 1) for load in os.getloadavg()],
         "stream_restarts": watch.metrics.get("stream_restarts"),
         "processes": {name: use.figures(seconds) for name, use in watch.uses.items()},
     }
