@@ -4,9 +4,30 @@ from dataclasses import replace
 from typing import Any
 
 from fuzzed.decoder import Decoder
-from fuzzed.samples import APP, CLUSTER, EPOCH, HELLO, HOST, NOW, PLACEMENT, SNAPSHOT, STATISTICS, SUMS, TOOK, W0, W1
-from fuzzed.wire import ENTRIES
+from fuzzed.samples import (
+    APP,
+    CLUSTER,
+    EPOCH,
+    HELLO,
+    HOST,
+    NOW,
+    PLACEMENT,
+    PREPARE,
+    RELEASE,
+    SNAPSHOT,
+    STATISTICS,
+    STOP,
+    SUMS,
+    TOOK,
+    W0,
+    W1,
+)
+from fuzzed.wire import ENTRIES, rehashed
 
+from trimtab_agent.commands.admission import Rules
+from trimtab_agent.commands.events import CommandReceived, WorkerConnected, WorkerReported, Write
+from trimtab_agent.commands.journal import decode_line, encode_line
+from trimtab_agent.commands.machine import CommandMachine
 from trimtab_agent.plugins import check_statistics
 from trimtab_agent.reports import ReportHead, assemble
 from trimtab_agent.roster import Roster
@@ -17,7 +38,7 @@ from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.events import AckSeen, Limits
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
-from trimtab_models.messages.commands import decode_ack, encode_ack
+from trimtab_models.messages.commands import decode_ack, decode_command, encode_ack, encode_command
 from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.local import Statistics, decode_frame, encode_frame
 from trimtab_models.messages.names import KeyGroup
@@ -40,6 +61,7 @@ LOADED = replace(
     pairs=(),
 )  # fmt: skip
 PLACED = Execution(generation=2, number=9, placements={APP: replace(PLACEMENT, owners={SUMS: ((W0,),) * 5 + ((W1,),)})})
+RULES = Rules(startable=frozenset({W0}), configured=frozenset({W0, W1}))
 IN_FLIGHT = replace(ENTRIES[0].execution, placements={APP: PLACEMENT})
 
 
@@ -81,8 +103,29 @@ def report(data: bytes) -> Any:
     return frame
 
 
+def obey(data: bytes) -> Any:
+    """A command, to an agent whose workers are there; what it writes into its journal must be read again."""
+    command = decode_command(data)
+    machine = CommandMachine(cluster=CLUSTER, host=HOST, rules=RULES, started_at=NOW)
+    for worker in (W0, W1):
+        machine.on_event(NOW, WorkerConnected(worker=worker, app=APP, process=None, steering=True, reason=None))
+        machine.on_event(NOW, WorkerReported(worker=worker, owned=frozenset(), complete=True))
+    for _ in range(2):
+        for action in machine.on_event(NOW, CommandReceived(command=command)):
+            if isinstance(action, Write):
+                assert decode_line(encode_line(action.entry)[:-1]) == action.entry
+    return command
+
+
 DECODERS = (
     Decoder(name="decider: snapshot", samples=(encode_snapshot(LOADED),), decode=decide, encode=encode_snapshot),
     Decoder(name="execution: ack", samples=(encode_ack(TOOK),), decode=follow, encode=encode_ack),
+    Decoder(
+        name="agent: command machine",
+        samples=tuple(map(encode_command, (PREPARE, RELEASE, STOP))),
+        decode=obey,
+        encode=encode_command,
+        seal=rehashed,
+    ),
     Decoder(name="agent: statistics", samples=(encode_frame(STATISTICS)[:-1],), decode=report, encode=encode_frame),
 )
