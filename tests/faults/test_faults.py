@@ -15,7 +15,7 @@ from flights.demo.view import View
 @pytest.mark.timeout(600)  # a minute and a half on a quiet machine
 def test_a_worker_and_the_controller_die_in_the_middle_of_rounds_and_every_promise_is_kept(tmp_path: Path) -> None:
     cells = chosen(["worker killed:release", "controller killed:decided"])
-    settings = StageSettings(workers=2, key_groups=16, session_s=6.0)
+    settings = StageSettings(workers=2, key_groups=16)
 
     results = run_stage(cells, Stage(settings, tmp_path, View(Console(quiet=True))), seed=1)
 
