@@ -192,7 +192,7 @@ def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
         return None
     if not all_nodes and len(rows) > SHOWN_NODES:
         rows = sorted(rows, key=lambda row: (not _remarks(row), -(row.load_pct or 0.0)))[:SHOWN_NODES]
-    several = len({row.app for row in status.nodes}) > 1
+    several = len({row.app for row in status.nodes if row.app}) > 1
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name, right in (
         ("worker", False),

@@ -128,7 +128,7 @@ def test_a_plan_in_flight_says_how_far_it_is() -> None:
 
 def test_of_many_workers_those_that_matter_are_shown() -> None:
     many = [node(f"w{number}", float(number)) for number in range(100)]
-    many[7] = node("w7", None, state=WorkerState.AWAY, steering=False)
+    many[7] = node("w7", None, app=None, state=WorkerState.AWAY, steering=False)
     many[8] = node("w8", 8.0, draining=True, key_groups=0)
     status = replace(STATUS, nodes=tuple(many))
     lines = shown(status)
@@ -137,6 +137,7 @@ def test_of_many_workers_those_that_matter_are_shown() -> None:
     assert any("w7" in line and "unknown" in line and line.endswith("away") for line in lines)
     assert any("w8" in line and line.endswith("drained") for line in lines)
     assert any("20 of 100" in line for line in lines)
+    assert not any("orders" in line for line in lines if " host-w" in line), "there is one app only"
     assert sum(" host-w" in line for line in shown(status, all_nodes=True)) == 100
 
 
