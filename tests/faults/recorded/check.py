@@ -28,7 +28,7 @@ def check(history: History, bounds: Bounds) -> Verdict:
         *counting.wrong_sums(facts, sum(cost.allowed for cost in costs)),
         *ownership.two_owners(facts, spans, bounds),
         *ownership.unowned(gaps),
-        *counting.held_up(waits, history.strikes, bounds),
+        *counting.stood_still(counting.silences(facts, extracted), history.strikes, bounds),
         *commanding.disordered(facts),
         *commanding.obeyed_late(facts),
         *commanding.reused_ids(facts),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from recorded.facts import DELAYS, SOURCE, Facts, Input, Written
-from recorded.groups import Commit
+from recorded.groups import Commit, Place
 from recorded.history import Strike
 from recorded.ownership import excused_s
 from recorded.verdict import Bounds, Broken, Violation
@@ -138,17 +138,45 @@ def waits(inputs: Iterable[Input], counted: Copies) -> list[Wait]:
     return [Wait(flight=row, start=row.at, end=end) for row, end in ends if end - row.at > HELD_UP_S]
 
 
-def held_up(found: Iterable[Wait], strikes: Sequence[Strike], bounds: Bounds) -> Iterator[Violation]:
-    """Inputs that waited longer than the faults of broker and workers explain, from the first fault on.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """From `start` to `end` a key group had an input to do and did none."""
+
+    place: Place
+    start: float
+    end: float
+
+
+def silences(facts: Facts, extracted: Copies) -> Iterator[Silence]:
+    """Between an output of a key group and the next, or from when that one's input came, if that was later.
+
+    A worker that is slower than its inputs come is not silent: it works off what waits.
+    """
+    sent_at = {row.sequence: row.at for row in facts.inputs}
+    given_at = {sequence: rows[0].at for sequence, rows in extracted.items()}
+    home = {row.sequence: row.partition for row in facts.inputs}
+    for topic, outputs, came_at in ((SOURCE, facts.extracted, sent_at), (DELAYS, facts.counted, given_at)):
+        last: dict[int, float] = {}
+        for row in sorted(outputs, key=lambda row: row.at):
+            if row.sequence in home and row.sequence in came_at:
+                partition = home[row.sequence]
+                start = max(last.get(partition, 0.0), came_at[row.sequence])
+                last[partition] = row.at
+                yield Silence(place=(topic, partition), start=start, end=row.at)
+
+
+def stood_still(found: Iterable[Silence], strikes: Sequence[Strike], bounds: Bounds) -> Iterator[Violation]:
+    """Silences that last longer than the faults of broker and workers explain, from the first fault on.
 
     What was sent before has waited for workers that had not started yet.
     """
-    for wait in found:
-        allowed = bounds.goes_on_s + excused_s(strikes, wait.start, wait.end, bounds)
-        if strikes and wait.start >= strikes[0].at and wait.end - wait.start > allowed:
-            text = f"flight {wait.flight.sequence} of key group {wait.flight.partition} waited "
-            text += f"{wait.end - wait.start:.1f} s of {allowed:.1f} allowed"
-            yield Violation(broken=Broken.HELD_UP, at=wait.start, text=text)
+    for silence in found:
+        lasted_s = silence.end - silence.start
+        if strikes and silence.start >= strikes[0].at and lasted_s > bounds.goes_on_s:
+            allowed = bounds.goes_on_s + excused_s(strikes, silence.start, silence.end, bounds)
+            if lasted_s > allowed:
+                text = f"{silence.place[0]}/{silence.place[1]}: nothing for {lasted_s:.1f} s of {allowed:.1f} allowed"
+                yield Violation(broken=Broken.STOOD_STILL, at=silence.start, text=text)
 
 
 # ---------------------------------------------------------------------- sums

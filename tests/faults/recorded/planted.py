@@ -15,6 +15,7 @@ Plant = Callable[[History], History]
 PLANTS: list[tuple[Plant, frozenset[Broken]]] = []
 """Each with all that it breaks."""
 FAR_S = 60.0
+STILL_S = 15.0
 
 
 def plants(broken: Broken, *besides: Broken) -> Callable[[Plant], Plant]:
@@ -247,10 +248,15 @@ def somebody_commits_what_is_not_done(history: History) -> History:
     return edited(history, OFFSETS, early, value=history.of(OFFSETS)[late].value)
 
 
-@plants(Broken.HELD_UP, Broken.COMMIT_AHEAD)
-def a_flight_is_forgotten_for_a_while(history: History) -> History:
-    number = calm(history, TOTALS)
-    return edited(history, TOTALS, number, at=history.of(TOTALS)[number].at + FAR_S)
+@plants(Broken.STOOD_STILL, Broken.COMMIT_AHEAD)
+def a_key_group_stands_still_for_a_while(history: History) -> History:
+    partition = history.of(DELAYS)[calm(history, DELAYS)].partition
+    end = history.strikes[1].at
+    rows = [
+        row._replace(at=end) if row.partition == partition and end - STILL_S < row.at < end else row
+        for row in history.of(DELAYS)
+    ]
+    return with_rows(history, DELAYS, rows)
 
 
 # ---------------------------------------------------------------------- who commands

@@ -19,7 +19,7 @@ class Broken(StrEnum):
     COMMIT_BACK = "commit_back"  # a committed offset went back
     COMMIT_AHEAD = "commit_ahead"  # committed before it was done
     UNOWNED = "unowned"  # a key group without a living owner for too long
-    HELD_UP = "held_up"  # the job did not go on though its broker and its workers were left alone
+    STOOD_STILL = "stood_still"  # a key group had inputs and did nothing for too long
     TAKEN_TWICE = "taken_twice"  # one hand-over carried out twice
     EPOCH_BACK = "epoch_back"  # a publication under an epoch that is not above the one before
     REUSED_ID = "reused_id"  # one command id with two contents
@@ -53,7 +53,7 @@ class Bounds:
     rejoin_s: float = 15.0
     """From the end of a session, or of the broker's absence, until living workers have all key groups."""
     goes_on_s: float = 10.0
-    """Of an input, until it is counted, while broker and workers are left alone."""
+    """Of a key group that has inputs, until it does one, while broker and workers are left alone."""
     known_s: float = 10.0
     """From a placement's publication until every member of the group follows it."""
     clock_s: float = 0.05
