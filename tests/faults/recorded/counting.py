@@ -127,7 +127,6 @@ def _name(commit: Commit) -> str:
 class Wait:
     """An input that was held up: from `start`, when it was sent, to `end`, when it was counted first."""
 
-    flight: Input
     start: float
     end: float
 
@@ -135,7 +134,7 @@ class Wait:
 def waits(inputs: Iterable[Input], counted: Copies) -> list[Wait]:
     """The inputs that were held up."""
     ends = ((row, counted[row.sequence][0].at) for row in inputs if counted.get(row.sequence))
-    return [Wait(flight=row, start=row.at, end=end) for row, end in ends if end - row.at > HELD_UP_S]
+    return [Wait(start=row.at, end=end) for row, end in ends if end - row.at > HELD_UP_S]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
