@@ -37,7 +37,8 @@ from trimtab_controller.keys import load_trust
 from trimtab_controller.metrics import Metrics
 from trimtab_controller.publications import records_of, status_record, to_sign_anew
 from trimtab_controller.recovery import Found, recover, taken_over
-from trimtab_controller.solver.process import SolverProcess
+from trimtab_controller.solver.answer import Method
+from trimtab_controller.solver.process import SolverProcess, serve_collocating
 from trimtab_controller.stream_child import StreamChild, stream_command
 from trimtab_models.messages.intents import AcceptJournal
 from trimtab_models.messages.names import Topics
@@ -116,7 +117,8 @@ class Controller:
 
     def _start(self, stack: ExitStack) -> None:
         self._metrics.acting.set(self._acting)
-        self._solver = SolverProcess()
+        collocating = self._configuration.balance.method is Method.ALBIC
+        self._solver = SolverProcess(serve=serve_collocating) if collocating else SolverProcess()
         stack.callback(self._solver.close)
         self._consumer, found = self._connect()
         stack.callback(self._consumer.close)

@@ -4,10 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-import trimtab_models.albic.model  # noqa: F401  (loads OR-Tools now: no plan is to wait for it)
 from trimtab_controller.plan import Collocation
 from trimtab_controller.solver.answer import Answer, Method, NoAnswer, Question
-from trimtab_models import albic
 from trimtab_models.balance import (
     BalanceResult,
     Effort,
@@ -46,6 +44,8 @@ def answer(question: Question, clock: Callable[[], float] = time.monotonic) -> A
 
 
 def _collocating(question: Question, stop: Stop, passed_s: Callable[[], float]) -> Answer | NoAnswer:
+    from trimtab_models import albic  # who balances only need not load it
+
     problem = albic.problem_of(question.instance)
     result = albic.solve(problem, stop=stop, seed=question.seed)
     if isinstance(result, Infeasible):

@@ -36,6 +36,13 @@ def serve(connection: Connection) -> None:
         connection.send(answer(question))
 
 
+def serve_collocating(connection: Connection) -> None:
+    """The same, with OR-Tools loaded before the first question: no plan is to wait for it."""
+    import trimtab_models.albic.model  # noqa: F401
+
+    serve(connection)
+
+
 class SolverProcess:
     """Asks one question at a time; `poll` brings the answer within `time_limit_s` and a little."""
 

@@ -1,14 +1,15 @@
 """The solver process: answers, is kept warm, and is killed when it does not answer."""
 
 import time
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 import psutil
 import pytest
 
-from trimtab_controller.solver.answer import Answer, NoAnswer, Question
+from trimtab_controller.solver.answer import Answer, Method, NoAnswer, Question
 from trimtab_controller.solver.balance import answer, answer_greedily
-from trimtab_controller.solver.process import Serve, SolverProcess, serve
+from trimtab_controller.solver.process import Serve, SolverProcess, serve, serve_collocating
 from trimtab_models.instances import BalanceInstance, Budget, KeyGroup, Node
 from trimtab_models.messages import names
 
@@ -60,6 +61,20 @@ def test_the_balance_model_answers_in_names() -> None:
     assert isinstance(greedy, Answer)
     assert (greedy.fallback, greedy.load_distance) == (True, 0.0)
     assert answer(question(removing=True)) == NoAnswer(reason="all nodes are marked for removal")
+
+
+def test_the_process_answers_by_either_method() -> None:
+    process = SolverProcess(serve=serve_collocating)
+    try:
+        for method in Method:
+            process.ask(replace(question(30.0), method=method))
+            found = wait_for(process)
+            assert isinstance(found, Answer)
+            assert (found.collocation is not None) is (method is Method.ALBIC)
+            assert found.load_distance <= 10.0
+        assert process.kills == 0
+    finally:
+        process.close()
 
 
 def test_one_warm_process_answers_question_after_question() -> None:
