@@ -31,8 +31,9 @@ from trimtab_controller.sandbox.marks import marked
 ATTRIBUTED = Path(__file__).parents[1] / "recorded"
 RECOVERY_LIMIT_S = 240.0
 REVIVE_EVERY_S = 2.0
-CAUGHT_UP_S = 4.0
-"""The job has caught up when so many seconds of traffic are not committed; one commit interval never is."""
+CAUGHT_UP_S = 8.0
+"""The job has caught up when so many seconds of calm traffic are not committed: one commit interval never is, and a shift
+of the load doubles the traffic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
