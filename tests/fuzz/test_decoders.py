@@ -108,6 +108,12 @@ def test_the_same_seed_gives_the_same_mutants() -> None:
     assert first(1) == first(1) != first(2)
 
 
+def test_any_text_has_mutants() -> None:
+    mutants = Mutants(DECODERS[0], 1)
+    for text in (b"", b"{", b'{"a":false,"b":[true,null],"c":"x"}', b"\xff" * 9):
+        assert len({mutants.of(text) for _ in range(200)}) > 5
+
+
 def test_spans_are_values_members_and_lines() -> None:
     text = b'{"a":[1,{"b":"}\\""}],"c":null}'
     assert {text[span.start : span.end] for span in spans_of_json(text)} == {

@@ -109,7 +109,7 @@ class Mutants:
         if kind < 0.1:
             return source.choice(self._pool)
         if kind < 0.25 or (kind > 0.6 and not span.is_member):
-            return source.choice(self._alike[kind_of(present)])
+            return source.choice(self._alike.get(kind_of(present)) or self._pool)
         if kind < 0.35:
             return present + (b"\n" if self._values is TOML_VALUES else b",") + present
         if not span.is_member:
