@@ -32,7 +32,7 @@ ATTRIBUTED = Path(__file__).parents[1] / "recorded"
 RECOVERY_LIMIT_S = 240.0
 REVIVE_EVERY_S = 2.0
 CAUGHT_UP_S = 8.0
-"""The job has caught up when so many seconds of calm traffic are not committed: one commit interval never is, and a shift
+"""The job has caught up when so many seconds of calm traffic are uncommitted: one commit interval never is, and a shift
 of the load doubles the traffic."""
 
 
