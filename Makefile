@@ -51,7 +51,7 @@ faults: $(INSTALLED) jars ## the fault matrix under load, judged by the recorded
 simulate-faults: $(INSTALLED) ## whole clusters on fake time, seeded faults, 100,000 rounds (SIMULATE="--seed N" replays one)
 	$(BIN)/python tests/sim/simulate.py $(or $(SIMULATE),--rounds 100000)
 
-fuzz: $(INSTALLED) ## 1,000,000 mutated records for every decoder (FUZZ="--only ack --records 5000" for some, "--atheris" by coverage)
+fuzz: $(INSTALLED) ## 1,000,000 mutated records for every decoder (FUZZ="--only ack" for one, FUZZ=--atheris by coverage)
 	$(BIN)/python tests/fuzz/fuzz.py $(FUZZ)
 
 jars: $(INSTALLED) ## fetch the broker's and Spark's jars (nothing is fetched twice)
