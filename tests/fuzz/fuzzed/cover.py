@@ -17,6 +17,7 @@ import atheris
 
 # Modules are instrumented as they are imported: what stands below must come after this.
 with atheris.instrument_imports(include=["trimtab_models", "trimtab_agent", "trimtab_controller"]):
+    from fuzzed.files import FOLDER
     from fuzzed.registry import decoder_named
 
 from fuzzed.mutants import Mutants
@@ -39,6 +40,7 @@ def main(name: str, records: int, seed: int, out: Path) -> None:
             tally.cpu_s = time.process_time()
             out.write_text(json.dumps(tally.document(), indent=1) + "\n")
             shutil.rmtree(corpus)
+            shutil.rmtree(FOLDER)
             os._exit(0)  # libFuzzer's own end waits for threads of other libraries for ever
 
     def change(record: bytes, most: int, _: int) -> bytes:

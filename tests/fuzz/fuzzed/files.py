@@ -1,7 +1,9 @@
 """The decoders of all that is read from files: configurations, keys, instances, the sandbox's record."""
 
+import atexit
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +31,7 @@ from trimtab_models.signing.keys import BadKey, SigningKey, TrustedKeys, read_tr
 
 # Files are read from memory, where there is such a place: a million of them are written.
 FOLDER = Path(tempfile.mkdtemp(prefix="trimtab-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 PASSWORD = FOLDER / "password"
 PASSWORD.write_text("hush\n")
 
