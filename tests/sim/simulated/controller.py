@@ -20,7 +20,7 @@ from simulated.timeline import Timeline
 from trimtab_controller import driver
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.kafka import publisher, reader
-from trimtab_controller.kafka.connection import Connection, StoppedError
+from trimtab_controller.kafka.connection import Connection, StoppedError, Stopping
 from trimtab_controller.kafka.publisher import FencedError
 from trimtab_controller.leadership import driver as leading
 from trimtab_controller.leadership.driver import Candidacy, Office
@@ -235,7 +235,7 @@ class ControllerProcess:
         kafka_client.running.append(self)
         try:
             self._step()
-        except Killed:
+        except (Killed, StoppedError):
             self.kill()
         finally:
             kafka_client.running.remove(self)
@@ -289,6 +289,12 @@ class ControllerProcess:
             candidacy._feed(TermFenced(detail=str(error)))
 
 
+def _find_broker(admin: object, connection: Connection, stopping: Stopping) -> None:
+    """Whether it is there shows in the next request."""
+    if stopping():
+        raise StoppedError
+
+
 def _begin(controller: driver.Controller, found: Found) -> None:
     process = kafka_client.running[-1]
     assert isinstance(process, ControllerProcess)
@@ -308,7 +314,7 @@ def simulated_clients() -> Iterator[None]:
             (publisher, "Producer", kafka_client.SimulatedProducer),
             (publisher, "pause", kafka_client.pause),
             (driver, "pause", kafka_client.pause),
-            (driver, "wait_for_broker", lambda admin, connection, stopping: None),
+            (driver, "wait_for_broker", _find_broker),
             (driver, "AdminClient", kafka_client.SimulatedAdmin),
             (driver, "SolverProcess", SolverModel),
             (driver, "STATUS_INTERVAL_S", STATUS_EVERY_S),
@@ -316,7 +322,7 @@ def simulated_clients() -> Iterator[None]:
             (driver.Controller, "_begin", _begin),
             (leading, "Membership", SimulatedMembership),
             (leading, "members", lambda *_: ()),
-            (leading, "wait_for_broker", lambda admin, connection, stopping: None),
+            (leading, "wait_for_broker", _find_broker),
             (leading, "AdminClient", kafka_client.SimulatedAdmin),
             (leading, "pause", kafka_client.pause),
             (leading, "time", SimpleNamespace(monotonic=lambda: kafka_client.running[-1].timeline.now)),
