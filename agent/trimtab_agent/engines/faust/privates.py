@@ -120,9 +120,11 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         faust.stores.rocksdb.Store,
-        "opening and closing a standby's database",
+        "opening and closing a standby's database; a write that fails ends the worker (mend 11)",
         ("_dbs",),
         (
+            ("_set", ("key", "value")),
+            ("_del", ("key",)),
             ("_open_for_partition", ("partition",)),
             ("set_persisted_offset", ("tp", "offset")),
             ("_decode_key", ("key",)),

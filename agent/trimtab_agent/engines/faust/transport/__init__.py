@@ -18,4 +18,5 @@ Stock Faust 0.15.3 loses and duplicates events at rebalances and leaves wrong va
    acked.  Here: begun events are finished first.
 9. A commit goes past one unfinished offset.  Here: only up to the first unfinished event.
 10. A worker stopped beyond its session goes on with what it had queued.  Here: it is fenced (`fence.py`).
+11. An event whose state could not be written (disk full) counts as done.  Here: the worker ends (`guarded.py`).
 """

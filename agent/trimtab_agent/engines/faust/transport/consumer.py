@@ -258,7 +258,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     def _new_offset(self, tp: TP) -> int | None:
         """Offset to commit: up to the first unfinished event (mend 9); None when nothing has been finished since."""
-        if tp in self.withheld:
+        if tp in self.withheld or self.fence.broken:
             return None
         acked, delivered = self._acked_index[tp], self._delivered.get(tp)
         self._acked[tp].clear()  # the stock bookkeeping, of which only the keys are used

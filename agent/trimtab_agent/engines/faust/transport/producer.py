@@ -38,12 +38,12 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
 
     async def _pass_fence(self) -> None:
         while not self.condemned and self.fence.closed(uptime()):
-            if self.fence.lost:
+            if self.fence.over:
                 self.condemned = True  # a later generation must not send what this one held back
             else:
                 await asyncio.sleep(POLL_S)
         if self.condemned:
-            raise Fenced("not a member of the group any more")
+            raise Fenced("not a member of the group any more, or state could not be written")
 
 
 class _Mark:

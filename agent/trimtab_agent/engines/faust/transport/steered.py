@@ -5,6 +5,7 @@ from typing import Any
 from faust.transport.drivers.aiokafka import Transport
 
 from trimtab_agent.engines.faust.fence import Fence
+from trimtab_agent.engines.faust.guarded import guard_stores
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, Watcher
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
@@ -21,3 +22,9 @@ class SteeredTransport(Transport):  # type: ignore[misc]
         self.fence = fence
         self.settings = settings
         self.watcher = watcher
+
+    def create_consumer(self, callback: Any, **options: Any) -> SteeredConsumer:
+        """The app's consumer; its tables are all there by now."""
+        guard_stores(self.app, self.fence)
+        consumer: SteeredConsumer = super().create_consumer(callback, **options)
+        return consumer

@@ -162,9 +162,11 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             raise CommitRefused(f"the commit was not accepted: {error!r}") from error
 
     def _live(self, generation: int) -> tuple[Any, Any]:
-        """The consumer and its assignment, if the group is in this generation and stays there."""
+        """The consumer and its assignment, if the group is and stays in this generation, and the state is sound."""
         consumer = self._ensure_consumer()
         subscription = consumer._subscription.subscription
+        if self.fence.broken:
+            raise GenerationOver("state could not be written")
         if consumer._coordinator.generation != generation or subscription._reassignment_in_progress:
             raise GenerationOver(f"generation {generation} is over")
         return consumer, subscription.assignment
