@@ -100,7 +100,10 @@ def test_a_password_shows_itself_nowhere() -> None:
         (SERVERS + "colour = 1\n", "kafka.colour: found 1, expected no such field"),
         (SERVERS + 'settings = { "linger.ms" = 5 }\n', "kafka.settings: found an object, expected no such"),
         (SERVERS + 'client = { "group.id" = "x" }\n', "kafka.client.group.id: found 'group.id', expected a setting"),
-        (SERVERS + 'client = { "linger.ms" = 0.5 }\n', "kafka.client.linger.ms: found 'float', expected a text, a whole"),
+        (
+            SERVERS + 'client = { "linger.ms" = 0.5 }\n',
+            "kafka.client.linger.ms: found 'float', expected a text, a whole",
+        ),
         (SERVERS + TLS + 'client = { "security.protocol" = "ssl" }\n', "kafka.client.security.protocol: found"),
         (SERVERS + SASL + 'client = { "sasl.password" = "x" }\n', "kafka.client.sasl.password: found 'sasl.password'"),
         (SERVERS + 'tls = { key = "own.key" }\n', "kafka.tls: found 'one of certificate and key', expected both"),
