@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from recorded.check import check
 from recorded.history import PLANTED, History, Strike, read_history, write_rows, write_strikes
+from recorded.ownership import excused_s
 from recorded.planted import PLANTS, Plant, added, body, own, such, with_rows, without
 from recorded.verdict import Bounds, Broken
 
@@ -127,3 +128,11 @@ def test_nothing_of_the_product_judges_the_product() -> None:
 
     assert "recorded.check" in names
     assert not any(part in names for part in ("trimtab", "flights.", "'flights'", "faust", "aiokafka"))
+
+
+def test_whom_nobody_can_replace_may_be_missed_for_as_long_as_the_fault_lasts() -> None:
+    strike = Strike(case="x", at=100.0, over_at=160.0, steered_at=200.0, dead=("w0", "w1"))
+    usual = BOUNDS.session_s + BOUNDS.rejoin_s
+
+    assert excused_s([strike], 100.0, 170.0, BOUNDS) == usual
+    assert excused_s([replace(strike, none_left=True)], 100.0, 170.0, BOUNDS) == 60.0 + usual

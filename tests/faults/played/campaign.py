@@ -19,6 +19,8 @@ from trimtab_models.messages.handover import decode_handover
 
 COUNTED = ("bad_commands", "command_refusals", "worker_refused_records", "journal_faults")
 """Of the agents' metrics: what they, and their workers, refused."""
+SAID_LIMIT_S = 45.0
+"""A fault whose effect has to be said stays so much longer until it is: the round that it is to meet may be late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +38,7 @@ class Played:
     @property
     def unsaid(self) -> list[str]:
         """What should have been said, and was not."""
-        if self.failure is not None:
-            return []
-        return [wanted for wanted in self.cell.fault.must_say if not any(text.startswith(wanted) for text in self.said)]
+        return [] if self.failure is not None else _unsaid(self.cell, self.said)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,12 +54,14 @@ class _Went:
         """For the checker; what was not reached is now."""
         now = time.time()
         at = self.at or now
+        dead = cell.fault.victims(stage, self.target) if self.target and self.at else ()
         return Strike(
             case=str(cell),
             at=at,
             over_at=self.over_at or now,
             steered_at=now,
-            dead=cell.fault.victims(stage, self.target) if self.target and self.at else (),
+            dead=dead,
+            none_left=set(dead) == set(stage.workers),
             spares_job=cell.fault.spares_job,
         )
 
@@ -107,6 +109,7 @@ class Campaign:
                 if fault.needs_round and not cell.moment.in_round:
                     self._load.shift(stage.settings.beyond_band)
                 stage.wait(fault.lasts_s)
+                stage.holds_within(SAID_LIMIT_S, lambda: not _unsaid(cell, self._said(went.began_at)))
             went.over_at = time.time()
         stage.until_steered(str(cell))
 
@@ -129,6 +132,10 @@ class Campaign:
         if status.hold is not None:
             said["hold"] += 1
         return +said
+
+
+def _unsaid(cell: Cell, said: Counter[str]) -> list[str]:
+    return [wanted for wanted in cell.fault.must_say if not any(text.startswith(wanted) for text in said)]
 
 
 def _refused(stage: Stage) -> Counter[str]:

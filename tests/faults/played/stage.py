@@ -56,7 +56,7 @@ class StageSettings:
     @property
     def beyond_band(self) -> float:
         """What a shift has to lead to: noise and the round before must not bring it back into the band."""
-        return 3.0 * self.band
+        return 2.0 * self.band
 
 
 def sandbox_settings(settings: StageSettings) -> SandboxSettings:

@@ -37,7 +37,8 @@ class Strike:
     """One fault: it began at `at`, its cause was gone at `over_at`, and the cluster was steered again at `steered_at`.
 
     `dead` = the workers that were killed, stopped or cut off beyond their session: only they may repeat anything, and
-    only what they did since their last commit.  `spares_job` = broker and workers were left alone: the job must go on.
+    only what they did since their last commit.  `none_left` = that is all of them: nobody takes over before its cause
+    is gone.  `spares_job` = broker and workers were left alone: the job must go on.
     """
 
     case: str
@@ -45,6 +46,7 @@ class Strike:
     over_at: float
     steered_at: float
     dead: tuple[str, ...] = ()
+    none_left: bool = False
     spares_job: bool = False
 
     def __post_init__(self) -> None:

@@ -140,10 +140,10 @@ def gaps(
 def excused_s(strikes: Iterable[Strike], start: float, end: float, bounds: Bounds) -> float:
     """What faults of workers and of the broker explain of a wait: their length, a session and a rejoin.
 
-    Of a worker's death without its length: the others take over before it is back.
+    Of a worker's death without its length: the others take over before it is back, if there are others.
     """
     hit = (strike for strike in strikes if not strike.spares_job and strike.at < end and start < strike.steered_at)
-    lengths = (0.0 if strike.dead else strike.over_at - strike.at for strike in hit)
+    lengths = (0.0 if strike.dead and not strike.none_left else strike.over_at - strike.at for strike in hit)
     return sum(length + bounds.session_s + bounds.rejoin_s for length in lengths)
 
 
