@@ -149,18 +149,7 @@ class Cluster:
     def refuse(self, commands: list[Command]) -> None:
         """End the round."""
         for command in commands:
-            ack = Ack(
-                cluster=CLUSTER,
-                command_id=command.id,
-                epoch=command.epoch,
-                kind=command.kind,
-                host=command.host,
-                worker=command.worker,
-                phase=Phase.REFUSED,
-                at=time.time(),
-                handover=command.handover,
-                refusal=Refusal.GUARD,
-            )
+            ack = Ack.to(command, Phase.REFUSED, at=time.time(), refusal=Refusal.GUARD)
             self._producer.produce(self._topics.acks, key=command.host.encode(), value=encode_ack(ack))
         self._producer.flush(LIMIT_S)
         while self.wait_for_plan(1.0) is not None:  # the abandons

@@ -197,18 +197,7 @@ listen = "127.0.0.1:{metrics_port}"
         assert self.producer.flush(20) == 0
 
     def ack(self, command: Command, phase: Phase, **values: object) -> None:
-        ack = Ack(
-            cluster=self.cluster,
-            command_id=command.id,
-            epoch=command.epoch,
-            kind=command.kind,
-            host=command.host,
-            worker=command.worker,
-            phase=phase,
-            at=time.time(),
-            handover=command.handover,
-            **values,  # type: ignore[arg-type]
-        )
+        ack = Ack.to(command, phase, at=time.time(), **values)
         self.produce(self.topics.acks, command.host.encode(), encode_ack(ack))
 
     def follow(self) -> None:

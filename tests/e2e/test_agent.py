@@ -94,10 +94,7 @@ class FakeWorker:
         self.commands.append(frame)
         for phase in ANSWERS[frame.kind] if self.answer else ():
             pause_s = 0.12 if phase is Phase.TOOK else None
-            ack = Ack(
-                cluster=frame.cluster, command_id=frame.id, epoch=frame.epoch, kind=frame.kind, host=frame.host,
-                worker=frame.worker, phase=phase, at=time.time(), handover=frame.handover, pause_s=pause_s,
-            )  # fmt: skip
+            ack = Ack.to(frame, phase, at=time.time(), pause_s=pause_s)
             connection.sendall(encode_frame(ack))
 
     def _statistics(self) -> Statistics:

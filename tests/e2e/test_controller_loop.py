@@ -150,16 +150,7 @@ def test_bad_input_is_counted_and_nothing_crashes_or_is_planned(world: World) ->
         issued_at=1.0,
         deadline=2.0,
     )
-    good = Ack(
-        cluster=world.cluster,
-        command_id=command.id,
-        epoch=command.epoch,
-        kind=command.kind,
-        host=command.host,
-        worker=command.worker,
-        phase=Phase.STOPPED,
-        at=time.time(),
-    )
+    good = Ack.to(command, Phase.STOPPED, at=time.time())
     acks = [
         b"\xff not json",
         b'{"v":99}',

@@ -16,7 +16,6 @@ from confluent_kafka import Consumer, Producer
 from trimtab_controller.sandbox.broker import Broker, Topic
 from trimtab_controller.sandbox.processes import Child, Processes
 from trimtab_controller.stream.chunks import Reassembler, read_chunk
-from trimtab_controller.stream.rows import FLOODING
 from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_models.messages.report import (
@@ -282,7 +281,7 @@ def test_every_number_every_refused_report_and_every_missing_host(rig: Rig) -> N
     # More than ten records per second of the window: they are not even read.
     for _ in range(FLOOD):
         rig.send_raw(b"flood", "h7", start_ms + 80_000)
-    expected += Counter({Fault.CLUSTER: 1, Fault.FUTURE: 1, Fault.RANGE: 1, FLOODING: FLOOD})
+    expected += Counter({Fault.CLUSTER: 1, Fault.FUTURE: 1, Fault.RANGE: 1, Fault.FLOODING: FLOOD})
     assert len(expected) == 8
     # In the second window h2 stops half-way, h1 has a fast clock, and key group 2 comes to w0.
     for one in window_reports(rig.cluster, "h2", second_ms, count=15):
@@ -374,7 +373,7 @@ def test_it_goes_on_in_real_time_counts_late_rows_and_repeats_no_window_after_ki
     large = encode_report(report(rig.cluster, "h2", seen[-1].end_ms)) + b" " * (MAX_REPORT_BYTES // 2)
     for _ in range(8):
         rig.send_raw(large, "h2", int(time.time() * 1000))
-    seen += keep_reporting(stream, lambda snapshot: snapshot.rejected.get(FLOODING, 0) > 0)
+    seen += keep_reporting(stream, lambda snapshot: snapshot.rejected.get(Fault.FLOODING, 0) > 0)
     seen += keep_reporting(stream, lambda snapshot: snapshot.coverage == 1.0)
     stream.kill()
     killed_ms = time.time() * 1000

@@ -1,6 +1,6 @@
 """Answers to commands: which ones there may be, which are the last, and whether a worker's own fits its command."""
 
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_models.messages.decode import BadMessage, Fault
 
 ANSWERS: dict[CommandKind, frozenset[Phase]] = {
@@ -18,37 +18,11 @@ ENDS = frozenset(
 """Phases after which nothing more comes.  `expired` is not one: a late answer is still the truth and is passed on."""
 
 
-def answer_to(
-    command: Command,
-    now: float,
-    phase: Phase,
-    *,
-    refusal: Refusal | None = None,
-    detail: str | None = None,
-    exit_code: int | None = None,
-) -> Ack:
-    """The agent's own answer."""
-    return Ack(
-        cluster=command.cluster,
-        command_id=command.id,
-        epoch=command.epoch,
-        kind=command.kind,
-        host=command.host,
-        worker=command.worker,
-        phase=phase,
-        at=now,
-        handover=command.handover,
-        refusal=refusal,
-        detail=detail,
-        exit_code=exit_code,
-    )
-
-
 def check_answer(ack: Ack, command: Command) -> None:
     """Raises BadMessage unless a worker may give this answer to its command."""
     if ack.phase is not Phase.ACCEPTED and ack.phase not in ANSWERS[command.kind]:
         raise BadMessage(Fault.RANGE, "phase", ack.phase, f"an answer to {command.kind}")
-    found, expected = _identity(ack), _identity(answer_to(command, ack.at, ack.phase, refusal=ack.refusal))
+    found, expected = _identity(ack), _identity(Ack.to(command, ack.phase, at=ack.at, refusal=ack.refusal))
     if found != expected:
         raise BadMessage(Fault.RANGE, "ack", found, f"{expected}, as in the command")
 

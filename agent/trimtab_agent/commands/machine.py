@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from trimtab_agent.commands.admission import Objection, Presence, Rules, Standing, object_to
-from trimtab_agent.commands.answers import ANSWERS, answer_to, check_answer
+from trimtab_agent.commands.answers import ANSWERS, check_answer
 from trimtab_agent.commands.events import (
     AckDelivered,
     Acked,
@@ -194,12 +194,12 @@ class CommandMachine:
         if objection is not None:
             refusal, detail = objection
             phase = Phase.REFUSED if refusal else Phase.EXPIRED
-            return answer_to(command, now, phase, refusal=refusal, detail=detail)
+            return Ack.to(command, phase, at=now, refusal=refusal, detail=detail)
         if command.kind is CommandKind.START and command.worker in self._present:
-            return answer_to(command, now, Phase.STARTED, detail="it was running already")
+            return Ack.to(command, Phase.STARTED, at=now, detail="it was running already")
         if command.kind is CommandKind.STOP and command.worker not in self._present:
-            return answer_to(command, now, Phase.STOPPED, detail="it was not running")
-        return answer_to(command, now, Phase.ACCEPTED)
+            return Ack.to(command, Phase.STOPPED, at=now, detail="it was not running")
+        return Ack.to(command, Phase.ACCEPTED, at=now)
 
     def _begin(self, command: Command) -> Action:
         match command.kind:
@@ -293,7 +293,7 @@ class CommandMachine:
         detail: str | None = None,
         exit_code: int | None = None,
     ) -> Iterator[Action]:
-        ack = answer_to(record.command, now, phase, refusal=refusal, detail=detail, exit_code=exit_code)
+        ack = Ack.to(record.command, phase, at=now, refusal=refusal, detail=detail, exit_code=exit_code)
         record.note(ack)
         yield Write(entry=Acked(ack=ack))
         yield SendAck(ack=ack)

@@ -12,10 +12,8 @@ from collections.abc import Container, Iterable, Sequence
 from trimtab_controller.stream.measures import BASES, STATES, Kind, Row
 from trimtab_models.messages.decode import MAX_NUMBER
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_models.messages.report import MAX_COUNT
 from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow
-
-EXACT = 2**53
-"""Beyond it a float no longer tells a whole number from the next."""
 
 
 def of_kind(rows: Iterable[Row], kind: Kind, hosts: Container[HostId]) -> list[Row]:
@@ -143,4 +141,4 @@ def _text(value: str | None) -> str:
 
 
 def _whole(value: float | None) -> int | None:
-    return None if value is None or value > EXACT else int(value)
+    return None if value is None or value > MAX_COUNT else int(value)

@@ -7,9 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from trimtab_controller.stream.measures import KNOWN_COLUMNS, LEVEL_COLUMNS, SUM_COLUMNS, Kind, Row
-
-FLOODING = "flooding"
-"""Why reports of a host that sends too much are refused."""
+from trimtab_models.messages.decode import Fault
 
 
 def rows_of(table: pa.Table) -> Iterator[Row]:
@@ -45,7 +43,7 @@ def flood_row(host: str | None, start_ms: int, reports: int, _bytes: int, last_m
         host=host,
         worker=None,
         app=None,
-        operator=FLOODING,
+        operator=Fault.FLOODING,
         partition=None,
         target_operator=None,
         target_partition=None,

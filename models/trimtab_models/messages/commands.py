@@ -7,7 +7,7 @@ A command is one step of a plan.  Its id is a hash of what it does, so that a re
 import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from trimtab_models.messages.decode import BadMessage, Fault, Fields, encode, parse
 from trimtab_models.messages.names import (
@@ -221,6 +221,22 @@ class Ack:
     def __post_init__(self) -> None:
         if (self.refusal is not None) != (self.phase is Phase.REFUSED):
             raise BadMessage(Fault.MISSING, "refusal", self.refusal, "a reason with refused only")
+
+    @classmethod
+    def to(cls, command: Command, phase: Phase, *, at: float, **told: Any) -> Self:
+        """The answer to a command by its own host and worker; `told`: the fields that only some answers have."""
+        return cls(
+            cluster=command.cluster,
+            command_id=command.id,
+            epoch=command.epoch,
+            kind=command.kind,
+            host=command.host,
+            worker=command.worker,
+            phase=phase,
+            at=at,
+            handover=command.handover,
+            **told,
+        )
 
     def document(self) -> dict[str, Any]:
         """The JSON form."""

@@ -123,10 +123,8 @@ class World:
 
 
 def answer(about: Command, phase: Phase, at: float) -> Ack:
-    return Ack(
-        cluster="demo", command_id=about.id, epoch=about.epoch, kind=about.kind, host=H0, worker=W0, phase=phase,
-        at=at, handover=about.handover, refusal=Refusal.GENERATION if phase is Phase.REFUSED else None,
-    )  # fmt: skip
+    refusal = Refusal.GENERATION if phase is Phase.REFUSED else None
+    return Ack.to(about, phase, at=at, refusal=refusal)
 
 
 def written(disk: Sequence[Entry]) -> list[Ack]:

@@ -84,20 +84,7 @@ def rows(publish: Publish) -> dict[int, Owners]:
 
 def ack(command: Command | None, phase: Phase, **values: object) -> AckSeen:
     assert command is not None
-    return AckSeen(
-        ack=Ack(
-            cluster=CLUSTER,
-            command_id=command.id,
-            epoch=command.epoch,
-            kind=command.kind,
-            host=command.host,
-            worker=command.worker,
-            phase=phase,
-            at=T0,
-            handover=command.handover,
-            **values,  # type: ignore[arg-type]
-        )
-    )
+    return AckSeen(ack=Ack.to(command, phase, at=T0, **values))
 
 
 def refused(command: Command | None, refusal: Refusal) -> AckSeen:

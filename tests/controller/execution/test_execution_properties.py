@@ -119,20 +119,7 @@ class World:
             self.say(command, Phase(choice), **values)
 
     def say(self, command: Command, phase: Phase, **values: object) -> None:
-        self.acks.append(
-            Ack(
-                cluster=CLUSTER,
-                command_id=command.id,
-                epoch=command.epoch,
-                kind=command.kind,
-                host=command.host,
-                worker=command.worker,
-                phase=phase,
-                at=self.now,
-                handover=command.handover,
-                **values,  # type: ignore[arg-type]
-            )
-        )
+        self.acks.append(Ack.to(command, phase, at=self.now, **values))
 
     def crash(self) -> None:
         """A successor begins from journal and placements alone."""

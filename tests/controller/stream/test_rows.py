@@ -5,7 +5,8 @@ from typing import Any
 import pyarrow as pa
 
 from trimtab_controller.stream.measures import KNOWN_COLUMNS, LEVEL_COLUMNS, SUM_COLUMNS, Kind, Row
-from trimtab_controller.stream.rows import FLOODING, flood_row, rows_of
+from trimtab_controller.stream.rows import flood_row, rows_of
+from trimtab_models.messages.decode import Fault
 
 TEXTS = ("host", "worker", "app", "operator", "target_operator")
 NUMBERS = (*SUM_COLUMNS, *KNOWN_COLUMNS, *LEVEL_COLUMNS, "covered_s")
@@ -59,6 +60,6 @@ def test_rows_come_back_as_they_were_over_several_parts() -> None:
 
 def test_a_flood_is_a_refused_row_of_its_host() -> None:
     found = flood_row("h7", 10_000, 3_001, 15_005, 19_000)
-    assert (found.kind, found.host, found.operator, found.samples) == (Kind.REJECTED, "h7", FLOODING, 3_001)
+    assert (found.kind, found.host, found.operator, found.samples) == (Kind.REJECTED, "h7", Fault.FLOODING, 3_001)
     assert (found.start_ms, found.last_ms, found.covered_s) == (10_000, 19_000, 0.0)
     assert list(map(len, (found.sums, found.known_s, found.levels))) == [5, 5, 7]

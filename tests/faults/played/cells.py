@@ -9,7 +9,6 @@ from played.moments import MOMENTS, Moment
 
 ALL = tuple(MOMENTS)
 BETWEEN = ("idle", "window")
-OF_A_ROUND = tuple(name for name, moment in MOMENTS.items() if moment.in_round)
 
 MEANINGFUL: dict[str, tuple[tuple[str, ...], str]] = {
     "worker killed": (ALL, ""),

@@ -2,7 +2,8 @@
 
 import os
 import subprocess
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 STORE_MB = 256
@@ -18,15 +19,16 @@ class Disk:
         self._folder = folder
         self._ballast = folder / "ballast"
 
-    def fill(self) -> None:
-        """Not one byte is left."""
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        """Not one byte is left; at the end there is room again."""
         with self._ballast.open("ab", buffering=0) as file, suppress(OSError):
             while True:
                 file.write(os.urandom(1 << 16))
-
-    def clear(self) -> None:
-        """There is room again."""
-        self._ballast.unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            self._ballast.unlink()
 
     def unmount(self) -> None:
         """Also while somebody still has a file open there."""

@@ -209,18 +209,14 @@ def _lose_hosts(stage: Stage, target: Target) -> Iterator[None]:
 # ---------------------------------------------------------------------- disks, clocks
 @fault("disk full under an agent's journal", STOPPED_S, spares_job=True, needs_round=True, needs_disk=True)
 def _fill_journal(stage: Stage, target: Target) -> Iterator[None]:
-    disk = stage.disks[target.host]
-    disk.fill()
-    yield
-    disk.clear()
+    with stage.disks[target.host].full():
+        yield
 
 
 @fault("disk full under a worker's store", STOPPED_S, victims=the_worker, needs_round=True, needs_disk=True)
 def _fill_store(stage: Stage, target: Target) -> Iterator[None]:
-    disk = stage.disks[target.worker]
-    disk.fill()
-    yield
-    disk.clear()
+    with stage.disks[target.worker].full():
+        yield
 
 
 @fault("agent's clock 1 h ahead", 40.0, spares_job=True, needs_round=True)
