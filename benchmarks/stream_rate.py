@@ -1,29 +1,24 @@
-"""What the stream carries and how soon it answers: `python benchmarks/stream_rate.py [--samples N] [--windows N]`.
+"""What the stream carries: `python benchmarks/stream_rate.py [--samples N]`.
 
-Rate: reports on a real broker, read, parsed, validated, summed and handed to the assembler as the stream does it with
-a batch, on one core (local[1]); samples per second, and per second of CPU of the JVM (all its threads) and Python:
-the figure that holds on a busy machine.
-Delay: hosts report every second, the stream runs as in a sandbox; seconds from a window's end to its snapshot at a
-consumer.
+Reports on a real broker, read, parsed, validated, summed and handed to the assembler as the stream does it with a
+batch, on one core (local[1]); samples per second, and per second of CPU of the JVM (all its threads) and Python: the
+figure that holds on a busy machine.
 """
 
 import argparse
 import json
 import statistics
-import sys
 import tempfile
-import threading
 import time
 from collections import deque
 from pathlib import Path
 
 import psutil
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 
 from trimtab_controller.sandbox.broker import Broker, Topic
 from trimtab_controller.sandbox.processes import Processes
 from trimtab_controller.stream import pipeline
-from trimtab_controller.stream.chunks import Reassembler, read_chunk
 from trimtab_controller.stream.rows import rows_of
 from trimtab_controller.stream.session import open_session
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
@@ -41,8 +36,6 @@ CLUSTER = "bench"
 KEY_GROUPS_PER_REPORT = 1_000
 WARM_UP_ROUNDS = 5
 ROUNDS = 5
-HOSTS = 4
-WINDOW_S = 5.0
 
 
 def report(host: int, at_ms: int, key_groups: int) -> bytes:
@@ -122,85 +115,19 @@ def measure_rate(broker: Broker, topics: Topics, samples: int) -> dict[str, floa
     }
 
 
-def keep_reporting(broker: Broker, topics: Topics, key_groups: int, done: threading.Event) -> None:
-    """All hosts, every second, a few milliseconds after it."""
-    producer = Producer({"bootstrap.servers": broker.address})
-    second = int(time.time()) + 1
-    while not done.wait(max(0.0, second - time.time()) + 0.02):
-        for host in range(HOSTS):
-            producer.produce(topics.reports, report(host, second * 1000, key_groups), f"h{host}")
-        producer.flush()
-        second += 1
-
-
-def measure_delay(
-    broker: Broker, topics: Topics, folder: Path, processes: Processes, windows: int
-) -> dict[str, object]:
-    """Seconds from the end of a window to its snapshot, after a warm-up of as many windows."""
-    file = folder / "controller.toml"
-    hosts = json.dumps([f"h{host}" for host in range(HOSTS)])
-    file.write_text(
-        f'[controller]\ncluster = "{CLUSTER}"\n[kafka]\nbootstrap_servers = "{broker.address}"\n[stream]\n'
-        f'window_s = {WINDOW_S}\nexpected_hosts = {hosts}\ncheckpoint_dir = "{folder / "checkpoints"}"\n'
-        'spark = { "spark.master" = "local[2]" }\n',
-        encoding="utf-8",
-    )
-    stream = processes.start("stream", [sys.executable, "-m", "trimtab_controller.stream", "--config", str(file)])
-    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "bench", "auto.offset.reset": "earliest"})
-    consumer.subscribe([topics.snapshots])
-    reassembler = Reassembler(CLUSTER)
-    delays: list[float] = []
-    began = time.monotonic()
-    used, used_at = 0.0, began
-    while len(delays) < 2 * windows and stream.alive and time.monotonic() < began + 120 + 3 * windows * WINDOW_S:
-        message = consumer.poll(0.1)
-        if message is None or message.error():
-            continue
-        snapshot = reassembler.add(read_chunk(message.headers(), message.value()))
-        if snapshot is not None:
-            delays.append(time.time() - snapshot.end_ms / 1000)
-        if len(delays) == windows:
-            used, used_at = cpu_s(stream.pid), time.monotonic()
-    cores = (cpu_s(stream.pid) - used) / (time.monotonic() - used_at)
-    consumer.close()
-    steady = delays[windows:]
-    if not steady:
-        raise SystemExit(f"too few snapshots, see {stream.log}")
-    return {
-        "windows": len(steady),
-        "window_end_to_snapshot_s": {"median": round(statistics.median(steady), 2), "max": round(max(steady), 2)},
-        "stream_cores": round(cores, 3),
-    }
-
-
-def cpu_s(pid: int) -> float:
-    """CPU seconds of a process and its children."""
-    process = psutil.Process(pid)
-    return sum(sum(each.cpu_times()[:2]) for each in (process, *process.children(recursive=True)))
-
-
 def main() -> None:
-    """Print both as JSON lines."""
+    """Print the rates as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=500_000, help="key-group samples per round of the rate (500000)")
-    parser.add_argument("--windows", type=int, default=12, help="windows of which the delay is taken (12)")
-    parser.add_argument("--key-groups", type=int, default=64, help="per host while the delay is taken (64)")
+    parser.add_argument("--samples", type=int, default=500_000, help="key-group samples per round (500000)")
     options = parser.parse_args()
     topics = Topics(CLUSTER)
-    with tempfile.TemporaryDirectory() as name, Processes(Path(name) / "logs") as processes:
-        folder = Path(name)
-        with Broker(folder / "broker", processes) as broker:
-            broker.create_topics([Topic(name=topics.reports, partitions=4), Topic(name=topics.snapshots, partitions=1)])
-            rate = measure_rate(broker, topics, options.samples)
-            print(json.dumps(rate), flush=True)
-            done = threading.Event()
-            source = threading.Thread(target=keep_reporting, args=(broker, topics, options.key_groups, done))
-            source.start()
-            try:
-                print(json.dumps(measure_delay(broker, topics, folder, processes, options.windows)), flush=True)
-            finally:
-                done.set()
-                source.join()
+    with (
+        tempfile.TemporaryDirectory() as name,
+        Processes(Path(name) / "logs") as processes,
+        Broker(Path(name) / "broker", processes) as broker,
+    ):
+        broker.create_topics([Topic(name=topics.reports, partitions=4)])
+        print(json.dumps(measure_rate(broker, topics, options.samples)))
 
 
 if __name__ == "__main__":
