@@ -10,7 +10,6 @@ import json
 import statistics
 import tempfile
 import time
-from collections import deque
 from pathlib import Path
 
 import psutil
@@ -19,7 +18,8 @@ from confluent_kafka import Producer
 from trimtab_controller.sandbox.broker import Broker, Topic
 from trimtab_controller.sandbox.processes import Processes
 from trimtab_controller.stream import pipeline
-from trimtab_controller.stream.rows import rows_of
+from trimtab_controller.stream.measures import Kind
+from trimtab_controller.stream.rows import of_kind
 from trimtab_controller.stream.session import open_session
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_models.messages.report import (
@@ -102,7 +102,7 @@ def measure_rate(broker: Broker, topics: Topics, samples: int) -> dict[str, floa
     rates, cpu_rates = [], []
     for index in range(WARM_UP_ROUNDS + ROUNDS):
         began, used = time.monotonic(), sum(jvm.cpu_times()[:2]) + time.process_time()
-        deque(rows_of(summed.toArrow()), maxlen=0)
+        of_kind(summed.toArrow(), Kind.KEY_GROUP)
         if index >= WARM_UP_ROUNDS:
             rates.append(rows / (time.monotonic() - began))
             cpu_rates.append(rows / (sum(jvm.cpu_times()[:2]) + time.process_time() - used))

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.view import AppView, Lack, NotReady, Owned, Worker
+from trimtab_models.messages.key_group_table import KeyGroupWindow
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_models.messages.placement import Placement
 from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.snapshot import KeyGroupWindow, NodeWindow, PairWindow, Snapshot
+from trimtab_models.messages.snapshot import NodeWindow, PairWindow, Snapshot
 
 PERCENT_PER_CORE = 100.0
 LOST_HOSTS_SHARE = 0.4

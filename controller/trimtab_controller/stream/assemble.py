@@ -6,11 +6,15 @@ late, and counted.
 """
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from trimtab_controller.stream import contents
-from trimtab_controller.stream.measures import Kind, Row, Thing
+from trimtab_controller.stream.measures import KEYS, Kind
+from trimtab_controller.stream.rows import added, of_kind
 from trimtab_models.messages.names import HostId
 from trimtab_models.messages.snapshot import Snapshot
 
@@ -22,8 +26,14 @@ REMEMBERED_WINDOWS = 3
 
 @dataclass(slots=True)
 class _Window:
+    """`sums` are the rows so far, of those kinds that a snapshot shows: none any more when it is published.
+
+    `covered` has the seconds and the samples of each host.
+    """
+
     end_ms: int
-    rows: dict[Thing, Row] = field(default_factory=dict)
+    sums: dict[Kind, pa.Table] = field(default_factory=dict)
+    covered: dict[HostId, tuple[float, int]] = field(default_factory=dict)
     published: bool = False
 
 
@@ -49,7 +59,7 @@ class Assembler:
         self._from_ms = from_ms
         self._configured = expected_hosts
         self._windows: dict[int, _Window] = {}
-        self._reached_ms: dict[str | None, int] = {}
+        self._reached_ms: dict[HostId, int] = {}
         self._recent: deque[frozenset[HostId]] = deque(maxlen=REMEMBERED_WINDOWS)
         self._belated: frozenset[HostId] = frozenset()
         self._newest_ms: int | None = None
@@ -61,11 +71,12 @@ class Assembler:
         """No row before this time is waited for; None before the first row."""
         return None if self._newest_ms is None else self._newest_ms - self._watermark_delay_ms
 
-    def on_rows(self, rows: Iterable[Row], *, now_ms: int) -> list[Snapshot]:
+    def on_rows(self, rows: pa.Table, *, now_ms: int) -> list[Snapshot]:
         """The snapshots to publish now, oldest first; each row has the samples of its thing in one batch."""
         past_ms = self.watermark_ms
-        for row in rows:
-            self._take(row, past_ms)
+        self._see_times(rows)
+        for start_ms in self._open(rows, past_ms):
+            self._take(self._windows[start_ms], rows.filter(pc.equal(rows["start_ms"], start_ms)))
         ready = []
         for start_ms in sorted(self._windows):
             window = self._windows[start_ms]
@@ -86,34 +97,43 @@ class Assembler:
         end_ms = min(open_ends, default=(now_ms // self._window_ms + 1) * self._window_ms)
         return max(end_ms, now_ms) + patience_ms
 
-    def _take(self, row: Row, past_ms: int | None) -> None:
-        self._newest_ms = max(row.last_ms, self._newest_ms or 0)
-        if row.kind == Kind.HOST:
-            self._reached_ms[row.host] = max(row.last_ms, self._reached_ms.get(row.host, 0))
-        samples = row.samples
-        window = self._windows.get(row.start_ms) or self._open(row, past_ms)
-        if window is None:
-            return
-        if window.published:
-            self._late_rows += samples
-        if row.kind == Kind.HOST or not window.published:
-            before = window.rows.get(row.thing)
-            window.rows[row.thing] = row = before.plus(row) if before else row
-        if window.published and row.kind == Kind.HOST and row.host and self._covers(row.covered_s):
-            # It joins or returns, a little behind the others: not awaited, it would be late for every window.
-            self._belated |= {HostId(row.host)}
-        if row.kind == Kind.REJECTED and row.operator:
-            self._rejected[row.operator] = self._rejected.get(row.operator, 0) + samples
+    def _see_times(self, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self._newest_ms = max(pc.max(rows["last_ms"]).as_py(), self._newest_ms or 0)
+        hosts = of_kind(rows, Kind.HOST)
+        for host, last_ms in zip(hosts["host"].to_pylist(), hosts["last_ms"].to_pylist(), strict=True):
+            self._reached_ms[host] = max(last_ms, self._reached_ms.get(host, 0))
 
-    def _open(self, row: Row, past_ms: int | None) -> _Window | None:
-        end_ms = row.start_ms + self._window_ms
-        if past_ms is not None and end_ms <= past_ms:
-            self._late_rows += row.samples
-            return None
-        if row.start_ms < self._from_ms:
-            return None
-        self._windows[row.start_ms] = _Window(end_ms)
-        return self._windows[row.start_ms]
+    def _open(self, rows: pa.Table, past_ms: int | None) -> list[int]:
+        """The starts of the windows that the rows fall into; rows that come too late for theirs are counted."""
+        starts_ms = rows["start_ms"].to_numpy()
+        known = np.isin(starts_ms, list(self._windows))
+        late = np.zeros_like(known) if past_ms is None else ~known & (starts_ms + self._window_ms <= past_ms)
+        self._late_rows += int(rows["samples"].to_numpy()[late].sum())
+        opened = np.unique(starts_ms[~late & (known | (starts_ms >= self._from_ms))]).tolist()
+        for start_ms in opened:
+            self._windows.setdefault(start_ms, _Window(start_ms + self._window_ms))
+        return [int(start_ms) for start_ms in opened]
+
+    def _take(self, window: _Window, rows: pa.Table) -> None:
+        self._count_rejected(of_kind(rows, Kind.REJECTED))
+        if window.published:
+            self._late_rows += pc.sum(rows["samples"]).as_py()
+        else:
+            for kind in KEYS:
+                new = of_kind(rows, kind)
+                window.sums[kind] = added(window.sums[kind], new, kind) if kind in window.sums else new
+        hosts = of_kind(rows, Kind.HOST).select(["host", "covered_s", "samples"])
+        for host, covered_s, samples in zip(*(column.to_pylist() for column in hosts.columns), strict=True):
+            before = window.covered.get(host, (0.0, 0))
+            window.covered[host] = (before[0] + covered_s, before[1] + samples)
+            if window.published and self._covers(window.covered[host][0]):
+                # It joins or returns, a little behind the others: not awaited, it would be late for every window.
+                self._belated |= {host}
+
+    def _count_rejected(self, rows: pa.Table) -> None:
+        for fault, samples in zip(rows["operator"].to_pylist(), rows["samples"].to_pylist(), strict=True):
+            self._rejected[fault] = self._rejected.get(fault, 0) + samples
 
     def _is_past(self, window: _Window) -> bool:
         return self.watermark_ms is not None and window.end_ms <= self.watermark_ms
@@ -131,23 +151,21 @@ class Assembler:
 
     def _has_finished(self, host: HostId, window: _Window) -> bool:
         """Whether no further report of this host can fall into the window."""
-        row = window.rows.get(host_thing(host))
-        if row and row.covered_s * 1000 + row.covered_s * 500 / row.samples >= self._window_ms:
+        covered_s, samples = window.covered.get(host, (0.0, 0))
+        if samples and covered_s * 1000 + covered_s * 500 / samples >= self._window_ms:
             return True  # what is missing is less than half an interval
         return self._reached_ms.get(host, 0) >= window.end_ms
 
     def _publish(self, window: _Window, now_ms: int) -> Snapshot:
-        rows = list(window.rows.values())
-        hosts = [row for row in rows if row.kind == Kind.HOST and row.host]
-        covered_s = {HostId(row.host): row.covered_s for row in hosts if row.host}
+        covered_s = {host: seconds for host, (seconds, _) in window.covered.items()}
         seen = frozenset(host for host, seconds in covered_s.items() if self._covers(seconds))
         expected = self._expected() or seen
-        window.published = True
-        window.rows = {row.thing: row for row in hosts}  # all that is asked of a published window
+        sums, window.sums, window.published = window.sums, {}, True
         self._recent.append(seen)
         self._belated = frozenset()
         start_ms = window.end_ms - self._window_ms
         self._reached_ms = {host: reached for host, reached in self._reached_ms.items() if reached >= start_ms}
+        rows = {kind: contents.of_hosts(sums.pop(kind), seen) for kind in KEYS}
         return Snapshot(
             cluster=self._cluster,
             start_ms=start_ms,
@@ -158,13 +176,8 @@ class Assembler:
             watermark_ms=None if self.watermark_ms is None else max(0, self.watermark_ms),
             late_rows=self._late_rows,
             rejected=self._rejected,
-            hosts=contents.host_windows(contents.of_kind(rows, Kind.HOST, seen)),
-            nodes=contents.node_windows(contents.of_kind(rows, Kind.WORKER, seen)),
-            key_groups=contents.key_group_windows(contents.of_kind(rows, Kind.KEY_GROUP, seen)),
-            pairs=contents.pair_windows(contents.of_kind(rows, Kind.PAIR, seen), covered_s=covered_s),
+            hosts=contents.host_windows(rows[Kind.HOST]),
+            nodes=contents.node_windows(rows[Kind.WORKER]),
+            key_groups=contents.key_group_windows(rows[Kind.KEY_GROUP]),
+            pairs=contents.pair_windows(rows[Kind.PAIR], covered_s=covered_s),
         )
-
-
-def host_thing(host: HostId) -> Thing:
-    """What `Row.thing` is for the host's own row."""
-    return (Kind.HOST, host, None, None, None, None, None, None)

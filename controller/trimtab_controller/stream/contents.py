@@ -5,67 +5,161 @@ unknown, not idle.  So is what is beyond every measure: a snapshot that its read
 host, would take the others' with it.
 """
 
-import math
-from collections import defaultdict
-from collections.abc import Container, Iterable, Sequence
+from array import array
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from trimtab_controller.stream.measures import BASES, STATES, Kind, Row
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from trimtab_controller.stream.measures import BASES, KNOWN_COLUMNS, LEVEL_COLUMNS, STATES, SUM_COLUMNS
+from trimtab_models.messages.columns import UNKNOWN
 from trimtab_models.messages.decode import MAX_NUMBER
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.report import MAX_COUNT
-from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow
+from trimtab_models.messages.key_group_table import LEVELS, RATES, KeyGroupBlock, KeyGroupTable
+from trimtab_models.messages.names import MAX_PARTITIONS, AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_models.messages.snapshot import HostWindow, NodeWindow, PairWindow
+
+EXACT = 2**53
+"""Beyond it a float no longer tells a whole number from the next."""
+DECIMALS = 9
+"""Of the rates of key groups: billionths of a core, or of a tuple per second.  Exact quotients take twice the time to
+write and twice the room, for digits that say nothing."""
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
-def of_kind(rows: Iterable[Row], kind: Kind, hosts: Container[HostId]) -> list[Row]:
-    """The rows of one kind that come from the given hosts."""
-    return [row for row in rows if row.kind == kind and row.host in hosts]
+def of_hosts(rows: pa.Table, hosts: Collection[HostId]) -> pa.Table:
+    """The rows that come from the given hosts."""
+    wanted = pc.is_in(rows["host"], value_set=pa.array(list(hosts), pa.string()))
+    return rows if pc.all(wanted).as_py() else rows.filter(wanted).combine_chunks()
 
 
-def host_windows(rows: Iterable[Row]) -> tuple[HostWindow, ...]:
+def host_windows(rows: pa.Table) -> tuple[HostWindow, ...]:
     """One per row of kind HOST, in order of their names."""
-    return tuple(sorted((_host(row) for row in rows), key=lambda window: window.host))
+    return tuple(sorted(map(_host, rows.to_pylist()), key=lambda window: window.host))
 
 
-def node_windows(rows: Iterable[Row]) -> tuple[NodeWindow, ...]:
+def node_windows(rows: pa.Table) -> tuple[NodeWindow, ...]:
     """One per worker in rows of kind WORKER; a worker that changed its host is where it was last."""
-    newest: dict[str | None, Row] = {}
-    for row in sorted(rows, key=lambda row: row.last_ms):
-        newest[row.worker] = row
-    return tuple(sorted((_node(row) for row in newest.values()), key=lambda window: window.worker))
+    newest = {row["worker"]: row for row in sorted(rows.to_pylist(), key=lambda row: int(row["last_ms"]))}
+    return tuple(sorted(map(_node, newest.values()), key=lambda window: window.worker))
 
 
-def key_group_windows(rows: Iterable[Row]) -> tuple[KeyGroupWindow, ...]:
+def key_group_windows(rows: pa.Table) -> KeyGroupTable:
     """One per key group in rows of kind KEY_GROUP; several owners' samples are summed."""
-    owners: defaultdict[KeyGroup, list[Row]] = defaultdict(list)
-    for row in rows:
-        owners[_key_group(row)].append(row)
-    return tuple(_key_group_window(key_group, owners[key_group]) for key_group in sorted(owners))
+    if not rows.num_rows:
+        return KeyGroupTable(())
+    app, operator, worker = (_names(rows, name) for name in ("app", "operator", "worker"))
+    partition, last_ms, samples = (rows[name].to_numpy() for name in ("partition", "last_ms", "samples"))
+    operators = app.codes * len(operator.names) + operator.codes
+    key_groups = operators * (MAX_PARTITIONS + 1) + partition
+    # Two owners in one report, at a hand-over between workers of one host: the new one has fewer samples.
+    order = np.lexsort((worker.codes, -samples, last_ms, key_groups))
+    first = _beginnings(key_groups[order])
+    owner = order[np.append(first[1:], len(order)) - 1]
+
+    def total(name: str) -> Floats:
+        return np.add.reduceat(_floats(rows, name, 0.0)[order], first)
+
+    rates = [_rates(total(amount), total(known)) for amount, known in zip(SUM_COLUMNS, KNOWN_COLUMNS, strict=True)]
+    columns = dict(zip(RATES, rates, strict=True)) | {"covered_s": total("covered_s"), "partition": partition[owner]}
+    columns |= {name: _levels(rows, column)[owner] for name, column in zip(LEVELS, LEVEL_COLUMNS, strict=False)}
+    begin = _beginnings(operators[owner])
+    return KeyGroupTable(
+        _block(
+            AppId(app.names[app.codes[owner[start]]]),
+            OperatorId(operator.names[operator.codes[owner[start]]]),
+            worker.names[worker.codes[owner[start:end]]],
+            {name: column[start:end] for name, column in columns.items()},
+        )
+        for start, end in zip(begin, [*begin[1:], len(owner)], strict=True)
+    )
 
 
-def pair_windows(rows: Iterable[Row], *, covered_s: dict[HostId, float]) -> tuple[PairWindow, ...]:
+def pair_windows(rows: pa.Table, *, covered_s: Mapping[HostId, float]) -> tuple[PairWindow, ...]:
     """One per pair in rows of kind PAIR.
 
     A pair without traffic is not reported, so its rate is over the seconds that its host was covered, not over its own.
     """
-    rates: defaultdict[tuple[KeyGroup, KeyGroup], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for row in rows:
-        target = KeyGroup(AppId(_text(row.app)), OperatorId(_text(row.target_operator)), row.target_partition or 0)
-        rate = rates[_key_group(row), target]
-        tuples, transferred = row.sums[:2]
-        rate[0] += (tuples or 0.0) / covered_s[HostId(_text(row.host))]
-        rate[1] += (transferred or 0.0) / covered_s[HostId(_text(row.host))]
+    host = _names(rows, "host")
+    seconds = np.array([covered_s[name] for name in host.names])[host.codes]
+    ends = ["app", "operator", "partition", "target_operator", "target_partition"]
+    rates = {name: pa.array(_floats(rows, name, 0.0) / seconds) for name in SUM_COLUMNS[:2]}
+    summed = pa.table({name: rows[name] for name in ends} | rates).group_by(ends).aggregate([(n, "sum") for n in rates])
     return tuple(
-        PairWindow(source=source, target=target, tuples_s=min(rate[0], MAX_NUMBER), bytes_s=min(rate[1], MAX_NUMBER))
-        for (source, target), rate in sorted(rates.items())
+        PairWindow(
+            source=KeyGroup(app, operator, partition),
+            target=KeyGroup(app, target_operator, target_partition),
+            tuples_s=min(tuples_s, MAX_NUMBER),
+            bytes_s=min(bytes_s, MAX_NUMBER),
+        )
+        for app, operator, partition, target_operator, target_partition, tuples_s, bytes_s in sorted(
+            _listed(summed.select([*ends, *(f"{name}_sum" for name in rates)]))
+        )
     )
 
 
-def _host(row: Row) -> HostWindow:
-    cpu, received, sent = _rates([row], 3)
-    cores, basis, memory, limit = row.levels[:4]
+def _listed(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)
+
+
+class _Names(NamedTuple):
+    """A column of texts as places in its different texts, which are in order."""
+
+    names: NDArray[np.object_]
+    codes: Integers
+
+
+def _names(rows: pa.Table, name: str) -> _Names:
+    coded = rows[name].combine_chunks().dictionary_encode()
+    names = np.array(coded.dictionary.to_pylist(), object)
+    order = np.argsort(names)
+    places = np.empty(len(names), np.int64)
+    places[order] = np.arange(len(names))
+    return _Names(names[order], places[coded.indices.to_numpy()])
+
+
+def _beginnings(values: Integers) -> Integers:
+    """Where each run of equal values begins."""
+    return np.flatnonzero(np.append(True, values[1:] != values[:-1]))
+
+
+def _floats(rows: pa.Table, name: str, unknown: float) -> Floats:
+    found: Floats = pc.fill_null(rows[name], unknown).to_numpy()
+    return found
+
+
+def _rates(amounts: Floats, known_s: Floats) -> Floats:
+    """Per second of the time in which the quantity was known; UNKNOWN when it never was, and beyond every measure."""
+    rates = np.divide(amounts, known_s, out=np.full(len(amounts), np.inf), where=known_s > 0)
+    return np.where(rates <= MAX_NUMBER, np.round(rates, DECIMALS), UNKNOWN)
+
+
+def _levels(rows: pa.Table, name: str) -> Integers:
+    levels = _floats(rows, name, UNKNOWN)
+    return np.where(levels <= EXACT, levels, UNKNOWN).astype(np.int64)
+
+
+def _block(
+    app: AppId, operator: OperatorId, owners: NDArray[np.object_], columns: Mapping[str, NDArray[Any]]
+) -> KeyGroupBlock:
+    workers, places = np.unique(owners, return_inverse=True)
+    arrays: dict[str, array[Any]] = {
+        name: array("d" if column.dtype == np.float64 else "q", column.tobytes())
+        for name, column in {**columns, "worker": places.astype(np.int64)}.items()
+    }
+    return KeyGroupBlock(app=app, operator=operator, workers=tuple(map(WorkerId, workers)), **arrays)
+
+
+def _host(row: Mapping[str, Any]) -> HostWindow:
+    cpu, received, sent = (_rate(row, place) for place in range(3))
+    cores, basis, memory, limit = (row[name] for name in LEVEL_COLUMNS[:4])
     return HostWindow(
-        host=HostId(_text(row.host)),
-        covered_s=row.covered_s,
+        host=HostId(row["host"]),
+        covered_s=row["covered_s"],
         cpu=cpu,
         cores=cores,
         basis=BASES[int(basis or 0)],
@@ -76,19 +170,18 @@ def _host(row: Row) -> HostWindow:
     )
 
 
-def _node(row: Row) -> NodeWindow:
-    marked = row.sums[1]
-    capacity, state, steering, memory, epoch_generation, epoch_number, generation = row.levels[:7]
+def _node(row: Mapping[str, Any]) -> NodeWindow:
+    capacity, state, steering, memory, epoch_generation, epoch_number, generation = (row[n] for n in LEVEL_COLUMNS[:7])
     epoch = (_whole(epoch_generation), _whole(epoch_number))
     return NodeWindow(
-        worker=WorkerId(_text(row.worker)),
-        host=HostId(_text(row.host)),
-        app=AppId(row.app) if row.app else None,
+        worker=WorkerId(row["worker"]),
+        host=HostId(row["host"]),
+        app=AppId(row["app"]) if row["app"] else None,
         state=STATES[int(state or 0)],
         capacity=capacity or 0.0,
-        covered_s=row.covered_s,
-        cpu=_rates([row], 1)[0],
-        complete=not marked,
+        covered_s=row["covered_s"],
+        cpu=_rate(row, 0),
+        complete=not row[SUM_COLUMNS[1]],
         steering=bool(steering),
         memory_bytes=_whole(memory),
         epoch=None if epoch[0] is None or epoch[1] is None else Epoch(epoch[0], epoch[1]),
@@ -96,49 +189,12 @@ def _node(row: Row) -> NodeWindow:
     )
 
 
-def _key_group_window(key_group: KeyGroup, rows: Sequence[Row]) -> KeyGroupWindow:
-    # Two owners in one report, at a hand-over between workers of one host: the new one has fewer samples.
-    owner = rows[0] if len(rows) == 1 else max(rows, key=lambda row: (row.last_ms, -row.samples, row.worker))
-    cpu, tuples_in, tuples_out, bytes_in, bytes_out = _rates(rows, 5)
-    state, lag, backlog = owner.levels[:3]
-    return KeyGroupWindow(
-        key_group=key_group,
-        worker=WorkerId(_text(owner.worker)),
-        covered_s=sum(row.covered_s for row in rows),
-        cpu=cpu,
-        tuples_in_s=tuples_in,
-        tuples_out_s=tuples_out,
-        bytes_in_s=bytes_in,
-        bytes_out_s=bytes_out,
-        state_bytes=_whole(state),
-        lag_records=_whole(lag),
-        backlog=_whole(backlog),
-    )
-
-
-def _rates(rows: Sequence[Row], count: int) -> list[float | None]:
-    """Per second of the time in which the quantity was known; None when it never was."""
-    known = (
-        rows[0].known_s if len(rows) == 1 else [sum(each) for each in zip(*(row.known_s for row in rows), strict=True)]
-    )
-    sums = rows[0].sums if len(rows) == 1 else [_sum(each) for each in zip(*(row.sums for row in rows), strict=True)]
-    pairs = zip(sums[:count], known[:count], strict=True)
-    rates = [(amount or 0.0) / known_s if known_s > 0 else math.inf for amount, known_s in pairs]
-    return [rate if rate <= MAX_NUMBER else None for rate in rates]
-
-
-def _sum(amounts: Iterable[float | None]) -> float:
-    return sum(amount or 0.0 for amount in amounts)
-
-
-def _key_group(row: Row) -> KeyGroup:
-    return KeyGroup(AppId(_text(row.app)), OperatorId(_text(row.operator)), row.partition or 0)
-
-
-def _text(value: str | None) -> str:
-    assert value is not None, "validation lets no sample through without its names"
-    return value
+def _rate(row: Mapping[str, Any], place: int) -> float | None:
+    """As `_rates`, of one row."""
+    amount, known_s = row[SUM_COLUMNS[place]], row[KNOWN_COLUMNS[place]]
+    rate = (amount or 0.0) / known_s if known_s > 0 else MAX_NUMBER * 2
+    return rate if rate <= MAX_NUMBER else None
 
 
 def _whole(value: float | None) -> int | None:
-    return None if value is None or value > MAX_COUNT else int(value)
+    return None if value is None or value > EXACT else int(value)

@@ -3,10 +3,10 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
-from itertools import chain
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
@@ -18,9 +18,8 @@ from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.collecting import collector_paused
 from trimtab_controller.stream.configuration import Configuration, StreamSettings
-from trimtab_controller.stream.measures import Row
 from trimtab_controller.stream.publisher import Publisher, last_end_ms
-from trimtab_controller.stream.rows import flood_row, rows_of
+from trimtab_controller.stream.rows import SCHEMA, flood_row, table_of
 from trimtab_controller.stream.session import fresh_checkpoint, open_session, prefer_plain_files
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.snapshot import Snapshot
@@ -93,15 +92,14 @@ class Batches:
         per window is a fraction of one per report, for a sandbox and for a fleet.
         """
         with self._working, collector_paused():
-            rows = self._rows(records)
-            for snapshot in self._assembler.on_rows(rows, now_ms=time.time_ns() // 1_000_000):
+            for snapshot in self._assembler.on_rows(self._rows(records), now_ms=time.time_ns() // 1_000_000):
                 size = self._publisher.publish(snapshot)
                 log.info("published %s", _summary(snapshot, size))
         now_ms = time.time_ns() // 1_000_000
         look_ms = self._assembler.next_look_ms(now_ms, patience_ms=self._settings.patience_ms)
         self._closing.wait((look_ms - now_ms) / 1000)
 
-    def _rows(self, records: DataFrame) -> Iterable[Row]:
+    def _rows(self, records: DataFrame) -> pa.Table:
         window_ms = self._settings.window_ms
         flooding = [flood_row(*row) for row in pipeline.flooding(records, window_ms=window_ms).collect()]
         if flooding:
@@ -110,7 +108,7 @@ class Batches:
             records = records.where(~F.coalesce(F.expr("CAST(key AS STRING)"), F.lit("")).isin(hosts))
         samples = pipeline.samples(records, cluster=self._cluster, max_ahead_ms=window_ms)
         sums = pipeline.windows(samples, window_ms=window_ms).toArrow()
-        return chain(flooding, rows_of(sums))
+        return pa.concat_tables([table_of(flooding), sums.select(SCHEMA.names).cast(SCHEMA)])
 
     def stop(self) -> None:
         """Stop the query between two batches."""

@@ -26,7 +26,7 @@ class Kind(IntEnum):
 
 
 class Row(NamedTuple):
-    """Samples of one thing, from one host, in one window that starts at `start_ms`.
+    """Samples of one thing, from one host, in one window that starts at `start_ms`; in an Arrow table (`rows.py`).
 
     `last_ms` = the middle of the newest sample's interval; `covered_s` = the sum of their intervals.  `sums` has one
     element per name in SUMS and `known_s` the seconds in which that quantity was known; `levels` has the last value
@@ -54,18 +54,16 @@ class Row(NamedTuple):
         """What the row is about: all that tells it from the other rows of its window."""
         return self[1:9]
 
-    def plus(self, later: "Row") -> "Row":
-        """Both rows' samples of the same thing and window; levels are the newer row's."""
-        newer = later if later.last_ms >= self.last_ms else self
-        return newer._replace(
-            samples=self.samples + later.samples,
-            covered_s=self.covered_s + later.covered_s,
-            sums=[a if b is None else b if a is None else a + b for a, b in zip(self.sums, later.sums, strict=True)],
-            known_s=[a + b for a, b in zip(self.known_s, later.known_s, strict=True)],
-        )
-
 
 THING = Row._fields[1:9]
+
+KEYS: Mapping[Kind, tuple[str, ...]] = {
+    Kind.HOST: ("host",),
+    Kind.WORKER: ("host", "worker", "app"),
+    Kind.KEY_GROUP: ("host", "worker", "app", "operator", "partition"),
+    Kind.PAIR: ("host", "app", "operator", "partition", "target_operator", "target_partition"),
+}
+"""Which fields tell the things of a kind from each other; the others of THING are empty there."""
 
 STATES = tuple(WorkerState)
 BASES = tuple(Basis)

@@ -4,13 +4,27 @@ A tenth of the names and a third of the bytes, and both sides work on whole arra
 known travels as null, or not at all.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
-from trimtab_models.messages.decode import BadMessage, Fault, Fields, check_integer, check_number
+from trimtab_models.messages.decode import (
+    MAX_NUMBER,
+    BadMessage,
+    Fault,
+    Fields,
+    check_integer,
+    check_name,
+    check_number,
+)
 
 Check = Callable[[object, str, Any, Any], object]
+
+UNKNOWN = -1
+"""Stands for an unknown value in an array: no quantity is below 0."""
 
 
 def columns_of(rows: Iterable[object], names: Mapping[str, str]) -> dict[str, list[Any] | None]:
@@ -41,7 +55,7 @@ def read_integers(fields: Fields, name: str, size: int, *, high: int = 2**63 - 1
 
 def read_known_integers(fields: Fields, name: str, size: int, *, high: int = 2**63 - 1) -> list[int | None]:
     """A column of whole numbers within [0, high], None where unknown."""
-    return _read(fields, name, size, (frozenset({int}), check_integer, 0, high))
+    return _integers(fields, name, size, high)
 
 
 def read_numbers(fields: Fields, name: str, size: int) -> list[float]:
@@ -52,8 +66,51 @@ def read_numbers(fields: Fields, name: str, size: int) -> list[float]:
 
 def read_known_numbers(fields: Fields, name: str, size: int) -> list[float | None]:
     """A column of finite numbers of at least 0, None where unknown."""
-    values = _read(fields, name, size, (frozenset({int, float}), check_number, 0.0, 1e18))
-    return [None if value is None else float(value) for value in values]
+    return [None if value is None else float(value) for value in _numbers(fields, name, size)]
+
+
+def read_integer_column(
+    fields: Fields, name: str, size: int, *, high: int = 2**63 - 1, whole: bool = False
+) -> array[int]:
+    """A column of whole numbers within [0, high], UNKNOWN where unknown; `whole`: all of them are known."""
+    return _packed("q", read_integers(fields, name, size, high=high) if whole else _integers(fields, name, size, high))
+
+
+def read_number_column(fields: Fields, name: str, size: int, *, whole: bool = False) -> array[float]:
+    """A column of finite numbers of at least 0, UNKNOWN where unknown; `whole`: all of them are known."""
+    values = _numbers(fields, name, size)
+    return _packed("d", _whole(fields, name, values) if whole else values)
+
+
+def known_list(column: array[Any]) -> list[Any] | None:
+    """A column as it travels: None for UNKNOWN, and for the whole when nothing of it is known."""
+    values = column.tolist()
+    if min(values) != UNKNOWN:
+        return values
+    return None if max(values) == UNKNOWN else [None if value == UNKNOWN else value for value in values]
+
+
+def read_names(fields: Fields, name: str, *, limit: int) -> list[str]:
+    """An array of names."""
+    return [check_name(value, path) for path, value in fields.items(name, limit=limit)]
+
+
+def check_once(path: str, names: Sequence[object]) -> None:
+    """Refuses what stands in a list twice: nobody could tell which one counts."""
+    if len(set(names)) != len(names):
+        raise BadMessage(Fault.RANGE, path, f"{len(names)} of {len(set(names))} names", "each of them once")
+
+
+def _packed(kind: str, values: list[Any]) -> array[Any]:
+    return array(kind, [UNKNOWN if value is None else value for value in values] if None in values else values)
+
+
+def _integers(fields: Fields, name: str, size: int, high: int) -> list[Any]:
+    return _read(fields, name, size, (frozenset({int}), check_integer, 0, high))
+
+
+def _numbers(fields: Fields, name: str, size: int) -> list[Any]:
+    return _read(fields, name, size, (frozenset({int, float}), check_number, 0.0, MAX_NUMBER))
 
 
 def _whole(fields: Fields, name: str, column: list[Any]) -> list[Any]:

@@ -12,14 +12,15 @@ from types import MappingProxyType
 from typing import Any
 
 from trimtab_models.messages.columns import (
+    check_once,
     columns_of,
     read_integers,
-    read_known_integers,
-    read_known_numbers,
+    read_names,
     read_numbers,
     read_size,
 )
-from trimtab_models.messages.decode import BadMessage, Fault, Fields, check_integer, check_name, encode, parse
+from trimtab_models.messages.decode import BadMessage, Fault, Fields, check_integer, encode, parse
+from trimtab_models.messages.key_group_table import KeyGroupTable, KeyGroupWindow, blocks_document, read_blocks
 from trimtab_models.messages.names import (
     MAX_PARTITIONS,
     AppId,
@@ -35,7 +36,6 @@ from trimtab_models.messages.report import Basis, WorkerState
 VERSION = 2
 MAX_SNAPSHOT_BYTES = 1024 * 1024 * 1024
 MAX_NODES = 100_000
-MAX_KEY_GROUPS = 10_000_000
 MAX_PAIRS = 50_000_000
 
 
@@ -76,23 +76,6 @@ class NodeWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyGroupWindow:
-    """A key group: `worker` = owner that reported it last, `cpu` in cores, rates per second, levels as last seen."""
-
-    key_group: KeyGroup
-    worker: WorkerId
-    covered_s: float
-    cpu: float | None
-    tuples_in_s: float | None
-    tuples_out_s: float | None = None
-    bytes_in_s: float | None = None
-    bytes_out_s: float | None = None
-    state_bytes: int | None = None
-    lag_records: int | None = None
-    backlog: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PairWindow:
     """Tuples and bytes per second from one key group to another."""
 
@@ -107,7 +90,8 @@ class Snapshot:
     """One window [start_ms, end_ms) of a cluster.
 
     `hosts_seen` of `hosts_expected` reported in the whole window; `late_rows` came after the watermark;
-    `rejected` counts refused reports and samples by reason, since the stream started.
+    `rejected` counts refused reports and samples by reason, since the stream started.  `key_groups` is kept as a
+    `KeyGroupTable`, whatever sequence it is made from.
     """
 
     cluster: str
@@ -121,10 +105,11 @@ class Snapshot:
     rejected: Mapping[str, int] = field(default_factory=dict)
     hosts: tuple[HostWindow, ...] = ()
     nodes: tuple[NodeWindow, ...] = ()
-    key_groups: tuple[KeyGroupWindow, ...] = ()
+    key_groups: Sequence[KeyGroupWindow] = ()
     pairs: tuple[PairWindow, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "key_groups", KeyGroupTable.of(self.key_groups))
         object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
 
     @property
@@ -145,10 +130,6 @@ _HOST = (
     "memory_limit_bytes",
 )
 _NODE = ("worker", "host", "app", "state", "capacity", "covered_s", "cpu", "complete", "steering", "memory_bytes")
-_PARTITION = {"partition": "key_group.partition"}
-_KEY_GROUP_RATES = ("cpu", "tuples_in_s", "tuples_out_s", "bytes_in_s", "bytes_out_s")
-_KEY_GROUP_LEVELS = ("state_bytes", "lag_records", "backlog")
-_KEY_GROUP = {name: name for name in ("covered_s", *_KEY_GROUP_RATES, *_KEY_GROUP_LEVELS)}
 _PAIR = {
     "source": "source.partition",
     "target": "target.partition",
@@ -173,7 +154,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
             "rejected": dict(snapshot.rejected),
             "hosts": [{name: getattr(row, name) for name in _HOST} for row in snapshot.hosts],
             "nodes": [_node_document(row) for row in snapshot.nodes],
-            "key_groups": _key_group_blocks(snapshot.key_groups),
+            "key_groups": blocks_document(KeyGroupTable.of(snapshot.key_groups)),
             "pairs": _pair_blocks(snapshot.pairs),
         }
     )
@@ -182,19 +163,6 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 def _node_document(row: NodeWindow) -> dict[str, Any]:
     epoch = list(row.epoch) if row.epoch else None
     return {**{name: getattr(row, name) for name in _NODE}, "epoch": epoch, "generation": row.generation}
-
-
-def _key_group_blocks(windows: Iterable[KeyGroupWindow]) -> list[dict[str, Any]]:
-    blocks = defaultdict(list)
-    for window in windows:
-        blocks[window.key_group[:2]].append(window)
-    documents = []
-    for (app, operator), rows in blocks.items():
-        workers = {worker: index for index, worker in enumerate(sorted({row.worker for row in rows}))}
-        names = {"app": app, "operator": operator, "workers": list(workers)}
-        owners = {"worker": [workers[row.worker] for row in rows]}
-        documents.append({**names, **columns_of(rows, _PARTITION), **owners, **columns_of(rows, _KEY_GROUP)})
-    return documents
 
 
 def _pair_blocks(windows: Iterable[PairWindow]) -> list[dict[str, Any]]:
@@ -225,19 +193,13 @@ def decode_snapshot(payload: bytes | None) -> Snapshot:
         },
         hosts=tuple(_read_host(row) for row in fields.objects("hosts", limit=MAX_NODES)),
         nodes=tuple(_read_node(row) for row in fields.objects("nodes", limit=MAX_NODES)),
-        key_groups=_read_key_groups(fields),
+        key_groups=read_blocks(fields, "key_groups"),
         pairs=_read_pairs(fields),
     )
     fields.done()
-    _check_once("hosts", [row.host for row in snapshot.hosts])
-    _check_once("nodes", [row.worker for row in snapshot.nodes])
+    check_once("hosts", [row.host for row in snapshot.hosts])
+    check_once("nodes", [row.worker for row in snapshot.nodes])
     return snapshot
-
-
-def _check_once(path: str, names: Sequence[object]) -> None:
-    """Refuses what stands in a list twice: nobody could tell which one counts."""
-    if len(set(names)) != len(names):
-        raise BadMessage(Fault.RANGE, path, f"{len(names)} of {len(set(names))} names", "each of them once")
 
 
 def _read_host(fields: Fields) -> HostWindow:
@@ -276,43 +238,6 @@ def _read_node(fields: Fields) -> NodeWindow:
     return row
 
 
-def _read_key_groups(fields: Fields) -> tuple[KeyGroupWindow, ...]:
-    windows: list[KeyGroupWindow] = []
-    blocks: list[tuple[AppId, OperatorId]] = []
-    for block in fields.objects("key_groups", limit=MAX_KEY_GROUPS):
-        size = read_size(block, "partition", limit=MAX_KEY_GROUPS - len(windows))
-        app, operator = AppId(block.name("app")), OperatorId(block.name("operator"))
-        blocks.append((app, operator))
-        names = [WorkerId(name) for name in _read_names(block, "workers", limit=MAX_NODES)]
-        partitions = read_integers(block, "partition", size, high=MAX_PARTITIONS)
-        _check_once(block.at("partition"), partitions)
-        workers = read_integers(block, "worker", size, high=len(names) - 1)
-        covered = read_numbers(block, "covered_s", size)
-        rates = [read_known_numbers(block, name, size) for name in _KEY_GROUP_RATES]
-        levels = [read_known_integers(block, name, size) for name in _KEY_GROUP_LEVELS]
-        block.done()
-        windows += [
-            KeyGroupWindow(
-                key_group=KeyGroup(app, operator, partition),
-                worker=names[worker],
-                covered_s=covered_s,
-                cpu=rate[0],
-                tuples_in_s=rate[1],
-                tuples_out_s=rate[2],
-                bytes_in_s=rate[3],
-                bytes_out_s=rate[4],
-                state_bytes=level[0],
-                lag_records=level[1],
-                backlog=level[2],
-            )
-            for partition, worker, covered_s, rate, level in zip(
-                partitions, workers, covered, zip(*rates, strict=True), zip(*levels, strict=True), strict=True
-            )
-        ]
-    _check_once(fields.at("key_groups"), blocks)
-    return tuple(windows)
-
-
 def _read_pairs(fields: Fields) -> tuple[PairWindow, ...]:
     windows: list[PairWindow] = []
     for block in fields.objects("pairs", limit=MAX_PAIRS):
@@ -334,11 +259,7 @@ def _read_pairs(fields: Fields) -> tuple[PairWindow, ...]:
 
 
 def _read_operator(fields: Fields, name: str) -> tuple[AppId, OperatorId]:
-    names = _read_names(fields, name, limit=2)
+    names = read_names(fields, name, limit=2)
     if len(names) != 2:
         raise BadMessage(Fault.RANGE, fields.at(name), names, "[app, operator]")
     return AppId(names[0]), OperatorId(names[1])
-
-
-def _read_names(fields: Fields, name: str, *, limit: int) -> list[str]:
-    return [check_name(value, path) for path, value in fields.items(name, limit=limit)]

@@ -1,7 +1,8 @@
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from trimtab_controller.stream.assemble import Assembler, host_thing
+from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.measures import Kind, Row
+from trimtab_controller.stream.rows import table_of
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId
 from trimtab_models.messages.report import WorkerState
 from trimtab_models.messages.snapshot import Snapshot, decode_snapshot, encode_snapshot
@@ -74,9 +75,22 @@ def rejected(fault: str, start_ms: int, count: int) -> Row:
     return row._replace(kind=Kind.REJECTED, host=None, operator=fault)
 
 
-def assembler(expected: Sequence[str] | None = ("h0", "h1"), from_ms: int = 0) -> Assembler:
+class Machine:
+    """The assembler, fed with single rows."""
+
+    def __init__(self, assembler: Assembler) -> None:
+        self._assembler = assembler
+        self.next_look_ms = assembler.next_look_ms
+
+    def on_rows(self, rows: Iterable[Row], *, now_ms: int) -> list[Snapshot]:
+        return self._assembler.on_rows(table_of(rows), now_ms=now_ms)
+
+
+def assembler(expected: Sequence[str] | None = ("h0", "h1"), from_ms: int = 0) -> Machine:
     hosts = None if expected is None else frozenset(map(HostId, expected))
-    return Assembler(cluster="c", window_ms=WINDOW_MS, watermark_ms=5_000, from_ms=from_ms, expected_hosts=hosts)
+    return Machine(
+        Assembler(cluster="c", window_ms=WINDOW_MS, watermark_ms=5_000, from_ms=from_ms, expected_hosts=hosts)
+    )
 
 
 def published(snapshots: Sequence[Snapshot]) -> list[tuple[int, int, int]]:
@@ -272,10 +286,6 @@ def test_a_spurious_call_changes_nothing() -> None:
     machine.on_rows([host("h0", 0, 9)], now_ms=9_000)
     assert machine.on_rows([], now_ms=99_000) == []
     assert published(machine.on_rows([host("h0", 0, 10)], now_ms=99_001)) == [(10_000, 1, 1)]
-
-
-def test_the_key_of_a_hosts_own_row() -> None:
-    assert host_thing(HostId("h0")) == host("h0", 0, 10).thing
 
 
 def test_numbers_beyond_every_measure_are_unknown_and_spoil_nobody_elses_snapshot() -> None:

@@ -9,6 +9,7 @@ from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.chunks import split
 from trimtab_controller.stream.configuration import StreamSettings
 from trimtab_controller.stream.measures import BASES, STATES, Kind, Row
+from trimtab_controller.stream.rows import table_of
 from trimtab_models.messages.decode import BadMessage
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.report import KeyGroupSample, Report, WorkerSample, decode_report
@@ -74,7 +75,7 @@ class StreamModel:
                 for row in rows_of(report, self._settings.window_ms):
                     rows[row.start_ms, row.thing] = row
         now_ms = int(self._timeline.now * 1000)
-        for snapshot in self._assembler.on_rows(rows.values(), now_ms=now_ms):
+        for snapshot in self._assembler.on_rows(table_of(rows.values()), now_ms=now_ms):
             self._published_ms = snapshot.end_ms
             for chunk in split(snapshot):
                 key = self._cluster.encode()
