@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from trimtab_controller.stream import contents
 from trimtab_controller.stream.measures import KEYS, Kind
-from trimtab_controller.stream.rows import added, of_kind
+from trimtab_controller.stream.rows import added, of_kind, where
 from trimtab_models.messages.names import HostId
 from trimtab_models.messages.snapshot import Snapshot
 
@@ -76,7 +75,7 @@ class Assembler:
         past_ms = self.watermark_ms
         self._see_times(rows)
         for start_ms in self._open(rows, past_ms):
-            self._take(self._windows[start_ms], rows.filter(pc.equal(rows["start_ms"], start_ms)))
+            self._take(self._windows[start_ms], where(rows, rows["start_ms"].to_numpy() == start_ms))
         ready = []
         for start_ms in sorted(self._windows):
             window = self._windows[start_ms]
@@ -99,7 +98,7 @@ class Assembler:
 
     def _see_times(self, rows: pa.Table) -> None:
         if rows.num_rows:
-            self._newest_ms = max(pc.max(rows["last_ms"]).as_py(), self._newest_ms or 0)
+            self._newest_ms = max(int(rows["last_ms"].to_numpy().max()), self._newest_ms or 0)
         hosts = of_kind(rows, Kind.HOST)
         for host, last_ms in zip(hosts["host"].to_pylist(), hosts["last_ms"].to_pylist(), strict=True):
             self._reached_ms[host] = max(last_ms, self._reached_ms.get(host, 0))
@@ -118,7 +117,7 @@ class Assembler:
     def _take(self, window: _Window, rows: pa.Table) -> None:
         self._count_rejected(of_kind(rows, Kind.REJECTED))
         if window.published:
-            self._late_rows += pc.sum(rows["samples"]).as_py()
+            self._late_rows += int(rows["samples"].to_numpy().sum())
         else:
             for kind in KEYS:
                 new = of_kind(rows, kind)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from trimtab_controller.stream.measures import BASES, KNOWN_COLUMNS, LEVEL_COLUMNS, STATES, SUM_COLUMNS
+from trimtab_controller.stream.rows import where
 from trimtab_models.messages.columns import UNKNOWN
 from trimtab_models.messages.decode import MAX_NUMBER
 from trimtab_models.messages.key_group_table import LEVELS, RATES, KeyGroupBlock, KeyGroupTable
@@ -33,8 +34,7 @@ Integers = NDArray[np.int64]
 
 def of_hosts(rows: pa.Table, hosts: Collection[HostId]) -> pa.Table:
     """The rows that come from the given hosts."""
-    wanted = pc.is_in(rows["host"], value_set=pa.array(list(hosts), pa.string()))
-    return rows if pc.all(wanted).as_py() else rows.filter(wanted).combine_chunks()
+    return where(rows, pc.is_in(rows["host"], value_set=pa.array(list(hosts), pa.string())).to_numpy())
 
 
 def host_windows(rows: pa.Table) -> tuple[HostWindow, ...]:
@@ -84,6 +84,8 @@ def pair_windows(rows: pa.Table, *, covered_s: Mapping[HostId, float]) -> tuple[
 
     A pair without traffic is not reported, so its rate is over the seconds that its host was covered, not over its own.
     """
+    if not rows.num_rows:
+        return ()
     host = _names(rows, "host")
     seconds = np.array([covered_s[name] for name in host.names])[host.codes]
     ends = ["app", "operator", "partition", "target_operator", "target_partition"]

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from trimtab_controller.stream.measures import KEYS, KNOWN_COLUMNS, LEVEL_COLUMNS, LEVELS, SUM_COLUMNS, SUMS, Kind, Row
 
@@ -46,8 +46,14 @@ def table_of(rows: Iterable[Row]) -> pa.Table:
 
 def of_kind(table: pa.Table, kind: Kind) -> pa.Table:
     """The rows of a kind, with the columns that it uses."""
-    mask = pc.equal(table["kind"], kind.value)
-    return table.select(_columns(kind)).filter(mask).combine_chunks()
+    return where(table.select(_columns(kind)), table["kind"].to_numpy() == kind.value)
+
+
+def where(table: pa.Table, wanted: NDArray[np.bool_]) -> pa.Table:
+    """The wanted rows."""
+    if wanted.all():
+        return table.combine_chunks()
+    return table.filter(pa.array(wanted)).combine_chunks() if wanted.any() else table.slice(0, 0)
 
 
 def _columns(kind: Kind) -> list[str]:
