@@ -10,6 +10,7 @@ from trimtab_controller.decider.view import NotReady
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
 from trimtab_models.messages.decode import Fault
+from trimtab_models.messages.key_group_table import KeyGroupTable
 from trimtab_models.messages.names import WorkerId
 from trimtab_models.messages.status import AppStatus, DecisionStatus, HoldStatus, NodeStatus, RoundStatus, Status
 
@@ -109,7 +110,9 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
     loads: dict[WorkerId, float] = {}
     for evaluation in decider.known.evaluations.values():
         loads.update(evaluation.node_loads)
-    owned = Counter(row.worker for row in snapshot.key_groups)
+    owned: Counter[WorkerId] = Counter()
+    for block in KeyGroupTable.of(snapshot.key_groups).blocks:
+        owned.update(block.owned())
     return tuple(
         NodeStatus(
             worker=row.worker,

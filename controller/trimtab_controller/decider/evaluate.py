@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from trimtab_controller.decider.view import AppView, Owned
+from trimtab_controller.decider.owned import OwnedTable
+from trimtab_controller.decider.view import AppView
 from trimtab_models.messages.names import KeyGroup, WorkerId
 
 NOISE_ERRORS = 3.0
@@ -34,13 +35,14 @@ class History:
 
     `concentration` = f, the sum of the squared weights of the windows: 1 with one window, 1/n with n equal ones.
     `error` = smoothed mean square of the errors of the predicted deviations of the workers (pp^2).
+    `loads` are the smoothed ones.
     """
 
     end_s: float = 0.0
     windows: int = 0
     concentration: float = 1.0
     error: float = 0.0
-    loads: Mapping[KeyGroup, float] = field(default_factory=dict)
+    loads: OwnedTable | None = None
     flows: Mapping[tuple[KeyGroup, KeyGroup], float] = field(default_factory=dict)
 
     @property
@@ -73,10 +75,12 @@ def follow(view: AppView, history: History, smoothing: float) -> tuple[AppView, 
     """The view with its loads smoothed, and the history with this window in it."""
     windows = history.windows + 1
     weight = max(smoothing, 1.0 / windows)
-    predicted = replace(view, key_groups=tuple(_with_load(row, history.loads, 0.0) for row in view.key_groups))
+    owned = view.owned
+    before = owned.load if history.loads is None else owned.loads_in(history.loads)
+    predicted = replace(view, key_groups=owned.with_load(before))
     smoothed = replace(
         view,
-        key_groups=tuple(_with_load(row, history.loads, weight) for row in view.key_groups),
+        key_groups=owned.with_load(before + weight * (owned.load - before)),
         flows=_smoothed(view.flows, history.flows, weight),
     )
     # The first window was not foreseen; the second one is the first to err, and then weighs all.
@@ -87,15 +91,9 @@ def follow(view: AppView, history: History, smoothing: float) -> tuple[AppView, 
         windows=windows,
         concentration=(1.0 - weight) ** 2 * history.concentration + weight**2,
         error=(1.0 - error_weight) * history.error + error_weight * error,
-        loads={row.key_group: row.load for row in smoothed.key_groups},
+        loads=smoothed.owned,
         flows=smoothed.flows,
     )
-
-
-def _with_load(row: Owned, before: Mapping[KeyGroup, float], weight: float) -> Owned:
-    """The key group with weight * its load + (1 - weight) * the one before, where there is one."""
-    known = before.get(row.key_group, row.load)
-    return replace(row, load=known + weight * (row.load - known))
 
 
 Flows = Mapping[tuple[KeyGroup, KeyGroup], float]
@@ -132,6 +130,8 @@ def evaluate(view: AppView, history: History = NO_HISTORY) -> Evaluation:
 
 
 def _collocation(view: AppView) -> float | None:
+    if not view.flows:
+        return None
     owners = view.owners
     rates = [
         (rate, owners[source] == owners[target])
@@ -144,16 +144,14 @@ def _collocation(view: AppView) -> float | None:
 
 def _node_loads(view: AppView) -> dict[WorkerId, float]:
     """Percent of each worker's own capacity."""
-    loads = dict.fromkeys((worker.id for worker in view.workers), 0.0)
-    for row in view.key_groups:
-        loads[row.owner] += row.load
-    return {worker.id: loads[worker.id] / worker.capacity for worker in view.workers}
+    loads = view.owned.loads_of_workers()
+    return {worker.id: loads.get(worker.id, 0.0) / worker.capacity for worker in view.workers}
 
 
 def _mean_load(view: AppView) -> float:
     """All load over the capacity of the workers that stay, or of all when none does."""
     kept = [worker for worker in view.workers if not worker.draining] or view.workers
-    return sum(row.load for row in view.key_groups) / sum(worker.capacity for worker in kept)
+    return float(view.owned.load.sum()) / sum(worker.capacity for worker in kept)
 
 
 def _deviations(view: AppView) -> dict[WorkerId, float]:

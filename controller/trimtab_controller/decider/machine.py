@@ -268,8 +268,7 @@ class Decider:
         view = self.known.views[app]
         if isinstance(view, NotReady):
             return not_ready(view)
-        adopted = drift(view, self._execution.placements.get(app))
-        if adopted is not None and self._acting:
+        if self._acting and (adopted := drift(view, self._execution.placements.get(app))) is not None:
             return adopted
         stop = to_stop(view, self._execution)
         evaluation, windows = self.known.evaluations[app], self._history[app].windows

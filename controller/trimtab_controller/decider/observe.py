@@ -5,17 +5,18 @@ missing is unknown, never idle or zero: then there is no view.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from trimtab_controller.decider.view import AppView, Lack, NotReady, Owned, Worker
-from trimtab_models.messages.key_group_table import KeyGroupWindow
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_controller.decider.owned import OwnedTable
+from trimtab_controller.decider.view import AppView, Lack, NotReady, Worker
+from trimtab_models.messages.columns import UNKNOWN
+from trimtab_models.messages.key_group_table import KeyGroupBlock, KeyGroupTable
+from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_models.messages.placement import Placement
 from trimtab_models.messages.report import WorkerState
 from trimtab_models.messages.snapshot import NodeWindow, PairWindow, Snapshot
 
-PERCENT_PER_CORE = 100.0
 LOST_HOSTS_SHARE = 0.4
 """From this share of lost hosts on, hold: it is more likely the network or our own view than the hosts."""
 HOST_MEMORY_S = 600.0
@@ -91,18 +92,30 @@ def check_cluster(snapshot: Snapshot, now: float, liveness: Liveness, needs: Req
 
 
 def parts_of(snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> dict[AppId, Snapshot]:
-    """The apps that the snapshot or the placements speak of, each with its key groups and pairs alone.
+    """The apps that the snapshot or the placements speak of, each with its key groups, pairs and workers alone.
 
     A fleet has many apps: so the whole is gone through once, not once per app.
     """
-    key_groups: defaultdict[AppId, list[KeyGroupWindow]] = defaultdict(list)
+    blocks: defaultdict[AppId, list[KeyGroupBlock]] = defaultdict(list)
     pairs: defaultdict[AppId, list[PairWindow]] = defaultdict(list)
-    for row in snapshot.key_groups:
-        key_groups[row.key_group.app].append(row)
+    nodes: defaultdict[AppId, list[NodeWindow]] = defaultdict(list)
+    holding: defaultdict[WorkerId, set[AppId]] = defaultdict(set)
+    for block in KeyGroupTable.of(snapshot.key_groups).blocks:
+        blocks[block.app].append(block)
+        for worker in block.workers:
+            holding[worker].add(block.app)
     for pair in snapshot.pairs:
         pairs[pair.source.app].append(pair)
-    apps = {row.app for row in snapshot.nodes if row.app is not None} | key_groups.keys() | placements.keys()
-    return {app: replace(snapshot, key_groups=tuple(key_groups[app]), pairs=tuple(pairs[app])) for app in sorted(apps)}
+    for app, placement in placements.items():
+        for worker in placed_workers([placement]):
+            holding[worker].add(app)
+    for row in snapshot.nodes:
+        for app in holding[row.worker] | ({row.app} if row.app is not None else set()):
+            nodes[app].append(row)
+    return {
+        app: replace(snapshot, nodes=tuple(nodes[app]), key_groups=KeyGroupTable(blocks[app]), pairs=tuple(pairs[app]))
+        for app in sorted(nodes.keys() | blocks.keys() | placements.keys())
+    }
 
 
 def placed_workers(placements: Iterable[Placement]) -> set[WorkerId]:
@@ -113,7 +126,12 @@ def placed_workers(placements: Iterable[Placement]) -> set[WorkerId]:
 def ownership(snapshot: Snapshot) -> dict[KeyGroup, WorkerId]:
     """Who reported which key group as its own, of the workers that were running."""
     running = {row.worker for row in snapshot.nodes if row.state is WorkerState.RUNNING}
-    return {row.key_group: row.worker for row in snapshot.key_groups if row.worker in running}
+    return {
+        KeyGroup(block.app, block.operator, partition): block.workers[worker]
+        for block in KeyGroupTable.of(snapshot.key_groups).blocks
+        for partition, worker in zip(block.partition, block.worker, strict=True)
+        if block.workers[worker] in running
+    }
 
 
 def observe(
@@ -127,8 +145,8 @@ def observe(
 ) -> AppView | NotReady:
     """The view of one app in its part of a snapshot of which `check_cluster` has nothing to say."""
     end_s = snapshot.end_ms / 1000.0
-    rows = [row for row in snapshot.key_groups if row.key_group.app == app]
-    owners = {row.worker for row in rows}
+    blocks = [block for block in KeyGroupTable.of(snapshot.key_groups).blocks if block.app == app]
+    owners = {worker for block in blocks for worker in block.owned()}
     placed = placed_workers([placement]) if placement else set()
     nodes = [row for row in snapshot.nodes if row.app == app or row.worker in owners or row.worker in placed]
     nodes = [row for row in nodes if row.state is not WorkerState.AWAY or row.worker in owners]
@@ -136,8 +154,8 @@ def observe(
     absent = sorted(worker for worker in placed - present if not liveness.gone(worker, end_s, needs.lost_worker_s))
     lack = (
         _lack_of_workers(app, nodes, absent)
-        or _lack_of_key_groups(app, rows, placement)
-        or _lack_of_owners(app, rows, present)
+        or _lack_of_key_groups(app, blocks, placement)
+        or _lack_of_owners(app, blocks, present)
     )
     if lack is not None:
         return lack
@@ -149,16 +167,7 @@ def observe(
             Worker(id=row.worker, host=row.host, capacity=row.capacity, draining=row.worker in draining)
             for row in sorted(nodes, key=lambda row: row.worker)
         ),
-        key_groups=tuple(
-            Owned(
-                key_group=row.key_group,
-                owner=row.worker,
-                load=PERCENT_PER_CORE * row.cpu,
-                state_bytes=row.state_bytes,
-            )
-            for row in sorted(rows, key=lambda row: row.key_group)
-            if row.cpu is not None
-        ),
+        key_groups=OwnedTable.of_blocks(app, blocks),
         flows={
             (row.source, row.target): row.tuples_s
             for row in snapshot.pairs
@@ -186,30 +195,45 @@ def _lack_of_workers(app: AppId, nodes: list[NodeWindow], absent: list[WorkerId]
     return None
 
 
-def _lack_of_key_groups(app: AppId, rows: list[KeyGroupWindow], placement: Placement | None) -> NotReady | None:
+def _lack_of_key_groups(app: AppId, blocks: list[KeyGroupBlock], placement: Placement | None) -> NotReady | None:
     """Known are the key groups of the placement, and those below the highest that was reported."""
-    seen: dict[OperatorId, set[int]] = defaultdict(set)
-    for row in rows:
-        seen[row.key_group.operator].add(row.key_group.partition)
+    seen = {block.operator: block.partition for block in blocks}
     known = {operator: len(present) for operator, present in placement.owners.items()} if placement else {}
     missing = [
         f"{operator}/{partition}"
         for operator in sorted(known.keys() | seen.keys())
-        for partition in range(max(known.get(operator, 0), max(seen[operator], default=-1) + 1))
-        if partition not in seen[operator]
+        for partition in sorted(_missing(seen.get(operator, ()), known.get(operator, 0)))
     ]
-    if not missing and rows:
+    if not missing and blocks:
         return None
     detail = f"{len(missing)} key groups were not reported: {_some(missing)}" if missing else "no key group is known"
     return NotReady(lack=Lack.KEY_GROUPS_MISSING, detail=detail, app=app)
 
 
-def _lack_of_owners(app: AppId, rows: list[KeyGroupWindow], present: set[WorkerId]) -> NotReady | None:
-    unknown = [str(row.key_group) for row in rows if row.worker not in present]
+def _missing(partitions: Sequence[int], known: int) -> set[int]:
+    """Those below the highest, and below `known`, that are not there."""
+    high = max(known, max(partitions, default=-1) + 1)
+    return set(range(high)).difference(partitions) if len(partitions) < high else set()
+
+
+def _lack_of_owners(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId]) -> NotReady | None:
+    unknown = [
+        str(block.row(place).key_group)
+        for block in blocks
+        if not present.issuperset(block.owned())
+        for place, worker in enumerate(block.worker)
+        if block.workers[worker] not in present
+    ]
     if unknown:
         detail = f"key groups whose owner is not known: {_some(unknown)}"
         return NotReady(lack=Lack.OWNER_UNKNOWN, detail=detail, app=app)
-    unmeasured = [str(row.key_group) for row in rows if row.cpu is None]
+    unmeasured = [
+        str(block.row(place).key_group)
+        for block in blocks
+        if UNKNOWN in block.cpu
+        for place, cpu in enumerate(block.cpu)
+        if cpu == UNKNOWN
+    ]
     if unmeasured:
         detail = f"key groups without a CPU measurement: {_some(unmeasured)}"
         return NotReady(lack=Lack.LOAD_UNKNOWN, detail=detail, app=app)

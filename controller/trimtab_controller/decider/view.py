@@ -1,11 +1,12 @@
 """What the decider knows of one app in one window, or why it does not know enough."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
 
+from trimtab_controller.decider.owned import Owned, OwnedTable
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
 
 
@@ -48,37 +49,34 @@ class Worker:
     draining: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owned:
-    """A key group where it really is: `load` in percent of one core, `state_bytes` None = not measured."""
-
-    key_group: KeyGroup
-    owner: WorkerId
-    load: float
-    state_bytes: int | None
-
-
 @dataclass(frozen=True, kw_only=True)
 class AppView:
     """One app, completely known: every key group with its owner and load, every owner a running worker.
 
-    `start_s`, `end_s` bound the window (epoch seconds); `flows` are tuples per second between key groups.
+    `start_s`, `end_s` bound the window (epoch seconds); `flows` are tuples per second between key groups.  `key_groups`
+    is kept as an `OwnedTable`, whatever sequence it is made from.
     """
 
     app: AppId
     start_s: float
     end_s: float
     workers: tuple[Worker, ...]
-    key_groups: tuple[Owned, ...]
+    key_groups: Sequence[Owned]
     flows: Mapping[tuple[KeyGroup, KeyGroup], float]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "key_groups", OwnedTable.of(self.app, self.key_groups))
         object.__setattr__(self, "flows", MappingProxyType(dict(self.flows)))
 
-    @cached_property
+    @property
+    def owned(self) -> OwnedTable:
+        """`key_groups` with all that a table can."""
+        return OwnedTable.of(self.app, self.key_groups)
+
+    @property
     def owners(self) -> dict[KeyGroup, WorkerId]:
-        """Who owns which key group."""
-        return {row.key_group: row.owner for row in self.key_groups}
+        """Who owns which key group; made anew each time, and not small."""
+        return self.owned.owners
 
     @cached_property
     def hosts(self) -> dict[WorkerId, HostId]:
@@ -92,4 +90,4 @@ class AppView:
 
     def owned_by(self, worker: WorkerId) -> int:
         """How many key groups the worker owns."""
-        return sum(1 for row in self.key_groups if row.owner == worker)
+        return self.owned.owned_by(worker)

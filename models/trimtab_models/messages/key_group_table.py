@@ -7,7 +7,7 @@ they are 88 bytes each, travel as they are, and are computed with as they are.
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
@@ -72,6 +72,10 @@ class KeyGroupBlock:
 
     def __len__(self) -> int:
         return len(self.partition)
+
+    def owned(self) -> dict[WorkerId, int]:
+        """How many key groups each of the owners has."""
+        return {self.workers[place]: count for place, count in Counter(self.worker).items()}
 
     def row(self, place: int) -> KeyGroupWindow:
         """The key group at one place of the columns."""

@@ -17,7 +17,8 @@ from trimtab_controller.decider.decide import (
 )
 from trimtab_controller.decider.evaluate import History, evaluate, follow
 from trimtab_controller.decider.instance import question_of
-from trimtab_controller.decider.view import AppView, Owned, Worker
+from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Collocation
 from trimtab_controller.solver.answer import Answer, Method

@@ -6,7 +6,8 @@ import random
 import pytest
 
 from trimtab_controller.decider.evaluate import History, evaluate, follow
-from trimtab_controller.decider.view import AppView, Owned, Worker
+from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.view import AppView, Worker
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")

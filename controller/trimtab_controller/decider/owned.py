@@ -1,0 +1,145 @@
+"""The key groups of one app as columns; a row is made when it is asked for.
+
+A fleet has a million of them, gone through in every window, and kept until the next.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimtab_models.messages.columns import UNKNOWN
+from trimtab_models.messages.key_group_table import KeyGroupBlock
+from trimtab_models.messages.names import AppId, KeyGroup, OperatorId, WorkerId
+
+PERCENT_PER_CORE = 100.0
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """A key group where it really is: `load` in percent of one core, `state_bytes` None = not measured."""
+
+    key_group: KeyGroup
+    owner: WorkerId
+    load: float
+    state_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OwnedTable(Sequence[Owned]):
+    """Rows `Owned` of one app: `operator` and `owner` are places in `operators` and `workers`; UNKNOWN state is -1."""
+
+    app: AppId
+    operators: tuple[OperatorId, ...]
+    workers: tuple[WorkerId, ...]
+    operator: Integers
+    partition: Integers
+    owner: Integers
+    load: Floats
+    state_bytes: Integers
+
+    @classmethod
+    def of(cls, app: AppId, rows: Sequence[Owned]) -> "OwnedTable":
+        """The rows in their order; a table is returned as it is."""
+        if isinstance(rows, cls):
+            return rows
+        operators = {name: place for place, name in enumerate(dict.fromkeys(row.key_group.operator for row in rows))}
+        workers = {name: place for place, name in enumerate(dict.fromkeys(row.owner for row in rows))}
+        return cls(
+            app=app,
+            operators=tuple(operators),
+            workers=tuple(workers),
+            operator=np.array([operators[row.key_group.operator] for row in rows], np.int64),
+            partition=np.array([row.key_group.partition for row in rows], np.int64),
+            owner=np.array([workers[row.owner] for row in rows], np.int64),
+            load=np.array([row.load for row in rows], np.float64),
+            state_bytes=np.array([UNKNOWN if row.state_bytes is None else row.state_bytes for row in rows], np.int64),
+        )
+
+    @classmethod
+    def of_blocks(cls, app: AppId, blocks: Iterable[KeyGroupBlock]) -> "OwnedTable":
+        """The rows of an app's blocks, in order of the key groups; the CPU of each must be known."""
+        ordered = sorted(blocks, key=lambda block: block.operator)
+        workers = {
+            name: place for place, name in enumerate(sorted({name for each in ordered for name in each.workers}))
+        }
+        columns: dict[str, list[NDArray[np.int64]]] = {"operator": [], "partition": [], "owner": [], "state_bytes": []}
+        loads = []
+        for place, block in enumerate(ordered):
+            partition = np.frombuffer(block.partition, np.int64)
+            order = np.argsort(partition, kind="stable")
+            columns["operator"].append(np.full(len(block), place))
+            columns["partition"].append(partition[order])
+            places = np.array([workers[name] for name in block.workers])
+            columns["owner"].append(places[np.frombuffer(block.worker, np.int64)][order])
+            columns["state_bytes"].append(np.frombuffer(block.state_bytes, np.int64)[order])
+            loads.append(PERCENT_PER_CORE * np.frombuffer(block.cpu, np.float64)[order])
+        return cls(
+            app=app,
+            operators=tuple(block.operator for block in ordered),
+            workers=tuple(workers),
+            load=np.concatenate(loads),
+            **{name: np.concatenate(parts) for name, parts in columns.items()},
+        )
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+    @overload
+    def __getitem__(self, place: int) -> Owned: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Owned, ...]: ...
+    def __getitem__(self, place: int | slice) -> Owned | tuple[Owned, ...]:
+        if isinstance(place, slice):
+            return tuple(self[each] for each in range(*place.indices(len(self))))
+        state_bytes = int(self.state_bytes[place])
+        return Owned(
+            key_group=KeyGroup(self.app, self.operators[self.operator[place]], int(self.partition[place])),
+            owner=self.workers[self.owner[place]],
+            load=float(self.load[place]),
+            state_bytes=None if state_bytes == UNKNOWN else state_bytes,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    @property
+    def owners(self) -> dict[KeyGroup, WorkerId]:
+        """Who owns which key group."""
+        return dict(zip(self._key_groups(), (self.workers[place] for place in self.owner.tolist()), strict=True))
+
+    def loads_of_workers(self) -> dict[WorkerId, float]:
+        """Percent of one core per owner."""
+        sums = np.bincount(self.owner, weights=self.load, minlength=len(self.workers))
+        return dict(zip(self.workers, sums.tolist(), strict=True))
+
+    def owned_by(self, worker: WorkerId) -> int:
+        """How many key groups the worker owns."""
+        return int(np.count_nonzero(self.owner == self.workers.index(worker))) if worker in self.workers else 0
+
+    def with_load(self, load: Floats) -> "OwnedTable":
+        """The same key groups with another load."""
+        return replace(self, load=load)
+
+    def loads_in(self, before: "OwnedTable") -> Floats:
+        """What each key group had there; its load here where it was not yet there."""
+        if (
+            self.operators == before.operators
+            and np.array_equal(self.operator, before.operator)
+            and np.array_equal(self.partition, before.partition)
+        ):
+            return before.load
+        known = dict(zip(before._key_groups(), before.load.tolist(), strict=True))
+        found = zip(self._key_groups(), self.load.tolist(), strict=True)
+        return np.array([known.get(key_group, load) for key_group, load in found])
+
+    def _key_groups(self) -> list[KeyGroup]:
+        names = (self.operators[place] for place in self.operator.tolist())
+        return [
+            KeyGroup(self.app, name, partition) for name, partition in zip(names, self.partition.tolist(), strict=True)
+        ]
