@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from trimtab_models.messages.decode import BadMessage, Fault
+from trimtab_models.messages.key_group_table import KeyGroupTable
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_models.messages.report import (
     Basis,
@@ -135,3 +137,32 @@ def test_a_bad_block_of_a_snapshot_is_refused(change: Change, path: str) -> None
     with pytest.raises(BadMessage) as caught:
         decode_snapshot(json.dumps(document).encode())
     assert (caught.value.fault, caught.value.path) == (Fault.RANGE, path)
+
+
+def test_a_table_of_key_groups_is_a_sequence_of_its_rows() -> None:
+    rows = [
+        KeyGroupWindow(
+            key_group=group(operator, partition),
+            worker=WorkerId(worker),
+            covered_s=2.0,
+            cpu=cpu,
+            tuples_in_s=None,
+            backlog=partition,
+        )
+        for operator, partition, worker, cpu in (("b", 1, "w1", 0.5), ("b", 0, "w0", None), ("a", 7, "w1", 0.0))
+    ]
+    table = KeyGroupTable.of(rows)
+    assert KeyGroupTable.of(table) is table
+    assert list(table) == [table[0], table[1], table[-1]] == rows
+    assert (table, table[1:], len(table)) == (rows, tuple(rows[1:]), 3)
+    assert table != rows[:2]
+    assert table != [*rows[:2], replace(rows[2], cpu=None)]
+    assert [block.owned() for block in table.blocks] == [{"w1": 1, "w0": 1}, {"w1": 1}]
+    with pytest.raises(IndexError):
+        table[3]
+
+
+def test_rows_of_one_operator_stand_together_in_a_snapshot() -> None:
+    first, second, third = SNAPSHOT.key_groups
+    assert replace(SNAPSHOT, key_groups=(first, third, second)) == SNAPSHOT
+    assert replace(SNAPSHOT, key_groups=()).key_groups == ()
