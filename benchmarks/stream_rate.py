@@ -86,7 +86,9 @@ def measure_rate(broker: Broker, topics: Topics, samples: int) -> dict[str, floa
     producer = Producer({"bootstrap.servers": broker.address, "compression.type": "lz4"})
     now_ms = int(time.time() * 1000)
     for index in range(reports):
-        producer.produce(topics.reports, report(index % 10, now_ms - 1000 * (index // 10), KEY_GROUPS_PER_REPORT), "h")
+        producer.produce(
+            topics.reports, report(index % 10, now_ms - 1000 * (index // 10), KEY_GROUPS_PER_REPORT), f"h{index % 10}"
+        )
         producer.poll(0)
     producer.flush()
     # A stream that carries much is told to compile well.

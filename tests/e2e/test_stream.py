@@ -36,7 +36,8 @@ from trimtab_models.messages.snapshot import Snapshot
 LIMIT_S = 240.0
 WINDOW_S = 300
 INTERVAL_S = 10
-FLOOD = 10 * WINDOW_S + 1
+FLOOD = 100
+UNKNOWN = 1_000
 HOSTS = ("h0", "h1", "h2")
 APP = AppId("app")
 
@@ -278,10 +279,13 @@ def test_every_number_every_refused_report_and_every_missing_host(rig: Rig) -> N
     rig.send_raw(
         changed(report(rig.cluster, "h0", start_ms + 70_000), put("k", 0, "c", 0, value=1e9)), "h0", start_ms + 70_000
     )
-    # More than ten records per second of the window: they are not even read.
-    for _ in range(FLOOD):
-        rig.send_raw(b"flood", "h7", start_ms + 80_000)
-    expected += Counter({Fault.CLUSTER: 1, Fault.FUTURE: 1, Fault.RANGE: 1, Fault.FLOODING: FLOOD})
+    rig.send_raw(encode_report(report(rig.cluster, "h1", start_ms + 70_000)), "h0", start_ms + 70_000)
+    # Of hosts that nobody expects, whatever they send: it is not even read.
+    for number in range(UNKNOWN):
+        rig.send_raw(
+            encode_report(report(rig.cluster, f"x{number}", start_ms + 80_000)), f"x{number}", start_ms + 80_000
+        )
+    expected += Counter({Fault.CLUSTER: 1, Fault.FUTURE: 1, Fault.RANGE: 2, Fault.UNKNOWN_HOST: UNKNOWN})
     assert len(expected) == 8
     # In the second window h2 stops half-way, h1 has a fast clock, and key group 2 comes to w0.
     for one in window_reports(rig.cluster, "h2", second_ms, count=15):
@@ -374,6 +378,9 @@ def test_it_goes_on_in_real_time_counts_late_rows_and_repeats_no_window_after_ki
     for _ in range(8):
         rig.send_raw(large, "h2", int(time.time() * 1000))
     seen += keep_reporting(stream, lambda snapshot: snapshot.rejected.get(Fault.FLOODING, 0) > 0)
+    for _ in range(FLOOD):  # one that sends too many records
+        rig.send_raw(b"flood", "h3", int(time.time() * 1000))
+    seen += keep_reporting(stream, lambda snapshot: snapshot.rejected[Fault.FLOODING] > 8)
     seen += keep_reporting(stream, lambda snapshot: snapshot.coverage == 1.0)
     stream.kill()
     killed_ms = time.time() * 1000

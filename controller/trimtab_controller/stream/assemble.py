@@ -99,9 +99,10 @@ class Assembler:
     def _see_times(self, rows: pa.Table) -> None:
         if rows.num_rows:
             self._newest_ms = max(int(rows["last_ms"].to_numpy().max()), self._newest_ms or 0)
-        hosts = of_kind(rows, Kind.HOST)
-        for host, last_ms in zip(hosts["host"].to_pylist(), hosts["last_ms"].to_pylist(), strict=True):
-            self._reached_ms[host] = max(last_ms, self._reached_ms.get(host, 0))
+        for kind in (Kind.HOST, Kind.REJECTED):  # who floods is left out, and not waited for
+            hosts = of_kind(rows, kind)
+            for host, last_ms in zip(hosts["host"].to_pylist(), hosts["last_ms"].to_pylist(), strict=True):
+                self._reached_ms[host] = max(last_ms, self._reached_ms.get(host, 0))
 
     def _open(self, rows: pa.Table, past_ms: int | None) -> list[int]:
         """The starts of the windows that the rows fall into; rows that come too late for theirs are counted."""

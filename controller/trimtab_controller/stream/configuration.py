@@ -20,9 +20,9 @@ class StreamSettings:
 
     `window_s`: what one snapshot covers, a multiple of the agents' interval.  `watermark_s`: how long a window waits
     for a host that does not report.  `patience_s`: how long after the end of a window Spark looks for its reports, and
-    how often from then on.  `expected_hosts`: None = those seen in the last windows.  `checkpoint_dir`: a folder, or a
-    URI that all Spark executors reach.  `embedded`: the controller runs the stream as its child.  `spark`: any key of
-    Spark's configuration.
+    how often from then on.  `expected_hosts`: the only ones that are heard; None = everybody, and those seen in the
+    last windows are waited for.  `checkpoint_dir`: a folder, or a URI that all Spark executors reach.  `embedded`: the
+    controller runs the stream as its child.  `spark`: any key of Spark's configuration.
     """
 
     checkpoint_dir: str

@@ -3,7 +3,8 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import starmap
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql import Row as SparkRow
 from pyspark.sql.streaming import StreamingQuery
 
 from trimtab_controller.stream import pipeline
@@ -19,8 +20,9 @@ from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.collecting import collector_paused
 from trimtab_controller.stream.configuration import Configuration, StreamSettings
 from trimtab_controller.stream.publisher import Publisher, last_end_ms
-from trimtab_controller.stream.rows import SCHEMA, flood_row, table_of
+from trimtab_controller.stream.rows import SCHEMA, left_out_row, table_of
 from trimtab_controller.stream.session import fresh_checkpoint, open_session, prefer_plain_files
+from trimtab_models.messages.decode import Fault, shorten
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.snapshot import Snapshot
 from trimtab_models.settings.kafka import KafkaSettings, for_java, for_librdkafka
@@ -28,6 +30,7 @@ from trimtab_models.settings.kafka import KafkaSettings, for_java, for_librdkafk
 PROBE_LIMIT_S = 5.0
 BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 POLL_S = 0.5
+NAMED = 3
 REPLAYED_WINDOWS = 2
 
 log = logging.getLogger(__name__)
@@ -101,14 +104,15 @@ class Batches:
 
     def _rows(self, records: DataFrame) -> pa.Table:
         window_ms = self._settings.window_ms
-        flooding = [flood_row(*row) for row in pipeline.flooding(records, window_ms=window_ms).collect()]
-        if flooding:
-            hosts = sorted({row.host or "" for row in flooding})
-            log.warning("left out, for they flood: %d hosts, %s the first", len(hosts), hosts[0])
-            records = records.where(~F.coalesce(F.expr("CAST(key AS STRING)"), F.lit("")).isin(hosts))
+        hosts = self._settings.expected_hosts
+        left_out = pipeline.left_out(records, window_ms=window_ms, hosts=hosts).collect()
+        _tell(left_out)
+        flooding = {row.host or "" for row in left_out if row.fault == Fault.FLOODING}
+        records = pipeline.kept(records, hosts=hosts, flooding=flooding)
         samples = pipeline.samples(records, cluster=self._cluster, max_ahead_ms=window_ms)
         sums = pipeline.windows(samples, window_ms=window_ms).toArrow()
-        return pa.concat_tables([table_of(flooding), sums.select(SCHEMA.names).cast(SCHEMA)])
+        refused = table_of(starmap(left_out_row, left_out))
+        return pa.concat_tables([refused, sums.select(SCHEMA.names).cast(SCHEMA)])
 
     def stop(self) -> None:
         """Stop the query between two batches."""
@@ -155,6 +159,13 @@ def _run_query(spark: SparkSession, configuration: Configuration, topics: Topics
             pass
     finally:
         batches.stop()
+
+
+def _tell(left_out: Sequence[SparkRow]) -> None:
+    for fault in sorted({row.fault for row in left_out}):
+        found = [row for row in left_out if row.fault == fault]
+        names = ", ".join(shorten(row.host) for row in found[:NAMED])
+        log.warning("left out unread, %s: %d reports of %s", fault, sum(row.reports for row in found), names)
 
 
 def _summary(snapshot: Snapshot, size: int) -> str:

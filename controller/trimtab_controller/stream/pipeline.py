@@ -1,6 +1,6 @@
 """From Kafka records to sums per window, in built-in SQL functions only: the same on one machine and on a cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
@@ -16,6 +16,7 @@ from trimtab_controller.stream.measures import (
     Kind,
     slots,
 )
+from trimtab_models.messages.decode import Fault
 from trimtab_models.messages.report import MAX_REPORT_BYTES
 
 MAX_REPORTS_S, MAX_BYTES_S = 10, 1024 * 1024
@@ -42,31 +43,44 @@ def records(spark: SparkSession, client: Mapping[str, str], *, topic: str, from_
     )
 
 
-def flooding(raw: DataFrame, *, window_ms: int) -> DataFrame:
-    """Who sent more than a host may in a window of arrival: `host` (the key), `start_ms`, `reports`, `last_ms`.
+def left_out(raw: DataFrame, *, window_ms: int, hosts: Collection[str] | None) -> DataFrame:
+    """What is refused before it is parsed, by host and window of arrival.
 
-    Counting costs a small part of parsing: what floods is left out before it is parsed, and delays nobody.
+    Who sends more than a host may, and who is not among `hosts` (None: anybody may be): `host` (the key), `fault`,
+    `start_ms`, `reports`, `last_ms`.  Counting costs a small part of parsing: what is left out delays nobody.
+    Unknown hosts are one row per window without a name, however many names somebody invents.
     """
     arrival = "unix_millis(timestamp)"
+    most_bytes = MAX_REPORT_BYTES + MAX_BYTES_S * window_ms // 1000
+    flooding = f"reports > {MAX_REPORTS_S} * {window_ms} / 1000 OR bytes > {most_bytes}"
     sent = raw.groupBy(
-        F.expr("CAST(key AS STRING)").alias("host"),
+        (_key() if hosts is None else F.when(_key().isin(*hosts), _key())).alias("host"),
         F.expr(f"{arrival} - pmod({arrival}, {window_ms})").alias("start_ms"),
     ).agg(
         F.count(F.lit(1)).alias("reports"),
         F.sum(F.expr("octet_length(value)")).alias("bytes"),
         F.expr(f"max({arrival})").alias("last_ms"),
     )
-    most_bytes = MAX_REPORT_BYTES + MAX_BYTES_S * window_ms // 1000
-    return sent.where(f"reports > {MAX_REPORTS_S} * {window_ms} / 1000 OR bytes > {most_bytes}")
+    unknown = F.col("host").isNull() if hosts is not None else F.lit(False)
+    fault = F.when(unknown, Fault.UNKNOWN_HOST).when(F.expr(flooding), Fault.FLOODING)
+    return sent.select("host", fault.alias("fault"), "start_ms", "reports", "last_ms").where("fault IS NOT NULL")
+
+
+def kept(raw: DataFrame, *, hosts: Collection[str] | None, flooding: Collection[str]) -> DataFrame:
+    """The records that are parsed: of `hosts` (None: of all), and of nobody who floods."""
+    if hosts is not None:
+        raw = raw.where(_key().isin(*hosts))
+    return raw.where(~F.coalesce(_key(), F.lit("")).isin(*flooding)) if flooding else raw
 
 
 def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
     """One row per sample of a good report, one per bad report; `at_ms` = the middle of the interval.
 
-    `raw` has the columns `value` and `timestamp` (of Kafka).  A report ahead of its arrival is set back to it, or
-    refused when it is further ahead than `max_ahead_ms`: one fast clock would otherwise make everybody else late.
+    `raw` has the columns `key`, `value` and `timestamp` (of Kafka).  A report ahead of its arrival is set back to it,
+    or refused when it is further ahead than `max_ahead_ms`: one fast clock would otherwise make everybody else late.
     """
     parsed = raw.select(
+        _key().alias("key"),
         "value",
         F.expr("unix_millis(timestamp)").alias("arrival_ms"),
         F.from_json(
@@ -76,7 +90,7 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
         ).alias("r"),
     )
     fault = validation.fault(
-        cluster=cluster, value="value", report="r", ahead_ms="r.t - arrival_ms", max_ahead_ms=max_ahead_ms
+        cluster=cluster, key="key", value="value", report="r", ahead_ms="r.t - arrival_ms", max_ahead_ms=max_ahead_ms
     )
     judged = parsed.select("arrival_ms", "r", F.expr(fault).alias("fault"))
     # The NULL at the head stands for the report itself: its host, or its fault.
@@ -137,3 +151,8 @@ def windows(sampled: DataFrame, *, window_ms: int) -> DataFrame:
 def _of_its_kind(sql: Mapping[Kind, str]) -> Column:
     cases = " ".join(f"WHEN {kind.value} THEN CAST({text} AS DOUBLE)" for kind, text in sql.items())
     return F.expr(f"CASE kind {cases} END")
+
+
+def _key() -> Column:
+    """The host that a record is of; its report must say the same."""
+    return F.expr("CAST(key AS STRING)")

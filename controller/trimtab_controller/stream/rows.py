@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 
 from trimtab_controller.stream.measures import KEYS, KNOWN_COLUMNS, LEVEL_COLUMNS, LEVELS, SUM_COLUMNS, SUMS, Kind, Row
 
-FLOODING = "flooding"
-"""Why reports of a host that sends too much are refused."""
-
 _TEXTS = ("host", "worker", "app", "operator", "target_operator")
 _LISTS = {"sums": SUM_COLUMNS, "known_s": KNOWN_COLUMNS, "levels": LEVEL_COLUMNS}
 
@@ -58,7 +55,7 @@ def where(table: pa.Table, wanted: NDArray[np.bool_]) -> pa.Table:
 
 def _columns(kind: Kind) -> list[str]:
     if kind is Kind.REJECTED:
-        return ["operator", "samples"]
+        return ["host", "operator", "samples", "last_ms"]
     sums, levels = len(SUMS[kind]), len(LEVELS.get(kind, ()))
     measured = (*SUM_COLUMNS[:sums], *KNOWN_COLUMNS[:sums])
     return [*KEYS[kind], "samples", "last_ms", "covered_s", *measured, *LEVEL_COLUMNS[:levels]]
@@ -85,22 +82,22 @@ def added(before: pa.Table, later: pa.Table, kind: Kind) -> pa.Table:
     return pa.table({name: columns[name] for name in both.column_names}).combine_chunks()
 
 
-def flood_row(host: str | None, start_ms: int, reports: int, _bytes: int, last_ms: int) -> Row:
-    """The refused reports of a host that floods."""
+def left_out_row(host: str | None, fault: str, start_ms: int, reports: int, last_ms: int) -> Row:
+    """Reports that were refused before they were parsed."""
     return Row(
         start_ms=start_ms,
         kind=Kind.REJECTED,
         host=host,
         worker=None,
         app=None,
-        operator=FLOODING,
+        operator=fault,
         partition=None,
         target_operator=None,
         target_partition=None,
         samples=reports,
         last_ms=last_ms,
         covered_s=0.0,
-        sums=(None,) * len(SUM_COLUMNS),
-        known_s=(0.0,) * len(KNOWN_COLUMNS),
-        levels=(None,) * len(LEVEL_COLUMNS),
+        sums=(),
+        known_s=(),
+        levels=(),
     )

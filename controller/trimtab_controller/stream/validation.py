@@ -45,10 +45,11 @@ def parsable(value: str) -> str:
     return f"if(octet_length({value}) <= {MAX_REPORT_BYTES}, CAST({value} AS STRING), NULL)"
 
 
-def fault(*, cluster: str, value: str, report: str, ahead_ms: str, max_ahead_ms: int) -> str:
+def fault(*, cluster: str, key: str, value: str, report: str, ahead_ms: str, max_ahead_ms: int) -> str:
     """The SQL of the fault of a report, NULL for a good one.
 
-    `value` names the raw bytes, `report` the parsed struct, `ahead_ms` how far its time is ahead of its arrival.
+    `key` names the text of the key, `value` the raw bytes, `report` the parsed struct, `ahead_ms` how far its time is
+    ahead of its arrival.
     """
     faults: Mapping[Fault, str] = {
         Fault.OVERSIZED: f"octet_length({value}) > {MAX_REPORT_BYTES} OR {_too_many(report)}",
@@ -56,7 +57,7 @@ def fault(*, cluster: str, value: str, report: str, ahead_ms: str, max_ahead_ms:
         Fault.MALFORMED: f"{report} IS NULL OR {report}.{BROKEN} IS NOT NULL",
         Fault.MISSING: _missing(report),
         Fault.CLUSTER: f"{report}.c <> '{cluster}'",
-        Fault.RANGE: _out_of_range(report),
+        Fault.RANGE: f"NOT {report}.h <=> {key} OR {_out_of_range(report)}",
         Fault.FUTURE: f"{ahead_ms} > {max_ahead_ms}",
     }
     return "CASE " + " ".join(f"WHEN {wrong} THEN '{name}'" for name, wrong in faults.items()) + " END"

@@ -36,6 +36,7 @@ class Fault(StrEnum):
     WRONG_SIGNATURE = "wrong_signature"
     OLD_EPOCH = "old_epoch"
     REPEATED = "repeated_id"  # a command's id came before, with other content
+    UNKNOWN_HOST = "unknown_host"  # not among those that the configuration names
     FLOODING = "flooding"  # its sender sends more than anybody asked for: it is not even read
 
 

@@ -3,6 +3,7 @@ from collections.abc import Iterable, Sequence
 from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.measures import Kind, Row
 from trimtab_controller.stream.rows import table_of
+from trimtab_models.messages.decode import Fault
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId
 from trimtab_models.messages.report import WorkerState
 from trimtab_models.messages.snapshot import Snapshot, decode_snapshot, encode_snapshot
@@ -112,6 +113,12 @@ def test_a_host_that_went_on_is_not_waited_for() -> None:
     machine = assembler()
     rows = [host("h0", 0, 10), host("h1", 0, 9), host("h1", 10_000, 1)]  # one report of h1 was lost
     assert published(machine.on_rows(rows, now_ms=11_100)) == [(10_000, 2, 2)]
+
+
+def test_a_host_that_is_left_out_for_it_floods_is_not_waited_for() -> None:
+    machine = assembler()
+    flood = rejected(Fault.FLOODING, 10_000, 500)._replace(host="h1", last_ms=10_200)
+    assert published(machine.on_rows([host("h0", 0, 10), host("h1", 0, 4), flood], now_ms=10_300)) == [(10_000, 1, 2)]
 
 
 def test_a_missing_host_delays_its_window_until_the_watermark_and_lowers_the_coverage() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from trimtab_controller.stream.measures import KEYS, KNOWN_COLUMNS, LEVEL_COLUMNS, SUM_COLUMNS, Kind, Row
-from trimtab_controller.stream.rows import SCHEMA, added, flood_row, of_kind, table_of
+from trimtab_controller.stream.rows import SCHEMA, added, left_out_row, of_kind, table_of
 from trimtab_models.messages.decode import Fault
 
 TEXTS = ("host", "worker", "app", "operator", "target_operator")
@@ -112,7 +112,6 @@ def test_each_kind_has_the_columns_that_it_uses() -> None:
 
 
 def test_a_flood_is_a_refused_row_of_its_host() -> None:
-    found = flood_row("h7", 10_000, 3_001, 15_005, 19_000)
+    found = left_out_row("h7", Fault.FLOODING, 10_000, 3_001, 19_000)
     assert (found.kind, found.host, found.operator, found.samples) == (Kind.REJECTED, "h7", Fault.FLOODING, 3_001)
     assert (found.start_ms, found.last_ms, found.covered_s) == (10_000, 19_000, 0.0)
-    assert list(map(len, (found.sums, found.known_s, found.levels))) == [5, 5, 7]
