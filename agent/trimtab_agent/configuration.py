@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from trimtab_agent.private import read_private
 from trimtab_models.messages.decode import BadMessage, Fault, Fields, step
 from trimtab_models.messages.names import HostId, WorkerId
 from trimtab_models.settings.kafka import KafkaSettings, read_kafka
@@ -102,7 +103,7 @@ def read_configuration(document: Mapping[str, Any]) -> Configuration:
         interval_s=agent.optional("interval_s", lambda name: agent.number(name, low=0.1, high=600.0)) or 10.0,
         state_dir=read_path(agent, "state_dir"),
         socket=_read_socket(agent),
-        kafka=read_kafka(kafka, Path.read_text),
+        kafka=read_kafka(kafka, read_private),
         cores=_read_cores(host) if host else None,
         workers=workers or {},
         guard=_read_guard(guard) if guard else GuardConfiguration(),
@@ -163,9 +164,9 @@ def _read_environment(table: Fields, name: str) -> dict[str, str]:
     if not isinstance(found, dict):
         raise BadMessage(Fault.TYPE, table.at(name), found, "a table of strings")
     for key, value in found.items():
-        path = f"{table.at(name)}.{step(key)}"  # no value is shown: it may be a secret
+        path = f"{table.at(name)}.{step(key)}"
         if not isinstance(value, str):
-            raise BadMessage(Fault.TYPE, path, type(value).__name__, "a string")
+            raise BadMessage(Fault.TYPE, path, value, "a string")
         if not key or "=" in key or "\0" in key + value:
             raise BadMessage(Fault.RANGE, path, "what no environment holds", "a name without '=', no zero character")
     return found

@@ -1,13 +1,16 @@
-"""The trust file of this host: read at the start and whenever it changes, so that keys change without restarts."""
+"""The trust file of this host: read at the start and whenever it changes, so that keys change without restarts.
+
+A file that is emptied, deleted or broken while we run takes no key away: a slip of whoever copies it would stop all
+commands.  So deleting it revokes nothing; a file with other keys does.
+"""
 
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 
 from trimtab_models.signing.envelope import Envelope
-from trimtab_models.signing.keys import BadKey, KeyId, PublicKey, TrustedKeys, read_trust
-
-MAX_BYTES = 10_000
+from trimtab_models.signing.keys import MAX_TRUST_FILE, BadKey, KeyId, PublicKey, TrustedKeys, read_trust
 
 log = logging.getLogger(__name__)
 
@@ -22,11 +25,19 @@ class TrustFile:
         self._path = path
         self._seen = _state(path)
         self._trusted = _load(path)
+        self._usable = True
+        self._following = Lock()
 
     @property
     def keys(self) -> Mapping[KeyId, PublicKey]:
         """The keys in the file."""
         return self._follow().by_id
+
+    @property
+    def usable(self) -> bool:
+        """Whether the file can be used as it is now; if not, the keys of before hold."""
+        self._follow()
+        return self._usable
 
     def check(self, envelope: Envelope) -> None:
         """Raises BadMessage unless a trusted key vouches for the record."""
@@ -34,15 +45,18 @@ class TrustFile:
 
     def _follow(self) -> TrustedKeys:
         """A file that cannot be used any more is said once; until it can, the keys of before hold."""
-        state = _state(self._path)
-        if state != self._seen:
-            self._seen = state
-            try:
-                self._trusted = _load(self._path)
-                log.info("trusted keys: %s", ", ".join(self._trusted.by_id))
-            except BadKey as error:
-                log.error("the trust file cannot be used, the keys of before hold: %s", error)
-        return self._trusted
+        with self._following:
+            state = _state(self._path)
+            if state != self._seen:
+                self._seen = state
+                try:
+                    self._trusted = _load(self._path)
+                    self._usable = True
+                    log.info("trusted keys: %s", ", ".join(self._trusted.by_id))
+                except BadKey as error:
+                    self._usable = False
+                    log.error("the trust file cannot be used, the keys of before hold: %s", error)
+            return self._trusted
 
 
 def _state(path: Path) -> _State | None:
@@ -56,9 +70,8 @@ def _state(path: Path) -> _State | None:
 
 def _load(path: Path) -> TrustedKeys:
     try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES).decode()
-        return read_trust(text)
+        with path.open(encoding="utf-8") as file:
+            return read_trust(file.read(MAX_TRUST_FILE + 1))
     except OSError as error:
         raise BadKey(f"{path}: {error.strerror}") from error
     except (BadKey, UnicodeDecodeError) as error:

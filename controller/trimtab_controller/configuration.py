@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.events import Limits
-from trimtab_controller.keys import KeyFiles
+from trimtab_controller.keys import KeyFiles, read_private
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.stream.configuration import StreamSettings, read_stream_settings
-from trimtab_models.messages.decode import BadMessage, Fields
+from trimtab_models.messages.decode import BadMessage, Fault, Fields
 from trimtab_models.settings.kafka import KafkaSettings, read_kafka
 from trimtab_models.settings.listen import Listen, read_listen
 from trimtab_models.settings.paths import read_path
+from trimtab_models.signing.keys import BadKey
 
 T = TypeVar("T")
 
@@ -71,7 +72,7 @@ def decode(document: Mapping[str, Any]) -> Configuration:
     configuration = Configuration(
         cluster=controller.name("cluster"),
         lease_s=_or(LEASE_S, controller, "lease_s", lambda name: controller.number(name, low=1, high=1800)),
-        kafka=read_kafka(kafka, Path.read_text),
+        kafka=read_kafka(kafka, read_private),
         stream=stream,
         balance=balance,
         needs=needs,
@@ -142,6 +143,9 @@ def _or(preset: T, fields: Fields, name: str, read: Callable[[str], T]) -> T:
 
 
 def _read_signing(fields: Fields) -> KeyFiles:
-    files = KeyFiles(key=read_path(fields, "key_file"), trust=read_path(fields, "trust_file"))
+    key, trust = read_path(fields, "key_file"), read_path(fields, "trust_file")
     fields.done()
-    return files
+    try:
+        return KeyFiles(key=key, trust=trust)
+    except BadKey as error:
+        raise BadMessage(Fault.RANGE, fields.path, "the same file twice", "two files") from error

@@ -1,38 +1,51 @@
 """Key files of the controller: the private key, readable by its owner only, and the trust file that hosts get.
 
 A key is changed in three steps, so that no command is refused on the way: `begin` (hosts learn to trust the next key
-too), `switch` (the controller signs with it), `finish` (hosts no longer trust the old one).
+too), `switch` (the controller signs with it), `finish` (hosts no longer trust the old one).  A step that was cut short
+by a crash is done again and goes on from there.
 """
 
 import os
-import stat
 from dataclasses import dataclass
+from os.path import realpath
 from pathlib import Path
 
-from trimtab_models.signing.keys import BadKey, PublicKey, SigningKey, TrustedKeys, read_trust, write_trust
+from trimtab_models.settings.private import PRIVATE_MODE, check_private
+from trimtab_models.signing.keys import (
+    MAX_TRUST_FILE,
+    BadKey,
+    PublicKey,
+    SigningKey,
+    TrustedKeys,
+    read_trust,
+    write_trust,
+)
 
-PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o644
-MAX_BYTES = 10_000
+PUBLIC_MODE = 0o644
+
+
+def read_private(path: Path) -> str:
+    """The text of the file; raises OSError, also when others than its owner can use it, and UnicodeDecodeError."""
+    with path.open(encoding="utf-8") as file:
+        check_private(os.fstat(file.fileno()).st_mode)
+        return file.read()
 
 
 def load_signing_key(path: Path) -> SigningKey:
     """The key in a file that nobody but its owner can read.  Raises BadKey."""
     try:
-        with path.open("rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            if mode & 0o077:
-                raise BadKey(f"found mode {mode:04o}, expected {PRIVATE_MODE:04o}: others can use this private key")
-            return SigningKey.from_pem(file.read(MAX_BYTES))
+        return SigningKey.from_pem(read_private(path).encode())
     except OSError as error:
         raise BadKey(f"{path}: {error.strerror}") from error
-    except BadKey as error:
+    except (BadKey, UnicodeDecodeError) as error:
         raise BadKey(f"{path}: {error}") from error
 
 
 def load_trust(path: Path) -> TrustedKeys:
     """The keys in a trust file.  Raises BadKey."""
     try:
-        return read_trust(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as file:
+            return read_trust(file.read(MAX_TRUST_FILE + 1))
     except OSError as error:
         raise BadKey(f"{path}: {error.strerror}") from error
     except (BadKey, UnicodeDecodeError) as error:
@@ -41,10 +54,14 @@ def load_trust(path: Path) -> TrustedKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFiles:
-    """The two files, and the steps from one key to the next."""
+    """The two files, and the steps from one key to the next.  Raises BadKey when they are one."""
 
     key: Path
     trust: Path
+
+    def __post_init__(self) -> None:
+        if realpath(self.trust) in (realpath(self.key), realpath(self.next)):
+            raise BadKey(f"{self.trust}: found the file of a private key, expected another file for public ones")
 
     @property
     def next(self) -> Path:
@@ -60,22 +77,19 @@ class KeyFiles:
         return key, trusted
 
     def create(self) -> SigningKey:
-        """A first key.  Raises BadKey when one of the files is there already."""
-        for path in (self.key, self.trust):
-            if path.exists():
-                raise BadKey(f"{path}: found a file, expected none: `trimtab keys rotate` changes a key")
-        key = SigningKey.generate()
-        _write(self.key, key.pem(), PRIVATE_MODE)
+        """A first key.  Raises BadKey when there is one already; a key without a trust file was cut short."""
+        if self.trust.exists():
+            raise BadKey(f"{self.trust}: found a file, expected none: `trimtab keys rotate` changes a key")
+        key = _load_or_make(self.key)
         self._trust_only(key.public)
         return key
 
     def begin(self) -> SigningKey:
         """Make the next key, and have it trusted besides the present one.  Raises BadKey."""
         key, trusted = self.load()
-        if self.next.exists() or len(trusted.keys) > 1:
-            raise BadKey(f"{self.trust}: a change of keys is under way: `switch` and `finish` end it")
-        following = SigningKey.generate()
-        _write(self.next, following.pem(), PRIVATE_MODE)
+        if not self.next.exists() and len(trusted.keys) > 1:
+            raise BadKey(f"{self.trust}: found an old key, expected the present one alone: `finish` comes first")
+        following = _load_or_make(self.next)
         self._trust_only(key.public, following.public)
         return following
 
@@ -85,7 +99,7 @@ class KeyFiles:
             raise BadKey(f"{self.next}: found no next key, expected one: `begin` makes it")
         following = load_signing_key(self.next)
         if following.public not in load_trust(self.trust).keys:
-            raise BadKey(f"{self.trust}: key {following.public.id} of {self.next} is not in it")
+            raise BadKey(f"{self.trust}: key {following.public.id} of {self.next} is not in it: `begin` adds it")
         self.next.replace(self.key)
         return following
 
@@ -99,6 +113,15 @@ class KeyFiles:
 
     def _trust_only(self, *keys: PublicKey) -> None:
         _write(self.trust, write_trust(keys).encode(), PUBLIC_MODE)
+
+
+def _load_or_make(path: Path) -> SigningKey:
+    """A key that is there is never replaced: it may be trusted already."""
+    if path.exists():
+        return load_signing_key(path)
+    key = SigningKey.generate()
+    _write(path, key.pem(), PRIVATE_MODE)
+    return key
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:

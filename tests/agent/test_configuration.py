@@ -56,20 +56,23 @@ def test_everything(tmp_path: Path) -> None:
     [
         (KAFKA, "agent: found 'nothing', expected an object"),
         (AGENT, "kafka: found 'nothing', expected an object"),
-        (AGENT + "colour = 1\n" + KAFKA, "agent.colour: found 1, expected no such field"),
-        (AGENT + KAFKA + "[extra]\n", "extra: found {}, expected no such field"),
+        (AGENT + "colour = 1\n" + KAFKA, "agent.colour: found a whole number, expected no such field"),
+        (AGENT + KAFKA + "[extra]\n", "extra: found an object, expected no such field"),
         (AGENT + "interval_s = 0\n" + KAFKA, "agent.interval_s: found 0, expected a finite number, 0.1 to 600"),
-        (AGENT + 'interval_s = "1"\n' + KAFKA, "agent.interval_s: found '1', expected a number"),
+        (AGENT + 'interval_s = "1"\n' + KAFKA, "agent.interval_s: found a string, expected a number"),
         (AGENT + "interval_s = nan\n" + KAFKA, "agent.interval_s: found nan, expected a finite number, 0.1 to 600"),
         (AGENT + KAFKA + "[host]\ncores = -1\n", "host.cores: found -1, expected a finite number, 0.001 to 10000"),
-        (AGENT + KAFKA + "[workers.w0]\nsize = 3\n", "workers.w0.size: found 3, expected no such field"),
+        (AGENT + KAFKA + "[workers.w0]\nsize = 3\n", "workers.w0.size: found a whole number, expected no such field"),
         (AGENT + KAFKA + "[workers.w0]\ncommand = []\n", "workers.w0.command: found [], expected a program and its"),
-        (AGENT + KAFKA + "[workers.w0]\ncommand = [3]\n", "workers.w0.command[0]: found 3, expected a word"),
+        (
+            AGENT + KAFKA + "[workers.w0]\ncommand = [3]\n",
+            "workers.w0.command[0]: found a whole number, expected a word",
+        ),
         (AGENT + KAFKA + '[workers."a b"]\n', "workers: found 'a b', expected a name as key"),
-        ("workers = 3\n" + AGENT + KAFKA, "workers: found 3, expected an object"),
+        ("workers = 3\n" + AGENT + KAFKA, "workers: found a whole number, expected an object"),
         (
             AGENT + KAFKA + "[workers.w0]\nenvironment = { A = 1 }\n",
-            "workers.w0.environment.A: found 'int', expected a str",
+            "workers.w0.environment.A: found a whole number, expected a str",
         ),
         (
             AGENT + KAFKA + '[workers.w0]\nenvironment = { "A\\n=" = "hush" }\n',
@@ -81,11 +84,11 @@ def test_everything(tmp_path: Path) -> None:
         ),
         (
             AGENT + KAFKA + '[workers.w0]\ndata_dir = "a\\u0000"\n',
-            "workers.w0.data_dir: found 'a\\x00', expected no zero",
+            "workers.w0.data_dir: found 'a text of several lines, or unprintable', expected a path",
         ),
         (
             AGENT + KAFKA + '[workers.w0]\ncommand = ["a\\u0000"]\n',
-            "workers.w0.command[0]: found 'a\\x00', expected no",
+            "workers.w0.command[0]: found 'a zero character', expected none",
         ),
         (
             AGENT + KAFKA + "[host]\ncores = 0x" + "f" * 6000,
@@ -107,6 +110,54 @@ def test_faults(tmp_path: Path, text: str, complaint: str) -> None:
 
     assert str(caught.value).startswith(complaint)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        KAFKA + 'sasl_password = "hunter2"\n',
+        KAFKA + 'sasl = { mechanism = "PLAIN", username = "a", password_file = "pw", passphrase = "hunter2" }\n',
+        KAFKA + 'sasl = { mechanism = "PLAIN", username = "a", password_file = "hunter2" }\n',
+        KAFKA + 'sasl = { mechanism = "PLAIN", username = "a", password = "hunter2" }\n',
+        KAFKA + 'sasl = "hunter2"\n',
+        KAFKA + 'tls = { key_password = "hunter2" }\n',
+        KAFKA + 'tls = { ca = "c", certificate = "c", key = """-----BEGIN\nhunter2"""}\n',
+        KAFKA + 'client = { "sasl.password" = ["hunter2"] }\n',
+        KAFKA + 'client = "hunter2"\n',
+        KAFKA + '[workers.w0]\npassword = "hunter2"\n',
+        KAFKA + '[workers.w0]\nenvironment = "PASSWORD=hunter2"\n',
+        KAFKA + '[workers.w0]\nenvironment = { PASSWORD = ["hunter2"] }\n',
+        KAFKA + '[workers.w0]\ncommand = ["--password=hunter2\\u0000"]\n',
+        KAFKA + '[workers.w0]\ncommand = "--password=hunter2"\n',
+        KAFKA + '[passwords]\nkafka = "hunter2"\n',
+    ],
+)
+def test_no_fault_shows_what_may_be_a_secret(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pw").touch(mode=0o600)
+    Path("pw").write_text("hush\n")
+
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path, AGENT + text)
+
+    assert ": found " in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wide", [0o604, 0o640, 0o622])
+@pytest.mark.parametrize("name", ["pw", "own.key"])
+def test_a_password_or_a_key_that_others_can_read_is_refused(tmp_path: Path, name: str, wide: int) -> None:
+    for secret in ("pw", "own.key"):
+        (tmp_path / secret).touch(mode=0o600)
+        (tmp_path / secret).write_text("hush\n")
+    sasl = f'sasl = {{ mechanism = "PLAIN", username = "a", password_file = "{tmp_path}/pw" }}\n'
+    tls = f'tls = {{ certificate = "own.pem", key = "{tmp_path}/own.key" }}\n'
+    assert load(tmp_path, AGENT + KAFKA + sasl + tls).kafka.protocol == "SASL_SSL"
+
+    (tmp_path / name).chmod(wide)
+
+    with pytest.raises(ConfigurationError, match=f"found mode 0{wide:o}, expected 0600: others can use it"):
+        load(tmp_path, AGENT + KAFKA + sasl + tls)
 
 
 def test_a_bad_file_ends_with_2_and_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,6 +198,7 @@ def test_the_sample_file_is_valid_with_and_without_its_comments(tmp_path: Path) 
     bare = head + "".join(line.removeprefix("# ") for line in rest)
 
     assert dict(load(tmp_path, sample).workers) == {}
+    (tmp_path / "agent.password").touch(mode=0o600)
     (tmp_path / "agent.password").write_text("hush\n")
     full = load(tmp_path, bare.replace("/etc/trimtab", str(tmp_path)))
     assert full.workers["w0"].capacity == 1.0  # type: ignore[index]

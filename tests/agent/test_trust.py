@@ -27,7 +27,7 @@ def test_a_change_of_the_file_is_noticed(tmp_path: Path) -> None:
     assert list(trust.keys) == [NEW.id]
 
 
-@pytest.mark.parametrize("content", ["nonsense\n", "", None])
+@pytest.mark.parametrize("content", ["nonsense\n", "", None, "# too long" * 1000 + "\n" + write_trust([NEW])])
 def test_a_file_that_goes_bad_is_said_once_and_the_keys_hold(
     tmp_path: Path, content: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -42,8 +42,11 @@ def test_a_file_that_goes_bad_is_said_once_and_the_keys_hold(
     with caplog.at_level(logging.ERROR):
         assert [list(trust.keys) for _ in range(3)] == [[OLD.id]] * 3
     assert [str(path) in record.message for record in caplog.records] == [True]
+    assert "nonsense" not in caplog.text
+    assert not trust.usable
 
     path.write_text(write_trust([NEW]))
+    assert trust.usable
     assert list(trust.keys) == [NEW.id]
 
 

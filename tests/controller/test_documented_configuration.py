@@ -36,6 +36,7 @@ CONTROLLER = {
 def whole(text: str, folder: Path) -> dict[str, Any]:
     """The document with everything that is commented out, and a password file that is there."""
     secret = folder / "password"
+    secret.touch(mode=0o600)
     secret.write_text("secret")
     document = tomllib.loads(COMMENTED.sub("", text))
     if sasl := document["kafka"].get("sasl"):

@@ -1,6 +1,7 @@
 """`trimtab keys`: files that only their owner can read, and a change of keys without a refused command."""
 
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_a_key_is_made_shown_and_never_replaced(files: KeyFiles, capsys: pytest.
     assert keys(files, "init") == 1
     shown = capsys.readouterr()
     assert shown.out.count(key.public.id) == 3
-    assert f"{files.key}: found a file, expected none" in shown.err
+    assert f"{files.trust}: found a file, expected none" in shown.err
     assert secret not in shown.out + shown.err
     assert load_signing_key(files.key).public == key.public
 
@@ -44,16 +45,13 @@ def test_a_key_that_others_can_use_is_refused(files: KeyFiles, wide: int, capsys
     files.key.chmod(wide)
 
     assert keys(files, "show") == 1
-    assert f"found mode 0{wide:o}, expected 0600: others can use this private key" in capsys.readouterr().err
+    assert f"found mode 0{wide:o}, expected 0600: others can use it" in capsys.readouterr().err
 
 
 def test_keys_change_in_three_steps_and_in_no_other_order(files: KeyFiles) -> None:
     old = files.create().public
-    for step in ("switch", "begin", "begin", "finish"):
-        if step == "begin" and not files.next.exists():
-            assert keys(files, "rotate", step) == 0
-        else:
-            assert keys(files, "rotate", step) == 1
+    for step, code in (("switch", 1), ("begin", 0), ("begin", 0), ("finish", 1)):
+        assert keys(files, "rotate", step) == code
     key, trusted = files.load()
     new = load_signing_key(files.next).public
     assert (key.public, trusted.keys, mode(files.next)) == (old, (old, new), 0o600)
@@ -66,6 +64,40 @@ def test_keys_change_in_three_steps_and_in_no_other_order(files: KeyFiles) -> No
     assert keys(files, "rotate", "finish") == 0
     key, trusted = files.load()
     assert (key.public, trusted.keys) == (new, (new,))
+
+
+@pytest.mark.parametrize("step", ["init", "begin"])
+def test_a_step_that_died_between_its_two_files_is_done_again_with_the_same_key(
+    files: KeyFiles, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if step == "begin":
+        files.create()
+    arguments = ("init",) if step == "init" else ("rotate", step)
+    with monkeypatch.context() as crash:
+        crash.setattr(KeyFiles, "_trust_only", lambda *_: sys.exit(137))
+        with pytest.raises(SystemExit):
+            keys(files, *arguments)
+    made = load_signing_key(files.key if step == "init" else files.next).public
+
+    if step == "begin":
+        assert (keys(files, "rotate", "switch"), keys(files, "rotate", "finish")) == (1, 1)
+    assert keys(files, *arguments) == 0
+    assert files.load()[1].keys[-1] == made
+    if step == "begin":
+        assert (keys(files, "rotate", "switch"), keys(files, "rotate", "finish")) == (0, 0)
+        assert files.load()[0].public == made
+
+
+@pytest.mark.parametrize("same", ["key", "key.next", "folder/../key"])
+def test_one_file_for_both_is_refused_before_anything_is_written(
+    tmp_path: Path, same: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = ["--key-file", str(tmp_path / "key"), "--trust-file", str(tmp_path / same)]
+    (tmp_path / "folder").mkdir()
+
+    assert main(["keys", "init", *files]) == 1
+    assert "found the file of a private key, expected another file for public ones" in capsys.readouterr().err
+    assert not (tmp_path / "key").exists()
 
 
 def test_a_key_that_the_hosts_would_not_trust_does_not_sign(files: KeyFiles) -> None:

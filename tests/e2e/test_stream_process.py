@@ -63,4 +63,4 @@ def test_a_bad_configuration_is_one_line_and_exit_code_2(command: list[str]) -> 
     file.write_text(file.read_text() + "window = 5\n")
     ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert ended.returncode == 2
-    assert ended.stderr == f"{file}: stream.window: found 5, expected no such field\n"
+    assert ended.stderr == f"{file}: stream.window: found a whole number, expected no such field\n"

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from trimtab_controller.keys import read_private
 from trimtab_models.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields
 from trimtab_models.messages.names import HostId
 from trimtab_models.settings.kafka import KafkaSettings, read_kafka
@@ -70,7 +71,7 @@ def load(path: Path) -> Configuration:
     fields = Fields(document, "")
     return Configuration(
         cluster=fields.fields("controller").name("cluster"),
-        kafka=read_kafka(fields.fields("kafka"), Path.read_text),
+        kafka=read_kafka(fields.fields("kafka"), read_private),
         stream=read_stream_settings(document.get("stream", {}), "stream"),
     )
 
@@ -109,8 +110,10 @@ def _read_hosts(fields: Fields, name: str) -> frozenset[HostId]:
 def _read_spark(fields: Fields, name: str) -> dict[str, str]:
     keys = {}
     for key, path, value in fields.members(name, limit=1000):
-        if not key.startswith("spark.") or not isinstance(value, str | int | float):
-            raise BadMessage(Fault.RANGE, path, value, "a key that begins with spark., and its value")
+        if not key.startswith("spark."):
+            raise BadMessage(Fault.RANGE, path, key, "a key that begins with spark.")
+        if not isinstance(value, str | int | float):
+            raise BadMessage(Fault.TYPE, path, value, "a text, a number, true or false")
         # As Spark writes it: true, not True.
         keys[key] = value if isinstance(value, str) else str(value).lower()
     return keys

@@ -15,6 +15,16 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 MAX_NUMBER = 1e18
 
+_TYPES = {
+    type(None): "nothing",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+    dict: "an object",
+}
+
 E = TypeVar("E", bound=StrEnum)
 T = TypeVar("T")
 
@@ -41,12 +51,16 @@ class Fault(StrEnum):
 
 
 class BadMessage(ValueError):
-    """The other side sent something that cannot be read; nothing of it is used."""
+    """The other side sent something that cannot be read; nothing of it is used.
+
+    Of what nobody asked for, and of what is of another type, only the type is shown: in a configuration it may be a
+    secret under a misspelt key.
+    """
 
     def __init__(self, fault: Fault, path: str, found: object, expected: str) -> None:
         self.fault = fault
         self.path = path
-        self.found = shorten(found)
+        self.found = type_of(found) if fault in (Fault.UNKNOWN, Fault.TYPE) else shorten(found)
         self.expected = expected
         super().__init__(f"{path or '$'}: found {self.found}, expected {expected}")
 
@@ -65,6 +79,11 @@ def shorten(value: object, limit: int = 80) -> str:
         case _:
             text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def type_of(value: object) -> str:
+    """What kind of value it is, in the words of JSON."""
+    return _TYPES.get(type(value)) or f"a {type(value).__name__}"
 
 
 def step(name: str) -> str:
@@ -222,7 +241,7 @@ def check_text(value: object, path: str, limit: int) -> str:
     if not isinstance(value, str):
         raise BadMessage(Fault.TYPE, path, value, "a string")
     if not 1 <= len(value) <= limit:
-        raise BadMessage(Fault.RANGE, path, value, f"1 to {limit} characters")
+        raise BadMessage(Fault.RANGE, path, f"{len(value)} characters", f"1 to {limit} characters")
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
         raise BadMessage(Fault.RANGE, path, value, "text without lone surrogates")
     return value

@@ -5,7 +5,8 @@
     sasl = { mechanism = "SCRAM-SHA-512", username = "agent", password_file = "password" }
     client = { "socket.timeout.ms" = 30000 }                                 # further keys of librdkafka
 
-A password comes from a file of its own and shows itself nowhere.  Paths are PEM files; the key is not encrypted.
+A password comes from a file of its own and shows itself nowhere.  Paths are PEM files; the key is not encrypted.  Files
+of password and key are refused when others than their owner can read them.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,6 +38,8 @@ OWN_KEYS = frozenset(
 
 ReadText = Callable[[Path], str]
 """The text of a file; raises OSError, UnicodeDecodeError."""
+ReadPrivate = ReadText
+"""The same, with an OSError also for a file that others can use."""
 
 
 class Secret:
@@ -110,12 +113,12 @@ class KafkaSettings:
         return "_".join(words)
 
 
-def read_kafka(fields: Fields, read_text: ReadText) -> KafkaSettings:
+def read_kafka(fields: Fields, read_private: ReadPrivate) -> KafkaSettings:
     """The section in `fields`; raises BadMessage."""
     settings = KafkaSettings(
         bootstrap_servers=fields.text("bootstrap_servers", limit=4000),
-        tls=fields.optional("tls", lambda name: _read_tls(fields.fields(name))),
-        sasl=fields.optional("sasl", lambda name: _read_sasl(fields.fields(name), read_text)),
+        tls=fields.optional("tls", lambda name: _read_tls(fields.fields(name), read_private)),
+        sasl=fields.optional("sasl", lambda name: _read_sasl(fields.fields(name), read_private)),
         client=fields.optional("client", lambda name: _read_client(fields, name)) or {},
     )
     fields.done()
@@ -178,39 +181,46 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _read_tls(fields: Fields) -> Tls:
+def _read_tls(fields: Fields, read_private: ReadPrivate) -> Tls:
     def path(name: str) -> Path | None:
         return fields.optional(name, lambda member: read_path(fields, member))
 
     tls = Tls(ca=path("ca"), certificate=path("certificate"), key=path("key"))
+    if tls.key is not None:
+        _text_of(tls.key, fields.at("key"), read_private)  # the clients read it themselves, whatever its mode
     fields.done()
     return tls
 
 
-def _read_sasl(fields: Fields, read_text: ReadText) -> Sasl:
-    if fields.has("password"):  # an error that shows what it found would show it
-        raise BadMessage(Fault.UNKNOWN, fields.at("password"), "a password", "password_file, which names its file")
+def _read_sasl(fields: Fields, read_private: ReadPrivate) -> Sasl:
+    if fields.has("password"):
+        found = fields.take("password")
+        raise BadMessage(Fault.UNKNOWN, fields.at("password"), found, "password_file, which names its file")
     sasl = Sasl(
         mechanism=fields.choice("mechanism", Mechanism),
         username=fields.text("username"),
-        password=_read_password(fields, "password_file", read_text),
+        password=_read_password(fields, "password_file", read_private),
     )
     fields.done()
     return sasl
 
 
-def _read_password(fields: Fields, name: str, read_text: ReadText) -> Secret:
-    path = read_path(fields, name)
-    try:
-        text = read_text(path).rstrip("\r\n")
-    except OSError as error:
-        raise BadMessage(Fault.RANGE, fields.at(name), str(path), f"a readable file ({error.strerror})") from error
-    except UnicodeDecodeError:
-        raise BadMessage(Fault.RANGE, fields.at(name), str(path), "a file of text") from None
+def _read_password(fields: Fields, name: str, read_private: ReadPrivate) -> Secret:
+    text = _text_of(read_path(fields, name), fields.at(name), read_private).rstrip("\r\n")
     if not 1 <= len(text) <= MAX_PASSWORD or not text.isprintable():
         expected = f"a file of one line of 1 to {MAX_PASSWORD} characters"
-        raise BadMessage(Fault.RANGE, fields.at(name), str(path), expected)
+        raise BadMessage(Fault.RANGE, fields.at(name), "another file", expected)
     return Secret(text)
+
+
+def _text_of(path: Path, at: str, read_private: ReadPrivate) -> str:
+    """The path is not shown: the secret itself may stand in its place."""
+    try:
+        return read_private(path)
+    except OSError as error:
+        raise BadMessage(Fault.RANGE, at, "a path", f"a readable file ({error.strerror})") from error
+    except UnicodeDecodeError:
+        raise BadMessage(Fault.RANGE, at, "another file", "a file of text") from None
 
 
 def _read_client(fields: Fields, name: str) -> dict[str, str]:
@@ -220,6 +230,6 @@ def _read_client(fields: Fields, name: str) -> dict[str, str]:
         if key in OWN_KEYS:
             raise BadMessage(Fault.RANGE, path, key, "a setting that is not fixed by Trimtab itself")
         if not isinstance(value, str | int):
-            raise BadMessage(Fault.TYPE, path, type(value).__name__, "a text, a whole number, true or false")
+            raise BadMessage(Fault.TYPE, path, value, "a text, a whole number, true or false")
         found[key] = str(value).lower() if isinstance(value, bool) else str(value)
     return found

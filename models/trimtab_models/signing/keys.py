@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from trimtab_models.messages.decode import BadMessage, Fault, shorten
+from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.signing.envelope import HEADER, Envelope
 
 KeyId = NewType("KeyId", str)
@@ -31,6 +31,8 @@ KEY_BYTES = 32
 ALGORITHM = "ed25519"
 MAX_TRUSTED = 2
 """The present key and, while it is being changed, the next one."""
+MAX_TRUST_FILE = 10_000
+"""Characters.  A longer file is refused, never cut: the key behind the cut would be missed."""
 
 
 class BadKey(ValueError):
@@ -133,6 +135,8 @@ class TrustedKeys:
 
 def read_trust(text: str) -> TrustedKeys:
     """The keys of a trust file's text; raises BadKey with the number of the line."""
+    if len(text) > MAX_TRUST_FILE:
+        raise BadKey(f"found more than {MAX_TRUST_FILE} characters, expected at most so many")
     keys = []
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split()
@@ -140,7 +144,7 @@ def read_trust(text: str) -> TrustedKeys:
             continue
         try:
             if words[0] != ALGORITHM or len(words) < 2:
-                raise BadKey(f"found {shorten(line)}, expected `{ALGORITHM} BASE64`")
+                raise BadKey(f"found something else, expected `{ALGORITHM} BASE64`")  # not shown: it may be secret
             keys.append(PublicKey(base64.b64decode(words[1], validate=True)))
         except ValueError as error:
             raise BadKey(f"line {number}: {error}") from error

@@ -44,7 +44,7 @@ def test_everything_given() -> None:
     ("section", "complaint"),
     [
         ({}, "stream.checkpoint_dir: found 'nothing', expected a string"),
-        ({"checkpoint_dir": "x", "window": 5}, "stream.window: found 5, expected no such field"),
+        ({"checkpoint_dir": "x", "window": 5}, "stream.window: found a whole number, expected no such field"),
         ({"checkpoint_dir": "x", "window_s": 0}, "stream.window_s: found 0, expected a finite number, 0.1 to 3600"),
         ({"checkpoint_dir": "x", "expected_hosts": []}, "stream.expected_hosts: found [], expected at least one host"),
         (
@@ -53,13 +53,13 @@ def test_everything_given() -> None:
         ),
         (
             {"checkpoint_dir": "x", "spark": {"master": "y"}},
-            "stream.spark.master: found 'y', expected a key that begins",
+            "stream.spark.master: found 'master', expected a key that begins",
         ),
         (
             {"checkpoint_dir": "x", "spark": {"spark.x": []}},
-            "stream.spark.spark.x: found [], expected a key that begins",
+            "stream.spark.spark.x: found an array, expected a text",
         ),
-        ({"checkpoint_dir": "x", "embedded": 1}, "stream.embedded: found 1, expected true or false"),
+        ({"checkpoint_dir": "x", "embedded": 1}, "stream.embedded: found a whole number, expected true or false"),
     ],
 )
 def test_a_bad_section_is_refused_with_key_found_and_expected(section: dict[str, Any], complaint: str) -> None:

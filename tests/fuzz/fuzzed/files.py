@@ -33,6 +33,7 @@ from trimtab_models.signing.keys import BadKey, SigningKey, TrustedKeys, read_tr
 FOLDER = Path(tempfile.mkdtemp(prefix="trimtab-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 PASSWORD = FOLDER / "password"
+PASSWORD.touch(mode=0o600)
 PASSWORD.write_text("hush\n")
 
 KAFKA = f"""[kafka]

@@ -97,22 +97,34 @@ def test_a_password_shows_itself_nowhere() -> None:
     ("text", "complaint"),
     [
         ("", "kafka.bootstrap_servers: found 'nothing'"),
-        (SERVERS + "colour = 1\n", "kafka.colour: found 1, expected no such field"),
+        (SERVERS + "colour = 1\n", "kafka.colour: found a whole number, expected no such field"),
         (SERVERS + 'settings = { "linger.ms" = 5 }\n', "kafka.settings: found an object, expected no such"),
         (SERVERS + 'client = { "group.id" = "x" }\n', "kafka.client.group.id: found 'group.id', expected a setting"),
         (
             SERVERS + 'client = { "linger.ms" = 0.5 }\n',
-            "kafka.client.linger.ms: found 'float', expected a text, a whole",
+            "kafka.client.linger.ms: found a number, expected a text, a whole",
         ),
         (SERVERS + TLS + 'client = { "security.protocol" = "ssl" }\n', "kafka.client.security.protocol: found"),
         (SERVERS + SASL + 'client = { "sasl.password" = "x" }\n', "kafka.client.sasl.password: found 'sasl.password'"),
         (SERVERS + 'tls = { key = "own.key" }\n', "kafka.tls: found 'one of certificate and key', expected both"),
-        (SERVERS + 'tls = { cafile = "x" }\n', "kafka.tls.cafile: found 'x', expected no such field"),
+        (SERVERS + 'tls = { cafile = "x" }\n', "kafka.tls.cafile: found a string, expected no such field"),
         (SERVERS + SASL.replace("SCRAM-SHA-512", "MD5"), "kafka.sasl.mechanism: found 'MD5', expected one of PLAIN"),
-        (SERVERS + SASL.replace("password_file", "password"), "kafka.sasl.password: found 'a password', expected"),
-        (SERVERS + SASL.replace('"pw"', '"gone"'), "kafka.sasl.password_file: found 'gone', expected a readable file"),
-        (SERVERS + SASL.replace('"pw"', '"two"'), "kafka.sasl.password_file: found 'two', expected a file of one line"),
-        (SERVERS + SASL.replace('"pw"', '"none"'), "kafka.sasl.password_file: found 'none', expected a file of one"),
+        (
+            SERVERS + SASL.replace("password_file", "password"),
+            "kafka.sasl.password: found a string, expected password_file",
+        ),
+        (
+            SERVERS + SASL.replace('"pw"', '"gone"'),
+            "kafka.sasl.password_file: found 'a path', expected a readable file",
+        ),
+        (
+            SERVERS + SASL.replace('"pw"', '"two"'),
+            "kafka.sasl.password_file: found 'another file', expected a file of one line",
+        ),
+        (
+            SERVERS + SASL.replace('"pw"', '"none"'),
+            "kafka.sasl.password_file: found 'another file', expected a file of one",
+        ),
     ],
 )
 def test_a_fault_is_named(text: str, complaint: str) -> None:
@@ -121,7 +133,10 @@ def test_a_fault_is_named(text: str, complaint: str) -> None:
     assert str(caught.value).startswith(complaint)
 
 
-@pytest.mark.parametrize("text", ["9101", ":9101", "a:", "a:0", "a:70000", "a:-1", "a:x", "a:²", 9101])
+@pytest.mark.parametrize(
+    "text",
+    ["9101", ":9101", "a:", "a:0", "a:70000", "a:-1", "a:x", "a:²", "a..b:1", "[]:1", "a\0b:1", "a" * 64 + ":1", 9101],
+)
 def test_a_place_to_listen_that_is_none(text: Any) -> None:
     with pytest.raises(BadMessage, match=r"metrics.listen: found"):
         read_listen(Fields({"listen": text}, "metrics"))
@@ -129,4 +144,5 @@ def test_a_place_to_listen_that_is_none(text: Any) -> None:
 
 def test_places_to_listen() -> None:
     assert read_listen(Fields({"listen": "[::1]:9101"}, "metrics")) == Listen(address="::1", port=9101)
+    assert read_listen(Fields({"listen": "h0.example.:1"}, "metrics")) == Listen(address="h0.example.", port=1)
     assert read_listen(Fields({"listen": "127.0.0.1:1"}, "metrics")) == Listen(address="127.0.0.1", port=1)

@@ -7,6 +7,7 @@ from typing import Any
 
 from faust.auth import Credentials, SASLCredentials, SSLCredentials
 
+from trimtab_agent.private import read_private
 from trimtab_models.messages.decode import Fields
 from trimtab_models.settings.kafka import KafkaSettings, Tls, for_faust, read_kafka
 
@@ -22,7 +23,7 @@ def broker_options(path: Path) -> dict[str, Any]:
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-        settings = read_kafka(Fields(document, "").fields("kafka"), Path.read_text)
+        settings = read_kafka(Fields(document, "").fields("kafka"), read_private)
         return {"broker": for_faust(settings), "broker_credentials": _credentials(settings)}
     except OSError as error:
         raise BadKafkaFile(f"{error.filename or path}: {error.strerror or error}") from error

@@ -151,7 +151,7 @@ class Link(Service):  # type: ignore[misc]
             try:
                 frame = decode_frame(line)
                 if not isinstance(frame, Command):
-                    raise BadMessage(Fault.UNKNOWN, "frame", type(frame).__name__, "a command")
+                    raise BadMessage(Fault.UNKNOWN, "frame", frame, "a command")
             except BadMessage as exc:
                 self._note(f"bad frame from the agent: {exc.fault}", exc)
             else:
