@@ -99,6 +99,7 @@ class Agent:
             trust = TrustFile(path)
         except BadKey as exc:
             raise StartError(f"trust.file: {exc}") from exc
+        self._metrics.trust_file_faulty.set_function(lambda: not trust.usable)
         log.info("commands are verified", **fields(keys=",".join(trust.keys)))
         return trust
 

@@ -18,6 +18,9 @@ class Metrics:
         self.command_refusals = self._counter("command_refusals", "Refused commands", "reason")
         self.bad_commands = self._counter("bad_commands", "Records among the commands that were dropped", "reason")
         self.commands_verified = self._gauge("commands_verified", "1 when only commands of trusted keys are obeyed")
+        self.trust_file_faulty = self._gauge(
+            "trust_file_faulty", "1 while the trust file cannot be used, and the keys that it had before hold"
+        )
         self.worker_refused = self._gauge(
             "worker_refused_records", "Placements and hand-overs that a worker has refused", "worker", "reason"
         )
