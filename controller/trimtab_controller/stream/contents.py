@@ -72,8 +72,8 @@ def key_group_windows(rows: pa.Table) -> KeyGroupTable:
         _block(
             AppId(app.names[app.codes[owner[start]]]),
             OperatorId(operator.names[operator.codes[owner[start]]]),
-            worker.names[worker.codes[owner[start:end]]],
-            {name: column[start:end] for name, column in columns.items()},
+            worker,
+            {"worker": worker.codes[owner[start:end]]} | {name: column[start:end] for name, column in columns.items()},
         )
         for start, end in zip(begin, [*begin[1:], len(owner)], strict=True)
     )
@@ -145,15 +145,15 @@ def _levels(rows: pa.Table, name: str) -> Integers:
     return np.where(levels <= EXACT, levels, UNKNOWN).astype(np.int64)
 
 
-def _block(
-    app: AppId, operator: OperatorId, owners: NDArray[np.object_], columns: Mapping[str, NDArray[Any]]
-) -> KeyGroupBlock:
-    workers, places = np.unique(owners, return_inverse=True)
+def _block(app: AppId, operator: OperatorId, owners: _Names, columns: Mapping[str, NDArray[Any]]) -> KeyGroupBlock:
+    workers, places = np.unique(columns["worker"], return_inverse=True)
     arrays: dict[str, array[Any]] = {
         name: array("d" if column.dtype == np.float64 else "q", column.tobytes())
         for name, column in {**columns, "worker": places.astype(np.int64)}.items()
     }
-    return KeyGroupBlock(app=app, operator=operator, workers=tuple(map(WorkerId, workers)), **arrays)
+    return KeyGroupBlock(
+        app=app, operator=operator, workers=tuple(WorkerId(name) for name in owners.names[workers]), **arrays
+    )
 
 
 def _host(row: Mapping[str, Any]) -> HostWindow:

@@ -43,14 +43,14 @@ def table_of(rows: Iterable[Row]) -> pa.Table:
 
 def of_kind(table: pa.Table, kind: Kind) -> pa.Table:
     """The rows of a kind, with the columns that it uses."""
-    return where(table.select(_columns(kind)), table["kind"].to_numpy() == kind.value)
+    return where(table.select(_columns(kind)), table["kind"].to_numpy() == kind.value).combine_chunks()
 
 
 def where(table: pa.Table, wanted: NDArray[np.bool_]) -> pa.Table:
     """The wanted rows."""
     if wanted.all():
-        return table.combine_chunks()
-    return table.filter(pa.array(wanted)).combine_chunks() if wanted.any() else table.slice(0, 0)
+        return table
+    return table.filter(pa.array(wanted)) if wanted.any() else table.slice(0, 0)
 
 
 def _columns(kind: Kind) -> list[str]:
