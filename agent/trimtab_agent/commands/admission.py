@@ -52,7 +52,8 @@ Objection = tuple[Refusal | None, str]
 def object_to(event: CommandReceived, standing: Standing, rules: Rules) -> Objection | None:
     """The first rule that a command breaks; None = carry it out."""
     command = event.command
-    if standing.damaged_at is not None and command.issued_at <= standing.damaged_at:
+    # What was carried out before was issued at most this long after the agent's clock.
+    if standing.damaged_at is not None and command.issued_at <= standing.damaged_at + FUTURE_LIMIT_S:
         return Refusal.FAILED, "the agent's journal was damaged: this command may have been carried out before"
     if command.deadline <= standing.now:
         return None, f"{standing.now - command.deadline:.1f} s too late"

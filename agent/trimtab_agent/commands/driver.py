@@ -147,7 +147,7 @@ class CommandDriver:
         self._metrics.journal_faults.set(len(recovered.faults))
         if recovered.faults:
             log.error(
-                "journal damaged: commands issued before now are refused unless the journal knows them",
+                "journal damaged: commands issued before a minute from now are refused unless the journal knows them",
                 **fields(faults=len(recovered.faults), first=recovered.faults[0]),
             )
             self._machine.restore([Damaged(at=now)])

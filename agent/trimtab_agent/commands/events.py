@@ -150,7 +150,7 @@ class EpochSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damaged:
-    """Entries before `at` (epoch seconds) were lost: what was issued until then may have been carried out."""
+    """Entries before `at` (epoch seconds) were lost: what a clock that may be ahead issued until then may be done."""
 
     at: float
 

@@ -1,10 +1,14 @@
-"""The journal on disk: one entry per line, each with a checksum, on disk before what it speaks of is done.
+"""The journal on disk: one entry per line, in a chain of checksums, on disk before what it speaks of is done.
 
-A line is the CRC-32 (hex) of a JSON object, a space, the object.  A last line without its end was being written when
-the agent died: nothing was done because of it, it is cut off.  Any other bad line is damage: its entry is lost.
+A line is a checksum (hex), a space, a JSON object.  The checksum is the CRC-32 of the checksum of the line before and
+the object, so a line that is missing, doubled or out of its place breaks the chain where it did.  The first line, the
+head, names the journal.  A last line without its end was being written when the agent died: nothing was done because
+of it, it is cut off.  Any other break is damage, and so is a journal that is gone, or empty, where there was one: the
+mark beside it, `<name>.begun`, says that.  Lines cut off at the end of one leave no trace.
 """
 
 import os
+import secrets
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,7 +30,7 @@ from trimtab_models.messages.commands import Phase, read_ack, read_command
 from trimtab_models.messages.decode import BadMessage, Fault, Fields, encode, parse
 from trimtab_models.messages.names import CommandId, WorkerId, decode_epoch
 
-VERSION = 1
+VERSION = 2
 COMPACT_AT_BYTES = 4 * 1024 * 1024
 OWNER_ONLY = 0o600
 
@@ -45,25 +49,47 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Open or create it; call `recover` before anything else."""
         self._path = path
+        self._mark = path.with_name(path.name + ".begun")
+        self._checksum = b""
+        """Of the last line."""
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY)
         os.fchmod(self._file, OWNER_ONLY)  # also one that was put back from a copy
         self._compact_at = COMPACT_AT_BYTES
 
     def recover(self) -> Recovered:
-        """The entries so far; cuts an unfinished last line, puts a damaged journal aside as `<name>.damaged`."""
+        """The entries so far; cuts an unfinished last line, puts a damaged journal aside as `<name>.damaged`.
+
+        One with faults must be rewritten before anything is appended; a new one is begun.
+        """
         content = self._path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         os.ftruncate(self._file, len(whole))
         os.lseek(self._file, 0, os.SEEK_END)
+        lines = whole.splitlines()
+        recovered = self._read(lines)
+        if recovered.faults and content:
+            self._put_aside(content)
+        if not lines and not recovered.faults:
+            self.rewrite(())
+        if not self._mark.exists():
+            self._mark.touch(mode=OWNER_ONLY)
+            sync_folder(self._path.parent)
+        return recovered
+
+    def _read(self, lines: list[bytes]) -> Recovered:
         entries: list[Entry] = []
         faults: list[str] = []
-        for number, line in enumerate(whole.splitlines(), start=1):
+        if not lines and self._mark.exists():
+            faults.append("there was a journal here, and nothing is left of it")
+        for number, line in enumerate(lines, start=1):
             try:
-                entries.append(decode_line(line))
+                if number == 1:
+                    _check_head(line)
+                else:
+                    entries.append(decode_line(line, self._checksum))
             except BadMessage as exc:
                 faults.append(f"line {number}: {exc}")
-        if faults:
-            self._put_aside(content)
+            self._checksum = checksum_in(line)
         return Recovered(entries=tuple(entries), faults=tuple(faults))
 
     def _put_aside(self, content: bytes) -> None:
@@ -77,7 +103,9 @@ class Journal:
 
     def append(self, entry: Entry, *, durable: bool = True) -> None:
         """Add an entry; `durable` returns when it is on disk."""
-        write_all(self._file, encode_line(entry))
+        line = encode_line(entry, self._checksum)
+        write_all(self._file, line)
+        self._checksum = checksum_in(line)
         if durable:
             os.fdatasync(self._file)
 
@@ -87,15 +115,19 @@ class Journal:
         return os.lseek(self._file, 0, os.SEEK_CUR) > self._compact_at
 
     def rewrite(self, entries: Iterable[Entry]) -> None:
-        """Replace the whole content, or nothing of it."""
+        """Replace the whole content by a new journal, or nothing of it."""
+        lines = [_head()]
+        for entry in entries:
+            lines.append(encode_line(entry, checksum_in(lines[-1])))
         fresh = self._path.with_name(self._path.name + ".new")
         descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, OWNER_ONLY)
-        write_all(descriptor, b"".join(map(encode_line, entries)))
+        write_all(descriptor, b"".join(lines))
         os.fsync(descriptor)
         fresh.replace(self._path)
         sync_folder(self._path.parent)
         os.close(self._file)
         self._file = descriptor
+        self._checksum = checksum_in(lines[-1])
         # what must be kept may itself be large: then wait for as much again
         self._compact_at = max(COMPACT_AT_BYTES, 2 * os.lseek(descriptor, 0, os.SEEK_CUR))
 
@@ -121,21 +153,44 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def encode_line(entry: Entry) -> bytes:
-    """The line of an entry, with its end."""
-    body = encode({"v": VERSION, **_document(entry)})
-    return b"%08x %b\n" % (zlib.crc32(body), body)
+def checksum_in(line: bytes) -> bytes:
+    """The checksum that a line states, which the next one covers."""
+    return line[:8]
 
 
-def decode_line(line: bytes) -> Entry:
-    """The entry of a line; raises BadMessage."""
-    checksum, _, body = line.partition(b" ")
-    if checksum != b"%08x" % zlib.crc32(body):
-        raise BadMessage(Fault.MALFORMED, "", line[:40], "a line with its checksum")
-    fields = parse(body, version=VERSION)
+def encode_line(entry: Entry, previous: bytes = b"") -> bytes:
+    """The line of an entry, with its end; `previous`: the checksum of the line before."""
+    return _sealed(encode({"v": VERSION, **_document(entry)}), previous)
+
+
+def decode_line(line: bytes, previous: bytes = b"") -> Entry:
+    """The entry of a line that stands behind one with the checksum `previous`; raises BadMessage."""
+    fields = _unsealed(line, previous)
     entry = _read(fields.text("entry"), fields)
     fields.done()
     return entry
+
+
+def _head() -> bytes:
+    """The first line of a journal.  Its name is like no other's: lines of another one do not fit behind it."""
+    return _sealed(encode({"v": VERSION, "journal": secrets.token_hex(8)}), b"")
+
+
+def _check_head(line: bytes) -> None:
+    fields = _unsealed(line, b"")
+    fields.text("journal", limit=16)
+    fields.done()
+
+
+def _sealed(body: bytes, previous: bytes) -> bytes:
+    return b"%08x %b\n" % (zlib.crc32(body, zlib.crc32(previous)), body)
+
+
+def _unsealed(line: bytes, previous: bytes) -> Fields:
+    checksum, _, body = line.partition(b" ")
+    if checksum != b"%08x" % zlib.crc32(body, zlib.crc32(previous)):
+        raise BadMessage(Fault.MALFORMED, "", line[:40], "the checksum of this line and of the one before")
+    return parse(body, version=VERSION)
 
 
 def _document(entry: Entry) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class Hands:
         self.failures: list[str] = []
         self.broker_says: list[str | None] = []
         self.free_memory_bytes = 10**9
+        self.metrics = Metrics()
         workers = {
             W0: WorkerConfiguration(worker=W0, data_dir=folder / "not" / "yet"),
             W1: WorkerConfiguration(worker=W1, command=("/no/such/program",)),
@@ -42,7 +43,7 @@ class Hands:
         }  # fmt: skip
         self.driver = CommandDriver(
             Configuration(**values),
-            Metrics(),
+            self.metrics,
             tell=lambda worker, command: self.told.append(f"{worker} {command.kind} after {self.in_journal()}"),
             produce=self.produce,
             free_memory_bytes=lambda: self.free_memory_bytes,
@@ -164,25 +165,47 @@ def test_when_the_journal_cannot_be_written_nothing_is_done(tmp_path: Path, monk
     run(story)
 
 
-def test_with_a_damaged_journal_commands_of_before_are_refused(tmp_path: Path) -> None:
+def without_first_command(path: Path) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + lines[2])
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda path: path.write_bytes(path.read_bytes().replace(b"rejoin", b"rejoim", 1)),
+        without_first_command,
+        lambda path: path.write_bytes(b""),
+        Path.unlink,
+    ],
+    ids=["changed", "line missing", "empty", "gone"],
+)
+def test_with_a_damaged_journal_nothing_of_before_is_obeyed_again(
+    tmp_path: Path, harm: Callable[[Path], object], caplog: pytest.LogCaptureFixture
+) -> None:
     async def story() -> None:
         hands = Hands(tmp_path)
         hands.connect()
         hands.driver.receive(command(1))
         hands.driver.receive(command(2))
-        path = tmp_path / "journal"
-        lines = path.read_bytes().splitlines(keepends=True)
-        path.write_bytes(lines[0].replace(b"rejoin", b"rejoim") + lines[1])
+        harm(tmp_path / "journal")
 
         again = Hands(tmp_path)
+        assert again.metrics.journal_faults.collect()[0].samples[0].value > 0
+        assert "journal damaged" in caplog.text
         again.connect()
+        again.told.clear()  # a command that the journal still knows is under way
         again.driver.receive(command(1))
         again.driver.receive(command(3, issued_at=time.time()))
 
-        assert again.answers[0] == (1, Phase.REFUSED, Refusal.FAILED)
-        assert again.answers[1] == (3, Phase.ACCEPTED, None)
-        assert path.with_name("journal.damaged").exists()
-        assert len(entries(tmp_path)) > 0  # written anew, whole
+        assert again.answers == [(1, Phase.REFUSED, Refusal.FAILED), (3, Phase.REFUSED, Refusal.FAILED)]
+        assert again.told == []
+        again.driver.close()
+        whole = Hands(tmp_path)  # written anew: it goes on remembering
+        assert whole.metrics.journal_faults.collect()[0].samples[0].value == 0
+        whole.connect()
+        whole.driver.receive(command(4, issued_at=time.time()))
+        assert whole.answers == [(4, Phase.REFUSED, Refusal.FAILED)]
 
     run(story)
 

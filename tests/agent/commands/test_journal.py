@@ -1,6 +1,7 @@
 """The journal on disk: what was written is read back, a torn end is cut, damage is told."""
 
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,53 @@ def test_any_changed_byte_is_noticed(position: int) -> None:
         decode_line(bytes(line))
 
 
+def test_no_line_can_be_missing_doubled_or_in_another_place(tmp_path: Path) -> None:
+    path = filled(tmp_path / "journal", ENTRIES)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        before, after = lines[:at], lines[at + 1 :]
+        missing, displaced = [*before, *after], [*before, *after[:1], line, *after[1:]]
+        for content in ([*before, line, line, *after], *([missing, displaced] if after else [])):
+            path.write_bytes(b"".join(content))
+            assert Journal(path).recover().faults, f"line {at + 1}"
+
+
+def test_a_line_of_another_journal_is_damage(tmp_path: Path) -> None:
+    path, other = (filled(tmp_path / name, ENTRIES[:2]) for name in ("journal", "other"))
+    path.write_bytes(path.read_bytes() + other.read_bytes().splitlines(keepends=True)[-1])
+
+    assert len(Journal(path).recover().faults) == 1
+
+
+@pytest.mark.parametrize("entries", [[], ENTRIES], ids=["begun", "filled"])
+@pytest.mark.parametrize("left", [None, b"", b"half of a li"])
+def test_a_journal_of_which_nothing_is_left_is_damage(tmp_path: Path, left: bytes | None, entries: list[Entry]) -> None:
+    path = filled(tmp_path / "journal", entries)
+    if left is None:
+        path.unlink()
+    else:
+        path.write_bytes(left)
+
+    recovered = Journal(path).recover()
+
+    assert (recovered.entries, recovered.faults) == ((), ("there was a journal here, and nothing is left of it",))
+
+
+def test_what_is_left_when_the_agent_dies_at_its_very_first_start_is_no_damage(tmp_path: Path) -> None:
+    (tmp_path / "journal").touch()
+
+    assert Journal(tmp_path / "journal").recover().faults == ()
+
+
+def test_a_journal_of_an_earlier_version_is_called_so(tmp_path: Path) -> None:
+    body = b'{"v":1,"entry":"epoch","epoch":[1,5]}'
+    (tmp_path / "journal").write_bytes(b"%08x %b\n" % (zlib.crc32(body), body))
+
+    [fault] = Journal(tmp_path / "journal").recover().faults
+
+    assert fault == "line 1: v: found 1, expected 2"
+
+
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     recovered = Journal(filled(tmp_path / "journal", ENTRIES)).recover()
 
@@ -110,7 +158,7 @@ def test_damage_in_the_middle_is_told_kept_aside_and_the_rest_is_read(tmp_path: 
 
     assert list(recovered.entries) == ENTRIES[:2] + ENTRIES[3:]
     assert len(recovered.faults) == 1
-    assert recovered.faults[0].startswith("line 3: ")
+    assert recovered.faults[0].startswith("line 4: ")
     assert (tmp_path / "journal.damaged").read_bytes() == bytes(content)
 
 
@@ -156,5 +204,6 @@ def test_only_its_owner_can_read_it_whatever_becomes_of_it(tmp_path: Path) -> No
 
     assert {entry.name: entry.stat().st_mode & 0o777 for entry in tmp_path.iterdir()} == {
         "journal": 0o600,
+        "journal.begun": 0o600,
         "journal.damaged": 0o600,
     }

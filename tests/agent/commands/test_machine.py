@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trimtab_agent.commands import ledger
-from trimtab_agent.commands.admission import Rules
+from trimtab_agent.commands.admission import FUTURE_LIMIT_S, Rules
 from trimtab_agent.commands.events import (
     AckDelivered,
     Acked,
@@ -560,11 +560,13 @@ def test_restoring_twice_gives_the_same_machine() -> None:
 def test_after_damage_older_commands_are_refused_and_newer_ones_are_not() -> None:
     m = machine(connected(), owning(3))
     m.restore([Damaged(at=NOW)])
-    old, new = command(CommandKind.RELEASE, 5), command(CommandKind.RELEASE, 6, issued_at=NOW + 1)
+    later = NOW + FUTURE_LIMIT_S + 1
+    old = command(CommandKind.RELEASE, 5, issued_at=later - 1, deadline=later + 60)
+    new = command(CommandKind.RELEASE, 6, issued_at=later, deadline=later + 60)
     detail = "the agent's journal was damaged: this command may have been carried out before"
 
     assert act(m, received(old)) == admitted(old, Phase.REFUSED, refusal=Refusal.FAILED, detail=detail)
-    assert act(m, received(new), NOW + 1)[-1] == TellWorker(worker=W0, command=new)
+    assert act(m, received(new), later)[-1] == TellWorker(worker=W0, command=new)
     assert Damaged(at=NOW) in list(reborn(m).entries())
 
 

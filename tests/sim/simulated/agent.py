@@ -4,7 +4,7 @@ The journal is the real one in a real file; what a crash leaves of it is decided
 what was written after that as much as chance has it, to the middle of a line.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,6 +97,12 @@ class CrashingJournal(Journal):
             machine.durable_bytes = agent.journal.stat().st_size
         if isinstance(entry, Admitted):
             machine.admitted(entry)
+
+    def rewrite(self, entries: Iterable[Entry]) -> None:
+        """See Journal."""
+        super().rewrite(entries)
+        agent = running[-1]
+        agent.machine.durable_bytes = agent.journal.stat().st_size
 
 
 class Processes:
