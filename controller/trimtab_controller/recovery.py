@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from trimtab_controller.decider.machine import IntentsChanged
-from trimtab_controller.execution.inheritance import Flaw, Hold, Written, inherit
+from trimtab_controller.execution.inheritance import Flaw, Hold, inherit, read_record
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry
 from trimtab_controller.execution.state import Execution
@@ -52,13 +52,16 @@ def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: boo
         found = drain(consumer, starts(consumer, compacted))
         placements, flawed = _placements(found, topics, inbox)
         status = _status(found, topics)
-        entry = _inherited(found, topics, [placement for placement, _ in placements], status, flawed)
+        entry = _inherited(found, topics, inbox, [placement for placement, _ in placements], status, flawed)
         hold = None
         if isinstance(entry, Hold):
             hold = replace(entry, newest=max(entry.newest, _last_commanded(consumer, topics, inbox)))
             entry = JournalEntry(execution=Execution(generation=hold.newest.generation, number=hold.newest.number))
         acks = at_offsets(consumer, topics.acks, entry.acks_read)
-        later = drain(consumer, acks, most_per_key=ACKS_AT_ONCE)  # the inbox would refuse the others
+        asked = entry.execution.hosts
+        inbox.know(asked)
+        keys = {host.encode() for host in asked}
+        later = drain(consumer, acks, keys=keys, most_per_key=ACKS_AT_ONCE)  # the inbox would refuse more
     positions = [*found.positions(topics.intents), *later.positions(topics.acks)]
     if not acting:
         positions += [*found.positions(topics.journal), *found.positions(topics.placement)]
@@ -77,6 +80,7 @@ def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: boo
 def _inherited(
     found: Reading,
     topics: Topics,
+    inbox: Inbox,
     placements: Sequence[Placement],
     status: Mapping[bytes, Status],
     flawed: str | None,
@@ -85,10 +89,13 @@ def _inherited(
     acted = status.get(status_key(acting=True))
     published = max([acted.epoch if acted else NO_EPOCH, *(placement.epoch for placement in placements)])
     records = [
-        Written(offset=message.offset(), value=message.value())
+        read_record(message.offset(), message.value())
         for message in found.messages
         if message.topic() == topics.journal and message.key() == JOURNAL_KEY
     ]
+    for record in records[:-1]:
+        if isinstance(record.found, BadMessage):  # superseded by a whole state, and yet nobody of us wrote it so
+            inbox.reject(topics.journal, record.found)
     entry = inherit(records, published)
     if isinstance(entry, Hold):
         return entry

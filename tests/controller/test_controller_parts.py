@@ -1,6 +1,5 @@
 """Smaller parts of the controller: inbox, board and status, stream child, command line."""
 
-import socket
 import subprocess
 import sys
 import time
@@ -26,13 +25,15 @@ from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.leadership.machine import Role
 from trimtab_controller.metrics import Metrics, ProcessMetrics
 from trimtab_controller.recovery import taken_over
+from trimtab_controller.stream.chunks import split
 from trimtab_controller.stream_child import StreamChild
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal, encode_ack
 from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.intents import Drain, Pause, encode_intent
 from trimtab_models.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_models.messages.placement import Placement, decode_placement, encode_placement
-from trimtab_models.messages.report import WorkerState
+from trimtab_models.messages.report import Basis, WorkerState
+from trimtab_models.messages.snapshot import HostWindow, Snapshot
 from trimtab_models.messages.status import (
     AppStatus,
     DecisionStatus,
@@ -93,13 +94,45 @@ def an_ack(**changes: object) -> Ack:
 def test_a_host_that_floods_is_not_read_and_the_others_are() -> None:
     now = NOW
     inbox = Inbox(TOPICS, lambda: now)
-    flood, calm = Record(TOPICS.acks, b"not even JSON", b"h1"), Record(TOPICS.acks, encode_ack(an_ack()), b"h2")
+    inbox.know([HostId("h1"), HostId("h2")])
+    flood = Record(TOPICS.acks, b"not even JSON", b"h1")
+    calm = Record(TOPICS.acks, encode_ack(an_ack(host=HostId("h2"))), b"h2")
     for _ in range(ACKS_AT_ONCE + 5):
         assert inbox.take(flood) is None
     assert inbox.rejected == {(TOPICS.acks, Fault.MALFORMED): ACKS_AT_ONCE, (TOPICS.acks, Fault.FLOODING): 5}
     assert isinstance(inbox.take(calm), AckSeen)
     now += 1.0
     assert isinstance(inbox.take(Record(TOPICS.acks, encode_ack(an_ack()), b"h1")), AckSeen)
+
+
+def test_hosts_that_nobody_knows_have_one_allowance_together() -> None:
+    inbox = Inbox(TOPICS, lambda: NOW)
+    inbox.know([HostId("h1")])
+    invented = (HostId(f"x{index}") for index in range(ACKS_AT_ONCE + 5))
+
+    taken = [inbox.take(Record(TOPICS.acks, encode_ack(an_ack(host=host)), host.encode())) for host in invented]
+
+    assert taken[ACKS_AT_ONCE:] == [None] * 5
+    assert inbox.rejected == {(TOPICS.acks, Fault.FLOODING): 5}
+    assert isinstance(inbox.take(Record(TOPICS.acks, encode_ack(an_ack()), b"h1")), AckSeen)
+
+
+def test_a_snapshot_says_which_hosts_there_are() -> None:
+    inbox = Inbox(TOPICS, lambda: NOW)
+    host = HostWindow(host=HostId("h1"), covered_s=1.0, cpu=0.5, cores=1.0, basis=Basis.CONFIG)
+    window = Snapshot(
+        cluster="c", start_ms=1, end_ms=2, published_ms=2, hosts_seen=1, hosts_expected=1, watermark_ms=None,
+        late_rows=0, hosts=(host,),
+    )  # fmt: skip
+    for chunk in split(window):
+        inbox.take(Record(TOPICS.snapshots, chunk.payload, b"c", chunk.headers))
+    unknown, known = (Record(TOPICS.acks, b"{", key) for key in (b"x", b"h1"))
+    for _ in range(ACKS_AT_ONCE + 1):
+        inbox.take(unknown)
+
+    inbox.take(known)
+
+    assert inbox.rejected == {(TOPICS.acks, Fault.MALFORMED): ACKS_AT_ONCE + 1, (TOPICS.acks, Fault.FLOODING): 1}
 
 
 def test_intents_are_bounded_and_those_that_are_there_can_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,6 +162,7 @@ def test_intents_are_bounded_and_those_that_are_there_can_be_changed(monkeypatch
         (TOPICS.acks, encode_ack(an_ack()).replace(b'"at":1000.0', b'"at":NaN'), Fault.RANGE),
         (TOPICS.acks, encode_ack(an_ack(at=NOW + CLOCK_TOLERANCE_S + 1)), Fault.FUTURE),
         (TOPICS.acks, encode_ack(an_ack(cluster="d")), Fault.CLUSTER),
+        (TOPICS.acks, encode_ack(an_ack()), Fault.RANGE),  # of host h1, under another key
         (TOPICS.snapshots, b"not a chunk", Fault.MISSING),
         (TOPICS.intents, encode_intent(Pause(by="op", at=NOW, reason="r")), Fault.RANGE),
         (TOPICS.journal, b"[]", Fault.TYPE),
@@ -146,7 +180,7 @@ def test_good_messages_become_events() -> None:
     ack, pause = an_ack(), Pause(by="op", at=NOW, reason="r")
     placement = Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={OperatorId("o"): ((WorkerId("w0"),),)})
     entry = JournalEntry(execution=Execution(generation=3, number=4), acks_read={0: 17})
-    assert inbox.take(Record(TOPICS.acks, encode_ack(ack))) == AckSeen(ack=ack)
+    assert inbox.take(Record(TOPICS.acks, encode_ack(ack), b"h1")) == AckSeen(ack=ack)
     assert inbox.take(Record(TOPICS.intents, encode_intent(pause), b"pause")) == IntentsChanged(intents=(pause,))
     assert inbox.take(Record(TOPICS.intents, None, b"pause")) == IntentsChanged(intents=())
     assert inbox.take(Record(TOPICS.placement, encode_placement(placement))) == placement
@@ -198,7 +232,7 @@ def test_an_agent_that_does_not_trust_us_is_heard_but_its_word_ends_no_command()
     inbox = Inbox(TOPICS, lambda: NOW)
     told = an_ack(phase=Phase.REFUSED, refusal=Refusal.UNKNOWN_KEY)
 
-    assert inbox.take(Record(TOPICS.acks, encode_ack(told))) is None
+    assert inbox.take(Record(TOPICS.acks, encode_ack(told), b"h1")) is None
     assert inbox.rejected == Counter({(TOPICS.commands, Fault.UNKNOWN_KEY): 1})
 
 
@@ -374,15 +408,6 @@ def test_help_needs_neither_kafka_nor_numpy(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "what the controller would do now" in done.stdout
-
-
-def test_a_port_that_is_taken_is_named() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(OSError, match=f"metrics cannot be served on 127.0.0.1:{port}: Address already in use"):
-            ProcessMetrics().listen("127.0.0.1", port)
 
 
 def test_a_standby_shows_its_role_and_no_figures_of_a_term_that_has_ended() -> None:

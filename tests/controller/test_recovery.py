@@ -11,6 +11,7 @@ from trimtab_controller.execution.state import Execution, Round
 from trimtab_controller.kafka.inbox import Inbox
 from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.recovery import _inherited, _placements, _status
+from trimtab_models.messages.decode import Fault
 from trimtab_models.messages.names import AppId, Epoch, OperatorId, Topics, WorkerId
 from trimtab_models.messages.placement import Placement, encode_placement
 from trimtab_models.messages.status import Status, encode_status, status_key
@@ -71,10 +72,10 @@ def told(number: int, *, acting: bool = True) -> Record:
     return Record(TOPICS.status, status_key(acting=acting), encode_status(status))
 
 
-def inherited(*records: Record) -> JournalEntry | Hold:
-    found = Reading(messages=cast("list[Message]", list(records)))
-    placements, flawed = _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
-    return _inherited(found, TOPICS, [placement for placement, _ in placements], _status(found, TOPICS), flawed)
+def inherited(*records: Record, inbox: Inbox | None = None) -> JournalEntry | Hold:
+    found, inbox = Reading(messages=cast("list[Message]", list(records))), inbox or Inbox(TOPICS, lambda: 1000.0)
+    placements, flawed = _placements(found, TOPICS, inbox)
+    return _inherited(found, TOPICS, inbox, [placement for placement, _ in placements], _status(found, TOPICS), flawed)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +108,14 @@ def test_what_does_not_fit_together_is_a_hold(records: list[Record], flaw: Flaw)
     found = inherited(*records)
     assert isinstance(found, Hold)
     assert found.flaw is flaw
+
+
+def test_an_entry_that_cannot_be_read_is_counted_also_when_a_whole_one_stands_behind_it() -> None:
+    inbox = Inbox(TOPICS, lambda: 1000.0)
+    damaged = Record(TOPICS.journal, KEY, (journalled(3).value() or b"").replace(b'"number":3', b'"number":2'))
+
+    assert isinstance(inherited(damaged, journalled(4), inbox=inbox), JournalEntry)
+    assert inbox.rejected == {(TOPICS.journal, Fault.MALFORMED): 1}
 
 
 def test_an_old_placement_that_somebody_wrote_once_more_is_not_the_last() -> None:

@@ -47,27 +47,36 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """One record of the journal; `value` None: it was deleted."""
+    """One record of the journal; `found` is its entry, what is wrong with it, or None: it was deleted."""
 
     offset: int
-    value: bytes | None
+    found: JournalEntry | BadMessage | None
+
+
+def read_record(offset: int, value: bytes | None) -> Written:
+    """A record as it is on the topic."""
+    if value is None:
+        return Written(offset=offset, found=None)
+    try:
+        return Written(offset=offset, found=decode_entry(value))
+    except BadMessage as error:
+        return Written(offset=offset, found=error)
 
 
 def inherit(journal: Sequence[Written], published: Epoch) -> JournalEntry | Hold:
     """The last of the records, oldest first; `published` = the newest epoch of placements and status."""
-    read = {record.offset: _read(record) for record in journal}
-    entries = [entry for entry in read.values() if isinstance(entry, JournalEntry)]
+    entries = [record.found for record in journal if isinstance(record.found, JournalEntry)]
     newest = max([published, *(entry.execution.epoch for entry in entries)])
 
     def hold(flaw: Flaw, detail: str) -> Hold:
         return Hold(flaw=flaw, detail=detail, newest=newest)
 
-    if not journal or journal[-1].value is None:
+    if not journal or journal[-1].found is None:
         if newest == NO_EPOCH:
             return JournalEntry(execution=Execution(generation=0))
         return hold(Flaw.MISSING, f"it has no entry, but {newest} was published")
-    last = read[journal[-1].offset]
-    if not isinstance(last, JournalEntry):
+    last = journal[-1].found
+    if isinstance(last, BadMessage):
         return hold(Flaw.CORRUPTED, f"at offset {journal[-1].offset}: {last}"[:1000])
     epoch = last.execution.epoch
     if epoch < published:
@@ -75,10 +84,3 @@ def inherit(journal: Sequence[Written], published: Epoch) -> JournalEntry | Hold
     if epoch < newest:
         return hold(Flaw.DISORDERED, f"{epoch} at offset {journal[-1].offset} stands behind {newest}")
     return last
-
-
-def _read(record: Written) -> JournalEntry | BadMessage:
-    try:
-        return decode_entry(record.value)
-    except BadMessage as error:
-        return error

@@ -137,6 +137,13 @@ class Execution:
         return Epoch(self.generation, self.number)
 
     @property
+    def hosts(self) -> frozenset[HostId]:
+        """The hosts that were commanded: nobody else's answers are waited for."""
+        handovers = self.round.handovers if self.round else ()
+        ends = {host for handover in handovers for host in (handover.source_host, handover.target_host)}
+        return frozenset(ends | {scaling.command.host for scaling in self.scalings.values()})
+
+    @property
     def busy(self) -> bool:
         """Whether a round is in flight."""
         return self.round is not None and self.round.ended_at is None

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from confluent_kafka import Message
@@ -17,7 +17,7 @@ from trimtab_models.messages.allowance import Allowances, is_told
 from trimtab_models.messages.commands import UNVERIFIED, decode_ack
 from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.intents import Intent, decode_intent
-from trimtab_models.messages.names import Topics
+from trimtab_models.messages.names import HostId, Topics
 from trimtab_models.messages.placement import Placement, decode_placement
 from trimtab_models.signing.envelope import Envelope, headers_in, signatures_in
 from trimtab_models.signing.keys import TrustedKeys
@@ -28,7 +28,9 @@ CLOCK_TOLERANCE_S = 60.0
 """A message from further in the future than this comes from a clock that nobody should believe."""
 
 ACKS_PER_S, ACKS_AT_ONCE = 500, 10_000
-"""Of one host.  A command has three acks at most, so only one that floods us comes near this."""
+"""Of one host, and of all unknown ones together: a key is its sender's choice, whole floods of them are invented.
+
+A command has three acks at most, so only one that floods us comes near this."""
 MAX_HOSTS = 100_000
 """Whose acks are counted apart."""
 MAX_INTENTS = 10_000
@@ -50,6 +52,7 @@ class Inbox:
         self._trusted = trusted
         self._clock = clock
         self._intents: dict[bytes, Intent] = {}
+        self._hosts: frozenset[bytes] = frozenset()
         self._acks = Allowances(rate=ACKS_PER_S, burst=ACKS_AT_ONCE, most=MAX_HOSTS)
         self._snapshots = Reassembler(topics.cluster)
         self._readers: dict[str, Callable[[Message], Received | None]] = {
@@ -61,13 +64,17 @@ class Inbox:
         }
         self.rejected: Counter[tuple[str, Fault]] = Counter()
 
+    def know(self, hosts: Iterable[HostId]) -> None:
+        """Which hosts there are; each snapshot says it anew."""
+        self._hosts = frozenset(host.encode() for host in hosts)
+
     def take(self, message: Message) -> Received | None:
         """The event in a message; None when there is none in it, or when it was refused."""
         topic = message.topic()
         try:
             return self._readers[topic](message)
         except BadMessage as error:
-            self._reject(topic, error)
+            self.reject(topic, error)
             return None
 
     def vouches(self, message: Message) -> bool:
@@ -75,11 +82,12 @@ class Inbox:
         try:
             self._check_signature(message)
         except BadMessage as error:
-            self._reject(message.topic(), error)
+            self.reject(message.topic(), error)
             return False
         return True
 
-    def _reject(self, topic: str, error: BadMessage) -> None:
+    def reject(self, topic: str, error: BadMessage) -> None:
+        """Count a fault, and say it unless there are too many."""
         self.rejected[topic, error.fault] += 1
         count = self.rejected[topic, error.fault]
         if is_told(count):
@@ -93,19 +101,23 @@ class Inbox:
         if snapshot is None:
             return None
         self._check_time(snapshot.end_ms / 1000.0, "end_ms")
+        self.know(each.host for each in snapshot.hosts)
         return SnapshotArrived(snapshot=snapshot)
 
     def _read_ack(self, message: Message) -> AckSeen | None:
-        host = message.key() or b""
-        if not self._acks.spend(host, self._clock()):  # before it is read: that is what costs
-            raise BadMessage(Fault.FLOODING, "key", host, f"at most {ACKS_PER_S} acks per second of one host")
+        key = message.key() or b""
+        if not self._acks.spend(key if key in self._hosts else b"", self._clock()):  # before it is read: that costs
+            most = f"at most {ACKS_PER_S} acks per second of one host, and of all that are in no snapshot"
+            raise BadMessage(Fault.FLOODING, "key", key, most)
         ack = decode_ack(message.value())
         self._check_cluster(ack.cluster)
         self._check_time(ack.at, "at")
+        if ack.host.encode() != key:
+            raise BadMessage(Fault.RANGE, "host", ack.host, f"{key!r}, the record's key"[:100])
         if ack.refusal in UNVERIFIED:  # not an answer to a command: a record on the topic that the agent does not trust
             where = f"{ack.host}: {ack.kind} {ack.epoch} for {ack.worker}"
             expected = "a signature of a key that this host trusts"
-            self._reject(self._topics.commands, BadMessage(Fault(ack.refusal), "headers", where, expected))
+            self.reject(self._topics.commands, BadMessage(Fault(ack.refusal), "headers", where, expected))
             return None
         return AckSeen(ack=ack)
 

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -98,10 +98,16 @@ def reading(connection: Connection, name: str) -> Iterator[Consumer]:
         consumer.close()
 
 
-def drain(consumer: Consumer, positions: list[TopicPartition], *, most_per_key: int | None = None) -> Reading:
-    """Read from the positions to the ends that the partitions have now; of each key keep the first `most_per_key`.
+def drain(
+    consumer: Consumer,
+    positions: list[TopicPartition],
+    *,
+    keys: Container[bytes | None] | None = None,
+    most_per_key: int | None = None,
+) -> Reading:
+    """Read from the positions to the ends that the partitions have now.
 
-    Raises ReadError, KafkaException.
+    Of the `keys`, None = of all, the first `most_per_key` messages each are kept.  Raises ReadError, KafkaException.
     """
     reading = Reading()
     kept: Counter[bytes | None] = Counter()
@@ -118,8 +124,9 @@ def drain(consumer: Consumer, positions: list[TopicPartition], *, most_per_key: 
             if error is None or error.code() == KafkaError._PARTITION_EOF:
                 heard_at = time.monotonic()
             if error is None:
-                if most_per_key is None or kept[message.key()] < most_per_key:
-                    kept[message.key()] += 1
+                key = message.key()
+                if (keys is None or key in keys) and (most_per_key is None or kept[key] < most_per_key):
+                    kept[key] += 1
                     reading.messages.append(message)
                 reading.next_offsets[where] = message.offset() + 1
             elif error.code() == KafkaError._PARTITION_EOF:

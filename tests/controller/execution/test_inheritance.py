@@ -2,7 +2,7 @@
 
 import pytest
 
-from trimtab_controller.execution.inheritance import Flaw, Hold, Written, inherit
+from trimtab_controller.execution.inheritance import Flaw, Hold, Written, inherit, read_record
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.state import Execution
 from trimtab_models.messages.decode import BadMessage, Fault
@@ -17,7 +17,7 @@ FIRST, SECOND, THIRD = (
 def journal(*values: JournalEntry | bytes | None) -> list[Written]:
     """Records at the even offsets, as transactions leave them."""
     payloads = [encode_entry(value) if isinstance(value, JournalEntry) else value for value in values]
-    return [Written(offset=2 * index, value=payload) for index, payload in enumerate(payloads)]
+    return [read_record(2 * index, payload) for index, payload in enumerate(payloads)]
 
 
 @pytest.mark.parametrize(
