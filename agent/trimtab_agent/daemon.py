@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from prometheus_client import start_http_server
-
 from trimtab_agent.commands.driver import CommandDriver
 from trimtab_agent.commands.events import (
     Position,
+    ProcessId,
     WorkerAcked,
     WorkerConnected,
     WorkerDisconnected,
@@ -31,6 +30,7 @@ from trimtab_agent.reports import ReportHead
 from trimtab_agent.roster import Roster
 from trimtab_agent.sampler.readings import CounterReader, find_limits, find_quotas
 from trimtab_agent.trust import TrustFile
+from trimtab_metrics.port import serve_metrics
 from trimtab_models.messages.allowance import Allowance
 from trimtab_models.messages.commands import Ack, encode_ack
 from trimtab_models.messages.decode import BadMessage
@@ -70,14 +70,17 @@ class Agent:
         )
         welcome = Welcome(cluster=self._cluster, host=self._host, interval_s=configuration.interval_s)
         self._plugins = PluginServer(configuration.socket, welcome, self)
-        self._commands = CommandDriver(
-            configuration,
-            self._metrics,
-            tell=self._plugins.tell,
-            produce=self._produce_ack,
-            free_memory_bytes=reader.free_memory_bytes,
-            fail=self._fail,
-        )
+        try:
+            self._commands = CommandDriver(
+                configuration,
+                self._metrics,
+                tell=self._plugins.tell,
+                produce=self._produce_ack,
+                free_memory_bytes=reader.free_memory_bytes,
+                fail=self._fail,
+            )
+        except OSError as exc:
+            raise StartError(f"agent.state_dir: {configuration.state_dir}: the journal: {exc.strerror}") from exc
         settings = LinkSettings(
             kafka=configuration.kafka,
             commands_topic=self._topics.commands,
@@ -85,7 +88,6 @@ class Agent:
         self._link = KafkaLink(settings, self, loop, self._commands.positions)
         self._steering: dict[WorkerId, bool] = {}
         self._complaints = Allowance(rate=1, burst=100)
-        """Lines in the log about what others send: their flood must not fill this host's disk."""
         self._listen = configuration.metrics
         self._intake = Intake(cluster=self._cluster, host=self._host, trust=self._find_trust(configuration.trust))
         log.info("capacity found", **fields(host=self._host, cores=limits.cores, basis=limits.basis))
@@ -143,10 +145,9 @@ class Agent:
         if self._listen is None:
             return
         try:
-            start_http_server(self._listen.port, self._listen.address, self._metrics.registry)
+            serve_metrics(self._listen, self._metrics.registry)
         except OSError as exc:
-            place = f"{self._listen.address}:{self._listen.port}"
-            raise StartError(f"metrics.listen: found {place}, which cannot be used: {exc.strerror}") from exc
+            raise StartError(str(exc)) from exc
 
     def _produce_report(self, payload: bytes, done: Callable[[str | None], None]) -> None:
         self._link.produce(self._topics.reports, self._host, payload, done)
@@ -158,15 +159,15 @@ class Agent:
 
     def worker_connected(self, hello: Hello, pid: int | None) -> None:
         """A worker is there: it is sampled, reported, and may get commands."""
-        process = identify(pid) if pid is not None else None
+        process = _find_process(pid)
         if process is not None:
             self._reporter.follow(hello.worker, process.pid)
             self._commands.watch(hello.worker, process)
         self._roster.connect(hello)
         self._steering[hello.worker] = hello.steering
         self._count_workers()
-        told = fields(worker=hello.worker, app=hello.app, pid=pid, steering=hello.steering, reason=hello.reason)
-        log.info("worker connected", **told)
+        told = {"app": hello.app, "pid": pid, "steering": hello.steering, "reason": hello.reason}
+        self._say(logging.INFO, "worker connected", worker=hello.worker, **told)
         self._commands.handle(
             WorkerConnected(
                 worker=hello.worker, app=hello.app, process=process, steering=hello.steering, reason=hello.reason
@@ -191,13 +192,19 @@ class Agent:
         self._reporter.leave(worker)
         self._steering.pop(worker, None)
         self._count_workers()
-        log.warning("worker disconnected", **fields(worker=worker))
+        self._metrics.worker_refused.remove_by_labels({"worker": worker})
+        self._say(logging.WARNING, "worker disconnected", worker=worker)
         self._commands.handle(WorkerDisconnected(worker=worker))
 
     def frame_refused(self, worker: WorkerId | None, reason: str, detail: str) -> None:
         """Counted, and said unless there are too many."""
         self._metrics.bad_frames.labels(reason).inc()
-        log.warning("bad frame", **fields(worker=worker, reason=reason, detail=detail))
+        self._say(logging.WARNING, "bad frame", worker=worker, reason=reason, detail=detail)
+
+    def _say(self, level: int, event: str, **told: object) -> None:
+        """A line about what others do, unless there are too many: their flood must not fill this host's disk."""
+        if self._complaints.spend(time.monotonic()):
+            log.log(level, event, **fields(**told))
 
     def _count_workers(self) -> None:
         self._metrics.workers_connected.set(len(self._steering))
@@ -213,8 +220,7 @@ class Agent:
         except BadMessage as exc:
             self._metrics.bad_commands.labels(exc.fault).inc()
             place = f"{position.partition}:{position.offset - 1}"
-            if self._complaints.spend(time.monotonic()):
-                log.warning("bad command", **fields(reason=exc.fault, detail=exc, offset=place))
+            self._say(logging.WARNING, "bad command", reason=exc.fault, detail=exc, offset=place)
             if (notice := self._intake.notice(record, exc.fault, time.time())) is not None:
                 self._produce_ack(notice, lambda _: None)  # not a command's: the next such record brings the next one
         self._commands.advance(position)
@@ -226,6 +232,14 @@ class Agent:
             log.info("broker there", **fields(detail=detail))
         else:
             log.warning("broker away; reports wait, the oldest are dropped; acks are kept", **fields(detail=detail))
+
+
+def _find_process(pid: int | None) -> ProcessId | None:
+    """A process that cannot be looked at now (no descriptor free) is one that is not visible."""
+    try:
+        return identify(pid) if pid is not None else None
+    except OSError:
+        return None
 
 
 def run_agent(configuration: Configuration) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.execution.state import Handover, HandoverPhase, Round
@@ -11,7 +11,6 @@ from trimtab_models.messages.decode import Fault
 from trimtab_models.messages.names import AppId
 
 PREFIX = "trimtab_controller_"
-NO_VALUE = float("nan")
 
 
 class ProcessMetrics:
@@ -24,14 +23,6 @@ class ProcessMetrics:
         text = "Terms that ended because another controller leads."
         self.stood_down = Counter(PREFIX + "stood_down_total", text, registry=self.registry)
         self._shown: CollectorRegistry | None = None
-
-    def listen(self, host: str, port: int) -> int:
-        """Serve the metrics; returns the port.  Raises OSError that names the address."""
-        try:
-            server, _ = start_http_server(port, host, self.registry)
-        except OSError as error:
-            raise OSError(f"metrics cannot be served on {host}:{port}: {error.strerror or error}") from error
-        return int(server.server_port)
 
     def see(self, role: Role) -> None:
         """Where the controller stands now."""
@@ -64,7 +55,7 @@ class Metrics:
 
         seconds = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
         self.decisions = counter("decisions_total", "Decisions by kind and reason.", "kind", "reason")
-        self.load_distance = gauge("load_distance_pp", "Smoothed load distance; NaN while unknown.", "app")
+        self.load_distance = gauge("load_distance_pp", "Smoothed load distance; absent while unknown.", "app")
         self.collocation = gauge("collocation_ratio", "Tuples between key groups that stay within a worker.", "app")
         self.lower_bound = gauge("lower_bound_pp", "Proven bound of the last plan.", "app")
         self.planned = gauge("planned_load_distance_pp", "Load distance that the last plan predicted.", "app")
@@ -102,10 +93,14 @@ class Metrics:
             self.in_flight.labels(phase).set(sum(handover.phase is phase for handover in rows))
 
     def see_evaluations(self, evaluations: Mapping[AppId, Evaluation]) -> None:
-        """The apps in the last snapshot."""
+        """The apps in the last snapshot; of all others nothing is known any more."""
+        self.load_distance.clear()
+        self.collocation.clear()
         for app, found in evaluations.items():
-            self.load_distance.labels(app).set(NO_VALUE if found.load_distance is None else found.load_distance)
-            self.collocation.labels(app).set(NO_VALUE if found.collocation is None else found.collocation)
+            if found.load_distance is not None:
+                self.load_distance.labels(app).set(found.load_distance)
+            if found.collocation is not None:
+                self.collocation.labels(app).set(found.collocation)
 
     def see_rejected(self, rejected: Mapping[tuple[str, Fault], int]) -> None:
         """The counts of refused messages."""

@@ -122,6 +122,16 @@ def test_a_port_that_is_taken_is_one_clear_line(agents: Agents) -> None:
     assert f"metrics.listen: found {place}, which cannot be used: Address already in use" in last
 
 
+def test_a_journal_that_is_a_folder_is_one_clear_line(agents: Agents) -> None:
+    (agents.folder / "state" / "journal").mkdir(parents=True)
+
+    assert agents.start().wait(LIMIT_S) == 1
+
+    [line] = agents.log.read_text().splitlines()[-1:]
+    assert f"agent.state_dir: {agents.folder}/state: the journal: Is a directory" in line
+    assert "Traceback" not in agents.log.read_text()
+
+
 def test_whether_commands_are_verified_is_said_at_the_start(agents: Agents) -> None:
     agents.start()
     agents.await_log('level=warning event="commands are not verified: whoever can write to their topic is obeyed')

@@ -83,7 +83,10 @@ class WorkerProcesses:
         child = self._children.get(process.pid)
         if child is not None:
             return child.poll() is None
-        return identify(process.pid) == process
+        try:
+            return identify(process.pid) == process
+        except OSError:
+            return True  # cannot be looked at now: no reason to say that it has ended
 
 
 def _owner_only(path: str, flags: int) -> int:
@@ -91,7 +94,10 @@ def _owner_only(path: str, flags: int) -> int:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The living process with this pid, as seen from here; None when there is none."""
+    """The living process with this pid, as seen from here; None when there is none.
+
+    OSError when it cannot be looked at now, for want of a descriptor.
+    """
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:

@@ -25,7 +25,7 @@ class ProcessReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """All counters at `monotonic_s`.  `cpu_s` is the host's or the container's, `own` the agent's process."""
+    """All counters at `monotonic_s`; None = unknown.  `cpu_s`: the host's or the container's, `own`: the agent's."""
 
     monotonic_s: float
     cpu_s: float | None
@@ -33,7 +33,7 @@ class Reading:
     sent_bytes: int | None
     memory_bytes: int | None
     memory_limit_bytes: int | None
-    own: ProcessReading
+    own: ProcessReading | None
     workers: Mapping[WorkerId, ProcessReading] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -106,8 +106,8 @@ def _process_use(before: ProcessReading | None, now: ProcessReading, limit_s: fl
     return ProcessUse(cpu_s=cpu, memory_bytes=now.memory_bytes, clamped=bool(cut))
 
 
-def _process_cpu(before: ProcessReading | None, now: ProcessReading, scale: float) -> float | None:
-    if before is None or (before.pid, before.created) != (now.pid, now.created):
+def _process_cpu(before: ProcessReading | None, now: ProcessReading | None, scale: float) -> float | None:
+    if before is None or now is None or (before.pid, before.created) != (now.pid, now.created):
         return None
     return _advance(before.cpu_s, now.cpu_s, scale)
 

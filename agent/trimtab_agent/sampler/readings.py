@@ -2,9 +2,10 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
@@ -22,6 +23,8 @@ from trimtab_models.messages.names import WorkerId
 from trimtab_models.messages.report import Basis
 
 LOOPBACK = "lo"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,24 +75,25 @@ class CounterReader:
 
     def read(self, pids: Mapping[WorkerId, int]) -> Reading:
         """The counters now; a worker whose process is gone is left out."""
-        received, sent = _network()
-        memory, limit = self._memory()
+        received, sent = _known(_network) or (None, None)
+        memory, limit = _known(self._memory) or (None, None)
         workers = {worker: self._read_worker(worker, pid) for worker, pid in pids.items()}
-        own = _read_process(self._own)
-        assert own is not None  # this process lives
         return Reading(
             monotonic_s=time.monotonic(),
-            cpu_s=self._cpu(),
+            cpu_s=_known(self._cpu),
             received_bytes=received,
             sent_bytes=sent,
             memory_bytes=memory,
             memory_limit_bytes=limit,
-            own=own,
+            own=_read_process(self._own),
             workers={worker: reading for worker, reading in workers.items() if reading is not None},
         )
 
     def free_memory_bytes(self) -> int | None:
-        """What may still be taken under the memory quota and on the machine."""
+        """What may still be taken under the memory quota and on the machine; None = unknown."""
+        return _known(self._free_memory)
+
+    def _free_memory(self) -> int:
         memory, limit = self._memory()
         machine = int(psutil.virtual_memory().available)
         return machine if memory is None or limit is None else max(0, min(machine, limit - memory))
@@ -117,7 +121,7 @@ class CounterReader:
             if process is None or process.pid != pid or not process.is_running():
                 process = self._processes[worker] = psutil.Process(pid)
             return _read_process(process)
-        except psutil.Error:
+        except (psutil.Error, OSError):
             self._processes.pop(worker, None)
             return None
 
@@ -134,7 +138,15 @@ def _read_process(process: psutil.Process) -> ProcessReading | None:
                 cpu_s=cpu_s,
                 memory_bytes=process.memory_info().rss,
             )
-    except psutil.Error:
+    except (psutil.Error, OSError):
+        return None
+
+
+def _known(read: Callable[[], T]) -> T | None:
+    """What it reads; None when that fails, as it does while this process has no descriptor free."""
+    try:
+        return read()
+    except OSError:
         return None
 
 

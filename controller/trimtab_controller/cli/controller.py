@@ -17,6 +17,7 @@ from trimtab_controller.kafka.publisher import FencedError, PublicationError
 from trimtab_controller.leadership.driver import Candidacy, Office
 from trimtab_controller.leadership.group import MembershipError
 from trimtab_controller.metrics import Metrics, ProcessMetrics
+from trimtab_metrics.port import serve_metrics
 from trimtab_models.messages.names import Topics
 from trimtab_models.signing.keys import BadKey
 
@@ -68,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
 def _serve(configuration: Configuration) -> ProcessMetrics:
     metrics = ProcessMetrics()
     if (listen := configuration.metrics) is not None:
-        log.info("metrics on %s:%d", listen.address, metrics.listen(listen.address, listen.port))
+        serve_metrics(listen, metrics.registry)
+        log.info("metrics on %s:%d", listen.address, listen.port)
     return metrics
 
 

@@ -20,7 +20,16 @@ def read_listen(fields: Fields) -> Listen:
     """
     text = fields.text("listen", limit=300)
     fields.done()
-    address, colon, port = text.rpartition(":")
-    if not colon or not address or not port.isdecimal() or not 0 < int(port) < 65_536:
+    name, _, port = text.rpartition(":")
+    address = name.strip("[]")
+    if not _is_address(address) or not port.isdecimal() or not 0 < int(port) < 65_536:
         raise BadMessage(Fault.RANGE, fields.at("listen"), text, "address:port, such as 127.0.0.1:9101")
-    return Listen(address=address.strip("[]"), port=int(port))
+    return Listen(address=address, port=int(port))
+
+
+def _is_address(text: str) -> bool:
+    """Whether it may be looked up: not empty (that would be every address), every label of 1 to 63 characters."""
+    try:
+        return text.isprintable() and text.encode("idna") != b""
+    except UnicodeError:
+        return False

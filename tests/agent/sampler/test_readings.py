@@ -1,11 +1,14 @@
 """Real counters of real processes."""
 
 import os
+import resource
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from trimtab_agent.sampler.derive import derive
+from trimtab_agent.commands.processes import WorkerProcesses, identify
+from trimtab_agent.sampler.derive import Reading, derive
 from trimtab_agent.sampler.readings import CounterReader, find_limits, find_quotas
 from trimtab_models.messages.names import WorkerId
 
@@ -34,3 +37,29 @@ def test_a_busy_process_is_seen_and_a_gone_one_is_left_out() -> None:
     assert use.host.cpu_s is not None
     assert before.own.pid == os.getpid()
     assert BUSY not in reader.read({BUSY: busy.pid}).workers
+
+
+def test_without_a_free_descriptor_all_is_unknown() -> None:
+    quotas = find_quotas()
+    limits = find_limits(quotas, None)
+    reader = CounterReader(quotas, limits.basis)
+    process = identify(os.getpid())
+    assert process is not None
+    processes = WorkerProcesses(cluster="demo", socket=Path("a.sock"), logs=Path())
+    processes.watch(BUSY, process)
+    before = reader.read({BUSY: os.getpid()})
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+        blind = reader.read({BUSY: os.getpid()})
+        free, ended = reader.free_memory_bytes(), list(processes.ended())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert blind == Reading(
+        monotonic_s=blind.monotonic_s, cpu_s=None, received_bytes=None, sent_bytes=None, memory_bytes=None,
+        memory_limit_bytes=None, own=None,
+    )  # fmt: skip
+    assert (free, ended) == (None, [])
+    for earlier, later in ((before, blind), (blind, reader.read({BUSY: os.getpid()}))):
+        assert derive(earlier, later, limits, 1.0).host.cpu_s is None

@@ -1,0 +1,90 @@
+"""What the agent makes of what its socket tells it: lines in the log and metrics, both bounded."""
+
+import asyncio
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from trimtab_agent import daemon
+from trimtab_agent.configuration import Configuration
+from trimtab_agent.daemon import Agent
+from trimtab_models.messages.decode import Fault
+from trimtab_models.messages.local import Hello, Statistics
+from trimtab_models.messages.names import AppId, HostId, WorkerId
+from trimtab_models.messages.report import WorkerState
+from trimtab_models.settings.kafka import KafkaSettings
+
+REFUSED = "trimtab_agent_worker_refused_records"
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+    """In this process, without its loop, at one moment."""
+    monkeypatch.setattr(daemon, "time", SimpleNamespace(monotonic=lambda: 1000.0, time=time.time))
+    loop = asyncio.new_event_loop()
+    made = Agent(
+        Configuration(
+            cluster="demo", host=HostId("h0"), interval_s=1.0, state_dir=tmp_path, socket=tmp_path / "a.sock",
+            kafka=KafkaSettings(bootstrap_servers="127.0.0.1:1"),
+        ),
+        loop,
+    )  # fmt: skip
+    yield made
+    made._commands.close()
+    loop.close()
+
+
+def hello(worker: str) -> Hello:
+    return Hello(
+        app=AppId("a"), worker=WorkerId(worker), pid=1, steering=True, reason=None, operators={}, versions={}
+    )  # fmt: skip
+
+
+def statistics(refused: dict[Fault, int]) -> Statistics:
+    return Statistics(
+        at_ms=1, interval_s=1.0, state=WorkerState.RUNNING, cpu_s=None, epoch=None, generation=None, complete=True,
+        key_groups=(), pairs=(), refused=refused,
+    )  # fmt: skip
+
+
+def value(agent: Agent, name: str, **labels: str) -> float | None:
+    return agent._metrics.registry.get_sample_value(name, labels)
+
+
+def test_a_flood_is_counted_and_a_hundred_lines_of_it_are_said(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    for number in range(200):
+        agent.frame_refused(None, "connections", "too many")
+        if number % 2:
+            agent.worker_connected(hello("w0"), None)
+            agent.worker_gone(WorkerId("w0"))
+
+    said = Counter(record.getMessage() for record in caplog.records)
+    assert said == {"bad frame": 50, "worker connected": 25, "worker disconnected": 25}
+    assert value(agent, "trimtab_agent_bad_frames_total", reason="connections") == 200
+
+
+def test_what_a_worker_refused_goes_with_it(agent: Agent) -> None:
+    for worker in ("w0", "w1"):
+        agent.worker_connected(hello(worker), None)
+        agent.worker_reported(WorkerId(worker), statistics({Fault.UNSIGNED: 2, Fault.RANGE: 1}))
+    agent.worker_gone(WorkerId("w0"))
+
+    left = [sample for metric in agent._metrics.registry.collect() for sample in metric.samples]
+    assert {sample.labels["worker"] for sample in left if sample.name == REFUSED} == {"w1"}
+    assert value(agent, REFUSED, worker="w1", reason="unsigned") == 2
+
+
+def test_a_worker_whose_process_cannot_be_looked_at_is_welcome(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_descriptor(pid: int) -> None:
+        raise OSError(24, os.strerror(24))
+
+    monkeypatch.setattr(daemon, "identify", no_descriptor)
+    agent.worker_connected(hello("w0"), os.getpid())
+    assert value(agent, "trimtab_agent_workers_connected") == 1
