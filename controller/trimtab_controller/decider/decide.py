@@ -215,8 +215,10 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
         detail = (
             f"{wanted.view.app}: {wanted.reason}, but {settings.max_migrations} moves bring it only from "
             f"{answer.before:.1f} to {answer.load_distance:.1f} (bound {answer.lower_bound:.1f}){_together(answer)}"
+            f"{_by(answer)}"
         )
-        return Skip(reason=SkipReason.NOTHING_BETTER, detail=detail)
+        reason = SkipReason.SOLVER_FAILED if answer.fallback else SkipReason.NOTHING_BETTER
+        return Skip(reason=reason, detail=detail)
     sizes = {row.key_group: row.state_bytes for row in wanted.view.key_groups}
     return Planned(
         plan=Plan(
@@ -244,6 +246,10 @@ def _together(found: Answer | Plan) -> str:
     return f", collocation {found.collocation.before:.1%} -> {found.collocation.planned:.1%}"
 
 
+def _by(found: Answer | Plan) -> str:
+    return ", by the greedy method, the solver gave no answer" if found.fallback else ""
+
+
 def describe(decision: Decision) -> str:
     """One line that an operator can read at night."""
     match decision:
@@ -251,10 +257,9 @@ def describe(decision: Decision) -> str:
             return f"nothing: {decision.detail}"
         case Planned(plan=plan):
             count = len(plan.moves)
-            by = ", by the greedy method, the solver gave no answer" if plan.fallback else ""
             return (
                 f"{plan.app}: {count} move{'s' if count != 1 else ''}, load distance {plan.before:.1f} -> "
-                f"{plan.planned:.1f} (bound {plan.lower_bound:.1f}){_together(plan)}, because {plan.reason}{by}"
+                f"{plan.planned:.1f} (bound {plan.lower_bound:.1f}){_together(plan)}, because {plan.reason}{_by(plan)}"
             )
         case Adopted():
             return f"{decision.app}: {decision.detail}"

@@ -342,6 +342,17 @@ def test_an_answer_that_brings_nothing(reply: SolverAnswered) -> None:
     assert decision.reason is (SkipReason.SOLVER_FAILED if failed else SkipReason.NOTHING_BETTER)
 
 
+def test_that_the_greedy_method_finds_nothing_is_said_as_the_solver_s_failure() -> None:
+    made = decider(execution(ON_W0))
+    made.on_event(1011.0, window(ON_W0))
+    reply = answer((kg(2), W0, W1), to=14.6)
+    assert isinstance(reply.answer, Answer)
+    decision = only(made.on_event(1012.0, replace(reply, answer=replace(reply.answer, fallback=True))))
+    assert isinstance(decision, Skip)
+    assert decision.reason is SkipReason.SOLVER_FAILED
+    assert decision.detail.endswith("by the greedy method, the solver gave no answer")
+
+
 def test_a_pause_that_comes_while_the_solver_works_holds() -> None:
     made = decider(execution(ON_W0))
     made.on_event(1011.0, window(ON_W0))
