@@ -1,6 +1,6 @@
 """A fleet on this machine: the real broker, controller and Spark; the agents are simulated, in one process.
 
-    python -m benchmarks.fleet [--hosts 10000] [--key-groups 100] [--interval 10] [--window 180] [--minutes 15]
+    python -m benchmarks.fleet [--hosts 10000] [--key-groups 100] [--window 60] [--minutes 15]
 
 (or `make bench-fleet`).  The controller runs dry: it sees, evaluates, solves and says what it would
 do.  Printed, and written to out/fleet/summary.json: reports and samples per second held, the age of snapshots when they
@@ -43,6 +43,7 @@ bootstrap_servers = "{address}"
 [stream]
 window_s = {window_s}
 watermark_s = {watermark_s}
+patience_s = {patience_s}
 checkpoint_dir = "{folder}/checkpoints"
 spark = {{ "spark.master" = "local[2]", "spark.driver.memory" = "5g", \
 "spark.driver.extraJavaOptions" = "-Xss16m -XX:+UseSerialGC" }}
@@ -205,7 +206,10 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=10_000)
     parser.add_argument("--key-groups", type=int, default=100, help="per host (100)")
     parser.add_argument("--interval", type=float, default=10.0, help="seconds between reports of a host (10)")
-    parser.add_argument("--window", type=float, default=180.0, help="seconds per window (180)")
+    parser.add_argument("--window", type=float, default=60.0, help="seconds per window (60)")
+    parser.add_argument(
+        "--patience", type=float, default=2.0, help="seconds after a window's end until its reports are looked for (2)"
+    )
     parser.add_argument("--minutes", type=float, default=15.0, help="how long the fleet reports (15)")
     parser.add_argument("--out", type=Path, default=Path("out/fleet"))
     options = parser.parse_args()
@@ -232,6 +236,7 @@ def main() -> None:
                     address=broker.address,
                     window_s=options.window,
                     watermark_s=options.interval,
+                    patience_s=options.patience,
                     folder=folder,
                     port=port,
                 ),
