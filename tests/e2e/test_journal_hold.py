@@ -5,12 +5,13 @@ import time
 from confluent_kafka import Consumer, TopicPartition
 from played_cluster import LIMIT_S, World, wait_until_it_acts
 
+from trimtab_controller.execution.inheritance import Flaw
 from trimtab_controller.execution.journal import KEY
 from trimtab_models.messages.commands import CommandKind, Phase
 
 
-def last_entry(world: World) -> bytes:
-    """What the journal ends with."""
+def entries(world: World) -> list[bytes]:
+    """What the journal has held."""
     consumer = Consumer({"bootstrap.servers": world.bootstrap, "group.id": "t", "isolation.level": "read_committed"})
     consumer.assign([TopicPartition(world.topics.journal, 0, 0)])
     values: list[bytes] = []
@@ -19,22 +20,36 @@ def last_entry(world: World) -> bytes:
         assert time.monotonic() < deadline
         values += [message.value() for message in more]
     consumer.close()
-    return values[-1]
+    return values
 
 
-def test_a_corrupted_entry_is_a_hold_until_an_operator_gives_the_journal_up(world: World) -> None:
+def hold_by(world: World, value: bytes | None, flaw: Flaw) -> None:
+    """Let the journal end with `value`: a controller that starts now is on hold because of that flaw."""
+    world.produce(world.topics.journal, KEY, value)
+    seen = len(world.log_text())
+    world.start()
+    wanted = f"on hold: the journal is not to be believed ({flaw}): "
+    world.wait(wanted, lambda: wanted in world.log_text()[seen:])
+
+
+def test_a_journal_not_to_be_believed_is_a_hold_until_an_operator_gives_it_up(world: World) -> None:
     world.start()
     wait_until_it_acts(world)
     prepare = world.next_command(CommandKind.PREPARE, windows=True)
     world.running[-1].kill()
     world.running[-1].wait()
-    whole = last_entry(world)
+    first, *_, whole = entries(world)
     changed = whole.replace(b'"attempt":1', b'"attempt":2', 1)
     assert changed != whole
-    world.produce(world.topics.journal, KEY, changed)
 
-    world.start()
-    wait_until_it_acts(world, "on hold")
+    for value, flaw in ((None, Flaw.MISSING), (first, Flaw.TRUNCATED), (whole[:-30], Flaw.CORRUPTED)):
+        hold_by(world, value, flaw)
+        world.publish_window()
+        world.follow()
+        assert world.commands == [prepare], flaw
+        world.running[-1].terminate()  # it gives its lease up at once
+        world.running[-1].wait()
+    hold_by(world, changed, Flaw.CORRUPTED)
     world.ack(prepare, Phase.PREPARED, generation=3)
     for _ in range(3):
         world.publish_window()
@@ -47,6 +62,7 @@ def test_a_corrupted_entry_is_a_hold_until_an_operator_gives_the_journal_up(worl
     )
     assert status["hold"]["text"].startswith("the journal is not to be believed (corrupted): at offset ")
     assert len(status["nodes"]) == 3, "it sees all the same"
+    assert status["rejected"][f"{world.topics.journal}.malformed"] == 1, "the entry that was cut short"
     assert world.metric("trimtab_controller_on_hold") == 1
     assert "trimtab resume --accept-journal" in world.trimtab("status")
     assert "on hold" in world.trimtab("plan")
