@@ -4,6 +4,7 @@ import json
 import sys
 
 import numpy as np
+import psutil
 
 from trimtab_controller.stream.session import open_session
 from trimtab_controller.stream.solve_jobs import Task, solve_in_groups, solve_jobs
@@ -11,6 +12,8 @@ from trimtab_models.balance import BalanceResult, Effort, Params, Problem
 
 SHORT = Params(effort=Effort(steps=400), polish=Effort(steps=50))
 GROUPS = 3
+SECRET = "spark.ssl.keyPassword"
+KEYS = {"spark.master": "local[2]", SECRET: 'hush\\n #"=:é\nhush'}
 
 
 def cluster(seed: int, nodes: int, *, removing: bool = False) -> Problem:
@@ -37,14 +40,16 @@ def large() -> Task:
 
 
 if __name__ == "__main__":
-    session = open_session("solve-jobs", {"spark.master": "local[2]"})
+    session = open_session("solve-jobs", KEYS)
     try:
+        told = session.sparkContext.getConf().get(SECRET)
+        lines = [" ".join(process.cmdline()) for process in psutil.Process().children(recursive=True)]
         answers = [
             result.allocation.tolist() if isinstance(result, BalanceResult) else result.reason
             for result in solve_jobs(session, tasks())
         ]
         joined = solve_in_groups(session, large(), GROUPS)
         assert isinstance(joined, np.ndarray)
-        json.dump({"jobs": answers, "groups": joined.tolist()}, sys.stdout)
+        json.dump({"jobs": answers, "groups": joined.tolist(), "told": told, "command_lines": lines}, sys.stdout)
     finally:
         session.stop()

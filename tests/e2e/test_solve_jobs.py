@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,18 +15,29 @@ from trimtab_models.balance.groups import deal, join
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-from spark_jobs_app import GROUPS, large, tasks  # noqa: E402
+from spark_jobs_app import GROUPS, KEYS, SECRET, large, tasks  # noqa: E402
 
 LIMIT_S = 240.0
 """A few seconds on a free machine."""
 
 
-@pytest.mark.timeout(300)
-def test_spark_gives_the_plans_that_this_process_gives() -> None:
+@pytest.fixture(scope="module")
+def answers() -> Any:
     answered = subprocess.run(
         [sys.executable, str(HERE / "spark_jobs_app.py")], capture_output=True, timeout=LIMIT_S, check=True
     )
-    answers = json.loads(answered.stdout)
+    return json.loads(answered.stdout)
+
+
+@pytest.mark.timeout(300)
+def test_spark_is_told_its_keys_where_nobody_else_reads_them(answers: Any) -> None:
+    assert answers["told"] == KEYS[SECRET]
+    assert any("org.apache.spark.deploy.SparkSubmit" in line for line in answers["command_lines"])
+    assert [line for line in answers["command_lines"] if "hush" in line] == []
+
+
+@pytest.mark.timeout(300)
+def test_spark_gives_the_plans_that_this_process_gives(answers: Any) -> None:
     results = [solve_task(task) for task in tasks()]
     assert answers["jobs"] == [
         result.allocation.tolist() if isinstance(result, BalanceResult) else result.reason for result in results

@@ -3,8 +3,10 @@
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from pyspark.sql import SparkSession
 
@@ -12,6 +14,9 @@ from trimtab_controller.sandbox.jars import spark_jars
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
 """What Spark logs, unless spark-submit or `spark.driver.extraJavaOptions` says otherwise."""
+
+SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+"""PySpark starts `spark-submit` with these; they end with `pyspark-shell`."""
 
 # Only a JVM that is yet to be started can be given these.
 _START_KEYS: Mapping[str, str] = {
@@ -36,13 +41,18 @@ _SQL_KEYS: Mapping[str, str] = {
 
 
 def open_session(name: str, keys: Mapping[str, str]) -> SparkSession:
-    """The session, with the given `spark.*` keys above those of spark-submit above the stream's own."""
+    """The session, with the given `spark.*` keys above those of spark-submit above the stream's own.
+
+    One per process: the keys are the JVM's that this starts.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name)
-    for key, value in {**_keys_at_start(keys), **keys}.items():
-        builder = builder.config(key, value)
     on_interrupt = signal.getsignal(signal.SIGINT)
-    spark = builder.getOrCreate()
+    if is_submitted():
+        spark = builder.config(map=dict(keys)).getOrCreate()
+    else:
+        with _told_by_file({**_keys_at_start(keys), **keys}):
+            spark = builder.getOrCreate()
     # Spark has put a handler of its own there, whose exception cuts calls into the JVM in half.
     signal.signal(signal.SIGINT, on_interrupt)
     spark.sparkContext.setLogLevel("WARN")
@@ -66,9 +76,32 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+@contextmanager
+def _told_by_file(keys: Mapping[str, str]) -> Iterator[None]:
+    """The JVM that is started meanwhile gets the keys from a file that only we may read, above `spark-defaults.conf`.
+
+    What a session's builder is told PySpark puts onto the command line, where everybody on this machine reads it.
+    """
+    before = os.environ.get(SUBMIT_ARGUMENTS)
+    with NamedTemporaryFile("w", encoding="utf-8", prefix="trimtab-spark-", suffix=".conf") as file:  # of mode 0600
+        file.writelines(f"{key}={_escaped(value)}\n" for key, value in keys.items())
+        file.flush()
+        told = f"--properties-file {file.name} --load-spark-defaults"
+        os.environ[SUBMIT_ARGUMENTS] = f"{told} {before or 'pyspark-shell'}"
+        try:
+            yield
+        finally:
+            del os.environ[SUBMIT_ARGUMENTS]
+            if before is not None:
+                os.environ[SUBMIT_ARGUMENTS] = before
+
+
+def _escaped(value: str) -> str:
+    """As `java.util.Properties` reads it."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+
+
 def _keys_at_start(keys: Mapping[str, str]) -> dict[str, str]:
-    if is_submitted():
-        return {}
     start = dict(_START_KEYS)
     start["spark.driver.extraJavaOptions"] += f' "-Dlog4j2.configurationFile={LOGGING}"'
     if not {"spark.jars", "spark.jars.packages"} & keys.keys():

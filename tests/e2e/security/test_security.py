@@ -47,6 +47,7 @@ from trimtab_models.signing.envelope import Envelope
 HERE = Path(__file__).parent
 LIMIT_S = 200.0
 """Many times what it takes: other tests may have the machine."""
+SPARK = "a-password-of-Spark"
 ROLES = ("agent", "worker", "controller", "reader")
 MECHANISMS = {
     "agent": Mechanism.SCRAM_SHA_512,
@@ -93,6 +94,7 @@ def make_certificates(folder: Path) -> tuple[Path, Path]:
     ca.write_bytes(root.sign(authority, SHA256()).public_bytes(Encoding.PEM))
     identity.write_bytes(b"".join(issue("broker", broker)))
     key, chain = issue("client", ec.generate_private_key(ec.SECP256R1()))
+    (folder / "client.key").touch(mode=0o600)
     (folder / "client.key").write_bytes(key)
     (folder / "client.pem").write_bytes(chain)
     return ca, identity
@@ -279,7 +281,8 @@ class World:
             f'[controller]\ncluster = "{secured.cluster}"\n{secured.section("controller")}'
             f'[signing]\nkey_file = "{self.keys.key}"\ntrust_file = "{self.keys.trust}"\n'
             f'[stream]\nwindow_s = 2.0\nwatermark_s = 2.0\ncheckpoint_dir = "{folder / "checkpoints"}"\n'
-            f'expected_hosts = ["h0"]\nspark = {{ "spark.master" = "local[2]" }}\n[balance]\nmin_windows = 1\n'
+            f'expected_hosts = ["h0"]\nspark = {{ "spark.master" = "local[2]", "spark.ssl.keyPassword" = "{SPARK}" }}\n'
+            f"[balance]\nmin_windows = 1\n"
             f'[metrics]\nlisten = "127.0.0.1:{self.ports[0]}"\n'
         )
         (folder / "agent.toml").write_text(
@@ -386,6 +389,7 @@ def test_all_parts_work_by_sasl_ssl_with_the_rights_of_their_roles_and_no_secret
     assert [row["worker"] for row in world.status()["nodes"]] == ["w0"]
 
     secrets_ = {user: secret.reveal().encode() for user, secret in secured.passwords.items()}
+    secrets_["Spark"] = SPARK.encode()
     for key in (world.keys.key, secured.ca.parent / "client.key"):
         secrets_[key.name] = key.read_bytes().splitlines()[1]
     seen = list(world.shown())
