@@ -391,7 +391,7 @@ def test_only_signed_commands_are_obeyed_and_keys_change_while_it_runs(
     assert rejoin[2].id not in {ack.command_id for ack in bench.acks(8)}
 
 
-def test_kill_and_restart_of_the_agent_answers_repeats_and_asks_again(
+def test_a_killed_agent_answers_repeats_and_asks_again_and_obeys_nothing_twice_without_its_journal(
     broker: Broker, start: Callable[[Broker], Bench]
 ) -> None:
     bench = start(broker)
@@ -409,12 +409,21 @@ def test_kill_and_restart_of_the_agent_answers_repeats_and_asks_again(
     agent.kill()
     worker.answer = True
     bench.publish(done, bench.command(3, CommandKind.REJOIN))
-    bench.start_agent()
+    agent = bench.start_agent()
 
     bench.wait_for(lambda: len(worker.commands) == 4)
     assert sorted(command.epoch.number for command in worker.commands) == [1, 2, 2, 3]
     bench.await_answers({(number, Phase.ACCEPTED) for number in (1, 2, 3)})
     bench.await_answers({(1, Phase.RELEASED), (2, Phase.REJOINED), (3, Phase.REJOINED)})
+
+    agent.kill()
+    (bench.folder / "state" / "journal").unlink()
+    bench.publish(bench.command(4, CommandKind.REJOIN))
+    bench.start_agent()
+
+    bench.await_answers({(number, Phase.REFUSED) for number in (1, 2, 3, 4)})
+    assert len(worker.commands) == 4
+    assert bench.metric("journal_faults") == 1
 
 
 def test_no_broker_at_the_start_and_a_restart_of_it_lose_no_command(
