@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from trimtab_agent.commands.driver import CommandDriver
 from trimtab_agent.commands.events import (
@@ -110,6 +111,7 @@ class Agent:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+        loop.set_exception_handler(self.loop_failed)
         self._serve_metrics()
         try:
             await self._plugins.start()
@@ -200,6 +202,11 @@ class Agent:
         """Counted, and said unless there are too many."""
         self._metrics.bad_frames.labels(reason).inc()
         self._say(logging.WARNING, "bad frame", worker=worker, reason=reason, detail=detail)
+
+    def loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Said unless there are too many: without a free descriptor the loop complains of each of 100 connections."""
+        if self._complaints.spend(time.monotonic()):
+            loop.default_exception_handler(context)
 
     def _say(self, level: int, event: str, **told: object) -> None:
         """A line about what others do, unless there are too many: their flood must not fill this host's disk."""

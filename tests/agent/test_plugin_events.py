@@ -70,6 +70,15 @@ def test_a_flood_is_counted_and_a_hundred_lines_of_it_are_said(agent: Agent, cap
     assert value(agent, "trimtab_agent_bad_frames_total", reason="connections") == 200
 
 
+def test_a_loop_that_cannot_accept_complains_a_hundred_times(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(agent.loop_failed)
+    for _ in range(200):
+        loop.call_exception_handler({"message": "socket.accept() out of system resource"})
+    loop.close()
+    assert len(caplog.records) == 100
+
+
 def test_what_a_worker_refused_goes_with_it(agent: Agent) -> None:
     for worker in ("w0", "w1"):
         agent.worker_connected(hello(worker), None)
