@@ -18,7 +18,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from trimtab_controller.keys import KeyFiles
+from trimtab_controller.keys import KeyFiles, load_signing_key
 from trimtab_controller.sandbox.broker import Broker, Topic, free_ports
 from trimtab_controller.sandbox.processes import Child, Processes
 from trimtab_models.messages.commands import (
@@ -181,18 +181,25 @@ command = ["{sys.executable}", "{__file__}"]
             values |= {"generation": 4} if kind is CommandKind.RELEASE else {}
         return Command(**{**values, **changes})  # type: ignore[arg-type]
 
+    def record(self, command: Command | bytes) -> Envelope:
+        """As the controller writes it, but for its signature."""
+        payload = command if isinstance(command, bytes) else encode_command(command)
+        return Envelope(topic=self.topics.commands, key=b"h0", value=payload)
+
     def publish(self, *commands: Command | bytes) -> None:
         """As the controller does it: in a transaction."""
+        records = [self.record(command) for command in commands]
+        self.send(*((record, [self.key.sign(record)] if self.key else []) for record in records))
+
+    def send(self, *records: tuple[Envelope, list[tuple[str, bytes]]]) -> None:
+        """Write records with whatever headers, in one transaction."""
         if self._producer is None:
             settings = {"bootstrap.servers": self.broker.address, "transactional.id": self.cluster}
             self._producer = Producer(settings)
             self._producer.init_transactions(60)
         self._producer.begin_transaction()
-        for command in commands:
-            payload = command if isinstance(command, bytes) else encode_command(command)
-            envelope = Envelope(topic=self.topics.commands, key=b"h0", value=payload)
-            headers = [self.key.sign(envelope)] if self.key else []
-            self._producer.produce(self.topics.commands, payload, key=b"h0", headers=headers)
+        for record, headers in records:
+            self._producer.produce(record.topic, record.value, key=record.key, headers=headers)
         self._producer.commit_transaction(60)
 
     def read(self, topic: str, enough: Callable[[list[bytes]], bool], limit_s: float = 60.0) -> list[bytes]:
@@ -385,10 +392,50 @@ def test_only_signed_commands_are_obeyed_and_keys_change_while_it_runs(
     assert [command.epoch.number for command in worker.commands] == [1, 4, 5]
     assert bench.metric('bad_commands_total{reason="unsigned"}') == 1
     assert bench.metric('bad_commands_total{reason="repeated_id"}') == 1
-    assert bench.metric("commands_verified") == 1
+    assert (bench.metric("commands_verified"), bench.metric("trust_file_faulty")) == (1, 0)
+    files.trust.write_text("")
+    bench.wait_for(lambda: bench.metric("trust_file_faulty") == 1)
+    bench.key = load_signing_key(files.key)
+    bench.publish(rejoin[7])  # the keys of before hold
+    bench.await_answers({(7, Phase.REJOINED)})
+    assert bench.log().count("the trust file cannot be used, the keys of before hold") == 1
     told = {(a.epoch.number, a.refusal) for a in bench.acks(8) if a.phase is Phase.REFUSED}
     assert told >= {(2, Refusal.UNSIGNED), (3, Refusal.UNKNOWN_KEY)}
     assert rejoin[2].id not in {ack.command_id for ack in bench.acks(8)}
+
+
+def test_what_is_altered_foreign_or_too_much_for_this_host_is_refused(
+    broker: Broker, start: Callable[[Broker], Bench]
+) -> None:
+    bench = start(broker)
+    key = bench.demand_signatures().load()[0]
+    config = bench.folder / "agent.toml"
+    config.write_text(f"{config.read_text()}[guard]\nmin_free_memory_bytes = {2**60}\n")
+    bench.create_topics()
+    bench.start_agent()
+    worker = bench.worker("w0", [1])
+    bench.report(lambda r: len(r.key_groups) == 1)
+    first, second = (bench.record(bench.command(number, CommandKind.REJOIN)) for number in (1, 2))
+
+    bench.send(
+        (first, [key.sign(second)]),
+        (first, [key.sign(replace(first, key=b"h1"))]),
+        (first, [key.sign(replace(first, topic="trimtab.other.commands"))]),
+        (first, [key.sign(first)] * 2),
+    )
+    bench.publish(
+        bench.command(3, CommandKind.REJOIN, cluster="other"),
+        bench.command(4, CommandKind.PREPARE, source=WorkerId("w9"), target=WorkerId("w0")),
+        bench.command(5, CommandKind.REJOIN),
+    )
+
+    bench.await_answers({(5, Phase.REJOINED)})
+    assert [command.epoch.number for command in worker.commands] == [5]
+    refused = [(a.epoch.number, a.refusal) for a in bench.acks(4) if a.phase is Phase.REFUSED]
+    assert refused == [(1, Refusal.WRONG_SIGNATURE), (4, Refusal.GUARD)]  # a notice for the four; of the third nothing
+    assert bench.metric('bad_commands_total{reason="wrong_signature"}') == 4
+    assert bench.metric('bad_commands_total{reason="other_cluster"}') == 1
+    assert bench.metric('command_refusals_total{reason="guard"}') == 1
 
 
 def test_a_killed_agent_answers_repeats_and_asks_again_and_obeys_nothing_twice_without_its_journal(
