@@ -157,10 +157,10 @@ def _block(app: AppId, operator: OperatorId, rows: Sequence[KeyGroupWindow]) -> 
     )
 
 
-def blocks_document(table: KeyGroupTable) -> list[dict[str, Any]]:
-    """The blocks as they travel."""
-    return [
-        {
+def block_documents(table: KeyGroupTable) -> Iterator[dict[str, Any]]:
+    """Each block as it travels."""
+    for block in table.blocks:
+        yield {
             "app": block.app,
             "operator": block.operator,
             "workers": list(block.workers),
@@ -169,8 +169,6 @@ def blocks_document(table: KeyGroupTable) -> list[dict[str, Any]]:
             "covered_s": block.covered_s.tolist(),
             **{name: known_list(getattr(block, name)) for name in (*RATES, *LEVELS)},
         }
-        for block in table.blocks
-    ]
 
 
 def read_blocks(fields: Fields, name: str) -> KeyGroupTable:

@@ -20,7 +20,7 @@ from trimtab_models.messages.columns import (
     read_size,
 )
 from trimtab_models.messages.decode import BadMessage, Fault, Fields, check_integer, encode, parse
-from trimtab_models.messages.key_group_table import KeyGroupTable, KeyGroupWindow, blocks_document, read_blocks
+from trimtab_models.messages.key_group_table import KeyGroupTable, KeyGroupWindow, block_documents, read_blocks
 from trimtab_models.messages.names import (
     MAX_PARTITIONS,
     AppId,
@@ -140,24 +140,24 @@ _PAIR = {
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     """The document, not yet compressed or chunked."""
-    return encode(
-        {
-            "v": VERSION,
-            "cluster": snapshot.cluster,
-            "start_ms": snapshot.start_ms,
-            "end_ms": snapshot.end_ms,
-            "published_ms": snapshot.published_ms,
-            "hosts_seen": snapshot.hosts_seen,
-            "hosts_expected": snapshot.hosts_expected,
-            "watermark_ms": snapshot.watermark_ms,
-            "late_rows": snapshot.late_rows,
-            "rejected": dict(snapshot.rejected),
-            "hosts": [{name: getattr(row, name) for name in _HOST} for row in snapshot.hosts],
-            "nodes": [_node_document(row) for row in snapshot.nodes],
-            "key_groups": blocks_document(KeyGroupTable.of(snapshot.key_groups)),
-            "pairs": _pair_blocks(snapshot.pairs),
-        }
-    )
+    document = {
+        "v": VERSION,
+        "cluster": snapshot.cluster,
+        "start_ms": snapshot.start_ms,
+        "end_ms": snapshot.end_ms,
+        "published_ms": snapshot.published_ms,
+        "hosts_seen": snapshot.hosts_seen,
+        "hosts_expected": snapshot.hosts_expected,
+        "watermark_ms": snapshot.watermark_ms,
+        "late_rows": snapshot.late_rows,
+        "rejected": dict(snapshot.rejected),
+        "hosts": [{name: getattr(row, name) for name in _HOST} for row in snapshot.hosts],
+        "nodes": [_node_document(row) for row in snapshot.nodes],
+        "pairs": _pair_blocks(snapshot.pairs),
+    }
+    # Block by block: as one document a fleet's numbers would be half a gigabyte of Python objects at once.
+    blocks = b",".join(map(encode, block_documents(KeyGroupTable.of(snapshot.key_groups))))
+    return b"".join((encode(document)[:-1], b',"key_groups":[', blocks, b"]}"))
 
 
 def _node_document(row: NodeWindow) -> dict[str, Any]:
