@@ -187,6 +187,7 @@ def put(*path: str | int, value: object) -> Change:
 REFUSED: Mapping[Fault, Mapping[str, Change]] = {
     Fault.OVERSIZED: {
         "too many workers": lambda document: document.update(w=document["w"] * 1_001),
+        "more marks than there are": put("w", 0, "m", value=["partial"] * 4),
     },
     Fault.VERSION: {
         "version": put("v", value=1),
@@ -213,7 +214,19 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "pair without tuples": put("e", 0, "n", 0, value=None),
         "pairs without bytes": put("e", 0, "b", value=None),
     },
+    Fault.TYPE: {
+        "number as operator": put("k", 0, "o", value=5),
+        "word as worker": put("w", 0, "w", value=True),
+        "number as app of a pair": put("e", 0, "a", value=1.5),
+    },
+    Fault.UNKNOWN: {
+        "block that claims to be a worker": put("k", 0, "s", value="running"),
+        "block that claims to be a pair": put("k", 0, "to", value="count"),
+        "worker with partitions": put("w", 0, "p", value=[1, 2, 3]),
+        "pair that claims to be a key group": put("e", 0, "o", value="count"),
+    },
     Fault.RANGE: {
+        "epoch beyond the limit": put("w", 0, "ep", value=[1, 2**53 + 1]),
         "NaN": put("k", 0, "c", 1, value=float("nan")),
         "infinite": put("n", "cpu", value=float("inf")),
         "negative CPU time": put("k", 0, "c", 0, value=-0.1),
@@ -286,7 +299,7 @@ def test_every_number_every_refused_report_and_every_missing_host(rig: Rig) -> N
             encode_report(report(rig.cluster, f"x{number}", start_ms + 80_000)), f"x{number}", start_ms + 80_000
         )
     expected += Counter({Fault.CLUSTER: 1, Fault.FUTURE: 1, Fault.RANGE: 2, Fault.UNKNOWN_HOST: UNKNOWN})
-    assert len(expected) == 8
+    assert len(expected) == 10
     # In the second window h2 stops half-way, h1 has a fast clock, and key group 2 comes to w0.
     for one in window_reports(rig.cluster, "h2", second_ms, count=15):
         rig.send(one)

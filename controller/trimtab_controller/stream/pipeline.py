@@ -86,7 +86,7 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
         F.from_json(
             F.expr(validation.parsable("value")),
             validation.REPORT_SCHEMA,
-            {"columnNameOfCorruptRecord": validation.BROKEN},
+            dict(validation.PARSING),
         ).alias("r"),
     )
     fault = validation.fault(

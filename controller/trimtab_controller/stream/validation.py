@@ -1,7 +1,9 @@
 """Which reports are used: SQL that says what is wrong with one, by the same rules as `messages.report.decode_report`.
 
-A report is used as a whole or not at all, so a host with a bad sample counts as not seen rather than as idle.  Unlike
-the decoder this ignores unknown fields, and a CPU time must be one that a host can have.
+A report is used as a whole or not at all, so a host with a bad sample counts as not seen rather than as idle.  Stricter
+than the decoder: a CPU time must be one that a host can have, and no number has a thousand digits.  More lenient, where
+`from_json` does not show it and it changes no number: fields that no part of a report has, doubled keys (the last one
+counts), bytes that are no UTF-8 in what is not read, whatever stands behind the report.  `tests/fuzz` compares the two.
 """
 
 from collections.abc import Mapping
@@ -11,6 +13,7 @@ from trimtab_models.messages.decode import NAME_PATTERN, Fault
 from trimtab_models.messages.names import MAX_PARTITIONS
 from trimtab_models.messages.report import (
     MAX_CORES,
+    MAX_COUNT,
     MAX_KEY_GROUPS,
     MAX_PAIRS,
     MAX_REPORT_BYTES,
@@ -33,6 +36,8 @@ PART_TYPE = (
 )
 BROKEN = "broken"
 """Holds the text of a report that is not JSON or has a value of a wrong type."""
+PARSING: Mapping[str, str] = {"columnNameOfCorruptRecord": BROKEN, "allowSingleQuotes": "false"}
+"""The options of `from_json`."""
 REPORT_SCHEMA = (
     "v LONG, c STRING, h STRING, t LONG, i DOUBLE, q LONG, "
     "n STRUCT<cpu: DOUBLE, cor: DOUBLE, b: STRING, rx: LONG, tx: LONG, mem: LONG, lim: LONG>, "
@@ -56,6 +61,8 @@ def fault(*, cluster: str, key: str, value: str, report: str, ahead_ms: str, max
         Fault.VERSION: f"{report}.v <> {VERSION}",
         Fault.MALFORMED: f"{report} IS NULL OR {report}.{BROKEN} IS NOT NULL",
         Fault.MISSING: _missing(report),
+        Fault.TYPE: _bare_name(value, report),
+        Fault.UNKNOWN: _foreign(report),
         Fault.CLUSTER: f"{report}.c <> '{cluster}'",
         Fault.RANGE: f"NOT {report}.h <=> {key} OR {_out_of_range(report)}",
         Fault.FUTURE: f"{ahead_ms} > {max_ahead_ms}",
@@ -66,11 +73,15 @@ def fault(*, cluster: str, key: str, value: str, report: str, ahead_ms: str, max
 # The columns of a block; the first one is there in every block, and the others are as long, or null.
 _COLUMNS = {"k": ("p", "c", "ni", "no", "bi", "bo", "sb", "lg", "bl"), "e": ("fp", "tp", "n", "b")}
 _ALL_KNOWN = {"k": ("p",), "e": ("fp", "tp", "n", "b")}
+_NAMES = {"w": "w a", "k": "w a o", "e": "a fo to"}
+# What tells the parts from each other, and places: with one of another part's it would be read as that.
+_FOREIGN = {"w": "o p fo to fp tp", "k": "s fo to fp tp", "e": "w s o p"}
 
 
 def _too_many(r: str) -> str:
     limits = {f"{r}.w": MAX_WORKERS, f"flatten({r}.k.p)": MAX_KEY_GROUPS, f"flatten({r}.e.fp)": MAX_PAIRS}
-    return " OR ".join(f"size({array}) > {limit}" for array, limit in limits.items())
+    tests = [f"size({array}) > {limit}" for array, limit in limits.items()]
+    return " OR ".join([*tests, _any(f"{r}.w.m", f"size(y) > {len(Mark)}")])
 
 
 # Spark compiles what works on a whole array (`array_min`), and interprets what works on its elements (`exists`): the
@@ -86,9 +97,26 @@ def _missing(r: str) -> str:
     return " OR ".join([*tests, *(f"{test} IS NULL" for test in known)])
 
 
+def _bare_name(value: str, r: str) -> str:
+    """Numbers and words of JSON as names: `from_json` makes text of them, so the report's own text must tell.
+
+    Looked for only where a name could be one, that costs as much as a part of parsing.  A backslash may hide a key.
+    """
+    columns = [f"{r}.{array}.{name}" for array, names in _NAMES.items() for name in names.split()]
+    listed = f"concat_ws(' ', {r}.c, {r}.h, {', '.join(columns)})"
+    could_be = rf"{listed} RLIKE '(^| )(true|false|NaN|Infinity|[0-9][0-9.eE-]*)( |$)'"
+    return rf"""{could_be} AND CAST({value} AS STRING) RLIKE '\\\\|"([chwao]|fo|to)"\\s*:\\s*[^"\\[n\\s]'"""
+
+
+def _foreign(r: str) -> str:
+    return " OR ".join(
+        _any(f"{r}.{array}", " OR ".join(f"y.{name} IS NOT NULL" for name in names.split()))
+        for array, names in _FOREIGN.items()
+    )
+
+
 def _out_of_range(r: str) -> str:
     cpu_limit = f"{MAX_CORES} * {r}.i"
-    names = {"w": "w a", "k": "w a o", "e": "a fo to"}
     tests = [
         _no_name(f"{r}.h"),
         f"{r}.i < 0.001 OR {r}.i > 3600",
@@ -97,7 +125,9 @@ def _out_of_range(r: str) -> str:
         _not_in(f"{r}.n.b", Basis),
         _any(f"{r}.w.s", _not_in("y", WorkerState)),
         _any(f"{r}.w.m", f"exists(y, z -> z IS NULL OR {_not_in('z', Mark)})"),
-        _any(f"{r}.w.ep", "size(y) <> 2 AND y IS NOT NULL OR array_min(y) < 0 OR exists(y, z -> z IS NULL)"),
+        _any(
+            f"{r}.w.ep", f"size(y) <> 2 AND y IS NOT NULL OR {_outside('y', 0, MAX_COUNT)} OR exists(y, z -> z IS NULL)"
+        ),
         _outside(f"{r}.w.cap", 0.001, MAX_CORES),
         _outside(f"{r}.w.cpu", 0, cpu_limit),
         *(f"array_min({r}.w.{name}) < 0" for name in ("mem", "g")),
@@ -105,7 +135,7 @@ def _out_of_range(r: str) -> str:
         *(_outside(_values(f"{r}.{partition}"), 0, MAX_PARTITIONS) for partition in ("k.p", "e.fp", "e.tp")),
         *(f"array_min({_values(f'{r}.{counts}')}) < 0" for counts in _counts()),
         *(_uneven(f"{r}.{array}", columns) for array, columns in _COLUMNS.items()),
-        *(_any(f"{r}.{array}.{name}", _no_name("y")) for array, columns in names.items() for name in columns.split()),
+        *(_any(f"{r}.{array}.{name}", _no_name("y")) for array, columns in _NAMES.items() for name in columns.split()),
     ]
     return " OR ".join(tests)
 
