@@ -28,7 +28,7 @@ class Metrics:
         self.workers_connected = self._gauge("workers_connected", "Workers connected to the agent")
         self.workers_steering = self._gauge("workers_steering", "Connected workers that take commands")
         self.clamps = self._counter("clamps", "Readings cut to their physical limit", "what")
-        self.journal_faults = self._gauge("journal_faults", "Lines that the journal had lost at the start")
+        self.journal_faults = self._gauge("journal_faults", "What was wrong with the journal at the start")
         self.pause = Histogram(
             "trimtab_agent_handover_pause_seconds",
             "Pause of key groups taken over, as their new owner measured it",

@@ -66,7 +66,7 @@ class Journal:
         os.ftruncate(self._file, len(whole))
         os.lseek(self._file, 0, os.SEEK_END)
         lines = whole.splitlines()
-        recovered = self._read(lines)
+        recovered = self._read(lines, rest=content[len(whole) :])
         if recovered.faults and content:
             self._put_aside(content)
         if not lines and not recovered.faults:
@@ -76,7 +76,7 @@ class Journal:
             sync_folder(self._path.parent)
         return recovered
 
-    def _read(self, lines: list[bytes]) -> Recovered:
+    def _read(self, lines: list[bytes], *, rest: bytes) -> Recovered:
         entries: list[Entry] = []
         faults: list[str] = []
         if not lines and self._mark.exists():
@@ -90,6 +90,8 @@ class Journal:
             except BadMessage as exc:
                 faults.append(f"line {number}: {exc}")
             self._checksum = checksum_in(line)
+        if _is_whole(rest[:-1], self._checksum):  # not torn: it was complete, and its end is another byte now
+            faults.append(f"line {len(lines) + 1}: found {rest[-1:]!r}, expected its end")
         return Recovered(entries=tuple(entries), faults=tuple(faults))
 
     def _put_aside(self, content: bytes) -> None:
@@ -169,6 +171,14 @@ def decode_line(line: bytes, previous: bytes = b"") -> Entry:
     entry = _read(fields.text("entry"), fields)
     fields.done()
     return entry
+
+
+def _is_whole(line: bytes, previous: bytes) -> bool:
+    try:
+        decode_line(line, previous)
+    except BadMessage:
+        return False
+    return True
 
 
 def _head() -> bytes:

@@ -162,10 +162,11 @@ def test_damage_in_the_middle_is_told_kept_aside_and_the_rest_is_read(tmp_path: 
     assert (tmp_path / "journal.damaged").read_bytes() == bytes(content)
 
 
-def test_a_last_line_that_is_whole_but_wrong_is_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize("position", [-3, -1])
+def test_a_last_line_that_is_whole_but_wrong_is_damage(tmp_path: Path, position: int) -> None:
     path = filled(tmp_path / "journal", ENTRIES)
     content = bytearray(path.read_bytes())
-    content[-3] ^= 1
+    content[position] ^= 1
     path.write_bytes(bytes(content))
 
     assert len(Journal(path).recover().faults) == 1
