@@ -92,7 +92,7 @@ def test_an_id_that_belongs_to_somebody_else_now_is_left_alone(released: Sandbox
         ("[" * 5000, "is no record of a sandbox: "),
         (json.dumps({**RECORD, "sockets": "/"}), "sockets: found '/', expected a folder that a sandbox has made"),
         (json.dumps({**RECORD, "processes": {"broker": {"pid": -1, "log": "l"}}}), "processes.broker.pid: found -1"),
-        (json.dumps({**RECORD, "ports": {"broker": ["9"]}}), "ports.broker: found '9', expected a whole number"),
+        (json.dumps({**RECORD, "ports": {"broker": ["9"]}}), "ports.broker: found a string, expected a whole number"),
     ],
 )
 def test_a_damaged_record_is_refused(tmp_path: Path, text: str, message: str) -> None:
