@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from fuzzed import spark
 from fuzzed.registry import DECODERS, decoder_named
 from fuzzed.run import Tally, fuzz, tally_in
 
 OUT = Path("out/fuzz")
+NAMES = [*(decoder.name for decoder in DECODERS), spark.NAME]
 ATHERIS, REQUIREMENT = OUT / "atheris", "atheris==3.0.0"
 
 
@@ -23,11 +25,11 @@ def main() -> int:
     """0: every decoder kept its promise; 1: the faults are printed, and the records that show them are in out/fuzz."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000, help="mutants per decoder")
-    parser.add_argument("--only", action="append", choices=[each.name for each in DECODERS], metavar="NAME")
+    parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--atheris", action="store_true", help="guided by coverage (installs atheris under out/)")
     chosen = parser.parse_args()
-    names = chosen.only or [decoder.name for decoder in DECODERS]
+    names = chosen.only or NAMES
     OUT.mkdir(parents=True, exist_ok=True)
     logging.disable()  # what is refused is said too
     print(HEAD, flush=True)
@@ -47,17 +49,22 @@ def mutated(names: list[str], records: int, seed: int) -> Iterator[Tally]:
 
 def run(name: str, *, records: int, seed: int) -> Tally:
     """One decoder."""
+    if name == spark.NAME:
+        return spark.fuzz_stream(records=records, seed=seed, large=True)
     return fuzz(decoder_named(name), records=records, seed=seed, large=True)
 
 
 def guided(names: list[str], records: int, seed: int) -> Iterator[Tally]:
-    """A process for each decoder, with atheris, whose environment has nothing else: the rest is found in ours."""
+    """A process for each decoder, with atheris, whose environment has nothing else: the rest is found in ours.
+
+    Not for the stream's: atheris sees into no other language.
+    """
     python = ATHERIS / "bin" / "python"
     if not python.exists():
         venv.create(ATHERIS, with_pip=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", REQUIREMENT], check=True)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    for name in names:
+    for name in (name for name in names if name != spark.NAME):
         out = OUT / "guided.json"
         command = [python, Path(__file__).parent / "fuzzed" / "cover.py", name]
         ended = subprocess.run(
@@ -69,14 +76,14 @@ def guided(names: list[str], records: int, seed: int) -> Iterator[Tally]:
         yield tally
 
 
-HEAD = f"{'decoder':22} {'records':>9} {'accepted':>9} {'CPU s':>6} {'worst ms':>8} {'grew MB':>7}  refused, by reason"
+HEAD = f"{'decoder':27} {'records':>9} {'accepted':>9} {'CPU s':>6} {'worst ms':>8} {'grew MB':>7}  refused, by reason"
 
 
 def row(tally: Tally) -> str:
     """A line of the table, and one for each fault."""
     reasons = ", ".join(f"{reason} {count}" for reason, count in tally.refused.most_common())
     figures = f"{tally.cpu_s:6.0f} {tally.worst_s * 1000:8.1f} {tally.growth_bytes / 1e6:7.0f}"
-    line = f"{tally.name:22} {tally.records:9} {tally.accepted:9} {figures}  {reasons}"
+    line = f"{tally.name:27} {tally.records:9} {tally.accepted:9} {figures}  {reasons}"
     return "\n".join([line, *(f"    FAULT {fault}: {record[:60]!r}" for fault, record in tally.faults.items())])
 
 

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+MAX_DIGITS = 20
+"""Of 64 bits."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
@@ -57,7 +60,7 @@ def tightest(mount_point: Path, folder: Path, file: str, parse: Callable[[str], 
 def parse_cpu_max(text: str) -> float | None:
     """Cores allowed by a `cpu.max` ("quota period" in microseconds, or "max period"); None = no limit or unreadable."""
     words = text.split()
-    if len(words) != 2 or not all(word.isdecimal() for word in words) or int(words[1]) == 0:
+    if len(words) != 2 or not all(map(_is_number, words)) or int(words[1]) == 0:
         return None
     return int(words[0]) / int(words[1])
 
@@ -65,21 +68,26 @@ def parse_cpu_max(text: str) -> float | None:
 def parse_bytes(text: str) -> float | None:
     """Bytes of a `memory.max` or `memory.current`; None = "max" or unreadable."""
     word = text.strip()
-    return float(word) if word.isdecimal() else None
+    return float(word) if _is_number(word) else None
 
 
 def parse_cpu_usage(text: str) -> float | None:
     """CPU seconds used, of a `cpu.stat`; None = not there."""
     for line in text.splitlines():
         key, _, value = line.partition(" ")
-        if key == "usage_usec" and value.isdecimal():
+        if key == "usage_usec" and _is_number(value):
             return int(value) / 1e6
     return None
 
 
+def _is_number(word: str) -> bool:
+    """A whole number of no more digits than the kernel's have."""
+    return word.isdecimal() and len(word) <= MAX_DIGITS
+
+
 def read_text(path: Path) -> str | None:
-    """The content of a kernel file; None when it is not there or may not be read."""
+    """The content of a kernel file; None when it is not there or may not be read, or when no file has such a name."""
     try:
         return path.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError):
+    except (OSError, ValueError):
         return None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trimtab_agent.sampler.cgroup import find_group, parse_bytes, parse_cpu_max, parse_cpu_usage
-from trimtab_agent.sampler.readings import CounterReader, find_limits, find_quotas
+from trimtab_agent.sampler.readings import CounterReader, Quotas, find_limits, find_quotas
 from trimtab_models.messages.report import Basis
 
 MOUNT = "29 22 0:26 {root} /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"
@@ -107,3 +107,13 @@ def test_inside_a_quota_use_is_that_of_the_whole_group(tmp_path: Path) -> None:
     assert reader.free_memory_bytes() == 400_000
     (tmp_path / "sys/fs/cgroup/cpu.stat").unlink()
     assert reader.read({}).cpu_s is None
+
+
+def test_what_no_kernel_writes_is_unknown(tmp_path: Path) -> None:
+    endless = "9" * 5_000
+    assert (parse_cpu_max(f"{endless} 1"), parse_cpu_max(f"1 {endless}"), parse_bytes(endless)) == (None, None, None)
+    assert parse_cpu_usage(f"usage_usec {endless}\n") is None
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/a\0b\n")
+    (tmp_path / "proc/self/mountinfo").write_text(MOUNT.format(root="/"))
+    assert find_quotas(tmp_path) == Quotas(cpu=None, memory=None)

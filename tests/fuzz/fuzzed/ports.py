@@ -1,12 +1,9 @@
 """Where records enter the components: whatever comes in, nothing gets out, and what is refused is counted by reason."""
 
-import base64
-import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from types import SimpleNamespace
 from typing import Any
 
 from fuzzed.decoder import Decoder, Form, Refused, joined, parted
@@ -29,14 +26,13 @@ from fuzzed.samples import (
 from fuzzed.wire import ENTRIES, chunks_of, headers_of, sealed_entry, write_intent
 
 from trimtab_agent.commands.intake import Intake
-from trimtab_agent.engines.faust.assignor import PlacementAssignor
 from trimtab_agent.engines.faust.board import Board
 from trimtab_agent.engines.faust.channel import Channel
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import encode_entry
 from trimtab_controller.kafka.inbox import Inbox
 from trimtab_models.messages.commands import encode_ack, encode_command
-from trimtab_models.messages.decode import BadMessage, encode, parse
+from trimtab_models.messages.decode import BadMessage
 from trimtab_models.messages.handover import encode_handover
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.placement import encode_placement
@@ -140,20 +136,6 @@ def channel(topic: str) -> Callable[[bytes], Any]:
     return take
 
 
-def member() -> Callable[[bytes], Any]:
-    """The leader of the group: what a member says that it has seen."""
-    board = Board(cluster=CLUSTER, app=APP, worker=W0, trust=TRUSTED)  # type: ignore[arg-type]
-    assignor = PlacementAssignor(board, SimpleNamespace(tables=None))
-
-    def take(data: bytes) -> Any:
-        document = parse(data, version=1)
-        names = ("worker", "epoch", "placement", "signatures")
-        told: Any = SimpleNamespace(**{name: document.take(name) for name in names})
-        return counted(board.refused, lambda: assignor._offer(told))
-
-    return take
-
-
 def signed(topic: str, key: bytes, value: bytes) -> tuple[bytes, bytes]:
     """A signature header's name and value."""
     name, signature = KEY.sign(Envelope(topic=topic, key=key, value=value))
@@ -188,15 +170,6 @@ def entry_again(data: bytes) -> bytes:
 
 
 PLACED = encode_placement(PLACEMENT)
-MEMBER = encode(
-    {
-        "v": 1,
-        "worker": W0,
-        "epoch": list(PLACEMENT.epoch),
-        "placement": base64.b64encode(zlib.compress(PLACED)).decode(),
-        "signatures": [signed(TOPICS.placement, APP.encode(), PLACED)[1].decode()],
-    }
-)
 PLACED_BY = b"=".join(signed(TOPICS.placement, APP.encode(), PLACED))
 
 DECODERS = (
@@ -228,7 +201,6 @@ DECODERS = (
         name="plug-in: placement", refusals=(Refused,), decode=channel(TOPICS.placement),
         seal=signed_again(TOPICS.placement), samples=(signed_record(TOPICS.placement, APP.encode(), PLACED),),
     ),
-    Decoder(name="plug-in: member data", refusals=(Refused, BadMessage), decode=member(), samples=(MEMBER,)),
     Decoder(
         name="plug-in: hand-over", refusals=(Refused,), decode=channel(TOPICS.handover),
         samples=(joined(APP.encode(), b"", encode_handover(RELEASED)),),

@@ -1,9 +1,11 @@
-"""All decoders, by name."""
+"""All decoders of single records, by name; that of the stream takes whole batches: `spark`."""
 
-from fuzzed import files, machines, ports, wire
+from fuzzed import files, group, host, machines, ports, sockets, wire
 from fuzzed.decoder import Decoder
 
-DECODERS: tuple[Decoder, ...] = (*wire.DECODERS, *files.DECODERS, *ports.DECODERS, *machines.DECODERS)
+DECODERS: tuple[Decoder, ...] = tuple(
+    decoder for part in (wire, files, host, ports, sockets, group, machines) for decoder in part.DECODERS
+)
 
 
 def decoder_named(name: str) -> Decoder:

@@ -7,7 +7,7 @@ member sends the newest placement it has seen, so that a leader whose reader lag
 import base64
 import logging
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
@@ -17,9 +17,10 @@ from faust.assignor.partition_assignor import PartitionAssignor
 
 from trimtab_agent.engines.faust.board import Board
 from trimtab_agent.engines.faust.placing import Member, Reason, place
-from trimtab_models.messages.decode import MAX_MESSAGE_BYTES, BadMessage, Fault, shorten
+from trimtab_models.messages.decode import MAX_MESSAGE_BYTES, BadMessage, Fault, check_integer, shorten
 from trimtab_models.messages.names import NO_EPOCH, Epoch, OperatorId
 from trimtab_models.messages.placement import Owners, Placement, encode_placement
+from trimtab_models.messages.report import MAX_COUNT
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +67,13 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
 
     def _perform_assignment(self, cluster: Any, member_metadata: Mapping[Member, Any]) -> Any:
         self._deciding = NO_EPOCH
+        members = {member: self._read(member, told, cluster) for member, told in member_metadata.items()}
+        # Stock Faust, should we need it, reads only what we have understood too.
+        member_metadata = {
+            member: ConsumerProtocolMemberMetadata(told.version, list(told.subscription), _essence(members[member]))
+            for member, told in member_metadata.items()
+        }
         try:
-            members = {member: MemberData.loads(data.user_data) for member, data in member_metadata.items()}
             for data in members.values():
                 self._offer(data)
             if self._board.placement is not None and self._board.layout is not None:
@@ -77,14 +83,30 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
             self._deciding = NO_EPOCH
         return super()._perform_assignment(cluster, member_metadata)
 
+    def _read(self, member: Member, told: Any, cluster: Any) -> MemberData:
+        """What a member says; of one that cannot be understood nothing is known, the others have their group."""
+        try:
+            data = read_member(told.user_data)
+            for part in (data.assignment.actives, data.assignment.standbys):
+                for topic, held in part.items():
+                    check_held(topic, held, cluster.partitions_for_topic(topic))
+        except BadMessage as error:
+            self._refuse(f"data of group member {shorten(member)}", error)
+            return MemberData(assignment=ClientAssignment(actives={}, standbys={}), url="", changelog_distribution={})
+        return data
+
+    def _refuse(self, what: str, error: BadMessage) -> None:
+        self._board.refused[error.fault] += 1
+        log.warning("%s ignored: %s", what, error)
+
     def _offer(self, data: MemberData) -> None:
-        """Take over a member's placement if it is newer; Faust checks no types, so anything may stand in its fields."""
+        """Take over a member's placement if it is newer."""
         newest = self._board.placement.epoch if self._board.placement else NO_EPOCH
         try:
             if data.placement is not None and Epoch(*data.epoch) > newest:
                 signatures = tuple(signature.encode("latin-1") for signature in data.signatures)
                 self._board.take(_unpacked(data.placement), signatures)
-        except (ValueError, TypeError, AttributeError) as error:
+        except ValueError as error:
             log.warning("placement of member %s ignored: %s", shorten(data.worker), error)
 
     def _follow(self, placement: Placement, cluster: Any, subscriptions: Mapping[Member, Any], members: Members) -> Any:
@@ -157,10 +179,61 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
     # ---- leader -> member
 
     def on_assignment(self, assignment: Any) -> None:
-        """Take what the leader gave, and note which placement it applied."""
-        super().on_assignment(assignment)
-        data = MemberData.loads(self._decompress(assignment.user_data))
+        """Take what the leader gave, and note which placement it applied.
+
+        What it says beside that may be broken: the partitions, which the broker passed on, hold even so.
+        """
+        try:
+            data = read_member(_unzipped(assignment.user_data))
+            try:
+                super().on_assignment(assignment)
+            except Exception as error:  # Faust asserts, and looks into what it has not checked
+                raise BadMessage(Fault.MALFORMED, "assignment", shorten(error), "what belongs to it") from error
+        except BadMessage as error:
+            self._refuse("what the group's leader says of an assignment is", error)
+            data = MemberData(
+                assignment=ClientAssignment(actives=dict(assignment.assignment), standbys={}),
+                url=str(self._url),
+                changelog_distribution={},
+            )
+            given = self._compress(data.dumps())
+            super().on_assignment(ConsumerProtocolMemberAssignment(assignment.version, assignment.assignment, given))
         self._board.applied = Epoch(*data.epoch)
+
+
+def read_member(user_data: bytes) -> MemberData:
+    """A member's data, in which every field that is looked at here has its type: Faust checks none.
+
+    Raises BadMessage.
+    """
+    try:
+        data: MemberData = MemberData.loads(user_data)
+        held = (data.assignment.actives, data.assignment.standbys)
+        Epoch(*(check_integer(part, "epoch", 0, MAX_COUNT) for part in data.epoch))
+        texts = [data.url, data.worker, *data.signatures, *(topic for each in held for topic in each)]
+        texts += [] if data.placement is None else [data.placement]
+        sound = all(isinstance(text, str) for text in texts) and all(isinstance(each, dict) for each in held)
+    except BadMessage:
+        raise
+    except Exception as error:  # whatever Faust's reader, and looking for what should be there, raise
+        raise BadMessage(Fault.MALFORMED, "", shorten(error), "a member's data") from error
+    if not sound:
+        raise BadMessage(Fault.TYPE, "", user_data, "a member's data")
+    return data
+
+
+def _essence(data: MemberData) -> bytes:
+    """What stock Faust needs of a member."""
+    known = MemberData(assignment=data.assignment, url=data.url, changelog_distribution={})
+    return bytes(known.dumps())
+
+
+def check_held(topic: str, held: object, partitions: Collection[int] | None) -> None:
+    """Raises BadMessage unless these are partitions that the topic has; None: nobody knows the topic, nor uses it."""
+    if not isinstance(held, list) or not all(type(partition) is int for partition in held):
+        raise BadMessage(Fault.TYPE, topic, held, "a list of partitions")
+    if partitions and not set(held) <= set(partitions):
+        raise BadMessage(Fault.RANGE, topic, "a partition that is not there", f"partitions up to {max(partitions)}")
 
 
 def _members(row: Owners, by_worker: Mapping[str, Member]) -> list[Member | None]:
@@ -181,6 +254,14 @@ def _packed(placement: Placement) -> str:
 def _unpacked(text: str) -> bytes:
     """The placement as it was published: its encoding has one form, which is what was signed.  Raises BadMessage."""
     try:
-        return zlib.decompressobj().decompress(base64.b64decode(text), MAX_MESSAGE_BYTES)
-    except (zlib.error, ValueError) as error:
+        return _unzipped(base64.b64decode(text))
+    except ValueError as error:
         raise BadMessage(Fault.MALFORMED, "placement", text[:40], "a packed placement") from error
+
+
+def _unzipped(packed: bytes) -> bytes:
+    """What was compressed, no more of it than a message may have.  Raises BadMessage."""
+    try:
+        return zlib.decompressobj().decompress(packed, MAX_MESSAGE_BYTES)
+    except zlib.error as error:
+        raise BadMessage(Fault.MALFORMED, "", packed[:40], "compressed bytes") from error

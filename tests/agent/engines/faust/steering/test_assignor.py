@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -113,6 +114,46 @@ def test_a_leader_never_raises(workers: dict[str, Worker], monkeypatch: pytest.M
 
     assert sorted(itertools.chain(*(w.owns("in") for w in workers.values()))) == list(range(PARTITIONS))
     assert workers["m0"].board.applied == NO_EPOCH
+
+
+@pytest.mark.parametrize("steered", [True, False], ids=["placed", "by stock Faust"])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b'{"assignment":{"actives":{"in":[99]},"standbys":{}},"url":"u","changelog_distribution":{}}',
+        b'{"assignment":{"actives":{"in":"x"},"standbys":[]},"url":5,"changelog_distribution":{}}',
+        b'{"assignment":{"actives":{},"standbys":{}},"url":"u","changelog_distribution":{},"epoch":[1],"placement":7}',
+    ],
+)
+def test_a_member_that_cannot_be_understood_is_unknown_and_the_others_have_their_group(
+    workers: dict[str, Worker], broken: bytes, steered: bool
+) -> None:
+    if steered:
+        workers["m0"].board.offer(placement(1, [("w0",)] * 3 + [("w2",)] * 3, [("w0",)] * 6))
+    stranger = workers.pop("m1")
+    stranger.assignor.metadata = lambda topics: ConsumerProtocolMemberMetadata(0, sorted(topics), broken)
+
+    rejoin({**workers, "m1": stranger}, leader="m0")
+
+    owned = [w.owns("in") for w in (*workers.values(), stranger)]
+    assert sorted(itertools.chain(*owned)) == list(range(PARTITIONS))
+    assert not steered or owned == [[0, 1, 2], [3, 4, 5], []]
+    assert workers["m0"].board.refused.total() == 1
+    assert workers["m2"].board.refused.total() == 0
+
+
+@pytest.mark.parametrize("said", [b"", b"\xff", zlib.compress(b"{}"), zlib.compress(b" " * 20_000_000), b"x"])
+def test_a_member_has_its_partitions_whatever_the_leader_says_of_them(workers: dict[str, Worker], said: bytes) -> None:
+    worker = workers["m0"]
+
+    worker.assignor.on_assignment(ConsumerProtocolMemberAssignment(0, [("in", [1, 2])], said))
+
+    assert worker.owns("in") == [1, 2]
+    assert worker.board.applied == NO_EPOCH
+    assert worker.board.refused == {Fault.MALFORMED: 1}
 
 
 def test_a_member_with_stock_faust_gets_its_share_and_can_lead(workers: dict[str, Worker]) -> None:

@@ -1,0 +1,225 @@
+"""The stream's decoder of reports, which is SQL (`stream/pipeline.py`): whole batches, held against `decode_report`."""
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Any
+
+import psutil
+import pyarrow as pa
+from fuzzed.decoder import Decoder
+from fuzzed.mutants import Mutants, giants
+from fuzzed.run import Tally, forget_peak, peak_bytes, told
+from fuzzed.samples import CLUSTER, REPORT
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from trimtab_controller.stream import pipeline
+from trimtab_controller.stream.measures import BASES, LEVELS, STATES, SUMS, Kind
+from trimtab_controller.stream.session import open_session
+from trimtab_models.messages.decode import BadMessage, Fault, encode
+from trimtab_models.messages.report import (
+    MAX_CORES,
+    HostSample,
+    KeyGroupSample,
+    PairSample,
+    Report,
+    WorkerSample,
+    decode_report,
+    encode_report,
+)
+
+NAME = "stream: report"
+BATCH = 50_000
+MAX_AHEAD_MS = 60_000
+ARRIVAL_MS = 1_000_000
+"""Of the first record of a batch; each further one is a millisecond later, so that a refused one is known by it."""
+SHOWN_ROWS = 3
+
+Row = tuple[Any, ...]
+
+PLANTED = Decoder(name=NAME, samples=(encode_report(REPORT),), decode=decode_report)
+
+
+def fuzz_stream(*, records: int, seed: int, large: bool = False) -> Tally:
+    """As `run.fuzz`: so many mutants through a local Spark, `large`: before them the giants, each by itself."""
+    spark = open_session("fuzz", {"spark.master": "local[1]", "spark.jars": ""})
+    try:
+        tally, began, grown = Tally(name=NAME), time.process_time(), forget_peak()
+        mutants = islice(chain(PLANTED.samples, Mutants(PLANTED, seed)), records)
+        singles = ((giant,) for giant in giants(PLANTED)) if large else ()
+        for batch in chain(singles, iter(lambda: tuple(islice(mutants, BATCH)), ())):
+            give_batch(spark, batch, tally)
+        tally.growth_bytes = peak_bytes() - grown
+        spent = [process.cpu_times() for process in psutil.Process().children(recursive=True)]
+        tally.cpu_s = time.process_time() - began + sum(times.user + times.system for times in spent)
+    finally:
+        spark.stop()
+    return tally
+
+
+def give_batch(spark: SparkSession, batch: tuple[bytes, ...], tally: Tally) -> None:
+    """A batch; when it fails its halves, so that the record is found."""
+    try:
+        rows = through(spark, batch)
+    except Exception as fault:  # the fault that is looked for
+        if len(batch) == 1:
+            tally.records += 1
+            tally.faults.setdefault(told(fault), batch[0])
+            return
+        give_batch(spark, batch[: len(batch) // 2], tally)
+        give_batch(spark, batch[len(batch) // 2 :], tally)
+    else:
+        tally.records += len(batch)
+        judge(batch, rows, tally)
+
+
+def through(spark: SparkSession, batch: tuple[bytes, ...]) -> list[Row]:
+    """The rows that the stream makes of records; each has the key that an honest host would give it."""
+    table = pa.table(
+        {
+            "key": pa.array([host_of(record) for record in batch], pa.binary()),
+            "value": pa.array(batch, pa.binary()),
+            "arrival_ms": pa.array(range(ARRIVAL_MS, ARRIVAL_MS + len(batch)), pa.int64()),
+        }
+    )
+    raw = spark.createDataFrame(table).withColumn("timestamp", F.expr("timestamp_millis(arrival_ms)"))
+    found = pipeline.samples(raw, cluster=CLUSTER, max_ahead_ms=MAX_AHEAD_MS).toArrow()
+    return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+
+def judge(batch: tuple[bytes, ...], rows: list[Row], tally: Tally) -> None:
+    """Each record is refused with a reason, or its rows are exactly what `decode_report` reads in it."""
+    refused = {at_ms: fault for at_ms, _, kind, _, _, _, fault, *_ in rows if kind == Kind.REJECTED}
+    found = Counter(row for row in rows if row[2] != Kind.REJECTED)
+    expected: dict[Row, bytes] = {}
+    counts: Counter[Row] = Counter()
+    for arrival_ms, record in enumerate(batch, start=ARRIVAL_MS):
+        if (reason := refused.pop(arrival_ms, None)) is not None:
+            tally.refused[reason] += 1
+            if not is_refused(record) and not is_stricter(record, Fault(reason), arrival_ms):
+                tally.faults.setdefault(f"refused ({reason}), though decode_report accepts it", record)
+        elif isinstance(report := read_leniently(record), Fault):
+            tally.accepted += 1
+            tally.faults.setdefault(f"accepted, though decode_report refuses it: {report}", record)
+        else:
+            tally.accepted += 1
+            made = list(rows_of(report, arrival_ms))
+            counts.update(made)
+            expected.update(dict.fromkeys(made, record))
+    if refused:
+        tally.faults.setdefault(f"refused, but not given: {list(refused.items())[:SHOWN_ROWS]}", b"")
+    for row in islice(counts - found, SHOWN_ROWS):
+        tally.faults.setdefault(f"read as another value, expected {row}", expected[row])
+    for row in islice(found - counts, SHOWN_ROWS):
+        tally.faults.setdefault(f"nobody sent {row}", b"")
+
+
+def is_refused(record: bytes) -> bool:
+    """Whether `decode_report` refuses it."""
+    try:
+        decode_report(record)
+    except BadMessage:
+        return True
+    return False
+
+
+def is_stricter(record: bytes, reason: Fault, arrival_ms: int) -> bool:
+    """Whether the stream refuses, and may, what can be read: see `stream/validation.py`."""
+    report = decode_report(record)
+    spent = [report.sample.cpu_s, *(each.cpu_s for each in (*report.workers, *report.key_groups))]
+    return {
+        Fault.MALFORMED: re.search(rb"[0-9]{900}|^\xff\xfe|^\xfe\xff", record) is not None,
+        Fault.CLUSTER: report.cluster != CLUSTER,
+        Fault.FUTURE: report.at_ms - arrival_ms > MAX_AHEAD_MS,
+        Fault.RANGE: max(cpu_s or 0.0 for cpu_s in spent) > MAX_CORES * report.interval_s,
+    }.get(reason, False)
+
+
+# ---- what is meant by a record
+
+
+KNOWN = {
+    name: set(part[0] if isinstance(part, list) else part)
+    for name, part in json.loads(PLANTED.samples[0]).items()
+    if isinstance(part, (dict, list))
+}
+
+
+def read_leniently(record: bytes) -> Report | Fault:
+    """As `decode_report`, but passing over what the stream does: see `stream/validation.py`."""
+    try:
+        document, _ = json.JSONDecoder().raw_decode(record.decode("utf-8", "replace").lstrip(" \t\r\n"))
+        known = {**document, **{name: _known(document.get(name), fields) for name, fields in KNOWN.items()}}
+        return decode_report(encode({name: value for name, value in known.items() if name in TOP}))
+    except BadMessage as refusal:
+        return refusal.fault
+    except (ValueError, TypeError, RecursionError):
+        return Fault.MALFORMED
+
+
+TOP = set(json.loads(PLANTED.samples[0]))
+
+
+def _known(part: Any, fields: set[str]) -> Any:
+    match part:
+        case dict():
+            return {name: value for name, value in part.items() if name in fields}
+        case list():
+            return [_known(each, fields) if isinstance(each, dict) else each for each in part]
+    return part
+
+
+def host_of(record: bytes) -> bytes:
+    """The host that a record names; where it names none, any."""
+    report = read_leniently(record)
+    return b"h0" if isinstance(report, Fault) else report.host.encode()
+
+
+# ---- what the stream must make of it
+
+
+def rows_of(report: Report, arrival_ms: int) -> Iterator[Row]:
+    """The rows of a report, in the order of the columns of `pipeline.samples`."""
+    at_ms = int(min(report.at_ms, arrival_ms) - report.interval_s * 500)
+    for sample in (report.sample, *report.workers, *report.key_groups, *report.pairs):
+        kind, *place = _place(sample)
+        values = [_padded(sample, kind, measures) for measures in (SUMS, LEVELS)]
+        yield (at_ms, report.interval_s, kind, report.host, *place, *chain(*values))
+
+
+def _place(sample: HostSample | WorkerSample | KeyGroupSample | PairSample) -> Row:
+    match sample:
+        case HostSample():
+            return (Kind.HOST, *[None] * 6)
+        case WorkerSample():
+            return (Kind.WORKER, sample.worker, sample.app, *[None] * 4)
+        case KeyGroupSample(key_group=group):
+            return (Kind.KEY_GROUP, sample.worker, group.app, group.operator, group.partition, None, None)
+        case PairSample(source=source, target=target):
+            ends = (source.app, source.operator, source.partition, target.operator, target.partition)
+            return (Kind.PAIR, None, *ends)
+
+
+def _padded(sample: Any, kind: Kind, measures: Any) -> list[float | None]:
+    values = [_value(sample, name) for name in measures.get(kind, ())]
+    width = max(map(len, measures.values()))
+    return [*values, *[None] * (width - len(values))]
+
+
+def _value(sample: Any, name: str) -> float | None:
+    match name:
+        case "marked":
+            found = len(sample.marks) > 0
+        case "epoch_generation" | "epoch_number":
+            found = sample.epoch and sample.epoch[name == "epoch_number"]
+        case "state":
+            found = STATES.index(sample.state)
+        case "basis":
+            found = BASES.index(sample.basis)
+        case _:
+            found = getattr(sample, name)
+    return None if found is None else float(found)
