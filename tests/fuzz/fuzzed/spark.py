@@ -33,7 +33,8 @@ from trimtab_models.messages.report import (
 )
 
 NAME = "stream: report"
-BATCH = 50_000
+BATCH, GIANTS = 50_000, 4
+"""Of records that go through Spark together; more giants than that would need a larger JVM than the stream's."""
 MAX_AHEAD_MS = 60_000
 ARRIVAL_MS = 1_000_000
 """Of the first record of a batch; each further one is a millisecond later, so that a refused one is known by it."""
@@ -45,13 +46,13 @@ PLANTED = Decoder(name=NAME, samples=(encode_report(REPORT),), decode=decode_rep
 
 
 def fuzz_stream(*, records: int, seed: int, large: bool = False) -> Tally:
-    """As `run.fuzz`: so many mutants through a local Spark, `large`: before them the giants, each by itself."""
+    """As `run.fuzz`: so many mutants through a local Spark, `large`: before them the giants."""
     spark = open_session("fuzz", {"spark.master": "local[1]", "spark.jars": ""})
     try:
         tally, began, grown = Tally(name=NAME), time.process_time(), forget_peak()
+        large_ones = iter(giants(PLANTED) if large else ())
         mutants = islice(chain(PLANTED.samples, Mutants(PLANTED, seed)), records)
-        singles = ((giant,) for giant in giants(PLANTED)) if large else ()
-        for batch in chain(singles, iter(lambda: tuple(islice(mutants, BATCH)), ())):
+        for batch in chain(batches(large_ones, GIANTS), batches(mutants, BATCH)):
             give_batch(spark, batch, tally)
         tally.growth_bytes = peak_bytes() - grown
         spent = [process.cpu_times() for process in psutil.Process().children(recursive=True)]
@@ -59,6 +60,11 @@ def fuzz_stream(*, records: int, seed: int, large: bool = False) -> Tally:
     finally:
         spark.stop()
     return tally
+
+
+def batches(records: Iterator[bytes], size: int) -> Iterator[tuple[bytes, ...]]:
+    """The records, so many at once."""
+    return iter(lambda: tuple(islice(records, size)), ())
 
 
 def give_batch(spark: SparkSession, batch: tuple[bytes, ...], tally: Tally) -> None:
