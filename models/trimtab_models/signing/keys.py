@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NewType, Self
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -82,7 +82,7 @@ class SigningKey:
         """The key in an unencrypted PEM; raises BadKey."""
         try:
             key = load_pem_private_key(pem, password=None)
-        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        except (ValueError, TypeError, UnsupportedAlgorithm, InternalError) as error:
             raise BadKey("found no private key in PEM without a password, expected one of Ed25519") from error
         if not isinstance(key, Ed25519PrivateKey):
             raise BadKey(f"found a private key of another kind ({type(key).__name__}), expected one of Ed25519")

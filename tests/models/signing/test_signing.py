@@ -74,6 +74,13 @@ def test_keys_and_trust_files_come_back_as_they_were() -> None:
     assert list(TRUSTED.by_id) == [KEY.public.id, NEXT.public.id]
 
 
+def test_a_private_key_that_calls_itself_one_of_another_kind_is_refused() -> None:
+    mistaken = KEY.pem().replace(b"K2Vw", b"K2Vv")  # its bytes are 32, those of an X448 key are 56
+    assert mistaken != KEY.pem()
+    with pytest.raises(BadKey, match="expected one of Ed25519"):
+        SigningKey.from_pem(mistaken)
+
+
 def test_a_private_key_shows_itself_nowhere() -> None:
     secret = KEY.pem().splitlines()[1].decode()
 
