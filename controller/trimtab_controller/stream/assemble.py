@@ -6,6 +6,7 @@ late, and counted.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -70,23 +71,24 @@ class Assembler:
         """No row before this time is waited for; None before the first row."""
         return None if self._newest_ms is None else self._newest_ms - self._watermark_delay_ms
 
-    def on_rows(self, rows: pa.Table, *, now_ms: int) -> list[Snapshot]:
-        """The snapshots to publish now, oldest first; each row has the samples of its thing in one batch."""
+    def on_rows(self, rows: pa.Table, *, now_ms: int) -> Iterator[Snapshot]:
+        """The snapshots to publish now, oldest first, to be gone through; a row has the samples of a thing in a batch.
+
+        Each is made when it is asked for: after a pause several windows are ready at once.
+        """
         past_ms = self.watermark_ms
         self._see_times(rows)
         for start_ms in self._open(rows, past_ms):
             self._take(self._windows[start_ms], where(rows, rows["start_ms"].to_numpy() == start_ms))
         del rows  # a fleet's batch is a quarter of a gigabyte: not kept while its window is made a snapshot
-        ready = []
         for start_ms in sorted(self._windows):
             window = self._windows[start_ms]
             if not window.published:
                 if not self._is_ready(window):
                     break
-                ready.append(self._publish(window, now_ms))
+                yield self._publish(window, now_ms)
             if past_ms is not None and window.end_ms <= past_ms:
                 del self._windows[start_ms]
-        return ready
 
     def next_look_ms(self, now_ms: int, *, patience_ms: int) -> int:
         """When to look for rows again: `patience_ms` after the end of the next window, or after now if it has ended.

@@ -84,7 +84,7 @@ class Machine:
         self.next_look_ms = assembler.next_look_ms
 
     def on_rows(self, rows: Iterable[Row], *, now_ms: int) -> list[Snapshot]:
-        return self._assembler.on_rows(table_of(rows), now_ms=now_ms)
+        return list(self._assembler.on_rows(table_of(rows), now_ms=now_ms))
 
 
 def assembler(expected: Sequence[str] | None = ("h0", "h1"), from_ms: int = 0) -> Machine:
