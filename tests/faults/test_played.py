@@ -11,6 +11,7 @@ from played.cells import MEANINGFUL, all_cells, chosen, meaning_of
 from played.faults import FAULTS
 from played.moments import MOMENTS
 from played.runs import Result, shared_out
+from played.said import unsaid
 from played.shift import NoShift, choose_shift
 from played.table import as_document, as_table
 from recorded.history import Strike
@@ -127,15 +128,29 @@ def test_a_violation_belongs_to_the_cell_that_was_played_when_it_happened() -> N
     assert shared_out(verdict, [played(10.0), played(20.0)]) == [[early], [late, undated]]
 
 
-def test_what_should_have_been_said_and_was_not_is_broken() -> None:
-    silent, loud, failed = (
+def test_each_fault_has_to_be_said_and_what_has_to_be_said_can_be_missing() -> None:
+    for fault in FAULTS.values():
+        assert fault.must_say
+        assert unsaid(fault.must_say, Counter(["skip inside_band", "plan load_distance"])) == list(fault.must_say)
+
+
+def test_a_fault_that_nothing_shows_has_not_been_played() -> None:
+    killed = "the solver did not answer"
+    silent, half, loud, failed = (
         Result(cell=each.cell, logs=Path(), played=each)
-        for each in (played(1.0), played(1.0, said=Counter(["fallback"])), played(1.0, failure="not steered"))
+        for each in (
+            played(1.0),
+            played(1.0, said=Counter([killed])),
+            played(1.0, said=Counter([killed, "skip nothing_better"])),
+            played(1.0, failure="not steered"),
+        )
     )
-    assert silent.broken == ["nobody said 'fallback'"]
-    assert loud.broken == []
-    assert failed.broken == ["not steered"]
+    assert silent.not_played == [f"nobody said '{killed}'", "nobody said 'fallback|skip nothing_better'"]
+    assert half.not_played == silent.not_played[1:]
+    assert loud.not_played == []
+    assert silent.broken == half.broken == loud.broken == []
+    assert (failed.broken, failed.not_played) == (["not steered"], [])
     assert replace(failed, impossible=True, played=None, failure="needs root").broken == []
     document = as_document([silent, loud], seed=7)
-    assert [row["broken"] for row in document["cells"]] == [silent.broken, []]
+    assert [row["not_played"] for row in document["cells"]] == [silent.not_played, []]
     assert as_table([silent, loud, failed]).row_count == 3

@@ -2,25 +2,21 @@
 
 import random
 import time
-import urllib.request
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from prometheus_client.parser import text_string_to_metric_families
 from recorded.history import Strike
 
 from played.cells import Cell
 from played.moments import Target
 from played.rounds import Load, tapped
+from played.said import Ear, unsaid
 from played.stage import Stage
-from trimtab_controller.sandbox.configuration import host_name
 from trimtab_models.messages.handover import decode_handover
 
-COUNTED = ("bad_commands", "command_refusals", "worker_refused_records", "journal_faults")
-"""Of the agents' metrics: what they, and their workers, refused."""
-SAID_LIMIT_S = 45.0
-"""A fault whose effect has to be said stays so much longer until it is: the round that it is to meet may be late."""
+SAID_LIMIT_S, ASK_EVERY_S = 45.0, 3.0
+"""A fault that needs a round stays so much longer until its effect is said: the round may be late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +33,8 @@ class Played:
 
     @property
     def unsaid(self) -> list[str]:
-        """What should have been said, and was not."""
-        return [] if self.failure is not None else _unsaid(self.cell, self.said)
+        """What should have been said, and was not: nothing shows that the fault had any effect."""
+        return [] if self.failure is not None else unsaid(self.cell.fault.must_say, self.said)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,25 +75,23 @@ class Campaign:
         stage = self._stage
         stage.run.phase(str(cell))
         stage.notes.clear()
-        before = _refused(stage)
+        ear = Ear(stage, cell.fault.must_say)
         went = _Went(began_at=time.time())
         failure = None
         try:
-            self._suffer(cell, went)
+            self._suffer(cell, went, ear)
         except Exception as error:  # whatever it is, it is this cell's: the matrix goes on
             failure = f"{type(error).__name__}: {error}"
-        said = self._said(went.began_at)
-        said.update(_refused(stage) - before)
         return Played(
             cell=cell,
             began_at=went.began_at,
             target=went.target,
             strike=went.strike(stage, cell),
-            said=said,
+            said=ear.said(),
             failure=failure,
         )
 
-    def _suffer(self, cell: Cell, went: "_Went") -> None:
+    def _suffer(self, cell: Cell, went: _Went, ear: Ear) -> None:
         stage, fault = self._stage, cell.fault
         if fault.needs_past and not stage.run.watch.rounds:
             self._play_a_round()
@@ -109,7 +103,9 @@ class Campaign:
                 if fault.needs_round and not cell.moment.in_round:
                     self._load.shift(stage.settings.beyond_band)
                 stage.wait(fault.lasts_s)
-                stage.holds_within(SAID_LIMIT_S, lambda: not _unsaid(cell, self._said(went.began_at)))
+                until = time.monotonic() + SAID_LIMIT_S
+                while fault.needs_round and unsaid(fault.must_say, ear.said()) and time.monotonic() < until:
+                    stage.wait(ASK_EVERY_S)
             went.over_at = time.time()
         stage.until_steered(str(cell))
 
@@ -118,44 +114,3 @@ class Campaign:
         with tapped(self._stage, self._stage.cluster.topics.handover) as handovers:
             self._load.provoke(lambda limit_s: handovers.first(decode_handover, lambda _: True, limit_s))
         self._stage.until_steered("a round")
-
-    def _said(self, since: float) -> Counter[str]:
-        """By controller and agents: reasons to do nothing, ways out, refusals, expired commands."""
-        said = Counter(self._stage.notes)
-        status = self._stage.run.watch.last
-        if status is None:
-            return said
-        said.update(f"{row.kind} {row.reason}" for row in status.decisions if row.at >= since)
-        rounds = [row for row in self._stage.run.watch.rounds.values() if (row.ended_at or row.started_at) >= since]
-        said.update("fallback" for row in rounds if row.fallback)
-        said.update({"key groups not moved": sum(row.failed for row in rounds)})
-        if status.hold is not None:
-            said["hold"] += 1
-        return +said
-
-
-def _unsaid(cell: Cell, said: Counter[str]) -> list[str]:
-    return [wanted for wanted in cell.fault.must_say if not any(text.startswith(wanted) for text in said)]
-
-
-def _refused(stage: Stage) -> Counter[str]:
-    """What the controller, the agents and their workers count as refused."""
-    status = stage.run.watch.last
-    own = f"trimtab.{stage.settings.cluster}."
-    rejected = status.rejected if status else {}
-    found = Counter({f"rejected {name.removeprefix(own)}": count for name, count in rejected.items()})
-    for index in range(stage.settings.workers):
-        for family in text_string_to_metric_families(_metrics(stage.cluster.ports[host_name(index)][0])):
-            metric = family.name.removeprefix("trimtab_agent_")
-            if metric in COUNTED:
-                samples = (sample for sample in family.samples if not sample.name.endswith("_created"))
-                found.update({f"{metric} {sample.labels.get('reason', '')}": round(sample.value) for sample in samples})
-    return found
-
-
-def _metrics(port: int) -> str:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
-            return str(page.read().decode())
-    except OSError:
-        return ""  # it is away just now

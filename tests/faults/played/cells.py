@@ -72,6 +72,11 @@ class Cell:
     fault: Fault
     moment: Moment
 
+    @property
+    def hands_over(self) -> bool:
+        """Whether key groups are to be handed over in it."""
+        return self.moment.in_round or self.fault.needs_round
+
     def __str__(self) -> str:
         return f"{self.fault.name}:{self.moment.name}"
 

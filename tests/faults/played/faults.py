@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import psutil
 
 from played.moments import Target
-from played.stage import Stage
+from played.stage import UNSEEN, Stage
 from trimtab_controller.sandbox.configuration import BROKER, CONTROLLER
 
 DOWN_S = 2.0
@@ -20,6 +20,10 @@ AWAY_S = 60.0
 SPARK, SOLVER = "trimtab_controller.stream", "multiprocessing.spawn"
 """Words in the command lines of the controller's children."""
 HOUR_S = 3600.0
+SILENT_WORKER = "skip worker_incomplete|command_refusals (generation|commit_refused)"
+MISSING_WORKER = "skip worker_(not_running|missing)"
+NO_LEASE = "the lease ran out|acting as generation"
+CUT_OFF = "broker away|the lease ran out|report dropped"
 
 Strike = Callable[[Stage, Target], AbstractContextManager[None]]
 Victims = Callable[[Stage, Target], tuple[str, ...]]
@@ -47,7 +51,7 @@ class Fault:
     `spares_job`: broker and workers are left alone.  `needs_round`: it shows only when something is to be moved, so the
     load is shifted meanwhile.  `needs_past`: a round has been played before.
     `needs_disk`: the host's files are on disks of their own.  `stage` = of which kind (`runs`).
-    `must_say` = what has to be seen of it, as `campaign` names it; none: that it is over is enough.
+    `must_say` = what has to be said of it, patterns as `said` reads them: else nothing shows that it had any effect.
     """
 
     name: str
@@ -58,100 +62,104 @@ class Fault:
     needs_round: bool = False
     needs_past: bool = False
     needs_disk: bool = False
-    must_say: tuple[str, ...] = ()
+    must_say: tuple[str, ...]
     stage: str = "plain"
 
 
 FAULTS: dict[str, Fault] = {}
 
 
-def fault(name: str, lasts_s: float, **known: object) -> Callable[[Callable[..., Iterator[None]]], None]:
+def fault(
+    name: str, lasts_s: float, *must_say: str, **known: object
+) -> Callable[[Callable[..., Iterator[None]]], None]:
     """Enter a generator function as a fault."""
 
     def add(strike: Callable[..., Iterator[None]]) -> None:
-        FAULTS[name] = Fault(name=name, strike=contextmanager(strike), lasts_s=lasts_s, **known)  # type: ignore[arg-type]
+        made = contextmanager(strike)
+        FAULTS[name] = Fault(name=name, strike=made, lasts_s=lasts_s, must_say=must_say, **known)  # type: ignore[arg-type]
 
     return add
 
 
 # ---------------------------------------------------------------------- processes
-@fault("worker killed", DOWN_S, victims=the_worker)
+@fault("worker killed", DOWN_S, "worker disconnected", victims=the_worker)
 def _kill_worker(stage: Stage, target: Target) -> Iterator[None]:
     kill_worker(stage, target.worker)
     yield
     stage.cluster.start_worker(target.index)
 
 
-@fault("worker stopped", STOPPED_S, victims=the_worker)
+@fault("worker stopped", STOPPED_S, SILENT_WORKER, victims=the_worker)
 def _stop_worker(stage: Stage, target: Target) -> Iterator[None]:
     with stopped(stage.processes_of(target.worker)):
         yield
 
 
-@fault("agent killed", DOWN_S, spares_job=True)
+@fault("agent killed", DOWN_S, UNSEEN, spares_job=True)
 def _kill_agent(stage: Stage, target: Target) -> Iterator[None]:
     stage.cluster.kill(target.host)
     yield
     stage.cluster.start_agent(target.index)
 
 
-@fault("agent stopped", STOPPED_S, spares_job=True)
+@fault("agent stopped", STOPPED_S, UNSEEN, spares_job=True)
 def _stop_agent(stage: Stage, target: Target) -> Iterator[None]:
     with stopped([psutil.Process(stage.cluster.child(target.host).pid)]):
         yield
 
 
-@fault("controller killed", DOWN_S, spares_job=True)
+@fault("controller killed", DOWN_S, "acting as generation", spares_job=True)
 def _kill_controller(stage: Stage, target: Target) -> Iterator[None]:
     stage.cluster.kill(CONTROLLER)  # its Spark and its solver end with it
     yield
     stage.cluster.start_controller(act=True)
 
 
-@fault("controller stopped", STOPPED_S, spares_job=True)
+@fault("controller stopped", STOPPED_S, NO_LEASE, spares_job=True)
 def _stop_controller(stage: Stage, target: Target) -> Iterator[None]:
     with stopped([psutil.Process(stage.cluster.child(CONTROLLER).pid)]):
         yield
 
 
-@fault("Spark killed", DOWN_S, spares_job=True)
+@fault("Spark killed", DOWN_S, "the stream ended with exit code", spares_job=True)
 def _kill_spark(stage: Stage, target: Target) -> Iterator[None]:
     kill(stage.under_controller(SPARK))
     yield  # the controller starts it again
 
 
-@fault("Spark stopped", STOPPED_S, spares_job=True)
+@fault("Spark stopped", STOPPED_S, "skip stale_snapshot", spares_job=True)
 def _stop_spark(stage: Stage, target: Target) -> Iterator[None]:
     with stopped(stage.under_controller(SPARK)):
         yield
 
 
-@fault("solver killed", DOWN_S, spares_job=True, needs_round=True)
+@fault("solver killed", DOWN_S, "the solver process has died", spares_job=True, needs_round=True)
 def _kill_solver(stage: Stage, target: Target) -> Iterator[None]:
     kill(stage.under_controller(SOLVER))
     yield  # the controller starts it again
 
 
-@fault("solver never returns", STOPPED_S, spares_job=True, needs_round=True, must_say=("fallback",))
+@fault("solver never returns", STOPPED_S, "the solver did not answer", "fallback|skip nothing_better",
+       spares_job=True, needs_round=True)  # fmt: skip
 def _stop_solver(stage: Stage, target: Target) -> Iterator[None]:
     with stopped(stage.under_controller(SOLVER)):
         yield  # the controller kills it and asks the greedy method
 
 
-@fault("broker killed", DOWN_S)
+@fault("broker killed", DOWN_S, CUT_OFF)
 def _kill_broker(stage: Stage, target: Target) -> Iterator[None]:
     stage.cluster.kill(BROKER)
     yield
     stage.cluster.start_broker()
 
 
-@fault("broker stopped", STOPPED_S, victims=all_workers)
+@fault("broker stopped", STOPPED_S, CUT_OFF, victims=all_workers)
 def _stop_broker(stage: Stage, target: Target) -> Iterator[None]:
     with stopped([psutil.Process(stage.cluster.child(BROKER).pid)]):
         yield
 
 
-@fault("worker never ready", 40.0, victims=the_worker)
+@fault("worker never ready", 40.0, MISSING_WORKER, victims=the_worker)
 def _start_in_vain(stage: Stage, target: Target) -> Iterator[None]:
     """Its next start finds a broker that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -168,33 +176,33 @@ def _start_in_vain(stage: Stage, target: Target) -> Iterator[None]:
 
 
 # ---------------------------------------------------------------------- network
-@fault("broker away from one host", AWAY_S, victims=the_worker)
+@fault("broker away from one host", AWAY_S, CUT_OFF, UNSEEN, victims=the_worker)
 def _cut_host(stage: Stage, target: Target) -> Iterator[None]:
     with cut(stage, target.host):
         yield
 
 
-@fault("broker away from all", AWAY_S, victims=all_workers)
+@fault("broker away from all", AWAY_S, CUT_OFF, victims=all_workers)
 def _cut_all(stage: Stage, target: Target) -> Iterator[None]:
     with cut(stage, *stage.cables):
         yield
 
 
-@fault("broker away from controller", AWAY_S, spares_job=True)
+@fault("broker away from controller", AWAY_S, NO_LEASE, spares_job=True)
 def _cut_controller(stage: Stage, target: Target) -> Iterator[None]:
     with cut(stage, CONTROLLER):
         yield
 
 
-@fault("host cut off, taken for lost", 110.0, victims=the_worker)
+@fault("host cut off, taken for lost", 110.0, CUT_OFF, UNSEEN, victims=the_worker)
 def _lose_host(stage: Stage, target: Target) -> Iterator[None]:
     """Alive, and for so long that the controller goes on without it."""
     with cut(stage, target.host):
         yield
 
 
-@fault("40 % of the hosts lost", 40.0, victims=lambda stage, _: tuple(stage.workers[-2:]), stage="five hosts",
-       must_say=("skip hosts_lost",))  # fmt: skip
+@fault("40 % of the hosts lost", 40.0, "skip hosts_lost", victims=lambda stage, _: tuple(stage.workers[-2:]),
+       stage="five hosts")  # fmt: skip
 def _lose_hosts(stage: Stage, target: Target) -> Iterator[None]:
     lost = stage.workers[-2:]
     for worker in lost:
@@ -207,24 +215,26 @@ def _lose_hosts(stage: Stage, target: Target) -> Iterator[None]:
 
 
 # ---------------------------------------------------------------------- disks, clocks
-@fault("disk full under an agent's journal", STOPPED_S, spares_job=True, needs_round=True, needs_disk=True)
+@fault("disk full under an agent's journal", STOPPED_S, "the journal cannot be written",
+       spares_job=True, needs_round=True, needs_disk=True)  # fmt: skip
 def _fill_journal(stage: Stage, target: Target) -> Iterator[None]:
     with stage.disks[target.host].full():
         yield
 
 
-@fault("disk full under a worker's store", STOPPED_S, victims=the_worker, needs_round=True, needs_disk=True)
+@fault("disk full under a worker's store", STOPPED_S, "No space left on device",
+       victims=the_worker, needs_round=True, needs_disk=True)  # fmt: skip
 def _fill_store(stage: Stage, target: Target) -> Iterator[None]:
     with stage.disks[target.worker].full():
         yield
 
 
-@fault("agent's clock 1 h ahead", 40.0, spares_job=True, needs_round=True)
+@fault("agent's clock 1 h ahead", 40.0, "rejected reports future_dated", spares_job=True, needs_round=True)
 def _clock_ahead(stage: Stage, target: Target) -> Iterator[None]:
     yield from _with_clock(stage, target, HOUR_S)
 
 
-@fault("agent's clock 1 h behind", 40.0, spares_job=True, needs_round=True)
+@fault("agent's clock 1 h behind", 40.0, "late reports", spares_job=True, needs_round=True)
 def _clock_behind(stage: Stage, target: Target) -> Iterator[None]:
     yield from _with_clock(stage, target, -HOUR_S)
 

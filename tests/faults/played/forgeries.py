@@ -105,15 +105,24 @@ def plant(stage: Stage, topic: str, rows: Sequence[Record], *, signed: bool) -> 
         raise RunError(f"the broker did not take the records for {topic}")
 
 
-for _name, _forge in (
-    ("messages duplicated", _again),
-    ("messages reordered", _backwards),
-    ("messages delayed", _late),
-    ("messages corrupted", _torn),
-    ("messages oversized", _huge),
-    ("messages of another version", _of_another_version),
+def _refused_as(reason: str) -> tuple[str, ...]:
+    """By all who read the records: agents, workers, controller, stream."""
+    readers = ("bad_commands", "worker_refused_records", "rejected acks.", "rejected reports")
+    return tuple(f"{reader} ?{reason}" for reader in readers)
+
+
+OLD_PLACEMENT = ("worker_refused_records old_epoch",)
+"""The other records that come again are answered once more, or counted once."""
+
+for _name, _forge, _must_say in (
+    ("messages duplicated", _again, OLD_PLACEMENT),
+    ("messages reordered", _backwards, OLD_PLACEMENT),
+    ("messages delayed", _late, OLD_PLACEMENT),
+    ("messages corrupted", _torn, _refused_as("malformed")),
+    ("messages oversized", _huge, _refused_as("(oversized|flooding)")),
+    ("messages of another version", _of_another_version, _refused_as("wrong_version")),
 ):
-    fault(_name, STOPPED_S, spares_job=True, needs_round=True, needs_past=True)(_striking(_forge))
+    fault(_name, STOPPED_S, *_must_say, spares_job=True, needs_round=True, needs_past=True)(_striking(_forge))
 
 
 # ---------------------------------------------------------------------- a topic is lost
@@ -121,6 +130,7 @@ def _emptying(part: str) -> Callable[[Stage, Target], Iterator[None]]:
     def strike(stage: Stage, target: Target) -> Iterator[None]:
         topic = getattr(stage.cluster.topics, part)
         stage.record()
+        rows = sum(1 for _ in read_topic(stage.bootstrap, topic))
         admin = AdminClient({"bootstrap.servers": stage.bootstrap})
         admin.delete_topics([topic])[topic].result(GONE_LIMIT_S)
         if not stage.holds_within(GONE_LIMIT_S, lambda: topic not in admin.list_topics(timeout=10).topics):
@@ -128,10 +138,12 @@ def _emptying(part: str) -> Callable[[Stage, Target], Iterator[None]]:
         [settings] = [row for row in topic_settings(stage.cluster.topics) if row.name == topic]
         again = Topic(name=topic, partitions=settings.partitions, settings=settings.configuration)
         stage.cluster.broker.create_topics([again])
+        stage.notes[f"rows of {part} lost"] = rows
         yield
 
     return strike
 
 
 for _part in ("reports", "snapshots", "placement", "commands", "acks", "handover", "journal", "intents", "status"):
-    fault(f"topic {_part} recreated empty", STOPPED_S, spares_job=True, needs_round=True)(_emptying(_part))
+    fault(f"topic {_part} recreated empty", STOPPED_S, f"rows of {_part} lost", spares_job=True, needs_round=True,
+          needs_past=True)(_emptying(_part))  # fmt: skip

@@ -9,11 +9,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from flights.steered_run import RunError
 from flights.watch import read_snapshots
-from played.shift import NoShift, choose_shift
+from played.shift import NoShift, Shift, choose_shift
 from played.stage import Stage
 from trimtab_models.messages.decode import BadMessage
 from trimtab_models.messages.names import WorkerId
-from trimtab_models.messages.snapshot import Snapshot
 
 T = TypeVar("T")
 
@@ -89,18 +88,20 @@ class Load:
     def shift(self, at_least: float) -> None:
         """Let other key groups grow, so that the load distance is to be `at_least` so many points.  Raises RunError."""
         stage = self._stage
-        seen: list[Snapshot] = []
+        lack = ["no window"]
+        found: list[Shift] = []
 
-        def saw_a_window() -> bool:
-            seen[:] = read_snapshots(stage.bootstrap, stage.cluster.topics)
-            return bool(seen)
+        def found_one() -> bool:
+            for window in read_snapshots(stage.bootstrap, stage.cluster.topics)[-1:]:
+                try:
+                    found.append(choose_shift(window, self._speeds, at_least=at_least, avoid=self._shifted))
+                except NoShift as error:  # a window may be of the loads before the last shift
+                    lack.append(str(error))
+            return bool(found)
 
-        if not stage.holds_within(ROUND_LIMIT_S, saw_a_window):
-            raise RunError(f"no window within {ROUND_LIMIT_S:g} s: nothing is known of the load")
-        try:
-            shift = choose_shift(seen[-1], self._speeds, at_least=at_least, avoid=self._shifted)
-        except NoShift as error:
-            raise RunError(str(error)) from error
+        if not stage.holds_within(ROUND_LIMIT_S, found_one):
+            raise RunError(f"{lack[-1]}, within {ROUND_LIMIT_S:g} s")
+        shift = found[-1]
         self._shifted = shift.worker
         self._speeds = {partition: shift.speed_of(partition) for partition in self._speeds}
         for partition, speed in self._speeds.items():

@@ -12,7 +12,7 @@ from flights.steered_run import Viewer
 from played.campaign import Campaign, Played
 from played.cells import Cell
 from played.disks import obstacle
-from played.stage import RECOVERY_LIMIT_S, Stage, StageSettings
+from played.stage import Stage, StageSettings
 from trimtab_controller.sandbox.jars import JarError
 from trimtab_controller.sandbox.java import JavaMissingError
 
@@ -45,8 +45,12 @@ class Result:
         found = [] if self.failure is None or self.impossible else [self.failure]
         if self.played is not None:
             found += [self.played.failure] if self.played.failure else []
-            found += [f"nobody said {text!r}" for text in self.played.unsaid]
         return [*found, *(f"{violation.broken}: {violation.text}" for violation in self.violations)]
+
+    @property
+    def not_played(self) -> list[str]:
+        """Why nothing shows that the fault had any effect: then it is not known whether a promise is kept."""
+        return [] if self.played is None else [f"nobody said {text!r}" for text in self.played.unsaid]
 
 
 def run_matrix(cells: Sequence[Cell], folder: Path, view: Viewer, *, seed: int) -> Iterator[Result]:
@@ -75,7 +79,7 @@ def run_stage(cells: Sequence[Cell], stage: Stage, seed: int) -> list[Result]:
             campaign = Campaign(stage, seed)
             while len(played) < len(cells) and not (played and played[-1].failure):
                 played.append(campaign.play(cells[len(played)]))
-            stage.run.finish(RECOVERY_LIMIT_S)
+            stage.come_to_rest()
             stage.record([each.strike for each in played])
         verdict = judge(stage)
     except (JarError, JavaMissingError):
@@ -87,8 +91,10 @@ def run_stage(cells: Sequence[Cell], stage: Stage, seed: int) -> list[Result]:
             Result(cell=cell, logs=logs, played=each, failure=f"not judged: {failure}")
             for cell, each in zip(cells, tried, strict=False)
         ]
+    lacking = verdict.unseen(rounds=any(cell.hands_over for cell in cells[: len(played)]))
+    blind = f"not judged: nothing is recorded of {', '.join(lacking)}" if lacking else None
     return [
-        Result(cell=each.cell, logs=logs, played=each, cost=cost, violations=tuple(violations))
+        Result(cell=each.cell, logs=logs, played=each, cost=cost, violations=tuple(violations), failure=blind)
         for each, cost, violations in zip(played, verdict.costs, shared_out(verdict, played), strict=True)
     ]
 

@@ -17,7 +17,7 @@ import psutil
 from confluent_kafka import KafkaException
 from proxy import Proxy
 from recorded.dump import dump
-from recorded.history import Strike
+from recorded.history import Strike, write_files
 
 from flights.steered_run import TICK_S, RunError, SteeredRun, Viewer
 from played.disks import JOURNAL_MB, STORE_MB, Disk, mounted, obstacle
@@ -31,6 +31,7 @@ from trimtab_controller.sandbox.marks import marked
 ATTRIBUTED = Path(__file__).parents[1] / "recorded"
 RECOVERY_LIMIT_S = 240.0
 REVIVE_EVERY_S = 2.0
+UNSEEN = "a window without all hosts"
 CAUGHT_UP_S = 8.0
 """The job has caught up when so many seconds of calm traffic are uncommitted: one commit interval never is, and a shift
 of the load doubles the traffic."""
@@ -142,10 +143,28 @@ class Stage:
             for name, size_mb in ((host_name(index), JOURNAL_MB), (worker, STORE_MB)):
                 self.disks[name] = mounted(self.cluster.folder / name, size_mb, opening)
 
+    def come_to_rest(self) -> None:
+        """Work off what is left, and let nothing more be commanded: what is written down then is whole."""
+        self.run.finish(RECOVERY_LIMIT_S)
+        self.run.trimtab("pause", "--reason", "the history is written down")
+
+        def at_rest() -> bool:
+            status = self.run.watch.last
+            return status is not None and status.paused is not None and status.plan_in_flight is None
+
+        if not self.holds_within(RECOVERY_LIMIT_S, at_rest):
+            raise RunError(f"a plan is still in flight {RECOVERY_LIMIT_S:g} s after the pause")
+
     def record(self, strikes: Sequence[Strike] = ()) -> None:
         """Write down what is in Kafka now: at the end, and before a topic is taken away."""
         self.histories.append(self.folder / f"history-{len(self.histories)}")
         dump(self.bootstrap, self.settings.cluster, self.histories[-1], strikes)
+        journals = {
+            host_name(index): self.cluster.folder / host_name(index) / "journal"
+            for index in range(self.settings.workers)
+        }
+        texts = {host: path.read_text(errors="replace") for host, path in journals.items() if path.exists()}
+        write_files(self.histories[-1], self.cluster.keys.trust.read_text(), texts)
 
     # ------------------------------------------------------------------ its parts
     @property
@@ -186,6 +205,8 @@ class Stage:
                 return False
             self._revive()
             self.run.look()
+            if (status := self.run.watch.last) and status.coverage is not None and status.coverage < 1.0:
+                self.notes[UNSEEN] = 1
             time.sleep(TICK_S)
         return True
 

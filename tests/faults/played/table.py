@@ -11,7 +11,7 @@ from played.faults import FAULTS
 from played.moments import MOMENTS
 from played.runs import Result
 
-VERSION = 2
+VERSION = 3
 SAID = 3
 """So many of the things that were said are in the table; all are in the JSON."""
 
@@ -26,7 +26,7 @@ def as_table(results: Sequence[Result]) -> Table:
     table.add_column("refused, held")
     table.add_column("verdict")
     for result in results:
-        table.add_row(*_cells(result), style="red" if result.broken else "")
+        table.add_row(*_cells(result), style="red" if result.broken or result.not_played else "")
     return table
 
 
@@ -38,7 +38,9 @@ def _cells(result: Result) -> list[str]:
         measured = [*counts, *(f"{span:.1f} s" for span in (cost.unowned_s, cost.held_up_s, cost.unsteered_s))]
     hit = played.target.worker if played and played.target else ""
     said = ", ".join(text for text, _ in played.said.most_common(SAID)) if played else ""
-    verdict = "kept" if not result.broken else f"{len(result.broken)} broken"
+    verdict = "not played" if result.not_played else "kept"
+    if result.broken:
+        verdict = f"{len(result.broken)} broken"
     return [cell.fault.name, cell.moment.name, hit, *measured, said, "not here" if result.impossible else verdict]
 
 
@@ -75,6 +77,7 @@ def _document(result: Result) -> dict[str, Any]:
         "steered_again_after_seconds": round(cost.unsteered_s, 2) if cost else None,
         "said": dict(played.said if played else Counter()),
         "possible_here": not result.impossible,
+        "not_played": result.not_played,
         "broken": result.broken,
         "logs": str(result.logs),
     }

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from recorded import commanding, counting, ownership
+from recorded import answering, commanding, counting, journalling, ownership
 from recorded.facts import Facts, Input, Written, read_facts
 from recorded.history import History, Strike
-from recorded.verdict import Bounds, Broken, Cost, Verdict, Violation
+from recorded.verdict import ALWAYS, IN_ROUNDS, Bounds, Broken, Cost, Verdict, Violation
 
 
 def check(history: History, bounds: Bounds) -> Verdict:
@@ -21,7 +21,7 @@ def check(history: History, bounds: Bounds) -> Verdict:
     gaps = list(ownership.gaps(spans, history.strikes, bounds, until))
     costs = _costs(history.strikes, facts, missing, repeats, waits, gaps, bounds)
     violations = [
-        *(Violation(broken=Broken.NO_RECORD, text=text) for text in facts.holes),
+        *(Violation(broken=Broken.NO_RECORD, text=text) for text in [*facts.holes, *answering.unheard(facts)]),
         *counting.miscounted(facts, extracted, counted, repeats, missing),
         *counting.wrong_commits(facts, extracted, counted, bounds),
         *counting.stale_states(facts),
@@ -35,15 +35,22 @@ def check(history: History, bounds: Bounds) -> Verdict:
         *commanding.taken_twice(facts, bounds),
         *commanding.unanswered(facts, until),
         *commanding.forged(facts),
-        *commanding.astray(facts, bounds),
+        *commanding.astray(facts, history.strikes, bounds),
+        *commanding.unplaced(facts),
+        *journalling.missing_entries(facts),
+        *journalling.unjournalled(facts, bounds),
+        *journalling.plans_again(facts),
+        *journalling.not_taken(facts, history.strikes, bounds),
+        *answering.unnoted(facts),
+        *answering.obeyed_twice(facts),
+        *answering.denied_and_taken(facts),
+        *answering.unsigned(facts),
     ]
     return Verdict(violations=tuple(violations), costs=tuple(costs), seen=_seen(facts))
 
 
 def _seen(facts: Facts) -> Counter[str]:
-    job = ("inputs", "extracted", "counted", "changed", "commits", "generations")
-    names = (*job, "placements", "commands", "acks", "handovers", "journal")
-    return Counter({name: len(getattr(facts, name)) for name in names})
+    return Counter({name: len(getattr(facts, name)) for name in (*ALWAYS, *IN_ROUNDS)})
 
 
 def _costs(

@@ -2,15 +2,13 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
+from recorded.answering import DENIED, OPEN
 from recorded.facts import Facts, Message, owners_of
 from recorded.groups import Place
+from recorded.history import Strike
+from recorded.journalling import made_anew
 from recorded.verdict import Bounds, Broken, Violation
-
-OPEN = "accepted"
-"""The one phase of an ack that promises an answer to come."""
-DENIED = ("refused", "expired")
 
 
 def disordered(facts: Facts) -> Iterator[Violation]:
@@ -21,8 +19,8 @@ def disordered(facts: Facts) -> Iterator[Violation]:
     last: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for row in facts.placements:
         yield from _not_above(f"placement of {row.body['app']}", last, row.epoch, row.at)
-    for epoch in facts.journal:
-        yield from _not_above("journal", last, epoch, None)
+    for row in facts.journal:
+        yield from _not_above("journal", last, row.epoch, row.at)
     for row in _first_published(facts).values():
         if row.epoch != last["commands"]:  # one publication may hold several
             yield from _not_above("commands", last, row.epoch, row.at)
@@ -49,9 +47,7 @@ def _first_published(facts: Facts) -> dict[str, Message]:
     return found
 
 
-def _not_above(
-    what: str, last: dict[str, tuple[int, int]], epoch: tuple[int, int], at: float | None
-) -> Iterator[Violation]:
+def _not_above(what: str, last: dict[str, tuple[int, int]], epoch: tuple[int, int], at: float) -> Iterator[Violation]:
     if epoch <= last[what]:
         yield Violation(broken=Broken.EPOCH_BACK, at=at, text=f"{what}: {epoch} after {last[what]}")
     last[what] = epoch
@@ -66,7 +62,10 @@ def reused_ids(facts: Facts) -> Iterator[Violation]:
 
 
 def taken_twice(facts: Facts, bounds: Bounds) -> Iterator[Violation]:
-    """Hand-overs that were taken more than once, by workers' records or by acks, or commanded again after that."""
+    """Hand-overs that were taken more than once, by workers' records or by acks, or commanded again after that.
+
+    A generation in between may have taken away again what was taken.
+    """
     taken = Counter(row.body["handover"] for row in facts.handovers if row.body["kind"] == "took")
     answered = {(row.body["command_id"], row.body["handover"]) for row in facts.acks if row.body["phase"] == "took"}
     by_acks = Counter(handover for _, handover in answered)
@@ -76,7 +75,8 @@ def taken_twice(facts: Facts, bounds: Bounds) -> Iterator[Violation]:
     taken_at = {row.body["handover"]: row.at for row in facts.handovers if row.body["kind"] == "took"}
     for row in _first_published(facts).values():
         done_at = taken_at.get(row.body["handover"], row.at)
-        if row.body["kind"] in ("prepare", "release") and done_at + bounds.clock_s < row.at:
+        again = row.body["kind"] in ("prepare", "release") and done_at + bounds.clock_s < row.at
+        if again and not any(done_at < generation.at <= row.at for generation in facts.generations):
             text = f"{_name(row)}: its hand-over {row.body['handover']} was taken {row.at - done_at:.1f} s before"
             yield Violation(broken=Broken.TAKEN_TWICE, at=row.at, text=text)
 
@@ -87,17 +87,12 @@ def unanswered(facts: Facts, until: float) -> Iterator[Violation]:
     Whose topic or answers were taken away and made anew meanwhile, nobody can say.
     """
     answered = {row.body["command_id"] for row in facts.acks if row.body["phase"] != OPEN}
-    away = [*_made_anew(facts.commands), *_made_anew(facts.acks)]
+    away = [*made_anew(facts.commands), *made_anew(facts.acks)]
     for row in _first_published(facts).values():
         deadline = row.body["deadline"]
         excused = any(row.at <= anew and gone <= deadline for gone, anew in away)
         if row.body["id"] not in answered and deadline < until and not excused:
             yield Violation(broken=Broken.UNANSWERED, at=row.at, text=_name(row))
-
-
-def _made_anew(rows: Sequence[Message]) -> list[tuple[float, float]]:
-    """When a topic of one partition was taken away and made anew: between the last row before and the first after."""
-    return [(row.at, after.at) for row, after in pairwise(rows) if after.offset <= row.offset]
 
 
 def forged(facts: Facts) -> Iterator[Violation]:
@@ -115,29 +110,47 @@ def forged(facts: Facts) -> Iterator[Violation]:
             yield Violation(broken=Broken.FORGED, at=row.at, text=text)
 
 
-def astray(facts: Facts, bounds: Bounds) -> Iterator[Violation]:
+def astray(facts: Facts, strikes: Sequence[Strike], bounds: Bounds) -> Iterator[Violation]:
     """Key groups that a generation gave to others than the placement, though its owner was a member.
 
-    A generation may follow any placement that was the newest at a time from `known_s` before it on.
+    A generation may follow any placement that was the newest at a time from `known_s` before it on.  What was published
+    while broker or workers were away, or shortly before, can be known from their return on.
     """
+    heard_at = [_heard_at(row, strikes, bounds) for row in facts.placements]
     for generation in facts.generations:
         members = set(generation.owners.values())
-        for place, wanted in _in_force(facts, generation.at, bounds).items():
+        for place, wanted in _in_force(facts, heard_at, generation.at, bounds).items():
             owner = generation.owners.get(place)
             if owner not in wanted and wanted & members == wanted and members:
                 text = f"generation {generation.number}: {place[0]}/{place[1]} to {owner}, placed with {sorted(wanted)}"
                 yield Violation(broken=Broken.ASTRAY, at=generation.at, text=text)
 
 
-def _in_force(facts: Facts, at: float, bounds: Bounds) -> dict[Place, set[str]]:
-    """The owners that the placements in force from `known_s` before to `at` name."""
-    old = [row for row in facts.placements if row.at <= at - bounds.known_s][-1:]
-    new = [row for row in facts.placements if at - bounds.known_s < row.at <= at]
+def _heard_at(placement: Message, strikes: Sequence[Strike], bounds: Bounds) -> float:
+    away = (s for s in strikes if not s.spares_job and s.at - bounds.known_s <= placement.at <= s.over_at)
+    return max([placement.at, *(strike.over_at for strike in away)])
+
+
+def _in_force(facts: Facts, heard_at: Sequence[float], at: float, bounds: Bounds) -> dict[Place, set[str]]:
+    """The owners that the newest placement that all must know at that time names, and all newer ones."""
+    rows = [row for row in facts.placements if row.at <= at]
+    known = [number for number in range(len(rows)) if heard_at[number] <= at - bounds.known_s]
     wanted: dict[Place, set[str]] = defaultdict(set)
-    for row in old + new if old else []:
+    for row in rows[known[-1] :] if known else []:
         for place, owner in owners_of(row):
             wanted[place].add(owner)
     return dict(wanted)
+
+
+def unplaced(facts: Facts) -> Iterator[Violation]:
+    """Placements without an owner for a key group that had one before."""
+    placed: dict[str, set[Place]] = defaultdict(set)
+    for row in facts.placements:
+        app, places = row.body["app"], {place for place, _ in owners_of(row)}
+        if lacking := sorted(placed[app] - places):
+            text = f"{row.epoch} gives nobody {lacking[0][0]}/{lacking[0][1]}, of {len(lacking)} key groups"
+            yield Violation(broken=Broken.UNPLACED, at=row.at, text=text)
+        placed[app] |= places
 
 
 def _name(command: Message) -> str:

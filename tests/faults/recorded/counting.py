@@ -56,7 +56,7 @@ def _beyond(due: int, rows: Sequence[Written], strikes: Sequence[Strike], bounds
 def death_after(row: Written, strikes: Iterable[Strike], bounds: Bounds) -> Strike | None:
     """The death of its worker that may have come before the commit of what this output says is done."""
     uncommitted_s = bounds.commit_s + bounds.commit_takes_s
-    return next((s for s in strikes if row.worker in s.dead and s.at - uncommitted_s <= row.at <= s.over_at), None)
+    return next((s for s in strikes if s.at - uncommitted_s <= row.at <= s.over_at and row.worker in s.dead), None)
 
 
 def lost(inputs: Iterable[Input], extracted: Copies, counted: Copies) -> list[Input]:

@@ -1,6 +1,7 @@
 """What the rows of a history say: the flights job's records and Trimtab's messages, as far as they are judged."""
 
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from recorded.dump import OFFSETS
 from recorded.groups import Commit, Generation, Place, Unreadable, read_group
 from recorded.history import History, Row
+from recorded.signatures import is_signed, read_keys
 
 APP = "flights"
 SOURCE, DELAYS, TOTALS, CHANGELOG = "flights", "flights-delays", "flights-totals", "flights-sums-changelog"
@@ -54,11 +56,12 @@ class Written(NamedTuple):
 
 
 class Message(NamedTuple):
-    """One JSON message of Trimtab; `offset` in its topic."""
+    """One JSON message of Trimtab; `offset` in its topic, `signed` = by a key that is trusted."""
 
     offset: int
     at: float
     body: Mapping[str, Any]
+    signed: bool = False
 
     @property
     def epoch(self) -> tuple[int, int]:
@@ -80,7 +83,11 @@ class Facts:
     commands: tuple[Message, ...]
     acks: tuple[Message, ...]
     handovers: tuple[Message, ...]
-    journal: tuple[tuple[int, int], ...]
+    journal: tuple[Message, ...]
+    told: tuple[Message, ...]
+    """What the controller told operators."""
+    journals: Mapping[str, tuple[Mapping[str, Any], ...]]
+    """The entries of each agent's journal, by host."""
     planted: frozenset[str] = field(default=frozenset())
     """Ids of commands that the matrix wrote and the controller did not."""
     holes: tuple[str, ...] = ()
@@ -110,7 +117,18 @@ def read_facts(history: History) -> Facts:
     except Unreadable as error:
         commits, generations = [], []
         holes.append(str(error))
-    commands = own("commands", _message)
+    try:
+        keys = read_keys(history.trusted)
+    except ValueError as error:
+        keys = {}
+        holes.append(f"the trusted keys cannot be read: {error}")
+
+    def signed(part: str) -> tuple[Message, ...]:
+        topic = f"trimtab.{history.cluster}.{part}"
+        return read(topic, lambda row: _message(row)._replace(signed=is_signed(topic, row, keys)))
+
+    commands = signed("commands")
+    journals = {host: tuple(_entries(host, text, holes)) for host, text in history.journals.items()}
     published = {command.body["id"] for command in commands}
     return Facts(
         inputs=read(SOURCE, _input),
@@ -119,11 +137,13 @@ def read_facts(history: History) -> Facts:
         changed=read(CHANGELOG, _change),
         commits=tuple(commits),
         generations=tuple(generations),
-        placements=own("placement", _message),
+        placements=signed("placement"),
         commands=commands,
         acks=own("acks", _message),
         handovers=own("handover", _message),
         journal=own("journal", _journal),
+        told=own("status", _message),
+        journals=journals,
         planted=frozenset(_planted_ids(history) - published),
         holes=tuple(holes),
     )
@@ -190,9 +210,28 @@ def _message(row: Row) -> Message:
     return Message(row.offset, row.at, body)
 
 
-def _journal(row: Row) -> tuple[int, int]:
+def _journal(row: Row) -> Message:
     body = json.loads(_text(row.value))
-    return int(body["generation"]), int(body["number"])
+    return Message(row.offset, row.at, {**body, "epoch": [int(body["generation"]), int(body["number"])]})
+
+
+def _entries(host: str, text: str, holes: list[str]) -> Iterator[Mapping[str, Any]]:
+    """The entries of an agent's journal: lines of a checksum, over the one before too, and a JSON object.
+
+    The first line names the journal.
+    """
+    before = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        checksum, _, body = line.partition(" ")
+        try:
+            if checksum != f"{zlib.crc32((before + body).encode()):08x}":
+                raise ValueError("another checksum")
+            entry = json.loads(body)
+            if number > 1:
+                yield {**entry, "entry": str(entry["entry"])}
+        except (ValueError, KeyError, TypeError) as error:
+            holes.append(f"the journal of {host}, line {number}, cannot be read: {error!r}")
+        before = checksum
 
 
 def _planted_ids(history: History) -> set[str]:

@@ -1,17 +1,19 @@
 """The recorded history of a run: rows of Kafka's topics, byte by byte, and what was struck when.
 
-A history is a folder: `<topic>.jsonl` with one row per line, `strikes.jsonl` with one fault per line.  Times are epoch
-seconds.
+A history is a folder: `<topic>.jsonl` with one row per line, `strikes.jsonl` with one fault per line, the keys that are
+trusted, and the journal of each agent as it lies on its disk.  Times are epoch seconds.
 """
 
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 STRIKES = "strikes.jsonl"
+TRUSTED = "trusted.keys"
+JOURNAL = ".journal"
 PLANTED = "planted"
 """Header of records that the matrix itself wrote into Trimtab's topics (forged, doubled, torn): not the product's."""
 
@@ -58,11 +60,16 @@ class Strike:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """`rows[topic]` in the order of partition and offset; `strikes` in the order of time."""
+    """`rows[topic]` in the order of partition and offset; `strikes` in the order of time.
+
+    `trusted` = the text of the trust file, `journals` = those of the agents, by host.
+    """
 
     cluster: str
     rows: Mapping[str, tuple[Row, ...]]
     strikes: tuple[Strike, ...] = ()
+    trusted: str = ""
+    journals: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, topic: str) -> tuple[Row, ...]:
         """The rows of a topic of the job, or of Kafka's own."""
@@ -91,10 +98,19 @@ def write_strikes(folder: Path, strikes: Iterable[Strike]) -> None:
     (folder / STRIKES).write_text("".join(lines), encoding="utf-8")
 
 
+def write_files(folder: Path, trusted: str, journals: Mapping[str, str]) -> None:
+    """Write what lies on disks, not in Kafka."""
+    (folder / TRUSTED).write_text(trusted, encoding="utf-8")
+    for host, text in journals.items():
+        (folder / f"{host}{JOURNAL}").write_text(text, encoding="utf-8")
+
+
 def read_history(cluster: str, *folders: Path) -> History:
     """The history in one folder; or in several, dumped one after the other while topics were made anew."""
     rows: dict[str, dict[tuple[int, int, float], tuple[int, Row]]] = {}
     strikes: set[Strike] = set()
+    trusted = ""
+    journals: dict[str, str] = {}
     for life, folder in enumerate(folders):
         for path in sorted(folder.glob("*.jsonl")):
             with path.open(encoding="utf-8") as file:
@@ -104,10 +120,15 @@ def read_history(cluster: str, *folders: Path) -> History:
                 found = rows.setdefault(path.stem, {})
                 for row in map(_row, file):
                     found.setdefault((row.partition, row.offset, row.at), (life, row))
+        journals |= {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob(f"*{JOURNAL}"))}
+        if (folder / TRUSTED).exists():
+            trusted = (folder / TRUSTED).read_text(encoding="utf-8")
     return History(
         cluster=cluster,
         rows={topic: tuple(row for _, row in sorted(found.values(), key=_order)) for topic, found in rows.items()},
         strikes=tuple(sorted(strikes, key=lambda strike: strike.at)),
+        trusted=trusted,
+        journals=journals,
     )
 
 

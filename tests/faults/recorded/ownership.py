@@ -1,7 +1,8 @@
 """Who owned which key group when, by what the broker and the two sides of each hand-over wrote down.
 
 A span begins with a generation of the group, or with `took` of a hand-over inside one; it ends with the next
-generation, or with `released`.  Whatever a worker writes has to lie in a span of its own.
+generation, or with `released`.  Whatever a worker writes has to lie in a span of its own, or follow one that was
+released to it: a broker that dies may lose the word `took`, and until the next generation nobody else owns it.
 """
 
 from collections import defaultdict
@@ -21,6 +22,7 @@ class Span:
     """`worker` owns from `start` to `end`; it may write from `opened` on: it takes over before it says `took`.
 
     `low`, `high` = offsets of the changelog partition that bound what it writes, where a hand-over names them.
+    `heir` = to whom it was released.
     """
 
     worker: str
@@ -29,6 +31,7 @@ class Span:
     end: float = FOR_EVER
     low: int = 0
     high: float = FOR_EVER
+    heir: str = ""
 
 
 def ownership(facts: Facts) -> dict[Place, list[Span]]:
@@ -58,6 +61,7 @@ def _handed(spans: dict[Place, list[Span]], record: Message) -> None:
         row = spans[place]
         if record.body["kind"] == "released":
             _close(row, record.at, ends.get(place[1], FOR_EVER) if place[0] == DELAYS else FOR_EVER)
+            row[-1:] = [replace(last, heir=record.body["target"]) for last in row[-1:]]
         else:
             before = row[-1].end if row else record.at
             low = int(row[-1].high) if row and row[-1].high != FOR_EVER else 0
@@ -94,7 +98,7 @@ def _strangers(
     former: set[str] = set()
     for row in rows:
         spans_left = range(at_span, len(spans))
-        found = next((number for number in spans_left if _wrote(spans[number], row, log, clock_s)), None)
+        found = next((number for number in spans_left if _wrote(spans, number, row, log, clock_s)), None)
         former |= {newest.get(row.worker, row.process)} - {row.process}
         newest[row.worker] = row.process
         text = f"{row.process} wrote {log} {row.partition}:{row.offset} of {place[0]}/{place[1]}"
@@ -107,7 +111,12 @@ def _strangers(
             at_span = found
 
 
-def _wrote(span: Span, row: Written, log: str, clock_s: float) -> bool:
+def _wrote(spans: Sequence[Span], number: int, row: Written, log: str, clock_s: float) -> bool:
+    span = spans[number]
+    if span.heir == row.worker:
+        next_at = spans[number + 1].start if number + 1 < len(spans) else FOR_EVER
+        if span.end - clock_s <= row.at <= next_at + clock_s:
+            return log != CHANGELOG or row.offset >= span.high
     inside = span.worker == row.worker and span.opened - clock_s <= row.at <= span.end + clock_s
     return inside and (log != CHANGELOG or span.low <= row.offset < span.high)
 
@@ -132,7 +141,7 @@ def gaps(
             death = next((s for s in strikes if span.worker in s.dead and span.start <= s.at < span.end), None)
             start = death.at if death else span.end
             end = following.start if following else until
-            if start < end and (following or death):
+            if start < end:
                 allowed = excused_s(strikes, start, end, bounds) + (0.0 if death else bounds.handover_s)
                 yield Gap(place=place, start=start, end=end, allowed=allowed)
 

@@ -8,7 +8,7 @@ from typing import Any
 from recorded.dump import OFFSETS
 from recorded.facts import CHANGELOG, DELAYS, SOURCE, TOTALS, WRITER
 from recorded.groups import place_of_commit
-from recorded.history import PLANTED, History, Row
+from recorded.history import History, Row
 from recorded.verdict import Broken
 
 Plant = Callable[[History], History]
@@ -217,7 +217,7 @@ def nobody_takes_what_was_released(history: History) -> History:
     return edited(history, topic, took, at=history.of(topic)[took].at + 9.0)
 
 
-@plants(Broken.UNOWNED, Broken.TWO_OWNERS, Broken.ASTRAY)
+@plants(Broken.UNOWNED, Broken.TWO_OWNERS)
 def the_group_does_not_notice_a_death(history: History) -> History:
     death = next(strike for strike in history.strikes if strike.dead)
     rows = [
@@ -257,93 +257,3 @@ def a_key_group_stands_still_for_a_while(history: History) -> History:
         for row in history.of(DELAYS)
     ]
     return with_rows(history, DELAYS, rows)
-
-
-# ---------------------------------------------------------------------- who commands
-@plants(Broken.TAKEN_TWICE)
-def a_handover_is_taken_again(history: History) -> History:
-    topic = own(history, "handover")
-    return added(history, topic, such(history, topic, kind="took")[0])
-
-
-@plants(Broken.TAKEN_TWICE, Broken.FORGED)
-def two_commands_carry_out_one_handover(history: History) -> History:
-    topic = own(history, "acks")
-    return added(history, topic, such(history, topic, phase="took")[0], body={"command_id": "0" * 32})
-
-
-@plants(Broken.TAKEN_TWICE)
-def a_successor_releases_what_was_taken(history: History) -> History:
-    topic, commands = own(history, "handover"), own(history, "commands")
-    handover = body(history.of(topic)[such(history, topic, kind="took")[0]])["handover"]
-    release = such(history, commands, kind="release", handover=handover)[0]
-    return edited(history, commands, release, at=history.of(topic)[-1].at)
-
-
-@plants(Broken.EPOCH_BACK)
-def an_agent_obeys_a_predecessor(history: History) -> History:
-    topic = own(history, "acks")
-    newest = body(history.of(topic)[-1])["epoch"]
-    return edited(history, topic, such(history, topic, phase="accepted")[0], body={"epoch": newest})
-
-
-@plants(Broken.EPOCH_BACK)
-def a_predecessor_publishes_a_placement(history: History) -> History:
-    return added(history, own(history, "placement"), 0)
-
-
-@plants(Broken.EPOCH_BACK)
-def a_predecessor_writes_to_the_journal(history: History) -> History:
-    return added(history, own(history, "journal"), -1)
-
-
-@plants(Broken.EPOCH_BACK, Broken.UNANSWERED)
-def a_predecessor_commands(history: History) -> History:
-    return added(history, own(history, "commands"), 0, body={"id": "0" * 32})
-
-
-@plants(Broken.REUSED_ID)
-def a_command_comes_again_with_another_deadline(history: History) -> History:
-    deadline = body(history.own("commands")[0])["deadline"]
-    return added(history, own(history, "commands"), 0, body={"deadline": deadline + 1.0})
-
-
-@plants(Broken.UNANSWERED)
-def an_agent_never_answers(history: History) -> History:
-    command = body(history.own("commands")[0])["id"]
-    topic = own(history, "acks")
-    return without(history, topic, *such(history, topic, command_id=command))
-
-
-@plants(Broken.UNANSWERED)
-def an_agent_accepts_and_is_silent_then(history: History) -> History:
-    command = body(history.own("commands")[0])["id"]
-    topic = own(history, "acks")
-    accepted = such(history, topic, command_id=command, phase="accepted")
-    return without(history, topic, *(set(such(history, topic, command_id=command)) - set(accepted)))
-
-
-@plants(Broken.FORGED)
-def an_agent_obeys_a_forged_command(history: History) -> History:
-    commands, acks = own(history, "commands"), own(history, "acks")
-    forged = {"id": "f" * 32, "handover": "9.9-0"}
-    history = added(history, commands, 0, body=forged, headers={PLANTED: b"1"})
-    return added(history, acks, such(history, acks, phase="prepared")[0], body={"command_id": "f" * 32})
-
-
-@plants(Broken.FORGED)
-def workers_hand_over_what_nobody_commanded(history: History) -> History:
-    return added(history, own(history, "handover"), 0, body={"handover": "9.9-0"})
-
-
-@plants(Broken.ASTRAY)
-def a_generation_does_not_follow_the_placement(history: History) -> History:
-    topic = own(history, "placement")
-    rows = []
-    for row in history.of(topic):
-        owners = {
-            operator: [list(reversed(each)) if len(each) > 1 else each for each in partitions]
-            for operator, partitions in body(row)["owners"].items()
-        }
-        rows.append(row._replace(value=json.dumps({**body(row), "owners": owners}).encode()))
-    return with_rows(history, topic, rows)

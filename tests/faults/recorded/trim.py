@@ -13,13 +13,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from recorded.dump import OFFSETS
 from recorded.facts import APP, CHANGELOG, DELAYS, SOURCE, TOTALS
 from recorded.groups import place_of_commit
-from recorded.history import STRIKES, History, Row, read_history, write_rows, write_strikes
+from recorded.history import STRIKES, History, Row, read_history, write_files, write_rows, write_strikes
 
 JUDGED = ("placement", "commands", "acks", "handover", "journal")
 
 
 def trim(history: History, partitions: Collection[int]) -> dict[str, list[Row]]:
-    """The rows by topic of these key groups alone; Trimtab's own are kept whole."""
+    """The rows by topic of these key groups alone; Trimtab's own are kept whole, of the status the last."""
     kept = {
         topic: [row for row in history.of(topic) if row.partition in partitions]
         for topic in (SOURCE, DELAYS, CHANGELOG)
@@ -27,7 +27,8 @@ def trim(history: History, partitions: Collection[int]) -> dict[str, list[Row]]:
     sequences = {_sequence(row) for row in kept[DELAYS]}
     kept[TOTALS] = list(_renumbered(row for row in history.of(TOTALS) if _sequence(row) in sequences))
     kept[OFFSETS] = [row for row in history.of(OFFSETS) if _about(row, partitions)]
-    return kept | {f"trimtab.{history.cluster}.{part}": list(history.own(part)) for part in JUDGED}
+    kept |= {f"trimtab.{history.cluster}.{part}": list(history.own(part)) for part in JUDGED}
+    return kept | {f"trimtab.{history.cluster}.status": list(history.own("status")[-1:])}
 
 
 def _sequence(row: Row) -> int:
@@ -55,6 +56,7 @@ def main() -> None:
         for topic, rows in trim(history, set(map(int, partitions))).items():
             write_rows(folder, topic, rows)
         write_strikes(folder, history.strikes)
+        write_files(folder, history.trusted, history.journals)
         assert (folder / STRIKES).exists()
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
             for path in sorted(folder.iterdir()):

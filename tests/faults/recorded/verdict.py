@@ -23,6 +23,15 @@ class Broken(StrEnum):
     TAKEN_TWICE = "taken_twice"  # one hand-over carried out twice
     EPOCH_BACK = "epoch_back"  # a publication under an epoch that is not above the one before
     REUSED_ID = "reused_id"  # one command id with two contents
+    UNPLACED = "unplaced"  # a placement gives nobody what another one gave somebody
+    JOURNAL_GAP = "journal_gap"  # an entry of the controller's journal is missing
+    UNJOURNALLED = "unjournalled"  # published, and not in the journal before
+    PLAN_AGAIN = "plan_again"  # a plan that begins twice, or while another one is under way
+    NOT_TAKEN = "not_taken"  # a hand-over called done, and the workers did not do it
+    UNNOTED = "unnoted"  # an agent's answer is not in its journal
+    OBEYED_TWICE = "obeyed_twice"  # by the agents' journals a command was carried out twice
+    DENIED = "denied"  # refused, and done nevertheless
+    UNSIGNED = "unsigned"  # obeyed, and nobody who is trusted has signed it
     UNANSWERED = "unanswered"  # a command without an answer
     FORGED = "forged"  # somebody obeyed a record that the controller did not write
     WRONG_SUM = "wrong_sum"  # the final sums are not those of a recomputation
@@ -75,6 +84,10 @@ class Cost:
     unsteered_s: float
 
 
+ALWAYS = ("inputs", "extracted", "counted", "changed", "commits", "generations", "placements", "journal", "told")
+IN_ROUNDS = ("commands", "acks", "handovers", "journals")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """`seen` = how much of each kind was looked at: a check that saw nothing has shown nothing."""
@@ -83,7 +96,6 @@ class Verdict:
     costs: tuple[Cost, ...]
     seen: Counter[str]
 
-    @property
-    def kept(self) -> bool:
-        """Whether every promise was kept."""
-        return not self.violations
+    def unseen(self, *, rounds: bool) -> list[str]:
+        """Kinds of which there should be some and is none; `rounds` = key groups should have been handed over."""
+        return [kind for kind in (*ALWAYS, *(IN_ROUNDS if rounds else ())) if not self.seen[kind]]

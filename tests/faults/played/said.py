@@ -1,0 +1,91 @@
+"""What is said of a cell: by controller and stream (status, snapshots), in metrics, and in the processes' logs."""
+
+import re
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from prometheus_client.parser import text_string_to_metric_families
+
+from flights.watch import read_snapshots
+from played.stage import Stage
+from trimtab_controller.sandbox.configuration import host_name
+
+COUNTED = ("bad_commands", "command_refusals", "worker_refused_records", "journal_faults")
+"""Of the agents' metrics: what they, and their workers, refused."""
+BROKER_LOG = "broker.log"
+
+
+class Ear:
+    """Listens from its making on for what has to be said: patterns, found anywhere in a line of a log, or at the
+    beginning of anything else that is said.
+    """
+
+    def __init__(self, stage: Stage, wanted: Sequence[str]) -> None:
+        self._stage = stage
+        self._wanted = wanted
+        self._since = time.time()
+        self._counted = _counted(stage)
+        self._sizes = {path: path.stat().st_size for path in _logs(stage)}
+
+    def said(self) -> Counter[str]:
+        """All so far; of the logs only what is wanted."""
+        stage = self._stage
+        said = Counter(stage.notes)
+        said.update(_counted(stage) - self._counted)
+        for path in _logs(stage):
+            with path.open("rb") as log:
+                log.seek(self._sizes.get(path, 0))
+                text = log.read().decode(errors="replace")
+            for pattern in self._wanted:
+                said.update(match.group() for match in re.finditer(pattern, text))
+        if (status := stage.run.watch.last) is None:
+            return said
+        said.update(f"{row.kind} {row.reason}" for row in status.decisions if row.at >= self._since)
+        rounds = [row for row in stage.run.watch.rounds.values() if (row.ended_at or row.started_at) >= self._since]
+        said.update("fallback" for row in rounds if row.fallback)
+        said.update({"key groups not moved": sum(row.failed for row in rounds)})
+        if status.hold is not None:
+            said["hold"] += 1
+        return +said
+
+
+def unsaid(wanted: Sequence[str], said: Counter[str]) -> list[str]:
+    """The patterns that nothing of what was said begins with."""
+    return [pattern for pattern in wanted if not any(re.match(pattern, text) for text in said)]
+
+
+def _logs(stage: Stage) -> list[Path]:
+    return [path for path in sorted(stage.cluster.logs.glob("*.log")) if path.name != BROKER_LOG]
+
+
+def _counted(stage: Stage) -> Counter[str]:
+    """What the controller, the stream, the agents and their workers count."""
+    status = stage.run.watch.last
+    own = f"trimtab.{stage.settings.cluster}."
+    rejected = status.rejected if status else {}
+    found = Counter({f"rejected {name.removeprefix(own)}": count for name, count in rejected.items()})
+    try:
+        for snapshot in read_snapshots(stage.bootstrap, stage.cluster.topics)[-1:]:
+            found.update({f"rejected reports {fault}": count for fault, count in snapshot.rejected.items()})
+            found["late reports"] = snapshot.late_rows
+    except (KafkaException, TimeoutError, KeyError):
+        pass  # broker or topic are away just now
+    for index in range(stage.settings.workers):
+        for family in text_string_to_metric_families(_metrics(stage.cluster.ports[host_name(index)][0])):
+            metric = family.name.removeprefix("trimtab_agent_")
+            if metric in COUNTED:
+                samples = (sample for sample in family.samples if not sample.name.endswith("_created"))
+                found.update({f"{metric} {sample.labels.get('reason', '')}": round(sample.value) for sample in samples})
+    return found
+
+
+def _metrics(port: int) -> str:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
+            return str(page.read().decode())
+    except OSError:
+        return ""  # it is away just now
