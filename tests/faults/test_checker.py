@@ -10,8 +10,8 @@ import pytest
 from recorded.check import check
 from recorded.history import PLANTED, History, Strike, read_history, write_files, write_rows, write_strikes
 from recorded.ownership import excused_s
-from recorded.planted import PLANTS, Plant, added, body, own, with_rows
-from recorded.planted_commands import unheard_of  # enters its plants too
+from recorded.planted import PLANTS, Plant, added, body, edited, own, such, with_rows, without
+from recorded.planted_commands import a_generation_does_not_follow_the_placement, unheard_of  # enters its plants too
 from recorded.verdict import Bounds, Broken
 
 HERE = Path(__file__).parent
@@ -104,6 +104,34 @@ def test_nobody_answers_commands_whose_topic_is_taken_away(clean: History) -> No
 
     assert {violation.broken for violation in check(silent, BOUNDS).violations} == {Broken.UNANSWERED}
     assert check(anew, BOUNDS).violations == ()
+
+
+def test_a_word_that_is_lost_while_somebody_dies_is_no_second_owner(clean: History) -> None:
+    topic = own(clean, "handover")
+    took = such(clean, topic, kind="took")[0]
+    death = next(strike for strike in clean.strikes if strike.dead)
+    assert death.at < clean.of(topic)[took].at < death.steered_at
+
+    assert check(without(clean, topic, took), BOUNDS).violations == ()
+
+
+def test_what_was_taken_is_commanded_again_when_a_generation_came_between(clean: History) -> None:
+    topic, commands = own(clean, "handover"), own(clean, "commands")
+    handover = body(clean.of(topic)[such(clean, topic, kind="took")[0]])["handover"]
+    release = such(clean, commands, kind="release", handover=handover)[0]
+
+    assert check(edited(clean, commands, release, at=clean.of(topic)[-1].at), BOUNDS).violations == ()
+
+
+def test_a_placement_that_nobody_could_hear_of_need_not_be_followed(clean: History) -> None:
+    unheard = a_generation_does_not_follow_the_placement(clean)
+    last = max(row.at for row in clean.own("placement"))
+    away = replace(clean.strikes[0], at=0.0, over_at=last + 100.0, steered_at=last + 200.0)
+
+    kinds = {violation.broken for violation in check(replace(unheard, strikes=(away,)), BOUNDS).violations}
+
+    assert Broken.ASTRAY not in kinds
+    assert Broken.UNSIGNED in kinds
 
 
 def test_a_strike_that_spares_the_job_has_no_dead() -> None:
