@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from recorded.check import check
+from recorded.facts import TOTALS
 from recorded.history import PLANTED, History, Strike, read_history, write_files, write_rows, write_strikes
 from recorded.ownership import excused_s
 from recorded.planted import PLANTS, Plant, added, body, edited, own, such, with_rows, without
@@ -132,6 +133,16 @@ def test_a_placement_that_nobody_could_hear_of_need_not_be_followed(clean: Histo
 
     assert Broken.ASTRAY not in kinds
     assert Broken.UNSIGNED in kinds
+
+
+def test_a_key_group_may_write_to_several_partitions_of_the_totals(clean: History) -> None:
+    rows = clean.of(TOTALS)
+    halves = [[row for number, row in enumerate(rows) if number % 2 == half] for half in range(2)]
+    spread = [
+        row._replace(partition=half, offset=offset) for half in range(2) for offset, row in enumerate(halves[half])
+    ]
+
+    assert check(with_rows(clean, TOTALS, spread), BOUNDS).violations == ()
 
 
 def test_a_strike_that_spares_the_job_has_no_dead() -> None:

@@ -81,7 +81,7 @@ def two_owners(facts: Facts, spans: Mapping[Place, Sequence[Span]], bounds: Boun
     logs: dict[tuple[Place, str], list[Written]] = defaultdict(list)
     for row in facts.extracted:  # extract keeps the key, so input and output have the same partition
         logs[(SOURCE, row.partition), DELAYS].append(row)
-    for row in facts.counted:
+    for row in sorted(facts.counted, key=lambda row: row.at):  # a key group may write to several partitions there
         if row.sequence in home:
             logs[(DELAYS, home[row.sequence]), "totals"].append(row)
     for row in facts.changed:
