@@ -39,6 +39,7 @@ def check(history: History, bounds: Bounds) -> Verdict:
         *commanding.unplaced(facts),
         *journalling.missing_entries(facts),
         *journalling.unjournalled(facts, bounds),
+        *journalling.unpublished(facts),
         *journalling.plans_again(facts),
         *journalling.not_taken(facts, history.strikes, bounds),
         *answering.unnoted(facts),

@@ -16,6 +16,8 @@ from recorded.verdict import Bounds, Broken, Violation
 IN_ENTRY = ("prepare", "release", "stop", "start")
 """Commands that the entry of their epoch holds as they are."""
 DONE = "done"
+PLACING = ("waiting", "preparing", "releasing", "failed")
+"""Steps of a hand-over that a placement says."""
 FOR_EVER = float("inf")
 
 
@@ -66,8 +68,7 @@ def unjournalled(facts: Facts, bounds: Bounds) -> Iterator[Violation]:
 def _speaks_of(entry: Message, command: Mapping[str, Any]) -> bool:
     if command["kind"] not in IN_ENTRY:
         return plan_of(command["handover"]) == (entry.body["round"] or {}).get("plan")
-    rounds = [row[command["kind"]] for row in _handovers(entry) if command["kind"] in row]
-    return any(command == row for row in [*rounds, *(row["command"] for row in entry.body["scalings"])])
+    return command in _commands_in(entry)
 
 
 def _handovers(entry: Message) -> list[Mapping[str, Any]]:
@@ -77,6 +78,32 @@ def _handovers(entry: Message) -> list[Mapping[str, Any]]:
 def plan_of(handover: str) -> str:
     """The plan that a hand-over is part of."""
     return handover.rpartition("-")[0]
+
+
+def unpublished(facts: Facts) -> Iterator[Violation]:
+    """What an entry speaks of for the first time, and was not published with it: its commands, and the placement that
+    goes with a hand-over's step.
+    """
+    commands = {row.body["id"] for row in facts.commands}
+    placed = {row.epoch for row in facts.placements}
+    no_commands, no_placements = made_anew(facts.commands), made_anew(facts.placements)
+    before: dict[str, str] = {}
+    for row in facts.journal:
+        phases = {handover["id"]: handover["phase"] for handover in _handovers(row)}
+        steps = {name: phase for name, phase in phases.items() if phase in PLACING and before.get(name) != phase}
+        missing = [] if row.epoch in placed or within(row.at, no_placements) else sorted(steps)
+        own = [command["id"] for command in _commands_in(row) if tuple(command["epoch"]) == row.epoch]
+        missing += [] if within(row.at, no_commands) else [name for name in own if name not in commands]
+        if missing:
+            text = f"{row.epoch}: journalled, and not published: {', '.join(missing)}"
+            yield Violation(broken=Broken.UNPUBLISHED, at=row.at, text=text)
+        before = phases
+
+
+def _commands_in(entry: Message) -> Iterator[Mapping[str, Any]]:
+    for handover in _handovers(entry):
+        yield from (handover[kind] for kind in ("prepare", "release") if handover[kind] is not None)
+    yield from (scaling["command"] for scaling in entry.body["scalings"])
 
 
 def plans_again(facts: Facts) -> Iterator[Violation]:

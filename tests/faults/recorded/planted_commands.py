@@ -192,13 +192,23 @@ def a_command_is_journalled_when_it_is_published(history: History) -> History:
     return edited(history, topic, entry, at=commands[0].at + 1.0)
 
 
-@plants(Broken.UNJOURNALLED)
+@plants(Broken.UNJOURNALLED, Broken.UNPUBLISHED)
 def an_entry_speaks_of_another_command(history: History) -> History:
     topic, commands = own(history, "journal"), history.own("commands")
     first = body(next(row for row in commands if body(row)["kind"] == "prepare"))
     entry = such(history, topic, generation=first["epoch"][0], number=first["epoch"][1])[0]
     value = (history.of(topic)[entry].value or b"").replace(first["id"].encode(), b"0" * 32)
     return edited(history, topic, entry, value=value)
+
+
+@plants(Broken.UNPUBLISHED)
+def a_placement_is_journalled_and_not_published(history: History) -> History:
+    return without(history, own(history, "placement"), 1)
+
+
+@plants(Broken.UNPUBLISHED, Broken.FORGED)
+def a_command_is_journalled_and_not_published(history: History) -> History:
+    return without(history, own(history, "commands"), _obeyed(history))
 
 
 @plants(Broken.PLAN_AGAIN)

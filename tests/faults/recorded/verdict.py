@@ -26,6 +26,7 @@ class Broken(StrEnum):
     UNPLACED = "unplaced"  # a placement gives nobody what another one gave somebody
     JOURNAL_GAP = "journal_gap"  # an entry of the controller's journal is missing
     UNJOURNALLED = "unjournalled"  # published, and not in the journal before
+    UNPUBLISHED = "unpublished"  # in the journal, and not published with it
     PLAN_AGAIN = "plan_again"  # a plan that begins twice, or while another one is under way
     NOT_TAKEN = "not_taken"  # a hand-over called done, and the workers did not do it
     UNNOTED = "unnoted"  # an agent's answer is not in its journal
