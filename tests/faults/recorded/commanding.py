@@ -7,7 +7,7 @@ from recorded.answering import DENIED, OPEN
 from recorded.facts import Facts, Message, owners_of
 from recorded.groups import Place
 from recorded.history import Strike
-from recorded.journalling import made_anew
+from recorded.journalling import made_anew, within
 from recorded.verdict import Bounds, Broken, Violation
 
 
@@ -96,16 +96,18 @@ def unanswered(facts: Facts, until: float) -> Iterator[Violation]:
 
 
 def forged(facts: Facts) -> Iterator[Violation]:
-    """What was done without a command of the controller."""
+    """What was done without a command of the controller, unless it may have gone with the topic."""
+    away = made_anew(facts.commands)
     commands = {row.body["id"] for row in facts.commands}
     handovers = {row.body["handover"] for row in facts.commands}
     for row in facts.acks:
-        if row.body["command_id"] not in commands and row.body["phase"] not in DENIED:
+        unknown = row.body["command_id"] not in commands and not within(row.at, away)
+        if unknown and row.body["phase"] not in DENIED:
             source = "planted" if row.body["command_id"] in facts.planted else "unknown"
             text = f"{row.body['host']} says {row.body['phase']} to the {source} command {row.body['command_id']}"
             yield Violation(broken=Broken.FORGED, at=row.at, text=text)
     for row in facts.handovers:
-        if row.body["handover"] not in handovers:
+        if row.body["handover"] not in handovers and not within(row.at, away):
             text = f"{row.body['kind']} of hand-over {row.body['handover']}, which was never commanded"
             yield Violation(broken=Broken.FORGED, at=row.at, text=text)
 
