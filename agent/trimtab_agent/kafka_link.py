@@ -17,8 +17,10 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
+    TopicCollection,
     TopicPartition,
 )
+from confluent_kafka.admin import AdminClient
 
 from trimtab_agent.commands.events import Position
 from trimtab_agent.configuration import ConfigurationError
@@ -32,6 +34,8 @@ BACKOFF_S, MAX_BACKOFF_S = 0.5, 3.0
 DELIVERY_LIMIT_S = 30.0
 LOOK_BACK_S = 600.0
 """At the first start, commands of the last ten minutes are read: those not past their deadline must not be lost."""
+WATCH_S = 30.0
+"""After so long without a command it is looked whether the topic is still the same."""
 MAX_UNHANDLED = 100
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 
@@ -72,7 +76,7 @@ class KafkaLink:
         self._handler = handler
         self._loop = loop
         self._known = {(position.kafka_cluster, position.partition): position.offset for position in start}
-        self._cluster = ""
+        self._cluster = self._topic_id = ""
         self._there: bool | None = None
         self._stop = threading.Event()
         self._room = threading.Semaphore(MAX_UNHANDLED)
@@ -95,17 +99,17 @@ class KafkaLink:
                 "queue.buffering.max.kbytes": 5 * MAX_MESSAGE_BYTES // 1024,
             }
         )
-        self._consumer = Consumer(
-            {
-                **shared,
-                "group.id": "trimtab-agent",  # the client wants a name; no group is joined, no offset committed
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "error",
-                "isolation.level": "read_committed",
-                "queued.max.messages.kbytes": 1024,
-            }
-        )
+        self._reading = {
+            **shared,
+            "group.id": "trimtab-agent",  # the client wants a name; no group is joined, no offset committed
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "queued.max.messages.kbytes": 1024,
+        }
+        self._consumer = Consumer(self._reading)
+        self._admin = AdminClient(shared)
         self._thread = threading.Thread(target=self._run, name="kafka", daemon=True)
 
     def start(self) -> None:
@@ -136,7 +140,10 @@ class KafkaLink:
     def _run(self) -> None:
         while not self._stop.is_set():
             self._connect()
-            self._read()
+            if not self._read():
+                self._known.clear()
+                self._consumer.close()
+                self._consumer = Consumer(self._reading)
 
     def _connect(self) -> None:
         """Find where to begin to read; tries until that is known."""
@@ -164,6 +171,7 @@ class KafkaLink:
             raise KafkaException(topic.error)
         if not topic.partitions:
             raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"{self._topic} has no partitions"))
+        self._topic_id = self._id_of_topic()
         self._cluster = metadata.cluster_id
         return [self._find_place(partition) for partition in topic.partitions]
 
@@ -180,19 +188,40 @@ class KafkaLink:
             raise KafkaException(place.error)
         return TopicPartition(self._topic, partition, place.offset if place.offset >= 0 else end)
 
-    def _read(self) -> None:
-        """Pass on records until the end, or until the place to read is gone from the broker."""
+    def _read(self) -> bool:
+        """Pass on records; True at the end, False when the place to read is gone from the broker."""
+        look_at = time.monotonic() + WATCH_S
         while not self._stop.is_set():
             self._producer.poll(0)
             message = self._consumer.poll(POLL_S)
             if message is None:
+                if time.monotonic() > look_at:
+                    if self._is_made_anew():
+                        return False
+                    look_at = time.monotonic() + WATCH_S
                 continue
+            look_at = time.monotonic() + WATCH_S
             error = message.error()
             if error is None:
                 self._pass_on(message)
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                self._known.clear()  # the topic was made anew, or kept less long than the agent was away
-                return
+                return False  # the topic was made anew, or kept less long than the agent was away
+        return True
+
+    def _is_made_anew(self) -> bool:
+        """Whether the topic is another one of the same name.
+
+        The client says nothing of that when the broker was restarted before: a new topic counts its leaders from 0,
+        and what has a lower count than the one that the client knows, it takes for old news, for ever.
+        """
+        try:
+            return self._id_of_topic() != self._topic_id
+        except KafkaException:
+            return False  # the broker is away, or the topic is: nobody writes there now
+
+    def _id_of_topic(self) -> str:
+        [found] = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=REQUEST_LIMIT_S).values()
+        return str(found.result().topic_id)
 
     def _pass_on(self, message: Message) -> None:
         while not self._room.acquire(timeout=POLL_S):

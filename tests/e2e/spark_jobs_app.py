@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 import psutil
@@ -39,11 +41,18 @@ def large() -> Task:
     return Task(problem=cluster(3, nodes=9), seed=7, params=SHORT)
 
 
+def command_lines() -> Iterator[str]:
+    """Of all that this process has started and that still runs."""
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            yield " ".join(process.cmdline())
+
+
 if __name__ == "__main__":
     session = open_session("solve-jobs", KEYS)
     try:
         told = session.sparkContext.getConf().get(SECRET)
-        lines = [" ".join(process.cmdline()) for process in psutil.Process().children(recursive=True)]
+        lines = list(command_lines())
         answers = [
             result.allocation.tolist() if isinstance(result, BalanceResult) else result.reason
             for result in solve_jobs(session, tasks())
