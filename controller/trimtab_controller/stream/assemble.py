@@ -105,7 +105,8 @@ class Assembler:
         for kind in (Kind.HOST, Kind.REJECTED):  # who floods is left out, and not waited for
             hosts = of_kind(rows, kind)
             for host, last_ms in zip(hosts["host"].to_pylist(), hosts["last_ms"].to_pylist(), strict=True):
-                self._reached_ms[host] = max(last_ms, self._reached_ms.get(host, 0))
+                if host is not None:  # what is refused may be nobody's
+                    self._reached_ms[host] = max(last_ms, self._reached_ms.get(host, 0))
 
     def _open(self, rows: pa.Table, past_ms: int | None) -> list[int]:
         """The starts of the windows that the rows fall into; rows that come too late for theirs are counted."""

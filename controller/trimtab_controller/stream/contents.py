@@ -20,10 +20,9 @@ from trimtab_models.messages.columns import UNKNOWN
 from trimtab_models.messages.decode import MAX_NUMBER
 from trimtab_models.messages.key_group_table import LEVELS, RATES, KeyGroupBlock, KeyGroupTable
 from trimtab_models.messages.names import MAX_PARTITIONS, AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_models.messages.report import MAX_COUNT
 from trimtab_models.messages.snapshot import HostWindow, NodeWindow, PairWindow
 
-EXACT = 2**53
-"""Beyond it a float no longer tells a whole number from the next."""
 DECIMALS = 9
 """Of the rates of key groups: billionths of a core, or of a tuple per second.  Exact quotients take twice the time to
 write and twice the room, for digits that say nothing."""
@@ -142,7 +141,7 @@ def _rates(amounts: Floats, known_s: Floats) -> Floats:
 
 def _levels(rows: pa.Table, name: str) -> Integers:
     levels = _floats(rows, name, UNKNOWN)
-    return np.where(levels <= EXACT, levels, UNKNOWN).astype(np.int64)
+    return np.where(levels <= MAX_COUNT, levels, UNKNOWN).astype(np.int64)
 
 
 def _block(app: AppId, operator: OperatorId, owners: _Names, columns: Mapping[str, NDArray[Any]]) -> KeyGroupBlock:
@@ -199,4 +198,4 @@ def _rate(row: Mapping[str, Any], place: int) -> float | None:
 
 
 def _whole(value: float | None) -> int | None:
-    return None if value is None or value > EXACT else int(value)
+    return None if value is None or value > MAX_COUNT else int(value)

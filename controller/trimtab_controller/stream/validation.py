@@ -9,7 +9,7 @@ counts), bytes that are no UTF-8 in what is not read, whatever stands behind the
 from collections.abc import Mapping
 from enum import StrEnum
 
-from trimtab_models.messages.decode import NAME_PATTERN, Fault
+from trimtab_models.messages.decode import MAX_NUMBER, NAME_PATTERN, Fault
 from trimtab_models.messages.names import MAX_PARTITIONS
 from trimtab_models.messages.report import (
     MAX_CORES,
@@ -23,8 +23,6 @@ from trimtab_models.messages.report import (
     Mark,
     WorkerState,
 )
-
-MAX_NUMBER = 1e18
 
 # Workers and blocks of key groups and of pairs share one type: the arrays can then be joined without rebuilding them.
 PART_TYPE = (
