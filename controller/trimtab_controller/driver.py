@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
-from confluent_kafka import Consumer, KafkaException, Message
+from confluent_kafka import KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
 from trimtab_controller.chronicle import Chronicle
@@ -30,9 +30,10 @@ from trimtab_controller.kafka.connection import (
     pause,
     wait_for_broker,
 )
+from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.inbox import Inbox, Received
 from trimtab_controller.kafka.publisher import Publisher, transactional_id
-from trimtab_controller.kafka.reader import ReadError, new_consumer, since
+from trimtab_controller.kafka.reader import ReadError, reading, since
 from trimtab_controller.keys import load_trust
 from trimtab_controller.metrics import Metrics
 from trimtab_controller.publications import records_of, status_record, to_sign_anew
@@ -120,40 +121,36 @@ class Controller:
         collocating = self._configuration.balance.method is Method.ALBIC
         self._solver = SolverProcess(serve=serve_collocating) if collocating else SolverProcess()
         stack.callback(self._solver.close)
-        self._consumer, found = self._connect()
-        stack.callback(self._consumer.close)
+        self._follower, found = self._connect()
+        stack.callback(self._follower.close)
         # Spark is started last and ended first: without Kafka it would only retry.
         self._stream = StreamChild(stream_command(self._path)) if self._configuration.stream.embedded else None
         if self._stream is not None:
             stack.callback(self._stream.close)
         self._begin(found)
 
-    def _connect(self) -> tuple[Consumer, Found]:
+    def _connect(self) -> tuple[Follower, Found]:
         """Take over, and read what the predecessor left; the broker may be away for any time."""
         admin = AdminClient(self._connection.client("trimtab-controller-admin"))
         while True:
             wait_for_broker(admin, self._connection, self._stopping)
-            consumer = None
             try:
                 ensure_topics(admin, self._topics)
                 # From here on nobody before us can publish, so what is read next is final.
                 own_id = transactional_id(self._topics.cluster, acting=self._acting)
                 self._publisher = Publisher(self._connection, own_id, self._stopping, self._key)
                 found = recover(self._connection, self._topics, self._inbox, acting=self._acting)
-                consumer = new_consumer(self._connection, "controller")
                 stream = self._configuration.stream
                 from_s = self._clock() - WINDOWS_TO_CATCH_UP * stream.window_s - stream.watermark_s
-                snapshots = since(consumer, self._topics.snapshots, from_s)
-                consumer.assign([*found.positions, *snapshots])
+                with reading(self._connection, "windows") as consumer:
+                    snapshots = since(consumer, self._topics.snapshots, from_s)
             except (KafkaException, ReadError) as error:
-                if consumer is not None:
-                    consumer.close()
                 if isinstance(error, KafkaException) and not is_weather(error.args[0]):
                     raise
                 log.warning("the start does not succeed yet: %s", error)
                 pause(RETRY_S, self._stopping)
             else:
-                return consumer, found
+                return Follower(self._connection, "controller", [*found.positions, *snapshots]), found
 
     def _begin(self, found: Found) -> None:
         configuration = self._configuration
@@ -184,7 +181,7 @@ class Controller:
     # --- one turn of the loop -------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        for message in self._consumer.consume(200, timeout=POLL_S):
+        for message in self._follower.consume(200, POLL_S):
             if message.error() is not None:
                 log.warning("reading: %s", message.error().str())
                 continue

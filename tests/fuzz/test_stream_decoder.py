@@ -58,3 +58,9 @@ def test_the_judge_finds_other_numbers_and_other_verdicts() -> None:
 )
 def test_the_judge_allows_what_changes_no_number(change: Callable[[bytes], bytes]) -> None:
     assert judged(change(GOOD), list(rows_of(REPORT, ARRIVAL_MS))) == set()
+
+
+def test_the_judge_allows_what_spark_cannot_read() -> None:
+    refused: Row = (ARRIVAL_MS, 0.0, Kind.REJECTED, None, None, None, "malformed", *[None] * 15)
+    assert judged(b"\xef\xbb\xbf" + GOOD, [refused]) == set()
+    assert judged(GOOD, [refused]) == {"refused (malformed)"}

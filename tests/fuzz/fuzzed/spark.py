@@ -138,7 +138,7 @@ def is_stricter(record: bytes, reason: Fault, arrival_ms: int) -> bool:
     report = decode_report(record)
     spent = [report.sample.cpu_s, *(each.cpu_s for each in (*report.workers, *report.key_groups))]
     return {
-        Fault.MALFORMED: re.search(rb"[0-9]{900}|^\xff\xfe|^\xfe\xff", record) is not None,
+        Fault.MALFORMED: re.search(rb"[0-9]{900}|^\xff\xfe|^\xfe\xff|^\xef\xbb\xbf", record) is not None,
         Fault.CLUSTER: report.cluster != CLUSTER,
         Fault.FUTURE: report.at_ms - arrival_ms > MAX_AHEAD_MS,
         Fault.RANGE: max(cpu_s or 0.0 for cpu_s in spent) > MAX_CORES * report.interval_s,

@@ -1,0 +1,85 @@
+"""Reading topics on and on, whatever becomes of them: the running controller's ear."""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, TopicDescription
+
+from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection
+from trimtab_controller.kafka.reader import OFFSET_BEGINNING, new_consumer
+
+log = logging.getLogger(__name__)
+
+WATCH_S = 30.0
+"""So often it is looked whether the topics are still the same."""
+
+
+class Follower:
+    """Reads committed messages from the given positions on; of a topic that is made anew, all that is in it.
+
+    The client alone would be deaf to such a topic when the broker was restarted before: a new topic counts its leaders
+    from 0, and what has a lower count than the one that the client knows, it takes for old news, for ever.
+    """
+
+    def __init__(self, connection: Connection, name: str, positions: Iterable[TopicPartition]) -> None:
+        self._connection = connection
+        self._name = name
+        self._next = {(each.topic, each.partition): each.offset for each in positions}
+        self._admin = AdminClient(connection.client(f"trimtab-{name}-admin"))
+        self._ids: dict[str, str] = {}
+        self._asked: Mapping[str, Future[TopicDescription]] = {}
+        self._ask_at = time.monotonic()
+        self._consumer = self._begin()
+
+    def consume(self, most: int, timeout_s: float) -> list[Message]:
+        """At most so many messages, errors among them; none when there are none within the timeout."""
+        self._watch()
+        messages: list[Message] = self._consumer.consume(most, timeout=timeout_s)
+        for message in messages:
+            if message.error() is None:
+                self._next[message.topic(), message.partition()] = message.offset() + 1
+        return messages
+
+    def close(self) -> None:
+        """Read no more."""
+        self._consumer.close()
+
+    def _begin(self) -> Consumer:
+        consumer = new_consumer(self._connection, self._name)
+        consumer.assign([TopicPartition(topic, at, offset) for (topic, at), offset in self._next.items()])
+        return consumer
+
+    def _watch(self) -> None:
+        """Ask now and then, and look at the answers when they are there: the broker may take its time."""
+        if self._asked:
+            if all(answer.done() for answer in self._asked.values()):
+                self._compare(self._asked)
+                self._asked = {}
+        elif time.monotonic() >= self._ask_at:
+            self._ask_at = time.monotonic() + WATCH_S
+            topics = TopicCollection(sorted({topic for topic, _ in self._next}))
+            self._asked = self._admin.describe_topics(topics, request_timeout=REQUEST_LIMIT_S)
+
+    def _compare(self, answers: Mapping[str, Future[TopicDescription]]) -> None:
+        anew = []
+        for topic, answer in answers.items():
+            try:
+                found = answer.result()
+            except KafkaException:
+                continue  # the broker is away, or the topic is: nobody writes there now
+            if self._ids.setdefault(topic, str(found.topic_id)) != str(found.topic_id):
+                self._ids[topic] = str(found.topic_id)
+                anew.append(found)
+        if anew:
+            self._read_anew(anew)
+
+    def _read_anew(self, topics: list[TopicDescription]) -> None:
+        for found in topics:
+            log.warning("topic %s was taken away and made anew; it is read from its beginning", found.name)
+            self._next = {where: offset for where, offset in self._next.items() if where[0] != found.name}
+            self._next |= {(found.name, partition.id): OFFSET_BEGINNING for partition in found.partitions}
+        self._consumer.close()
+        self._consumer = self._begin()

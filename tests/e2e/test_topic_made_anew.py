@@ -1,0 +1,105 @@
+"""The readers of agent and controller on a real broker that is restarted, and whose topics come and go."""
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from trimtab_agent import kafka_link
+from trimtab_agent.commands.events import Position
+from trimtab_agent.kafka_link import KafkaLink, LinkSettings
+from trimtab_controller.kafka import follower
+from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.follower import Follower
+from trimtab_controller.sandbox.broker import Broker, Topic
+from trimtab_controller.sandbox.processes import Processes
+from trimtab_models.signing.envelope import Envelope
+
+ANEW, KEPT = Topic(name="trimtab.t.commands", partitions=1), Topic(name="trimtab.t.acks", partitions=1)
+LIMIT_S = 60.0
+
+
+class Heard:
+    """What the agent's link hands over."""
+
+    def __init__(self) -> None:
+        self.values: queue.Queue[bytes] = queue.Queue()
+
+    def command_read(self, record: Envelope, position: Position) -> None:
+        self.values.put(record.value)
+
+    def broker_changed(self, *, there: bool, detail: str) -> None:
+        pass
+
+
+@contextmanager
+def linked(broker: Broker) -> Iterator[queue.Queue[bytes]]:
+    """What an agent hears on the topic."""
+    heard, loop = Heard(), asyncio.new_event_loop()
+    turning = threading.Thread(target=loop.run_forever)
+    turning.start()
+    link = KafkaLink(LinkSettings(kafka=broker.kafka, commands_topic=ANEW.name), heard, loop, start=[])
+    link.start()
+    try:
+        yield heard.values
+    finally:
+        link.stop(5.0)
+        loop.call_soon_threadsafe(loop.stop)
+        turning.join()
+        loop.close()
+
+
+def write(broker: Broker, topic: Topic, *values: bytes) -> None:
+    producer = Producer({"bootstrap.servers": broker.address})
+    for value in values:
+        producer.produce(topic.name, value, "h0")
+    assert producer.flush(LIMIT_S) == 0
+
+
+def read(following: Follower, number: int) -> list[bytes]:
+    """So many messages, in whatever order the topics have."""
+    values: list[bytes] = []
+    end = time.monotonic() + LIMIT_S
+    while len(values) < number and time.monotonic() < end:
+        values += [message.value() for message in following.consume(100, 0.2) if message.error() is None]
+    return sorted(values)
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(240)
+def test_a_topic_made_anew_after_the_broker_s_restart_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_link, "WATCH_S", 1.0)
+    monkeypatch.setattr(follower, "WATCH_S", 1.0)
+    with Processes(tmp_path / "logs") as processes, Broker(tmp_path / "broker", processes) as broker:
+        broker.create_topics([ANEW, KEPT])
+        following = Follower(
+            Connection(kafka=broker.kafka), "test", [TopicPartition(topic.name, 0, 0) for topic in (ANEW, KEPT)]
+        )
+        with linked(broker) as commands:
+            write(broker, ANEW, b"1", b"2")
+            write(broker, KEPT, b"kept 1")
+            assert [commands.get(timeout=LIMIT_S) for _ in range(2)] == [b"1", b"2"]
+            assert read(following, 3) == [b"1", b"2", b"kept 1"]
+            # A restart raises the count of the topic's leaders; the new topic's begins at 0 again.
+            broker.restart()
+            write(broker, ANEW, b"3")
+            assert commands.get(timeout=LIMIT_S) == b"3"
+            assert read(following, 1) == [b"3"]
+            admin = AdminClient({"bootstrap.servers": broker.address})
+            admin.delete_topics([ANEW.name])[ANEW.name].result(LIMIT_S)
+            broker.create_topics([ANEW])
+            new = [b"new %d" % number for number in range(5)]
+            write(broker, ANEW, *new)
+            write(broker, KEPT, b"kept 2")
+            assert [commands.get(timeout=LIMIT_S) for _ in range(5)] == new
+            # what was read of the other topic is not read again
+            assert read(following, 6) == [b"kept 2", *new]
+            assert following.consume(100, 1.0) == []
+        following.close()
