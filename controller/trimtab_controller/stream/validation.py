@@ -1,10 +1,10 @@
 """Which reports are used: SQL that says what is wrong with one, by the same rules as `messages.report.decode_report`.
 
-A report is used as a whole or not at all, so a host with a bad sample counts as not seen rather than as idle.  Stricter
-than the decoder: a CPU time must be one that a host can have, no number has a thousand digits, and nothing is UTF-16 or
-begins with a byte order mark.  More lenient, where `from_json` does not show it and it changes no number: fields that no
-part of a report has, doubled keys (the last one counts), bytes that are no UTF-8 in what is not read, whatever stands
-behind the report.  `tests/fuzz` compares the two.
+A report is used as a whole or not at all, so a host with a bad sample counts as not seen rather than as idle.
+Stricter than the decoder: a CPU time must be one that a host can have, no number has a thousand digits, and nothing is
+UTF-16 or begins with a byte order mark.  More lenient, where `from_json` does not show it and it changes no number:
+fields that no part of a report has, doubled keys (the last one counts), bytes that are no UTF-8 in what is not read,
+whatever stands behind the report.  `tests/fuzz` compares the two.
 """
 
 from collections.abc import Mapping
