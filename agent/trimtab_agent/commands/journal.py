@@ -33,11 +33,13 @@ from trimtab_models.messages.names import CommandId, WorkerId, decode_epoch
 VERSION = 2
 COMPACT_AT_BYTES = 4 * 1024 * 1024
 OWNER_ONLY = 0o600
+MAX_FAULTS = 1000
+"""What stands behind so many broken lines is not read: it takes a start's time, and little of it would be whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What was read from a journal: its good entries, and one line per fault."""
+    """What was read from a journal: its good entries, and a line for each of the first faults."""
 
     entries: tuple[Entry, ...]
     faults: tuple[str, ...]
@@ -89,6 +91,9 @@ class Journal:
                     entries.append(decode_line(line, self._checksum))
             except BadMessage as exc:
                 faults.append(f"line {number}: {exc}")
+                if len(faults) == MAX_FAULTS:
+                    faults.append(f"line {number + 1}: found {MAX_FAULTS} broken lines, the rest is not read")
+                    return Recovered(entries=tuple(entries), faults=tuple(faults))
             self._checksum = checksum_in(line)
         if _is_whole(rest[:-1], self._checksum):  # not torn: it was complete, and its end is another byte now
             faults.append(f"line {len(lines) + 1}: found {rest[-1:]!r}, expected its end")

@@ -18,7 +18,7 @@ from trimtab_agent.commands.events import (
     ProcessId,
     ProcessNoted,
 )
-from trimtab_agent.commands.journal import Journal, decode_line, encode_line
+from trimtab_agent.commands.journal import MAX_FAULTS, Journal, decode_line, encode_line
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_models.messages.decode import BadMessage
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -90,6 +90,19 @@ def test_no_line_can_be_missing_doubled_or_in_another_place(tmp_path: Path) -> N
         for content in ([*before, line, line, *after], *([missing, displaced] if after else [])):
             path.write_bytes(b"".join(content))
             assert Journal(path).recover().faults, f"line {at + 1}"
+
+
+def test_reading_ends_where_nothing_can_be_believed(tmp_path: Path) -> None:
+    path = filled(tmp_path / "journal", ENTRIES)
+    path.write_bytes(path.read_bytes() + b"\n" * 5_000)
+
+    recovered = Journal(path).recover()
+
+    assert list(recovered.entries) == ENTRIES
+    assert len(recovered.faults) == MAX_FAULTS + 1
+    assert (
+        recovered.faults[-1] == f"line {len(ENTRIES) + MAX_FAULTS + 2}: found 1000 broken lines, the rest is not read"
+    )
 
 
 def test_a_line_of_another_journal_is_damage(tmp_path: Path) -> None:
