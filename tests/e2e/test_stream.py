@@ -5,28 +5,23 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from sent_reports import WINDOW_S, bad_payloads, changed, key_group, put, report, start_of_window, window_reports
 
 from trimtab_controller.sandbox.broker import Broker, Topic
 from trimtab_controller.sandbox.processes import Child, Processes
 from trimtab_controller.stream.chunks import Reassembler, read_chunk
 from trimtab_models.messages.decode import BadMessage, Fault
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
+from trimtab_models.messages.names import Topics, WorkerId
 from trimtab_models.messages.report import (
     MAX_REPORT_BYTES,
-    Basis,
-    HostSample,
-    KeyGroupSample,
     Mark,
-    PairSample,
     Report,
-    WorkerSample,
     WorkerState,
     decode_report,
     encode_report,
@@ -34,12 +29,9 @@ from trimtab_models.messages.report import (
 from trimtab_models.messages.snapshot import Snapshot
 
 LIMIT_S = 240.0
-WINDOW_S = 300
-INTERVAL_S = 10
 FLOOD = 100
 UNKNOWN = 1_000
 HOSTS = ("h0", "h1", "h2")
-APP = AppId("app")
 
 
 class Rig:
@@ -120,157 +112,38 @@ def rig(broker: Broker, unique: str, tmp_path: Path) -> Iterator[Rig]:
         found.close()
 
 
-def key_group(partition: int) -> KeyGroup:
-    return KeyGroup(APP, OperatorId("count"), partition)
+def send_refused(rig: Rig, start_ms: int) -> Counter[str]:
+    """All that is to be refused in the first window, by reason."""
+    expected = Counter[str]()
+    for fault, payload in bad_payloads(report(rig.cluster, "h0", start_ms + 50_000)):
+        rig.send_raw(payload, "h0", start_ms + 50_000)
+        expected[fault] += 1
+        with pytest.raises(BadMessage):  # the decoder is as strict
+            decode_report(payload)
+    rig.send(report("another", "h0", start_ms + 60_000))
+    far_ms = start_ms + 2 * WINDOW_S * 1000 + 10**7
+    rig.send_raw(encode_report(report(rig.cluster, "h0", far_ms)), "h0", start_ms + 60_000)
+    # More CPU time than a host can have passes the decoder, but is no measurement.
+    at_ms = start_ms + 70_000
+    rig.send_raw(changed(report(rig.cluster, "h0", at_ms), put("k", 0, "c", 0, value=1e9)), "h0", at_ms)
+    rig.send_raw(encode_report(report(rig.cluster, "h1", at_ms)), "h0", at_ms)
+    # Of hosts that nobody expects, whatever they send: it is not even read.
+    for number in range(UNKNOWN):
+        rig.send(report(rig.cluster, f"x{number}", start_ms + 80_000))
+    return expected + Counter({Fault.CLUSTER: 1, Fault.FUTURE: 1, Fault.RANGE: 2, Fault.UNKNOWN_HOST: UNKNOWN})
 
 
-def report(cluster: str, host: str, at_ms: int, *, interval_s: float = INTERVAL_S) -> Report:
-    """Host hN runs worker wN with key groups 2N and 2N + 1; figures that floats hold exactly."""
-    number = int(host[1:])
-    worker = WorkerId(f"w{number}")
-    return Report(
-        cluster=cluster,
-        host=HostId(host),
-        at_ms=at_ms,
-        interval_s=interval_s,
-        sequence=at_ms,
-        sample=HostSample(cpu_s=2.5, cores=2.0, basis=Basis.CGROUP, received_bytes=5_000, memory_bytes=10**9 + number),
-        workers=(
-            WorkerSample(
-                worker=worker,
-                app=APP,
-                state=WorkerState.RUNNING,
-                capacity=0.25,
-                cpu_s=1.25,
-                epoch=Epoch(1, 2),
-                generation=3,
-            ),
-        ),
-        key_groups=tuple(
-            KeyGroupSample(
-                key_group=key_group(partition),
-                worker=worker,
-                cpu_s=0.5 + number,
-                tuples_in=70 + partition,
-                bytes_out=None,
-                state_bytes=2**40 + partition,
-                backlog=0,
-            )
-            for partition in (2 * number, 2 * number + 1)
-        ),
-        pairs=(PairSample(source=key_group(2 * number), target=key_group(5), tuples=20, bytes=160),),
-    )
-
-
-def window_reports(cluster: str, host: str, start_ms: int, *, count: int = WINDOW_S // INTERVAL_S) -> list[Report]:
-    return [report(cluster, host, start_ms + (index + 1) * INTERVAL_S * 1000) for index in range(count)]
-
-
-def start_of_window() -> int:
-    """Of a window that a stream which starts within the next minutes sees from its beginning."""
-    return int(time.time()) // WINDOW_S * WINDOW_S * 1000
-
-
-Change = Callable[[dict[str, Any]], None]
-
-
-def put(*path: str | int, value: object) -> Change:
-    def change(document: dict[str, Any]) -> None:
-        place: Any = document
-        for step in path[:-1]:
-            place = place[step]
-        place[path[-1]] = value
-
-    return change
-
-
-REFUSED: Mapping[Fault, Mapping[str, Change]] = {
-    Fault.OVERSIZED: {
-        "too many workers": lambda document: document.update(w=document["w"] * 1_001),
-        "more marks than there are": put("w", 0, "m", value=["partial"] * 4),
-    },
-    Fault.VERSION: {
-        "version": put("v", value=1),
-    },
-    Fault.MALFORMED: {
-        "version of a wrong type": put("v", value="1"),
-        "text as CPU time": put("k", 0, "c", 0, value="fast"),
-        "number as column": put("k", 0, "c", value=0.5),
-        "fraction as tuples": put("k", 0, "ni", 0, value=1.5),
-        "object as array": put("k", value={}),
-        "huge whole number": put("k", 0, "sb", 0, value=10**30),
-    },
-    Fault.MISSING: {
-        "no version": put("v", value=None),
-        "no host": put("h", value=None),
-        "no time": put("t", value=None),
-        "no workers": put("w", value=None),
-        "no basis": put("n", "b", value=None),
-        "null among the workers": put("w", 0, value=None),
-        "key group without owner": put("k", 0, "w", value=None),
-        "key group without partition": put("k", 0, "p", 1, value=None),
-        "block without partitions": put("k", 0, "p", value=None),
-        "worker without marks": put("w", 0, "m", value=None),
-        "pair without tuples": put("e", 0, "n", 0, value=None),
-        "pairs without bytes": put("e", 0, "b", value=None),
-    },
-    Fault.TYPE: {
-        "number as operator": put("k", 0, "o", value=5),
-        "word as worker": put("w", 0, "w", value=True),
-        "number as app of a pair": put("e", 0, "a", value=1.5),
-    },
-    Fault.UNKNOWN: {
-        "block that claims to be a worker": put("k", 0, "s", value="running"),
-        "block that claims to be a pair": put("k", 0, "to", value="count"),
-        "worker with partitions": put("w", 0, "p", value=[1, 2, 3]),
-        "pair that claims to be a key group": put("e", 0, "o", value="count"),
-    },
-    Fault.RANGE: {
-        "epoch beyond the limit": put("w", 0, "ep", value=[1, 2**53 + 1]),
-        "NaN": put("k", 0, "c", 1, value=float("nan")),
-        "infinite": put("n", "cpu", value=float("inf")),
-        "negative CPU time": put("k", 0, "c", 0, value=-0.1),
-        "negative CPU time after a block without any": lambda document: document.update(
-            k=[{**document["k"][0], "c": None}, {**document["k"][0], "c": [0.1, -0.1]}]
-        ),
-        "negative tuples": put("k", 0, "ni", 1, value=-1),
-        "negative pair": put("e", 0, "b", 0, value=-1),
-        "negative time": put("t", value=-1),
-        "negative memory": put("n", "mem", value=-1),
-        "interval of a day": put("i", value=86_400),
-        "no interval": put("i", value=0),
-        "name with a slash": put("k", 0, "o", value="a/b"),
-        "name with a line feed": put("w", 0, "w", value="w0\n"),
-        "empty name": put("h", value=""),
-        "partition beyond the limit": put("k", 0, "p", 0, value=100_001),
-        "columns of two lengths": put("k", 0, "bl", value=[0]),
-        "pairs of two lengths": put("e", 0, "n", value=[1, 2]),
-        "block of nothing": put("k", 0, "p", value=[]),
-        "unknown state": put("w", 0, "s", value="asleep"),
-        "unknown mark": put("w", 0, "m", value=["odd"]),
-        "unknown basis": put("n", "b", value="guess"),
-        "no capacity": put("w", 0, "cap", value=0),
-        "half an epoch": put("w", 0, "ep", value=[1]),
-        "negative epoch": put("w", 0, "ep", value=[1, -1]),
-    },
-}
-
-
-def changed(good: Report, change: Change) -> bytes:
-    document = json.loads(encode_report(good))
-    change(document)
-    return json.dumps(document).encode()
-
-
-def bad_payloads(good: Report) -> Iterator[tuple[Fault, bytes | None]]:
-    """Payloads that must be refused, with the reason; one fault in each."""
-    whole = encode_report(good)
-    yield Fault.OVERSIZED, whole + b" " * MAX_REPORT_BYTES
-    for broken in (None, b"", b"[]", b"null", b"\xff\xfe", whole[:-5], b'{"v":1,"k":' + b"[" * 5_000):
-        yield Fault.MALFORMED, broken
-    for fault, changes in REFUSED.items():
-        for change in changes.values():
-            yield fault, changed(good, change)
+def send_second_window(rig: Rig, start_ms: int) -> None:
+    """In it h2 stops half-way, h1 has a fast clock, and key group 2 comes to w0."""
+    for one in window_reports(rig.cluster, "h2", start_ms, count=15):
+        rig.send(one)
+    for index, one in enumerate(window_reports(rig.cluster, "h1", start_ms)):
+        rig.send_raw(encode_report(replace(one, at_ms=one.at_ms + 100_000)), "h1", one.at_ms)
+        moved = replace(one.key_groups[0], worker=WorkerId("w0"), cpu_s=None, tuples_in=1_000)
+        other = report(rig.cluster, "h0", one.at_ms)
+        marked = replace(other.workers[0], marks=(Mark.PARTIAL,) if index == 7 else (), state=WorkerState.AWAY)
+        groups = (*other.key_groups, moved) if index >= 20 else other.key_groups
+        rig.send(replace(other, key_groups=groups, workers=(marked,)))
 
 
 @pytest.mark.timeout(600)
@@ -280,39 +153,9 @@ def test_every_number_every_refused_report_and_every_missing_host(rig: Rig) -> N
     for host in HOSTS:
         for one in window_reports(rig.cluster, host, start_ms):
             rig.send(one)
-    expected = Counter[str]()
-    for fault, payload in bad_payloads(report(rig.cluster, "h0", start_ms + 50_000)):
-        rig.send_raw(payload, "h0", start_ms + 50_000)
-        expected[fault] += 1
-        with pytest.raises(BadMessage):  # the decoder is as strict
-            decode_report(payload)
-    rig.send(report("another", "h0", start_ms + 60_000))
-    rig.send_raw(encode_report(report(rig.cluster, "h0", third_ms + 10**7)), "h0", start_ms + 60_000)
-    # More CPU time than a host can have passes the decoder, but is no measurement.
-    rig.send_raw(
-        changed(report(rig.cluster, "h0", start_ms + 70_000), put("k", 0, "c", 0, value=1e9)), "h0", start_ms + 70_000
-    )
-    rig.send_raw(encode_report(report(rig.cluster, "h1", start_ms + 70_000)), "h0", start_ms + 70_000)
-    # Of hosts that nobody expects, whatever they send: it is not even read.
-    for number in range(UNKNOWN):
-        rig.send_raw(
-            encode_report(report(rig.cluster, f"x{number}", start_ms + 80_000)), f"x{number}", start_ms + 80_000
-        )
-    expected += Counter({Fault.CLUSTER: 1, Fault.FUTURE: 1, Fault.RANGE: 2, Fault.UNKNOWN_HOST: UNKNOWN})
+    expected = send_refused(rig, start_ms)
     assert len(expected) == 10
-    # In the second window h2 stops half-way, h1 has a fast clock, and key group 2 comes to w0.
-    for one in window_reports(rig.cluster, "h2", second_ms, count=15):
-        rig.send(one)
-    for index, one in enumerate(window_reports(rig.cluster, "h1", second_ms)):
-        rig.send_raw(encode_report(replace(one, at_ms=one.at_ms + 100_000)), "h1", one.at_ms)
-        moved = replace(one.key_groups[0], worker=WorkerId("w0"), cpu_s=None, tuples_in=1_000)
-        other = report(rig.cluster, "h0", one.at_ms)
-        marked = replace(other.workers[0], marks=(Mark.PARTIAL,) if index == 7 else (), state=WorkerState.AWAY)
-        rig.send(
-            replace(
-                other, key_groups=(*other.key_groups, moved) if index >= 20 else other.key_groups, workers=(marked,)
-            )
-        )
+    send_second_window(rig, second_ms)
     # So much of the third that the watermark passes the end of the second.
     for one in window_reports(rig.cluster, "h0", third_ms, count=2):
         rig.send(one)

@@ -1,0 +1,264 @@
+"""An agent as a process, both ends of its topics, and a worker that speaks the plug-in's side of its socket.
+
+This file is also that worker: `python agent_bench.py` connects as the environment says and answers like a plug-in.
+"""
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from trimtab_controller.keys import KeyFiles
+from trimtab_controller.sandbox.broker import Broker, Topic, free_ports
+from trimtab_controller.sandbox.processes import Child, Processes
+from trimtab_models.messages.commands import (
+    Ack,
+    Command,
+    CommandKind,
+    Phase,
+    decode_ack,
+    encode_command,
+)
+from trimtab_models.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
+from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
+from trimtab_models.messages.report import KeyGroupSample, Report, WorkerState, decode_report
+from trimtab_models.signing.envelope import Envelope
+from trimtab_models.signing.keys import SigningKey
+
+APP, OPERATOR = AppId("flights"), OperatorId("sums")
+ANSWERS = {
+    CommandKind.PREPARE: (Phase.PREPARED, Phase.TOOK),
+    CommandKind.RELEASE: (Phase.RELEASED,),
+    CommandKind.ABANDON: (Phase.ABANDONED,),
+    CommandKind.REJOIN: (Phase.REJOINED,),
+}
+
+
+class FakeWorker:
+    """A worker that owns `owned` partitions, reports them, and answers every command in a moment."""
+
+    def __init__(self, path: str, worker: str, owned: Sequence[int], interval_s: float = 0.2) -> None:
+        self.path, self.worker, self.owned = path, WorkerId(worker), list(owned)
+        self.interval_s = interval_s
+        self.commands: list[Command] = []
+        self.answer = True
+        self.stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run, daemon=True)]
+        self._threads[0].start()
+
+    def _run(self) -> None:
+        """Connect for ever."""
+        while not self.stop.wait(0.1):
+            try:
+                with socket.socket(socket.AF_UNIX) as connection:
+                    connection.connect(self.path)
+                    self._speak(connection)
+            except OSError:
+                continue
+
+    def _speak(self, connection: socket.socket) -> None:
+        hello = Hello(
+            app=APP, worker=self.worker, pid=os.getpid(), steering=True, reason=None,
+            operators={OPERATOR: 8}, versions={"fake": "1"},
+        )  # fmt: skip
+        connection.sendall(encode_frame(hello))
+        connection.settimeout(self.interval_s)
+        buffer = b""
+        while not self.stop.is_set():
+            try:
+                received = connection.recv(65536)
+                if not received:
+                    return
+                buffer += received
+            except TimeoutError:
+                connection.sendall(encode_frame(self._statistics()))
+            *lines, buffer = buffer.split(b"\n")
+            for line in lines:
+                self._obey(connection, decode_frame(line))
+
+    def _obey(self, connection: socket.socket, frame: object) -> None:
+        if not isinstance(frame, Command):
+            assert isinstance(frame, Welcome)
+            return
+        self.commands.append(frame)
+        for phase in ANSWERS[frame.kind] if self.answer else ():
+            pause_s = 0.12 if phase is Phase.TOOK else None
+            ack = Ack.to(frame, phase, at=time.time(), pause_s=pause_s)
+            connection.sendall(encode_frame(ack))
+
+    def _statistics(self) -> Statistics:
+        samples = [
+            KeyGroupSample(key_group=KeyGroup(APP, OPERATOR, p), worker=self.worker, cpu_s=0.001, tuples_in=10)
+            for p in self.owned
+        ]
+        return Statistics(
+            at_ms=round(time.time() * 1000), interval_s=self.interval_s, state=WorkerState.RUNNING, cpu_s=0.01,
+            epoch=Epoch(1, 1), generation=4, complete=True, key_groups=tuple(samples), pairs=(),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self.stop.set()
+        self._threads[0].join(5)
+
+
+class Bench:
+    """One agent on one broker, and both ends of its topics."""
+
+    def __init__(self, broker: Broker, cluster: str, folder: Path, processes: Processes) -> None:
+        self.broker, self.cluster, self.folder = broker, cluster, folder
+        self.topics = Topics(cluster)
+        self.socket = str(folder / "a.sock")
+        self.metrics_port = free_ports(1)[0]
+        self.key: SigningKey | None = None
+        self._processes = processes
+        self._workers: list[FakeWorker] = []
+        self._producer: Producer | None = None
+        folder.mkdir(exist_ok=True)
+        (folder / "agent.toml").write_text(
+            f"""
+[agent]
+cluster = "{cluster}"
+host = "h0"
+interval_s = 0.5
+state_dir = "{folder}/state"
+socket = "{self.socket}"
+[kafka]
+bootstrap_servers = "{broker.address}"
+[metrics]
+listen = "127.0.0.1:{self.metrics_port}"
+[workers.w0]
+capacity = 0.25
+[workers.w1]
+command = ["{sys.executable}", "{__file__}"]
+"""
+        )
+
+    def demand_signatures(self) -> KeyFiles:
+        """Have the agent obey one key; what is published from now on is signed with it."""
+        files = KeyFiles(key=self.folder / "key", trust=self.folder / "trusted")
+        self.key = files.create()
+        config = self.folder / "agent.toml"
+        config.write_text(f'{config.read_text()}[trust]\nfile = "{files.trust}"\n')
+        return files
+
+    def create_topics(self) -> None:
+        self.broker.create_topics(
+            [Topic(name=s.name, partitions=s.partitions) for s in topic_settings(self.topics)[:5]]
+        )
+
+    def start_agent(self) -> Child:
+        command = [sys.executable, "-m", "trimtab_agent.cli", "run", "--config", str(self.folder / "agent.toml")]
+        return self._processes.start("agent", command)
+
+    def log(self) -> str:
+        return (self._processes.logs / "agent.log").read_text()
+
+    def worker(self, name: str, owned: Sequence[int]) -> FakeWorker:
+        worker = FakeWorker(self.socket, name, owned)
+        self._workers.append(worker)
+        return worker
+
+    def command(self, number: int, kind: CommandKind, worker: str = "w0", **changes: object) -> Command:
+        migration = kind in (CommandKind.PREPARE, CommandKind.RELEASE)
+        values: dict[str, object] = {
+            "cluster": self.cluster, "kind": kind, "epoch": Epoch(1, number), "host": HostId("h0"),
+            "worker": WorkerId(worker), "app": APP, "issued_at": time.time(), "deadline": time.time() + 100,
+        }  # fmt: skip
+        if migration:
+            values |= {"handover": f"ho-{number}", "key_groups": (KeyGroup(APP, OPERATOR, number),)}
+            values |= {"source": WorkerId("w0"), "target": WorkerId("w9")}
+            values |= {"generation": 4} if kind is CommandKind.RELEASE else {}
+        return Command(**{**values, **changes})  # type: ignore[arg-type]
+
+    def record(self, command: Command | bytes) -> Envelope:
+        """As the controller writes it, but for its signature."""
+        payload = command if isinstance(command, bytes) else encode_command(command)
+        return Envelope(topic=self.topics.commands, key=b"h0", value=payload)
+
+    def publish(self, *commands: Command | bytes) -> None:
+        """As the controller does it: in a transaction."""
+        records = [self.record(command) for command in commands]
+        self.send(*((record, [self.key.sign(record)] if self.key else []) for record in records))
+
+    def send(self, *records: tuple[Envelope, list[tuple[str, bytes]]]) -> None:
+        """Write records with whatever headers, in one transaction."""
+        if self._producer is None:
+            settings = {"bootstrap.servers": self.broker.address, "transactional.id": self.cluster}
+            self._producer = Producer(settings)
+            self._producer.init_transactions(60)
+        self._producer.begin_transaction()
+        for record, headers in records:
+            self._producer.produce(record.topic, record.value, key=record.key, headers=headers)
+        self._producer.commit_transaction(60)
+
+    def read(self, topic: str, enough: Callable[[list[bytes]], bool], limit_s: float = 60.0) -> list[bytes]:
+        """All records of a topic, once there are enough of them."""
+        consumer = Consumer({"bootstrap.servers": self.broker.address, "group.id": "r", "enable.auto.commit": False})
+        try:
+            partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+            found: list[bytes] = []
+            deadline = time.monotonic() + limit_s
+            while not enough(found):
+                message = consumer.poll(0.2)
+                if message is not None and message.error() is None:
+                    found.append(message.value())
+                assert time.monotonic() < deadline, f"{topic}: {len(found)}, {found[-3:]}\n{self.log()}"
+            return found
+        finally:
+            consumer.close()
+
+    def acks(self, count: int, limit_s: float = 60.0) -> list[Ack]:
+        return [decode_ack(payload) for payload in self.read(self.topics.acks, lambda f: len(f) >= count, limit_s)]
+
+    def await_answers(self, wanted: set[tuple[int, Phase]]) -> None:
+        """Until these (epoch number, phase) have been acked, whatever else and however often."""
+
+        def all_there(found: list[bytes]) -> bool:
+            return wanted <= {(ack.epoch.number, ack.phase) for ack in map(decode_ack, found)}
+
+        self.read(self.topics.acks, all_there)
+
+    def phases(self, count: int) -> list[tuple[str, Phase]]:
+        return [(ack.kind.value, ack.phase) for ack in self.acks(count)]
+
+    def report(self, wanted: Callable[[Report], bool], limit_s: float = 60.0) -> Report:
+        """The first report as wanted."""
+
+        def match(found: list[bytes]) -> bool:
+            return any(wanted(decode_report(payload)) for payload in found[-1:])
+
+        return decode_report(self.read(self.topics.reports, match, limit_s)[-1])
+
+    def wait_for(self, condition: Callable[[], bool], limit_s: float = 60.0) -> None:
+        deadline = time.monotonic() + limit_s
+        while not condition():
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.05)
+
+    def metric(self, line: str) -> float:
+        """The value of one line of /metrics."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
+            lines = dict(row.rsplit(" ", 1) for row in answer.read().decode().splitlines() if row[:1] != "#")
+        return float(lines[f"trimtab_agent_{line}"])
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.close()
+
+
+def main() -> None:
+    """A worker without key groups; SIGTERM ends it with exit code 7."""
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
+    FakeWorker(os.environ["TRIMTAB_SOCKET"], os.environ["TRIMTAB_WORKER"], []).stop.wait()
+
+
+if __name__ == "__main__":
+    main()
