@@ -31,7 +31,6 @@ from trimtab_agent.reports import ReportHead
 from trimtab_agent.roster import Roster
 from trimtab_agent.sampler.readings import CounterReader, find_limits, find_quotas
 from trimtab_agent.trust import TrustFile
-from trimtab_metrics.port import serve_metrics
 from trimtab_models.messages.allowance import Allowance
 from trimtab_models.messages.commands import Ack, encode_ack
 from trimtab_models.messages.decode import BadMessage
@@ -39,6 +38,7 @@ from trimtab_models.messages.local import Hello, Statistics, Welcome
 from trimtab_models.messages.names import Topics, WorkerId
 from trimtab_models.signing.envelope import Envelope
 from trimtab_models.signing.keys import BadKey
+from trimtab_shell.metrics_port import serve_metrics
 
 END_LIMIT_S = 1.0
 """What Kafka gets at the end to deliver; the whole end takes less than two seconds."""

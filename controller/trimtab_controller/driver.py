@@ -34,7 +34,6 @@ from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.inbox import Inbox, Received
 from trimtab_controller.kafka.publisher import Publisher, transactional_id
 from trimtab_controller.kafka.reader import ReadError, reading, since
-from trimtab_controller.keys import load_trust
 from trimtab_controller.metrics import Metrics
 from trimtab_controller.publications import records_of, status_record, to_sign_anew
 from trimtab_controller.recovery import Found, recover, taken_over
@@ -45,6 +44,7 @@ from trimtab_models.messages.intents import AcceptJournal
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.placement import Placement
 from trimtab_models.signing.keys import SigningKey, TrustedKeys
+from trimtab_shell.credential_files import load_trust
 
 log = logging.getLogger(__name__)
 

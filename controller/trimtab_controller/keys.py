@@ -10,46 +10,10 @@ from dataclasses import dataclass
 from os.path import realpath
 from pathlib import Path
 
-from trimtab_models.settings.private import PRIVATE_MODE, check_private
-from trimtab_models.signing.keys import (
-    MAX_TRUST_FILE,
-    BadKey,
-    PublicKey,
-    SigningKey,
-    TrustedKeys,
-    read_trust,
-    write_trust,
-)
+from trimtab_models.signing.keys import BadKey, PublicKey, SigningKey, TrustedKeys, write_trust
+from trimtab_shell.credential_files import PRIVATE_MODE, load_signing_key, load_trust
 
 PUBLIC_MODE = 0o644
-
-
-def read_private(path: Path) -> str:
-    """The text of the file; raises OSError, also when others than its owner can use it, and UnicodeDecodeError."""
-    with path.open(encoding="utf-8") as file:
-        check_private(os.fstat(file.fileno()).st_mode)
-        return file.read()
-
-
-def load_signing_key(path: Path) -> SigningKey:
-    """The key in a file that nobody but its owner can read.  Raises BadKey."""
-    try:
-        return SigningKey.from_pem(read_private(path).encode())
-    except OSError as error:
-        raise BadKey(f"{path}: {error.strerror}") from error
-    except (BadKey, UnicodeDecodeError) as error:
-        raise BadKey(f"{path}: {error}") from error
-
-
-def load_trust(path: Path) -> TrustedKeys:
-    """The keys in a trust file.  Raises BadKey."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            return read_trust(file.read(MAX_TRUST_FILE + 1))
-    except OSError as error:
-        raise BadKey(f"{path}: {error.strerror}") from error
-    except (BadKey, UnicodeDecodeError) as error:
-        raise BadKey(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,12 +18,12 @@ from trimtab_controller.decider.machine import (
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.inbox import Inbox
 from trimtab_controller.kafka.reader import drain, reading, since
-from trimtab_controller.keys import load_trust
 from trimtab_controller.recovery import Found, recover
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_models.messages.intents import Pause
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.snapshot import Snapshot
+from trimtab_shell.credential_files import load_trust
 
 WINDOWS = 12
 """As far back as the smoothing reaches in practice."""

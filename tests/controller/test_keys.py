@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from trimtab_controller.cli import main
-from trimtab_controller.keys import KeyFiles, load_signing_key
+from trimtab_controller.keys import KeyFiles
 from trimtab_models.signing.keys import BadKey, SigningKey, write_trust
+from trimtab_shell.credential_files import load_signing_key
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import psutil
 import pytest
 from agent_bench import APP, OPERATOR, Bench
 
-from trimtab_controller.keys import load_signing_key
 from trimtab_controller.sandbox.broker import Broker
 from trimtab_controller.sandbox.processes import Processes
 from trimtab_models.messages.commands import (
@@ -23,6 +22,7 @@ from trimtab_models.messages.local import Hello, encode_frame
 from trimtab_models.messages.names import Epoch, HostId, KeyGroup, WorkerId
 from trimtab_models.messages.report import Mark, WorkerState
 from trimtab_models.signing.keys import SigningKey
+from trimtab_shell.credential_files import load_signing_key
 
 
 @pytest.fixture

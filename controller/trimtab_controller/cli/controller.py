@@ -17,9 +17,9 @@ from trimtab_controller.kafka.publisher import FencedError, PublicationError
 from trimtab_controller.leadership.driver import Candidacy, Office
 from trimtab_controller.leadership.group import MembershipError
 from trimtab_controller.metrics import Metrics, ProcessMetrics
-from trimtab_metrics.port import serve_metrics
 from trimtab_models.messages.names import Topics
 from trimtab_models.signing.keys import BadKey
+from trimtab_shell.metrics_port import serve_metrics
 
 log = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from trimtab_controller.keys import read_private
 from trimtab_models.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields
 from trimtab_models.messages.names import HostId
 from trimtab_models.settings.kafka import KafkaSettings, read_kafka
+from trimtab_shell.credential_files import read_private
 
 MAX_HOSTS = 100_000
 

@@ -16,10 +16,10 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from trimtab_agent.engines.faust.link import Link
 from trimtab_agent.plugins import PluginServer
-from trimtab_metrics.port import MetricsServer
 from trimtab_models.messages.decode import BadMessage
 from trimtab_models.messages.local import Hello, encode_frame
 from trimtab_models.settings.listen import Listen
+from trimtab_shell.metrics_port import MetricsServer
 
 
 class Writer:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from trimtab_metrics import port
-from trimtab_metrics.port import MAX_CONNECTIONS, MetricsServer, serve_metrics
 from trimtab_models.settings.listen import Listen
+from trimtab_shell import metrics_port
+from trimtab_shell.metrics_port import MAX_CONNECTIONS, MetricsServer, serve_metrics
 
 NONSENSE = (
     b"\r\n\r\n",
@@ -89,7 +89,7 @@ def test_a_place_that_cannot_be_used_is_one_line(served: Served) -> None:
 def test_who_sends_half_a_request_holds_a_place_and_not_for_ever(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(port, "CONNECTION_LIMIT_S", 2.0)
+    monkeypatch.setattr(metrics_port, "CONNECTION_LIMIT_S", 2.0)
     threads = threading.active_count()
     half = [served.connect() for _ in range(200)]
     try:
@@ -106,7 +106,7 @@ def test_who_sends_half_a_request_holds_a_place_and_not_for_ever(
 
 
 def test_who_does_not_read_the_answer_is_closed(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(port, "CONNECTION_LIMIT_S", 0.5)
+    monkeypatch.setattr(metrics_port, "CONNECTION_LIMIT_S", 0.5)
     large = Gauge("large", "More than the sockets' buffers take.", ["name"], registry=served.registry)
     for number in range(5_000):
         large.labels(f"{number} {'x' * 2_000}").set(1)

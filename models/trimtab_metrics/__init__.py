@@ -1,1 +1,0 @@
-"""What agent and controller share and the models may not do: serving metrics."""

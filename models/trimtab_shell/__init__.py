@@ -1,0 +1,1 @@
+"""What agent and controller share and the models may not do: serving metrics, reading files of keys and passwords."""
