@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve, solve_flux
+from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve, solve_flux, solve_greedily
 from trimtab_models.solving import Never
 
 SHORT = Params(effort=Effort(steps=300), polish=Effort(steps=60, patience=60))
@@ -34,6 +34,12 @@ def clusters(draw: st.DrawFn) -> Problem:
 
 def plan_of(problem: Problem, urgent: float = SHORT.urgent) -> BalanceResult:
     result = solve(problem, stop=Never(), seed=0, params=replace(SHORT, urgent=urgent))
+    assert isinstance(result, BalanceResult)
+    return result
+
+
+def greedy_plan_of(problem: Problem) -> BalanceResult:
+    result = solve_greedily(problem, stop=Never(), seed=0)
     assert isinstance(result, BalanceResult)
     return result
 
@@ -69,12 +75,8 @@ def test_what_has_left_a_marked_node_or_never_was_there_is_not_on_one(problem):
     assert (result.allocation[on_marked] == problem.home[on_marked]).all()
 
 
-@quick
-@given(clusters())
-def test_where_nothing_is_urgent_marked_nodes_are_emptied_as_far_as_budget_and_room_go(problem):
+def assert_emptied_as_far_as_possible(problem: Problem, result: BalanceResult) -> None:
     """With the budget used up, or else nothing left there that any kept node could take within the room."""
-    assume(problem.removing[problem.home].any())
-    result = plan_of(problem, urgent=np.inf)
     left = np.flatnonzero(problem.removing[result.allocation])
     if problem.max_migrations is not None and result.score.migrations == problem.max_migrations:
         return
@@ -83,6 +85,41 @@ def test_where_nothing_is_urgent_marked_nodes_are_emptied_as_far_as_budget_and_r
     for key_group in left:
         after = deviations + problem.load[key_group] / problem.capacity
         assert (after[problem.kept] > ceiling - 1e-9).all()
+
+
+@quick
+@given(clusters())
+def test_where_nothing_is_urgent_marked_nodes_are_emptied_as_far_as_budget_and_room_go(problem):
+    assume(problem.removing[problem.home].any())
+    assert_emptied_as_far_as_possible(problem, plan_of(problem, urgent=np.inf))
+
+
+@quick
+@given(clusters())
+def test_the_greedy_plan_drains_by_the_same_rule_and_is_flux_where_nothing_is_marked(problem):
+    result = greedy_plan_of(problem)
+    assert result.score.allowed
+    stayed = evaluate(problem, problem.home).load_distance
+    if problem.removing[problem.home].any():
+        assert_emptied_as_far_as_possible(problem, result)
+        assert result.score.load_distance <= max(SHORT.urgent, problem.max_load_distance, stayed) + 1e-9
+    else:
+        assert result.score.load_distance == pytest.approx(min(stayed, flux_of(problem)))
+
+
+def test_flux_alone_would_never_empty_a_marked_node_the_greedy_plan_does_within_its_budgets():
+    """40 equal key groups on 4 nodes, one marked: all nodes carry the same, so Flux moves nothing; 3 moves a round."""
+    problem = Problem(
+        load=np.full(40, 5.0), cost_bytes=np.ones(40), home=np.arange(40) % 4, pinned=np.zeros(40, bool),
+        in_flight=np.zeros(40, bool), capacity=np.ones(4), removing=np.arange(4) == 3,
+        usage=np.zeros((0, 40)), limit=np.zeros((0, 4)), max_migrations=3,
+    )  # fmt: skip
+    assert flux_of(problem) == evaluate(problem, problem.home).load_distance
+    left = []
+    while problem.removing[problem.home].any() and len(left) < 10:
+        problem = replace(problem, home=greedy_plan_of(problem).allocation)
+        left.append(int(problem.removing[problem.home].sum()))
+    assert left == [7, 4, 1, 0]
 
 
 def test_while_urgent_moves_go_to_the_load_distance_and_not_to_the_marked_node():

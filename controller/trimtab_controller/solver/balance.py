@@ -15,7 +15,7 @@ from trimtab_models.balance import (
     evaluate,
     problem_of,
     solve,
-    solve_flux,
+    solve_greedily,
 )
 from trimtab_models.messages.names import WorkerId, parse_key_group
 from trimtab_models.solving import Deadline, Infeasible, Status, Stop
@@ -56,10 +56,10 @@ def _collocating(question: Question, stop: Stop, passed_s: Callable[[], float]) 
 
 
 def answer_greedily(question: Question, clock: Callable[[], float] = time.monotonic) -> Answer | NoAnswer:
-    """The plan of the Flux baseline, within the same time limit."""
+    """A plan without a search, within the same time limit."""
     started = clock()
     problem = problem_of(question.instance)
-    result = solve_flux(problem, stop=Deadline(clock, started + question.time_limit_s), seed=question.seed)
+    result = solve_greedily(problem, stop=Deadline(clock, started + question.time_limit_s), seed=question.seed)
     return _answer_of(question, problem, result, clock() - started, fallback=True)
 
 

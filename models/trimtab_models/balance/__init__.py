@@ -6,7 +6,7 @@ from trimtab_models.balance.evaluate import Score, evaluate
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import Problem, problem_of
 from trimtab_models.balance.result import BalanceResult, Stage
-from trimtab_models.balance.solve import Params, solve, solve_flux
+from trimtab_models.balance.solve import Params, solve, solve_flux, solve_greedily
 
 __all__ = [
     "Alert",
@@ -23,4 +23,5 @@ __all__ = [
     "problem_of",
     "solve",
     "solve_flux",
+    "solve_greedily",
 ]

@@ -79,6 +79,13 @@ def solve_flux(problem: Problem, *, stop: Stop, seed: int) -> BalanceResult | In
     return solver.result()
 
 
+def solve_greedily(problem: Problem, *, stop: Stop, seed: int) -> BalanceResult | Infeasible:
+    """Flux, and marked nodes emptied by the same rule as of `solve`, without any search: for when that fails."""
+    if reason := infeasible(problem):
+        return Infeasible(reason=reason)
+    return _Solver(problem, stop, seed, DEFAULT_PARAMS).run_greedily()
+
+
 def infeasible(problem: Problem) -> str | None:
     """Why there is no plan at all, or None: only a cluster without a node to keep has none."""
     if not len(problem.capacity):
@@ -122,16 +129,24 @@ class _Solver:
         urgent, start = self._params.urgent, self.best
         self._first_plans(urgent)
         self._improve(urgent, self._params.effort, returning=True)
-        band = max(urgent, self._goal(), self._score.load_distance)
-        if self.best is not start:
-            self._adopt(trim(self.problem, self.best, Band(under=band, over=band), self._stop, returning=True))
-        self._drain(band)
+        self._drain(start, max(urgent, self._goal(), self._score.load_distance))
         ceiling = self._ceiling()
         self._improve(0.0, self._params.polish, returning=False)
         self._finish(returning=False)
         if (certificate := self._certificate(SMALL_BOOLEANS, SMALL_WORK)) is not None:
             self._bound = certificate.lower_bound  # its plan is not taken: the rule, not the load distance, has decided
         return self.result(ceiling)
+
+    def run_greedily(self) -> BalanceResult:
+        """Flux, as long as the load distance comes first, then the drain."""
+        urgent, start = self._params.urgent, self.best
+        draining = bool(self.problem.removing[start].any())
+        if not draining or self._score.load_distance > urgent:
+            self.offer(flux(self.problem, start, self._stop), Stage.CONSTRUCTED)
+        if not draining:
+            return self.result()
+        self._drain(start, max(urgent, self._score.load_distance))
+        return self.result(self._ceiling())
 
     def _is_stuck(self) -> bool:
         """Whether no key group at all may move: no need to search."""
@@ -216,9 +231,13 @@ class _Solver:
         """The same for CP-SAT, which knows no other clock."""
         return CERTIFIED_S * self._stop.left_wall_s() if isinstance(self._stop, Deadline) else self._left_s()
 
-    def _drain(self, band: float) -> None:
+    def _drain(self, start: Ints, reached: float) -> None:
+        """Empties marked nodes with what is left of the budget, and with what `start` does not need to be left for."""
+        band = Band(under=reached, over=reached)
+        if self.best is not start:
+            self._adopt(trim(self.problem, self.best, band, self._stop, returning=True))
         drain = Drain(self.problem, self.best, self._stop)
-        drain.substitute(Band(under=band, over=band))
+        drain.substitute(band)
         drain.empty(self._ceiling())
         self._stage = Stage.DRAINED
         self._adopt(drain.allocation)

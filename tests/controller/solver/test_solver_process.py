@@ -63,6 +63,16 @@ def test_the_balance_model_answers_in_names() -> None:
     assert answer(question(removing=True)) == NoAnswer(reason="all nodes are marked for removal")
 
 
+def test_the_greedy_answer_empties_a_worker_that_is_drained_too() -> None:
+    """Both workers carry the same: the load distance alone asks for no move."""
+    asked = question()
+    nodes = (asked.instance.nodes[0], replace(asked.instance.nodes[1], removing=True))
+    key_groups = tuple(replace(each, node=f"w{at % 2}") for at, each in enumerate(asked.instance.key_groups))
+    found = answer_greedily(replace(asked, instance=replace(asked.instance, nodes=nodes, key_groups=key_groups)))
+    assert isinstance(found, Answer)
+    assert [(source, target) for _, source, target in found.moves] == [("w1", "w0")] * 3
+
+
 def test_the_process_answers_by_either_method() -> None:
     process = SolverProcess(serve=serve_collocating)
     try:
