@@ -10,7 +10,8 @@ from pathlib import Path
 from threading import Lock
 
 from trimtab_models.signing.envelope import Envelope
-from trimtab_models.signing.keys import MAX_TRUST_FILE, BadKey, KeyId, PublicKey, TrustedKeys, read_trust
+from trimtab_models.signing.keys import BadKey, KeyId, PublicKey, TrustedKeys
+from trimtab_shell.credential_files import load_trust
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +25,8 @@ class TrustFile:
         """Raises BadKey when the file cannot be used."""
         self._path = path
         self._seen = _state(path)
-        self._trusted = _load(path)
-        self._usable = True
+        self._trusted = load_trust(path)
+        self._fault: str | None = None
         self._following = Lock()
 
     @property
@@ -37,26 +38,32 @@ class TrustFile:
     def usable(self) -> bool:
         """Whether the file can be used as it is now; if not, the keys of before hold."""
         self._follow()
-        return self._usable
+        return self._fault is None
 
     def check(self, envelope: Envelope) -> None:
         """Raises BadMessage unless a trusted key vouches for the record."""
         self._follow().check(envelope)
 
     def _follow(self) -> TrustedKeys:
-        """A file that cannot be used any more is said once; until it can, the keys of before hold."""
+        """A file that cannot be used is tried each time: a lack of descriptors passes, and leaves the file as it is."""
         with self._following:
             state = _state(self._path)
-            if state != self._seen:
+            if state != self._seen or self._fault is not None:
                 self._seen = state
-                try:
-                    self._trusted = _load(self._path)
-                    self._usable = True
-                    log.info("trusted keys: %s", ", ".join(self._trusted.by_id))
-                except BadKey as error:
-                    self._usable = False
-                    log.error("the trust file cannot be used, the keys of before hold: %s", error)
+                self._load()
             return self._trusted
+
+    def _load(self) -> None:
+        """What is wrong is said once; until the file can be used, the keys of before hold."""
+        try:
+            self._trusted = load_trust(self._path)
+        except BadKey as error:
+            if self._fault != (fault := str(error)):
+                self._fault = fault
+                log.error("the trust file cannot be used, the keys of before hold: %s", fault)
+        else:
+            self._fault = None
+            log.info("trusted keys: %s", ", ".join(self._trusted.by_id))
 
 
 def _state(path: Path) -> _State | None:
@@ -66,13 +73,3 @@ def _state(path: Path) -> _State | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _load(path: Path) -> TrustedKeys:
-    try:
-        with path.open(encoding="utf-8") as file:
-            return read_trust(file.read(MAX_TRUST_FILE + 1))
-    except OSError as error:
-        raise BadKey(f"{path}: {error.strerror}") from error
-    except (BadKey, UnicodeDecodeError) as error:
-        raise BadKey(f"{path}: {error}") from error

@@ -2,6 +2,8 @@
 
 import logging
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,20 @@ def test_a_file_that_goes_bad_is_said_once_and_the_keys_hold(
 def test_a_file_that_cannot_be_used_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(BadKey, match="No such file"):
         TrustFile(tmp_path / "none")
+
+
+def test_a_lack_of_descriptors_hides_no_change(
+    tmp_path: Path, no_descriptor: Callable[[], AbstractContextManager[None]], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "trusted.keys"
+    path.write_text(write_trust([OLD]))
+    trust = TrustFile(path)
+
+    path.write_text(write_trust([NEW]))
+    with no_descriptor(), caplog.at_level(logging.INFO):
+        assert [list(trust.keys) for _ in range(3)] == [[OLD.id]] * 3
+        assert not trust.usable
+
+    assert list(trust.keys) == [NEW.id]
+    assert trust.usable
+    assert [record.levelname for record in caplog.records] == ["ERROR"]

@@ -1,10 +1,11 @@
 """Real counters of real processes."""
 
 import os
-import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import psutil
@@ -42,7 +43,7 @@ def test_a_busy_process_is_seen_and_a_gone_one_is_left_out() -> None:
     assert BUSY not in reader.read({BUSY: busy.pid}).workers
 
 
-def test_without_a_free_descriptor_all_is_unknown() -> None:
+def test_without_a_free_descriptor_all_is_unknown(no_descriptor: Callable[[], AbstractContextManager[None]]) -> None:
     quotas = find_quotas()
     limits = find_limits(quotas, None)
     reader = CounterReader(quotas, limits.basis)
@@ -51,13 +52,9 @@ def test_without_a_free_descriptor_all_is_unknown() -> None:
     processes = WorkerProcesses(cluster="demo", socket=Path("a.sock"), logs=Path())
     processes.watch(BUSY, process)
     before = reader.read({BUSY: os.getpid()})
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+    with no_descriptor():
         blind = reader.read({BUSY: os.getpid()})
         free, ended = reader.free_memory_bytes(), list(processes.ended())
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     assert blind == Reading(
         monotonic_s=blind.monotonic_s, cpu_s=None, received_bytes=None, sent_bytes=None, memory_bytes=None,
