@@ -47,7 +47,11 @@ class WorkerProcesses:
         for child in self._children.values():
             child.poll()
         for worker, process in list(self._watched.items()):
-            if not self._lives(process):
+            try:
+                lives = self._lives(process)
+            except OSError:
+                continue  # it cannot be looked at now: no reason to say that it has ended
+            if not lives:
                 del self._watched[worker]
                 exit_code = self._children.pop(process.pid).returncode if process.pid in self._children else None
                 yield ProcessEnded(worker=worker, process=process, exit_code=exit_code)
@@ -80,13 +84,11 @@ class WorkerProcesses:
         return min(found, key=lambda process: process.created, default=None)
 
     def _lives(self, process: ProcessId) -> bool:
+        """Whether it still is that process; OSError when it cannot be looked at now."""
         child = self._children.get(process.pid)
         if child is not None:
             return child.poll() is None
-        try:
-            return identify(process.pid) == process
-        except OSError:
-            return True  # cannot be looked at now: no reason to say that it has ended
+        return identify(process.pid) == process
 
 
 def _owner_only(path: str, flags: int) -> int:

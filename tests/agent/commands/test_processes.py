@@ -3,7 +3,8 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import psutil
@@ -93,6 +94,19 @@ def test_a_process_with_the_pid_of_an_earlier_one_is_left_alone(folder: Path) ->
     stranger.terminate(W0, earlier)
 
     assert await_end(stranger) == ProcessEnded(worker=W0, process=earlier, exit_code=None)
+    assert identify(process.pid) == process
+
+
+def test_what_cannot_be_looked_at_is_not_signalled(
+    folder: Path, no_descriptor: Callable[[], AbstractContextManager[None]]
+) -> None:
+    process = processes(folder).ensure(worker())
+    await_up(folder)
+    earlier = ProcessId(pid=process.pid, created=process.created - 100)
+
+    with no_descriptor(), pytest.raises(OSError, match="Too many open files"):
+        processes(folder).terminate(W0, earlier)
+
     assert identify(process.pid) == process
 
 
