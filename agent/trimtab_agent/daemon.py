@@ -89,6 +89,7 @@ class Agent:
         self._link = KafkaLink(settings, self, loop, self._commands.positions)
         self._steering: dict[WorkerId, bool] = {}
         self._complaints = Allowance(rate=1, burst=100)
+        self._loop_complaints = Allowance(rate=1, burst=100)
         self._listen = configuration.metrics
         self._intake = Intake(cluster=self._cluster, host=self._host, trust=self._find_trust(configuration.trust))
         log.info("capacity found", **fields(host=self._host, cores=limits.cores, basis=limits.basis))
@@ -161,9 +162,10 @@ class Agent:
 
     def worker_connected(self, hello: Hello, pid: int | None) -> None:
         """A worker is there: it is sampled, reported, and may get commands."""
+        if pid is not None:
+            self._reporter.follow(hello.worker, pid)
         process = _find_process(pid)
         if process is not None:
-            self._reporter.follow(hello.worker, process.pid)
             self._commands.watch(hello.worker, process)
         self._roster.connect(hello)
         self._steering[hello.worker] = hello.steering
@@ -204,8 +206,11 @@ class Agent:
         self._say(logging.WARNING, "bad frame", worker=worker, reason=reason, detail=detail)
 
     def loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Said unless there are too many: without a free descriptor the loop complains of each of 100 connections."""
-        if self._complaints.spend(time.monotonic()):
+        """Said unless there are too many: without a free descriptor the loop complains of each of 100 connections.
+
+        Apart from what others do: their flood must not hide a fault of ours.
+        """
+        if self._loop_complaints.spend(time.monotonic()):
             loop.default_exception_handler(context)
 
     def _say(self, level: int, event: str, **told: object) -> None:

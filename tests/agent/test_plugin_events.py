@@ -79,6 +79,16 @@ def test_a_loop_that_cannot_accept_complains_a_hundred_times(agent: Agent, caplo
     assert len(caplog.records) == 100
 
 
+def test_a_flood_does_not_hide_a_fault_of_ours(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(200):
+        agent.frame_refused(None, "connections", "too many")
+    caplog.clear()
+
+    agent.loop_failed(asyncio.new_event_loop(), {"message": "a fault of ours"})
+
+    assert [record.getMessage() for record in caplog.records] == ["a fault of ours"]
+
+
 def test_what_a_worker_refused_goes_with_it(agent: Agent) -> None:
     for worker in ("w0", "w1"):
         agent.worker_connected(hello(worker), None)
@@ -90,10 +100,13 @@ def test_what_a_worker_refused_goes_with_it(agent: Agent) -> None:
     assert value(agent, REFUSED, worker="w1", reason="unsigned") == 2
 
 
-def test_a_worker_whose_process_cannot_be_looked_at_is_welcome(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_whose_process_cannot_be_looked_at_is_welcome_and_measured(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_descriptor(pid: int) -> None:
         raise OSError(24, os.strerror(24))
 
     monkeypatch.setattr(daemon, "identify", no_descriptor)
     agent.worker_connected(hello("w0"), os.getpid())
     assert value(agent, "trimtab_agent_workers_connected") == 1
+    assert agent._reporter._measure().workers.keys() == {"w0"}
