@@ -17,7 +17,7 @@ from faust.assignor.partition_assignor import PartitionAssignor
 
 from trimtab_agent.engines.faust.board import Board
 from trimtab_agent.engines.faust.placing import Member, Reason, place
-from trimtab_models.messages.decode import MAX_MESSAGE_BYTES, BadMessage, Fault, check_integer, shorten
+from trimtab_models.messages.decode import MAX_MESSAGE_BYTES, BadMessage, Fault, check_integer, shorten, step
 from trimtab_models.messages.names import NO_EPOCH, Epoch, OperatorId
 from trimtab_models.messages.placement import Owners, Placement, encode_placement
 from trimtab_models.messages.report import MAX_COUNT
@@ -231,9 +231,9 @@ def _essence(data: MemberData) -> bytes:
 def check_held(topic: str, held: object, partitions: Collection[int] | None) -> None:
     """Raises BadMessage unless these are partitions that the topic has; None: nobody knows the topic, nor uses it."""
     if not isinstance(held, list) or not all(type(partition) is int for partition in held):
-        raise BadMessage(Fault.TYPE, topic, held, "a list of partitions")
+        raise BadMessage(Fault.TYPE, step(topic), held, "a list of partitions")
     if partitions and not set(held) <= set(partitions):
-        raise BadMessage(Fault.RANGE, topic, "a partition that is not there", f"partitions up to {max(partitions)}")
+        raise BadMessage(Fault.RANGE, step(topic), "one that is not there", f"partitions up to {max(partitions)}")
 
 
 def _members(row: Owners, by_worker: Mapping[str, Member]) -> list[Member | None]:

@@ -126,10 +126,11 @@ def test_a_leader_never_raises(workers: dict[str, Worker], monkeypatch: pytest.M
         b'{"assignment":{"actives":{"in":[99]},"standbys":{}},"url":"u","changelog_distribution":{}}',
         b'{"assignment":{"actives":{"in":"x"},"standbys":[]},"url":5,"changelog_distribution":{}}',
         b'{"assignment":{"actives":{},"standbys":{}},"url":"u","changelog_distribution":{},"epoch":[1],"placement":7}',
+        b'{"assignment":{"actives":{"a\\nERROR b":"x"},"standbys":{}},"url":"u","changelog_distribution":{}}',
     ],
 )
 def test_a_member_that_cannot_be_understood_is_unknown_and_the_others_have_their_group(
-    workers: dict[str, Worker], broken: bytes, steered: bool
+    workers: dict[str, Worker], broken: bytes, steered: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     if steered:
         workers["m0"].board.offer(placement(1, [("w0",)] * 3 + [("w2",)] * 3, [("w0",)] * 6))
@@ -143,6 +144,7 @@ def test_a_member_that_cannot_be_understood_is_unknown_and_the_others_have_their
     assert not steered or owned == [[0, 1, 2], [3, 4, 5], []]
     assert workers["m0"].board.refused.total() == 1
     assert workers["m2"].board.refused.total() == 0
+    assert not any("\n" in record.getMessage() for record in caplog.records)
 
 
 @pytest.mark.parametrize("said", [b"", b"\xff", zlib.compress(b"{}"), zlib.compress(b" " * 20_000_000), b"x"])
