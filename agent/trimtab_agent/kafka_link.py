@@ -108,7 +108,6 @@ class KafkaLink:
             "isolation.level": "read_committed",
             "queued.max.messages.kbytes": 1024,
         }
-        self._consumer = Consumer(self._reading)
         self._admin = AdminClient(shared)
         self._thread = threading.Thread(target=self._run, name="kafka", daemon=True)
 
@@ -139,18 +138,19 @@ class KafkaLink:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._connect()
-            if not self._read():
+            if (consumer := self._connect()) is not None:
+                self._read(consumer)
                 self._known.clear()
-                self._consumer.close()
-                self._consumer = Consumer(self._reading)
+                consumer.close()
 
-    def _connect(self) -> None:
-        """Find where to begin to read; tries until that is known."""
+    def _connect(self) -> Consumer | None:
+        """A consumer that reads from where to begin; tries until that is known, None at the end."""
         backoff = BACKOFF_S
+        consumer = None
         while not self._stop.is_set():
             try:
-                places = self._find_places()
+                consumer = consumer or Consumer(self._reading)
+                places = self._find_places(consumer)
             except KafkaException as exc:
                 reason = exc.args[0].str() if isinstance(exc.args[0], KafkaError) else str(exc)
                 self._note_state(there=False, detail=f"{reason}; the next try comes in up to {MAX_BACKOFF_S:g} s")
@@ -158,14 +158,15 @@ class KafkaLink:
                 self._stop.wait(backoff)
                 backoff = min(2 * backoff, MAX_BACKOFF_S)
             else:
-                self._consumer.assign(places)
+                consumer.assign(places)
                 self._producer.poll(0)  # its errors of before
                 offsets = ",".join(f"{place.partition}:{place.offset}" for place in places)
                 self._note_state(there=True, detail=f"reading {self._topic} from {offsets}")
-                return
+                return consumer
+        return None
 
-    def _find_places(self) -> list[TopicPartition]:
-        metadata = self._consumer.list_topics(self._topic, timeout=REQUEST_LIMIT_S)
+    def _find_places(self, consumer: Consumer) -> list[TopicPartition]:
+        metadata = consumer.list_topics(self._topic, timeout=REQUEST_LIMIT_S)
         topic = metadata.topics[self._topic]
         if topic.error is not None:
             raise KafkaException(topic.error)
@@ -173,40 +174,37 @@ class KafkaLink:
             raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"{self._topic} has no partitions"))
         self._topic_id = self._id_of_topic()
         self._cluster = metadata.cluster_id
-        return [self._find_place(partition) for partition in topic.partitions]
+        return [self._find_place(consumer, partition) for partition in topic.partitions]
 
-    def _find_place(self, partition: int) -> TopicPartition:
+    def _find_place(self, consumer: Consumer, partition: int) -> TopicPartition:
         known = self._known.get((self._cluster, partition))
         if known is not None:
             return TopicPartition(self._topic, partition, known)
         since_ms = round((time.time() - LOOK_BACK_S) * 1000)
         asked = TopicPartition(self._topic, partition, since_ms)
         # the end is asked for first: what is committed between the two requests comes after it
-        end = self._consumer.get_watermark_offsets(asked, timeout=REQUEST_LIMIT_S)[1]
-        place = self._consumer.offsets_for_times([asked], timeout=REQUEST_LIMIT_S)[0]
+        end = consumer.get_watermark_offsets(asked, timeout=REQUEST_LIMIT_S)[1]
+        place = consumer.offsets_for_times([asked], timeout=REQUEST_LIMIT_S)[0]
         if place.error is not None:
             raise KafkaException(place.error)
         return TopicPartition(self._topic, partition, place.offset if place.offset >= 0 else end)
 
-    def _read(self) -> bool:
-        """Pass on records; True at the end, False when the place to read is gone from the broker."""
+    def _read(self, consumer: Consumer) -> None:
+        """Pass on records, until the end or until the place to read is gone from the broker."""
         look_at = time.monotonic() + WATCH_S
         while not self._stop.is_set():
             self._producer.poll(0)
-            message = self._consumer.poll(POLL_S)
-            if message is None:
-                if time.monotonic() > look_at:
-                    if self._is_made_anew():
-                        return False
-                    look_at = time.monotonic() + WATCH_S
-                continue
-            look_at = time.monotonic() + WATCH_S
-            error = message.error()
-            if error is None:
+            message = consumer.poll(POLL_S)
+            error = None if message is None else message.error()
+            if message is not None and error is None:
                 self._pass_on(message)
-            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                return False  # the topic was made anew, or kept less long than the agent was away
-        return True
+                look_at = time.monotonic() + WATCH_S
+            elif error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+                return  # the topic was made anew, or kept less long than the agent was away
+            elif time.monotonic() > look_at:
+                if self._is_made_anew():
+                    return
+                look_at = time.monotonic() + WATCH_S
 
     def _is_made_anew(self) -> bool:
         """Whether the topic is another one of the same name.
@@ -258,7 +256,7 @@ class KafkaLink:
 
 
 def _signatures(message: Message) -> tuple[bytes, ...]:
-    """None when the headers cannot be read."""
+    """The record's signatures; of headers that cannot be read none, as if it were not signed."""
     try:
         return signatures_in(headers_in(message))
     except BadMessage:
