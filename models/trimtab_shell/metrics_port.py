@@ -21,6 +21,8 @@ from trimtab_models.settings.listen import Listen
 MAX_CONNECTIONS = 20
 CONNECTION_LIMIT_S = 5.0
 """Of a connection as a whole, from its beginning to the end of the answer."""
+RETRY_S = 0.5
+"""After a connection that could not be accepted."""
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,14 @@ class MetricsServer(ThreadingTCPServer):
         self._refused = Counter("trimtab_metrics_refused_connections", text, ["reason"], registry=registry)
         self._ends: dict[socket.socket, float] = {}
         self._complaints = Allowance(rate=1 / 60, burst=10)
+
+    def get_request(self) -> Any:
+        """Accept a connection.  One for which no descriptor is free stays: asked for at once again, it takes a core."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(RETRY_S)
+            raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """A connection was accepted."""

@@ -1,11 +1,14 @@
 """The port of the metrics bears whatever is sent to it."""
 
+import errno
+import os
 import random
 import socket
 import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
@@ -115,3 +118,21 @@ def test_who_does_not_read_the_answer_is_closed(served: Served, monkeypatch: pyt
         wait_for(lambda: served.refused("slow") == 1)
     large.clear()
     wait_for(served.answers)
+
+
+def test_without_a_free_descriptor_a_connection_is_waited_for_and_not_in_a_circle(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    listening = served.server.socket
+
+    def accept() -> object:
+        if len(waited) < 3:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return listening.accept()
+
+    monkeypatch.setattr(metrics_port, "time", SimpleNamespace(monotonic=time.monotonic, sleep=waited.append))
+    monkeypatch.setattr(served.server, "socket", SimpleNamespace(accept=accept, close=listening.close))
+
+    assert served.answers()
+    assert waited == [metrics_port.RETRY_S] * 3
