@@ -63,6 +63,7 @@ class Assembler:
         self._recent: deque[frozenset[HostId]] = deque(maxlen=REMEMBERED_WINDOWS)
         self._belated: frozenset[HostId] = frozenset()
         self._newest_ms: int | None = None
+        self._published_ms = 0  # the end of the last published window
         self._late_rows = 0
         self._rejected: dict[str, int] = {}
 
@@ -97,7 +98,8 @@ class Assembler:
         """
         open_ends = [window.end_ms for window in self._windows.values() if not window.published]
         end_ms = min(open_ends, default=(now_ms // self._window_ms + 1) * self._window_ms)
-        return max(end_ms, now_ms) + patience_ms
+        # It ends by the clocks of brokers and hosts, which may be ahead of ours: a window is all that we sleep.
+        return min(max(end_ms, now_ms), now_ms + self._window_ms) + patience_ms
 
     def _see_times(self, rows: pa.Table) -> None:
         if rows.num_rows:
@@ -112,7 +114,7 @@ class Assembler:
         """The starts of the windows that the rows fall into; rows that come too late for theirs are counted."""
         starts_ms = rows["start_ms"].to_numpy()
         known = np.isin(starts_ms, list(self._windows))
-        late = np.zeros_like(known) if past_ms is None else ~known & (starts_ms + self._window_ms <= past_ms)
+        late = ~known & (starts_ms + self._window_ms <= max(past_ms or 0, self._published_ms))
         self._late_rows += int(rows["samples"].to_numpy()[late].sum())
         opened = np.unique(starts_ms[~late & (known | (starts_ms >= self._from_ms))]).tolist()
         for start_ms in opened:
@@ -165,6 +167,7 @@ class Assembler:
         seen = frozenset(host for host, seconds in covered_s.items() if self._covers(seconds))
         expected = self._expected() or seen
         sums, window.sums, window.published = window.sums, {}, True
+        self._published_ms = window.end_ms
         self._recent.append(seen)
         self._belated = frozenset()
         start_ms = window.end_ms - self._window_ms

@@ -87,10 +87,10 @@ class Machine:
         return list(self._assembler.on_rows(table_of(rows), now_ms=now_ms))
 
 
-def assembler(expected: Sequence[str] | None = ("h0", "h1"), from_ms: int = 0) -> Machine:
+def assembler(expected: Sequence[str] | None = ("h0", "h1"), from_ms: int = 0, watermark_ms: int = 5_000) -> Machine:
     hosts = None if expected is None else frozenset(map(HostId, expected))
     return Machine(
-        Assembler(cluster="c", window_ms=WINDOW_MS, watermark_ms=5_000, from_ms=from_ms, expected_hosts=hosts)
+        Assembler(cluster="c", window_ms=WINDOW_MS, watermark_ms=watermark_ms, from_ms=from_ms, expected_hosts=hosts)
     )
 
 
@@ -190,6 +190,14 @@ def test_windows_are_published_in_order() -> None:
     assert published(machine.on_rows([later, earlier], now_ms=20_100)) == [(10_000, 1, 1), (20_000, 1, 1)]
 
 
+def test_what_comes_for_a_window_before_a_published_one_is_late_whatever_the_watermark_says() -> None:
+    machine = assembler(["h0"], watermark_ms=30_000)
+    assert published(machine.on_rows([host("h0", 10_000, 10)], now_ms=20_100)) == [(20_000, 1, 1)]
+    assert machine.on_rows([host("h0", 0, 10)], now_ms=20_200) == []
+    (snapshot,) = machine.on_rows([host("h0", 20_000, 10)], now_ms=30_100)
+    assert (snapshot.end_ms, snapshot.late_rows) == (30_000, 10)
+
+
 def test_rows_after_the_publication_are_late_and_change_nothing() -> None:
     machine = assembler(["h0"])
     machine.on_rows([host("h0", 0, 10), key_group(1, host("h0", 0, 10), seconds=4)], now_ms=10_100)
@@ -286,6 +294,12 @@ def test_the_next_look_is_after_the_end_of_the_oldest_open_window() -> None:
     assert machine.next_look_ms(10_700, patience_ms=500) == 11_200  # h1 is overdue
     machine.on_rows([host("h1", 0, 10), host("h1", 10_000, 1)], now_ms=11_200)
     assert machine.next_look_ms(11_300, patience_ms=500) == 20_500
+
+
+def test_however_far_the_hosts_clocks_are_ahead_the_next_look_is_within_a_window() -> None:
+    machine = assembler()
+    machine.on_rows([host("h0", 3_600_000, 3)], now_ms=3_000)
+    assert machine.next_look_ms(3_000, patience_ms=500) == 13_500
 
 
 def test_a_spurious_call_changes_nothing() -> None:
