@@ -10,7 +10,6 @@ from trimtab_controller.decider.view import NotReady
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
 from trimtab_models.messages.decode import Fault
-from trimtab_models.messages.key_group_table import KeyGroupTable
 from trimtab_models.messages.names import WorkerId
 from trimtab_models.messages.status import AppStatus, DecisionStatus, HoldStatus, NodeStatus, RoundStatus, Status
 
@@ -26,7 +25,6 @@ class Board:
         self._acting = acting
         self._decisions = deque(previous.decisions if previous else (), KEPT_DECISIONS)
         self._rounds = {row.plan: row for row in previous.rounds} if previous else {}
-        self._after = {row.plan: row.after for row in previous.rounds} if previous else {}
 
     def decided(self, now: float, decision: Decision, text: str) -> bool:
         """Note a decision; returns whether it says something new. A repeated skip replaces its predecessor."""
@@ -39,19 +37,15 @@ class Board:
         self._decisions.append(row)
         return not again
 
-    def see_round(self, row: Round | None) -> None:
-        """The round as it is now."""
+    def see_round(self, row: Round | None, after: float | None = None) -> None:
+        """The round as it is now; `after`: the load distance measured after it, told once."""
         if row is None:
             return
-        self._rounds[row.plan] = round_status(row, self._after.get(row.plan))
+        if after is None and row.plan in self._rounds:
+            after = self._rounds[row.plan].after
+        self._rounds[row.plan] = round_status(row, after)
         while len(self._rounds) > KEPT_ROUNDS:
             self._rounds.pop(next(iter(self._rounds)))
-
-    def measured(self, row: Round | None, load_distance: float) -> None:
-        """The load distance after a round is known."""
-        if row is not None:
-            self._after[row.plan] = load_distance
-            self.see_round(row)
 
     def status(
         self,
@@ -111,7 +105,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
     for evaluation in decider.known.evaluations.values():
         loads.update(evaluation.node_loads)
     owned: Counter[WorkerId] = Counter()
-    for block in KeyGroupTable.of(snapshot.key_groups).blocks:
+    for block in snapshot.blocks:
         owned.update(block.owned())
     return tuple(
         NodeStatus(

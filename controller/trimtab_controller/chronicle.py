@@ -101,7 +101,7 @@ class Chronicle:
     def round_measured(self, event: RoundMeasured, execution: Execution) -> None:
         """What a round brought."""
         log.info("plan %s: load distance %.1f measured, %.1f predicted", event.plan, event.load_distance, event.planned)
-        self._board.measured(execution.round, event.load_distance)
+        self._board.see_round(execution.round, after=event.load_distance)
         if execution.round is not None:
             self._metrics.measured.labels(execution.round.app).set(event.load_distance)
 

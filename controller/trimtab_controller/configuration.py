@@ -25,6 +25,8 @@ LEASE_S = 6.0
 """The shortest that Kafka's brokers allow unless they are told otherwise."""
 MISSED_WINDOWS = 3
 """A snapshot older than so many windows is stale."""
+MAX_MIGRATIONS = 1_000
+"""A round with all its commands is one entry of the journal, and one message: of 8 MiB at most."""
 
 
 class BadConfiguration(Exception):
@@ -95,7 +97,9 @@ def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, flo
     preset, needed = Settings(), Requirements()
     settings = Settings(
         method=_or(preset.method, fields, "method", lambda n: fields.choice(n, Method)),
-        max_migrations=_or(preset.max_migrations, fields, "max_migrations", lambda n: fields.integer(n, low=1)),
+        max_migrations=_or(
+            preset.max_migrations, fields, "max_migrations", lambda n: fields.integer(n, low=1, high=MAX_MIGRATIONS)
+        ),
         load_distance=_or(preset.load_distance, fields, "load_distance", lambda n: fields.number(n, high=100)),
         min_interval_s=_or(preset.min_interval_s, fields, "min_interval_s", fields.number),
         smoothing=_or(preset.smoothing, fields, "smoothing", lambda n: fields.number(n, low=0.01, high=1)),

@@ -1,12 +1,14 @@
 """What the controller publishes, as records."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from trimtab_controller.execution.events import Publish
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, encode_entry
 from trimtab_controller.kafka.publisher import Record, headers_of
 from trimtab_models.messages.commands import encode_command
+from trimtab_models.messages.decode import MAX_MESSAGE_BYTES, Fault
 from trimtab_models.messages.names import AppId, Topics
 from trimtab_models.messages.placement import Placement, encode_placement
 from trimtab_models.messages.status import Status, encode_status, status_key
@@ -33,8 +35,12 @@ def placement_record(placement: Placement, topics: Topics) -> Record:
 
 
 def status_record(status: Status, topics: Topics) -> Record:
-    """What operators are shown."""
-    return Record(topic=topics.status, key=status_key(acting=status.acting), value=encode_status(status))
+    """What operators are shown: without workers and apps when no message could hold them, and it says so."""
+    value = encode_status(status)
+    if len(value) > MAX_MESSAGE_BYTES:
+        rejected = {**status.rejected, f"{topics.status}.{Fault.OVERSIZED}": 1}
+        value = encode_status(replace(status, nodes=(), apps=(), rejected=rejected))
+    return Record(topic=topics.status, key=status_key(acting=status.acting), value=value)
 
 
 def to_sign_anew(

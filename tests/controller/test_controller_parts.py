@@ -24,6 +24,7 @@ from trimtab_controller.kafka.publisher import headers_of
 from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.leadership.machine import Role
 from trimtab_controller.metrics import Metrics, ProcessMetrics
+from trimtab_controller.publications import status_record
 from trimtab_controller.recovery import taken_over
 from trimtab_controller.stream.chunks import split
 from trimtab_controller.stream_child import StreamChild
@@ -303,7 +304,8 @@ def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> 
     row = a_round(HandoverPhase.DONE, HandoverPhase.FAILED)
     skip = Skip(reason=SkipReason.INSIDE_BAND, detail="inside band")
     board.see_round(row)
-    board.measured(row, 1.5)
+    board.see_round(row, after=1.5)
+    board.see_round(row)
     assert board.decided(NOW, skip, "first")
     assert not board.decided(NOW + 10, skip, "second"), "it says nothing new"
     decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
@@ -353,6 +355,17 @@ def test_a_status_survives_the_wire_and_a_bad_one_is_refused() -> None:
     for bad in (payload.replace(b'"capacity":0.25', b'"capacity":NaN'), payload.replace(b'"v":1', b'"v":2'), b"{"):
         with pytest.raises(BadMessage):
             decode_status(bad)
+
+
+def test_a_status_that_no_message_could_hold_is_published_without_its_workers_and_apps() -> None:
+    """Apps are as many as somebody invents: the controller must not end for them."""
+    app = AppStatus(app=APP, key_groups=0, load_distance=None, mean_load=None, not_ready="n" * 1000)
+    status = Status(
+        cluster="c", at=NOW, acting=True, epoch=Epoch(2, 3), paused=None, window_end=NOW, coverage=1.0, apps=(app,)
+    )
+    assert decode_status(status_record(status, TOPICS).value) == status
+    cut = decode_status(status_record(replace(status, apps=(app,) * 8_000), TOPICS).value)
+    assert cut == replace(status, apps=(), rejected={"trimtab.c.status.oversized": 1})
 
 
 def test_the_stream_is_started_again_with_growing_delays_and_ended() -> None:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from trimtab_controller.decider.evaluate import Evaluation
-from trimtab_controller.decider.view import AppView, Lack, NotReady
+from trimtab_controller.decider.view import AppView, Lack, NotReady, first_few
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_controller.plan import Move, Plan
 from trimtab_controller.solver.answer import Answer, Method
@@ -185,7 +185,7 @@ def admit(
         detail = f"{view.app}: load distance {distance:.1f}, next round in {left_s:.0f} s at the earliest"
         return Skip(reason=SkipReason.TOO_SOON, detail=detail)
     if to_empty:
-        reason = "drain " + ", ".join(to_empty)
+        reason = "drain " + first_few(to_empty)
     elif balancing or collocation is None:
         reason = f"load distance {distance:.1f} above {settings.load_distance:.1f}"
     else:

@@ -22,7 +22,7 @@ from trimtab_controller.decider.decide import (
     to_start,
     to_stop,
 )
-from trimtab_controller.decider.evaluate import Evaluation, History, evaluate, follow
+from trimtab_controller.decider.evaluate import NO_HISTORY, Evaluation, History, evaluate, follow
 from trimtab_controller.decider.observe import (
     Liveness,
     Requirements,
@@ -183,6 +183,7 @@ class Decider:
         if previous is not None and snapshot.end_ms <= previous.end_ms:
             return []  # published once more, or out of order
         self._stale_at = now + self._needs.max_age_s
+        self._forget(snapshot.start_ms / 1000.0)
         self._liveness.see(snapshot, placed_workers(self._execution.placements.values()))
         lack = check_cluster(snapshot, now, self._liveness, self._needs)
         parts = {} if lack else parts_of(snapshot, self._execution.placements)
@@ -214,11 +215,14 @@ class Decider:
             return NotReady(lack=Lack.WINDOW_TOO_EARLY, detail=detail, app=app)
         return view
 
+    def _forget(self, start_s: float) -> None:
+        """After a long gap the loads of an app begin anew."""
+        oldest_s = start_s - self._needs.max_age_s
+        self._history = {app: history for app, history in self._history.items() if history.end_s >= oldest_s}
+
     def _smooth(self, view: AppView) -> AppView:
-        """The view with loads over the windows so far; after a long gap they begin anew."""
-        history = self._history.get(view.app)
-        if history is None or view.start_s - history.end_s > self._needs.max_age_s:
-            history = History()
+        """The view with loads over the windows so far."""
+        history = self._history.get(view.app, NO_HISTORY)
         smoothed, self._history[view.app] = follow(view, history, self._settings.smoothing)
         return smoothed
 

@@ -5,11 +5,11 @@ missing is unknown, never idle or zero: then there is no view.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.owned import OwnedTable
-from trimtab_controller.decider.view import AppView, Lack, NotReady, Worker
+from trimtab_controller.decider.view import AppView, Lack, NotReady, Worker, first_few
 from trimtab_models.messages.columns import UNKNOWN
 from trimtab_models.messages.key_group_table import KeyGroupBlock, KeyGroupTable
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
@@ -39,7 +39,7 @@ class Liveness:
     hosts: dict[HostId, float] = field(default_factory=dict)
     owners: frozenset[WorkerId] = frozenset()
     absent_since: dict[WorkerId, float] = field(default_factory=dict)
-    met: set[WorkerId] = field(default_factory=set)
+    met: frozenset[WorkerId] = frozenset()
     strangers: dict[WorkerId, float] = field(default_factory=dict)
 
     def see(self, snapshot: Snapshot, owners: Iterable[WorkerId]) -> None:
@@ -50,7 +50,7 @@ class Liveness:
         here = {row.worker for row in snapshot.nodes if row.state is not WorkerState.AWAY}
         self.owners = frozenset(owners)
         self.absent_since = {worker: self.absent_since.get(worker, end_s) for worker in self.owners - here}
-        self.met.update(row.worker for row in snapshot.nodes)
+        self.met = (self.met & self.owners) | {row.worker for row in snapshot.nodes}
         self.strangers = {worker: self.strangers.get(worker, end_s) for worker in self.owners - self.met}
 
     def lost_hosts(self, snapshot: Snapshot) -> list[HostId]:
@@ -77,13 +77,12 @@ def check_cluster(snapshot: Snapshot, now: float, liveness: Liveness, needs: Req
         return NotReady(lack=Lack.STALE_SNAPSHOT, detail=f"the last window ended {age_s:.0f} s ago")
     lost = liveness.lost_hosts(snapshot)
     if len(lost) >= LOST_HOSTS_SHARE * max(1, len(liveness.hosts)):
-        detail = f"{len(lost)} of {len(liveness.hosts)} hosts no longer report: {_some(lost)}"
+        detail = f"{len(lost)} of {len(liveness.hosts)} hosts no longer report: {first_few(lost)}"
         return NotReady(lack=Lack.HOSTS_LOST, detail=detail)
     owners = liveness.lost_owners(snapshot.end_ms / 1000.0)
     if owners and len(owners) >= LOST_HOSTS_SHARE * len(liveness.owners):
-        detail = (
-            f"no host reports of {len(owners)} of {len(liveness.owners)} workers that own key groups: {_some(owners)}"
-        )
+        share = f"{len(owners)} of {len(liveness.owners)} workers that own key groups"
+        detail = f"no host reports of {share}: {first_few(owners)}"
         return NotReady(lack=Lack.HOSTS_LOST, detail=detail)
     if snapshot.coverage < needs.min_coverage:
         detail = f"{snapshot.hosts_seen} of {snapshot.hosts_expected} hosts reported, {needs.min_coverage:.0%} needed"
@@ -100,7 +99,7 @@ def parts_of(snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> dict[
     pairs: defaultdict[AppId, list[PairWindow]] = defaultdict(list)
     nodes: defaultdict[AppId, list[NodeWindow]] = defaultdict(list)
     holding: defaultdict[WorkerId, set[AppId]] = defaultdict(set)
-    for block in KeyGroupTable.of(snapshot.key_groups).blocks:
+    for block in snapshot.blocks:
         blocks[block.app].append(block)
         for worker in block.workers:
             holding[worker].add(block.app)
@@ -128,7 +127,7 @@ def ownership(snapshot: Snapshot) -> dict[KeyGroup, WorkerId]:
     running = {row.worker for row in snapshot.nodes if row.state is WorkerState.RUNNING}
     return {
         KeyGroup(block.app, block.operator, partition): block.workers[worker]
-        for block in KeyGroupTable.of(snapshot.key_groups).blocks
+        for block in snapshot.blocks
         for partition, worker in zip(block.partition, block.worker, strict=True)
         if block.workers[worker] in running
     }
@@ -145,7 +144,7 @@ def observe(
 ) -> AppView | NotReady:
     """The view of one app in its part of a snapshot of which `check_cluster` has nothing to say."""
     end_s = snapshot.end_ms / 1000.0
-    blocks = [block for block in KeyGroupTable.of(snapshot.key_groups).blocks if block.app == app]
+    blocks = [block for block in snapshot.blocks if block.app == app]
     owners = {worker for block in blocks for worker in block.owned()}
     placed = placed_workers([placement]) if placement else set()
     nodes = [row for row in snapshot.nodes if row.app == app or row.worker in owners or row.worker in placed]
@@ -191,7 +190,7 @@ def _lack_of_workers(app: AppId, nodes: list[NodeWindow], absent: list[WorkerId]
         return NotReady(lack=Lack.NO_WORKERS, detail="no worker reports", app=app)
     for lack, names, what in checks:
         if names:
-            return NotReady(lack=lack, detail=f"workers that {what}: {_some(names)}", app=app)
+            return NotReady(lack=lack, detail=f"workers that {what}: {first_few(names)}", app=app)
     return None
 
 
@@ -199,21 +198,23 @@ def _lack_of_key_groups(app: AppId, blocks: list[KeyGroupBlock], placement: Plac
     """Known are the key groups of the placement, and those below the highest that was reported."""
     seen = {block.operator: block.partition for block in blocks}
     known = {operator: len(present) for operator, present in placement.owners.items()} if placement else {}
-    missing = [
-        f"{operator}/{partition}"
+    wanted = {
+        operator: max(known.get(operator, 0), max(seen.get(operator, ()), default=-1) + 1)
         for operator in sorted(known.keys() | seen.keys())
-        for partition in sorted(_missing(seen.get(operator, ()), known.get(operator, 0)))
-    ]
+    }
+    missing = sum(wanted.values()) - sum(map(len, blocks))
     if not missing and blocks:
         return None
-    detail = f"{len(missing)} key groups were not reported: {_some(missing)}" if missing else "no key group is known"
+    # Only the first ones are made: one wild partition number stands for a hundred thousand that are missing.
+    names = (
+        f"{operator}/{partition}"
+        for operator, count in wanted.items()
+        for partition in sorted(set(range(count)).difference(seen.get(operator, ())))
+    )
+    detail = (
+        f"{missing} key groups were not reported: {first_few(names, missing)}" if missing else "no key group is known"
+    )
     return NotReady(lack=Lack.KEY_GROUPS_MISSING, detail=detail, app=app)
-
-
-def _missing(partitions: Sequence[int], known: int) -> set[int]:
-    """Those below the highest, and below `known`, that are not there."""
-    high = max(known, max(partitions, default=-1) + 1)
-    return set(range(high)).difference(partitions) if len(partitions) < high else set()
 
 
 def _lack_of_owners(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId]) -> NotReady | None:
@@ -225,7 +226,7 @@ def _lack_of_owners(app: AppId, blocks: list[KeyGroupBlock], present: set[Worker
         if block.workers[worker] not in present
     ]
     if unknown:
-        detail = f"key groups whose owner is not known: {_some(unknown)}"
+        detail = f"key groups whose owner is not known: {first_few(unknown)}"
         return NotReady(lack=Lack.OWNER_UNKNOWN, detail=detail, app=app)
     unmeasured = [
         str(block.row(place).key_group)
@@ -235,12 +236,6 @@ def _lack_of_owners(app: AppId, blocks: list[KeyGroupBlock], present: set[Worker
         if cpu == UNKNOWN
     ]
     if unmeasured:
-        detail = f"key groups without a CPU measurement: {_some(unmeasured)}"
+        detail = f"key groups without a CPU measurement: {first_few(unmeasured)}"
         return NotReady(lack=Lack.LOAD_UNKNOWN, detail=detail, app=app)
     return None
-
-
-def _some(names: Iterable[object], limit: int = 5) -> str:
-    """The first few, for a line to read."""
-    listed = [str(name) for name in names]
-    return ", ".join(listed[:limit]) + (f" and {len(listed) - limit} more" if len(listed) > limit else "")

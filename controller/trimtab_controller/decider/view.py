@@ -1,13 +1,16 @@
 """What the decider knows of one app in one window, or why it does not know enough."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from itertools import islice
 from types import MappingProxyType
 
 from trimtab_controller.decider.owned import Owned, OwnedTable
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
+
+NAMED = 5
 
 
 class Lack(StrEnum):
@@ -37,6 +40,15 @@ class NotReady:
     lack: Lack
     detail: str
     app: AppId | None = None
+
+
+def first_few(names: Iterable[object], count: int | None = None) -> str:
+    """A line to read, however many there are: the first of `count` names, or of all that there are."""
+    if count is None:
+        names = list(names)
+        count = len(names)
+    first = ", ".join(map(str, islice(names, NAMED)))
+    return first + (f" and {count - NAMED} more" if count > NAMED else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

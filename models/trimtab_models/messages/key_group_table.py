@@ -10,6 +10,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import eq
 from typing import Any, overload
 
 from trimtab_models.messages.columns import (
@@ -128,14 +129,10 @@ class KeyGroupTable(Sequence[KeyGroupWindow]):
         raise IndexError(place)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(self) == len(other) and all(map(_same, self, other))
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
 
     def __repr__(self) -> str:
         return repr(tuple(self)) if len(self) <= 100 else f"<{len(self)} key groups>"
-
-
-def _same(one: object, other: object) -> bool:
-    return one == other
 
 
 def _block(app: AppId, operator: OperatorId, rows: Sequence[KeyGroupWindow]) -> KeyGroupBlock:
@@ -157,18 +154,17 @@ def _block(app: AppId, operator: OperatorId, rows: Sequence[KeyGroupWindow]) -> 
     )
 
 
-def block_documents(table: KeyGroupTable) -> Iterator[dict[str, Any]]:
-    """Each block as it travels."""
-    for block in table.blocks:
-        yield {
-            "app": block.app,
-            "operator": block.operator,
-            "workers": list(block.workers),
-            "partition": block.partition.tolist(),
-            "worker": block.worker.tolist(),
-            "covered_s": block.covered_s.tolist(),
-            **{name: known_list(getattr(block, name)) for name in (*RATES, *LEVELS)},
-        }
+def block_document(block: KeyGroupBlock) -> dict[str, Any]:
+    """A block as it travels."""
+    return {
+        "app": block.app,
+        "operator": block.operator,
+        "workers": list(block.workers),
+        "partition": block.partition.tolist(),
+        "worker": block.worker.tolist(),
+        "covered_s": block.covered_s.tolist(),
+        **{name: known_list(getattr(block, name)) for name in (*RATES, *LEVELS)},
+    }
 
 
 def read_blocks(fields: Fields, name: str) -> KeyGroupTable:

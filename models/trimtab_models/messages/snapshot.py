@@ -20,7 +20,13 @@ from trimtab_models.messages.columns import (
     read_size,
 )
 from trimtab_models.messages.decode import BadMessage, Fault, Fields, check_integer, encode, parse
-from trimtab_models.messages.key_group_table import KeyGroupTable, KeyGroupWindow, block_documents, read_blocks
+from trimtab_models.messages.key_group_table import (
+    KeyGroupBlock,
+    KeyGroupTable,
+    KeyGroupWindow,
+    block_document,
+    read_blocks,
+)
 from trimtab_models.messages.names import (
     MAX_PARTITIONS,
     AppId,
@@ -113,6 +119,11 @@ class Snapshot:
         object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
 
     @property
+    def blocks(self) -> tuple[KeyGroupBlock, ...]:
+        """`key_groups` in columns."""
+        return KeyGroupTable.of(self.key_groups).blocks
+
+    @property
     def coverage(self) -> float:
         """Hosts seen / hosts expected; 0 when none is expected."""
         return self.hosts_seen / self.hosts_expected if self.hosts_expected else 0.0
@@ -156,7 +167,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         "pairs": _pair_blocks(snapshot.pairs),
     }
     # Block by block: as one document a fleet's numbers would be half a gigabyte of Python objects at once.
-    blocks = b",".join(map(encode, block_documents(KeyGroupTable.of(snapshot.key_groups))))
+    blocks = b",".join(encode(block_document(block)) for block in snapshot.blocks)
     return b"".join((encode(document)[:-1], b',"key_groups":[', blocks, b"]}"))
 
 

@@ -270,6 +270,18 @@ def test_a_drain_overrides_the_band() -> None:
     assert decision.plan.reason == "drain w1"
 
 
+def test_a_drain_of_many_workers_names_a_few_of_them() -> None:
+    """A round is journalled with its reason, which a successor must be able to read."""
+    workers = tuple(WorkerId(f"w{number:04}") for number in range(1000))
+    owners = {kg(number): worker for number, worker in enumerate(workers)}
+    drains = [Drain(worker=worker, by="op", at=1.0, reason="kernel") for worker in workers[1:]]
+    made = decider(execution(owners), *drains)
+    assert [type(action) for action in made.on_event(1011.0, window(owners, workers=workers))] == [Solve]
+    decision = only(made.on_event(1011.5, answer((kg(1), workers[1], workers[0]))))
+    assert isinstance(decision, Planned)
+    assert decision.plan.reason == "drain w0001, w0002, w0003, w0004, w0005 and 994 more"
+
+
 def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_taken_back() -> None:
     owners = {kg(0): W0, kg(1): W0}
     made = decider(execution(owners), DRAIN_W1)
@@ -380,6 +392,20 @@ def test_an_old_or_repeated_window_changes_nothing() -> None:
     assert made.on_event(1012.0, window(ON_W0)) == []
     assert made.on_event(1012.0, window(ON_W0, 1005.0)) == []
     assert made.known is before
+
+
+def test_apps_and_workers_that_no_longer_report_are_forgotten() -> None:
+    made = decider(execution(BALANCED))
+    for number in range(20):
+        end_s = 1010.0 + 10.0 * number
+        snapshot = window(BALANCED, end_s).snapshot
+        app, worker = AppId(f"app{number}"), WorkerId(f"x{number}")
+        guest = replace(snapshot.nodes[0], app=app, worker=worker)
+        owned = replace(snapshot.key_groups[0], key_group=kg(0)._replace(app=app), worker=worker)
+        nodes, key_groups = (*snapshot.nodes, guest), (*snapshot.key_groups, owned)
+        made.on_event(end_s + 1.0, SnapshotArrived(snapshot=replace(snapshot, nodes=nodes, key_groups=key_groups)))
+    assert set(made._history) == {APP, *(f"app{number}" for number in range(14, 20))}, "of 45 s before the window"
+    assert made._liveness.met == {W0, W1, "x19"}
 
 
 def test_snapshots_that_stay_away_are_said_once_per_interval() -> None:

@@ -1,5 +1,6 @@
 """What a snapshot must bring before anything is decided; every lack is named, none becomes a zero."""
 
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -111,6 +112,19 @@ def test_a_whole_snapshot_is_a_view() -> None:
 )
 def test_what_is_missing_is_named(changes: dict[str, object], lack: Lack) -> None:
     assert lack_of(look(replace(WHOLE, **changes))) is lack  # type: ignore[arg-type]
+
+
+def test_one_wild_partition_number_costs_no_list_of_all_that_are_missing_below_it() -> None:
+    wild = [replace(owned(100_000, W0), key_group=KeyGroup(APP, OperatorId(f"o{at}"), 100_000)) for at in range(20)]
+    tracemalloc.start()
+    try:
+        found = look(replace(WHOLE, key_groups=(*WHOLE.key_groups, *wild)))
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()
+    assert isinstance(found, NotReady)
+    named = ", ".join(f"o0/{partition}" for partition in range(5))
+    assert found.detail == f"2000000 key groups were not reported: {named} and 1999995 more"
 
 
 def test_before_the_first_placement_a_gap_is_still_a_gap() -> None:
