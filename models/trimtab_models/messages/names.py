@@ -131,6 +131,9 @@ class TopicSettings:
         keys = {"max.message.bytes": str(2 * MAX_MESSAGE_BYTES)}
         if self.compacted:
             keys["cleanup.policy"] = "compact"
+            # Whoever starts reads all that is not compacted yet.  That is at least the segment that is written, a
+            # gigabyte or a week unless told otherwise; a segment must hold the largest message.
+            keys["segment.bytes"] = keys["max.message.bytes"]
         if self.retention_hours is not None:
             keys["retention.ms"] = str(self.retention_hours * 3_600_000)
         if self.stamped_by_broker:

@@ -299,3 +299,11 @@ def test_every_topic_of_a_cluster_is_created_with_its_settings():
     assert names == {getattr(topics, name) for name in dir(Topics) if isinstance(getattr(Topics, name), property)}
     with pytest.raises(ValueError, match="cluster name"):
         Topics("a b")
+
+
+def test_compacted_topics_are_compacted_often_so_that_a_start_reads_little():
+    found = {settings.name: settings.configuration for settings in topic_settings(Topics("demo"))}
+    compacted = {name for name, keys in found.items() if keys.get("cleanup.policy") == "compact"}
+    assert compacted == {f"trimtab.demo.{name}" for name in ("placement", "journal", "intents", "status")}
+    segments = {name: int(keys["segment.bytes"]) for name, keys in found.items() if "segment.bytes" in keys}
+    assert segments == dict.fromkeys(compacted, 16 * 1024 * 1024)
