@@ -32,7 +32,7 @@ class Follower:
         self._ids: dict[str, str] = {}
         self._asked: Mapping[str, Future[TopicDescription]] = {}
         self._ask_at = time.monotonic()
-        self._consumer = self._begin()
+        self._consumer = self._reader(self._next)
 
     def consume(self, most: int, timeout_s: float) -> list[Message]:
         """At most so many messages, errors among them; none when there are none within the timeout."""
@@ -47,9 +47,9 @@ class Follower:
         """Read no more."""
         self._consumer.close()
 
-    def _begin(self) -> Consumer:
+    def _reader(self, positions: Mapping[tuple[str, int], int]) -> Consumer:
         consumer = new_consumer(self._connection, self._name)
-        consumer.assign([TopicPartition(topic, at, offset) for (topic, at), offset in self._next.items()])
+        consumer.assign([TopicPartition(topic, at, offset) for (topic, at), offset in positions.items()])
         return consumer
 
     def _watch(self) -> None:
@@ -64,22 +64,27 @@ class Follower:
             self._asked = self._admin.describe_topics(topics, request_timeout=REQUEST_LIMIT_S)
 
     def _compare(self, answers: Mapping[str, Future[TopicDescription]]) -> None:
-        anew = []
+        anew = {}
         for topic, answer in answers.items():
             try:
                 found = answer.result()
             except KafkaException:
                 continue  # the broker is away, or the topic is: nobody writes there now
             if self._ids.setdefault(topic, str(found.topic_id)) != str(found.topic_id):
-                self._ids[topic] = str(found.topic_id)
-                anew.append(found)
+                anew[topic] = found
         if anew:
             self._read_anew(anew)
 
-    def _read_anew(self, topics: list[TopicDescription]) -> None:
-        for found in topics:
-            log.warning("topic %s was taken away and made anew; it is read from its beginning", found.name)
-            self._next = {where: offset for where, offset in self._next.items() if where[0] != found.name}
-            self._next |= {(found.name, partition.id): OFFSET_BEGINNING for partition in found.partitions}
+    def _read_anew(self, topics: Mapping[str, TopicDescription]) -> None:
+        positions = {where: offset for where, offset in self._next.items() if where[0] not in topics}
+        for topic, found in topics.items():
+            positions |= {(topic, partition.id): OFFSET_BEGINNING for partition in found.partitions}
+        try:
+            fresh = self._reader(positions)
+        except KafkaException as error:  # no descriptor is free, say: it is tried again at the next look
+            log.warning("what was made anew cannot be read yet, %s: %s", ", ".join(topics), error)
+            return
+        log.warning("made anew, and read from the beginning: %s", ", ".join(topics))
         self._consumer.close()
-        self._consumer = self._begin()
+        self._consumer, self._next = fresh, positions
+        self._ids |= {topic: str(found.topic_id) for topic, found in topics.items()}
