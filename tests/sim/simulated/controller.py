@@ -19,7 +19,7 @@ from simulated.timeline import Timeline
 
 from trimtab_controller import driver
 from trimtab_controller.configuration import Configuration
-from trimtab_controller.kafka import publisher, reader
+from trimtab_controller.kafka import follower, publisher, reader
 from trimtab_controller.kafka.connection import Connection, StoppedError, Stopping
 from trimtab_controller.kafka.publisher import FencedError
 from trimtab_controller.leadership import driver as leading
@@ -160,9 +160,11 @@ class ControllerProcess:
             raise Killed
 
     def position(self, topic: str) -> int:
-        """How far it has read."""
-        consumer = getattr(self._controller, "_consumer", None)
-        return consumer.positions.get(topic, 0) if isinstance(consumer, SimulatedConsumer) else 0
+        """How far it has read in its term."""
+        assert self._controller is not None
+        consumer = self._controller._follower._consumer
+        assert isinstance(consumer, SimulatedConsumer)
+        return consumer.positions.get(topic, 0)
 
     # --- signals
 
@@ -308,9 +310,12 @@ BEGIN = driver.Controller._begin
 @contextmanager
 def simulated_clients() -> Iterator[None]:
     """The controller's modules meet simulated clients, and fake time where they wait."""
+    clock = SimpleNamespace(monotonic=lambda: kafka_client.running[-1].timeline.now)
     with ExitStack() as stack:
         for module, name, value in (
             (reader, "Consumer", SimulatedConsumer),
+            (follower, "AdminClient", kafka_client.SimulatedAdmin),
+            (follower, "time", clock),
             (publisher, "Producer", kafka_client.SimulatedProducer),
             (publisher, "pause", kafka_client.pause),
             (driver, "pause", kafka_client.pause),
@@ -325,7 +330,7 @@ def simulated_clients() -> Iterator[None]:
             (leading, "wait_for_broker", _find_broker),
             (leading, "AdminClient", kafka_client.SimulatedAdmin),
             (leading, "pause", kafka_client.pause),
-            (leading, "time", SimpleNamespace(monotonic=lambda: kafka_client.running[-1].timeline.now)),
+            (leading, "time", clock),
             (PublicKey, "signed", lru_cache(maxsize=100_000)(PublicKey.signed)),
         ):
             stack.enter_context(patch.object(module, name, value))

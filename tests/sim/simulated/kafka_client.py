@@ -1,11 +1,12 @@
 """confluent_kafka as far as the controller uses it, over the model of the broker."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from simulated.broker import Broker, Headers, Stored, Unsent
 
 from trimtab_models.messages.names import Topics, topic_settings
@@ -183,13 +184,22 @@ class SimulatedProducer:
 
 
 class SimulatedAdmin:
-    """All topics are there."""
+    """All topics are there, and always the same."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._process = running[-1]
 
     def list_topics(self, timeout: float = 0.0) -> Any:
         return list_topics(self._process)
+
+    def describe_topics(self, topics: TopicCollection, request_timeout: float) -> dict[str, Future[Any]]:
+        answers: dict[str, Future[Any]] = {name: Future() for name in topics.topic_names}
+        for name, answer in answers.items():
+            if self._process.connected:
+                answer.set_result(SimpleNamespace(name=name, topic_id=name))
+            else:
+                answer.set_exception(KafkaException(KafkaError(KafkaError._TRANSPORT, "cut off", False, True)))
+        return answers
 
 
 def check_connected(process: Process) -> None:
