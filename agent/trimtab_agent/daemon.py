@@ -245,6 +245,11 @@ class Agent:
         else:
             log.warning("broker away; reports wait, the oldest are dropped; acks are kept", **fields(detail=detail))
 
+    def reader_failed(self, fault: Exception) -> None:
+        """The end: whoever starts the agent again has it hear again."""
+        log.error("the reader of commands has failed", exc_info=fault)
+        self._fail(f"the reader of commands has failed: {fault!r}")
+
 
 def _find_process(pid: int | None) -> ProcessId | None:
     """A process that cannot be looked at now (no descriptor free) is one that is not visible."""

@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 
 from trimtab_agent.commands.events import Position
 from trimtab_agent.configuration import ConfigurationError
-from trimtab_models.messages.decode import BadMessage
+from trimtab_models.messages.decode import MAX_MESSAGE_BYTES, BadMessage
 from trimtab_models.settings.kafka import KafkaSettings, for_librdkafka
 from trimtab_models.signing.envelope import Envelope, headers_in, signatures_in
 
@@ -37,7 +37,6 @@ LOOK_BACK_S = 600.0
 WATCH_S = 30.0
 """After so long without a command it is looked whether the topic is still the same."""
 MAX_UNHANDLED = 100
-MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 
 
 class LinkHandler(Protocol):
@@ -48,6 +47,9 @@ class LinkHandler(Protocol):
 
     def broker_changed(self, *, there: bool, detail: str) -> None:
         """The broker went away or came back."""
+
+    def reader_failed(self, fault: Exception) -> None:
+        """By a fault of ours: no command is read any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +139,13 @@ class KafkaLink:
     # --- the thread
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            if (consumer := self._connect()) is not None:
+        try:
+            while (consumer := self._connect()) is not None:
                 self._read(consumer)
                 self._known.clear()
                 consumer.close()
+        except Exception as exc:  # an agent that goes on deaf looks as if it were well
+            self._call(self._handler.reader_failed, exc)
 
     def _connect(self) -> Consumer | None:
         """A consumer that reads from where to begin; tries until that is known, None at the end."""

@@ -30,6 +30,9 @@ class Heard:
     def broker_changed(self, *, there: bool, detail: str) -> None:
         self.told.append("there" if there else f"away: {detail.partition(';')[0]}")
 
+    def reader_failed(self, fault: Exception) -> None:
+        self.told.append(f"failed: {fault}")
+
 
 class Player:
     """The Kafka client: one list per consumer of what polling it brings; the link ends with the last."""
@@ -111,6 +114,13 @@ def test_a_topic_made_anew_is_read_with_a_new_client(monkeypatch: pytest.MonkeyP
 
     assert player.play() == ["there", "1 at 7", "2 at 0"]
     assert player.calls == ["from 7", "closed", "from 7", "closed"]
+
+
+def test_a_fault_of_ours_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stumble() -> object:
+        raise RuntimeError("ours")
+
+    assert Player(monkeypatch, [message(b"1", 7), stumble]).play() == ["there", "1 at 7", "failed: ours"]
 
 
 def test_headers_that_cannot_be_read_vouch_for_nothing() -> None:

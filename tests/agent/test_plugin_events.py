@@ -89,6 +89,14 @@ def test_a_flood_does_not_hide_a_fault_of_ours(agent: Agent, caplog: pytest.LogC
     assert [record.getMessage() for record in caplog.records] == ["a fault of ours"]
 
 
+def test_without_its_reader_the_agent_ends(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:
+    agent.reader_failed(RuntimeError("ours"))
+
+    assert agent._stop.is_set()
+    assert agent._fault == "the reader of commands has failed: RuntimeError('ours')"
+    assert "RuntimeError: ours" in caplog.text
+
+
 def test_what_a_worker_refused_goes_with_it(agent: Agent) -> None:
     for worker in ("w0", "w1"):
         agent.worker_connected(hello(worker), None)

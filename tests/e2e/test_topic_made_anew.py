@@ -38,6 +38,9 @@ class Heard:
     def broker_changed(self, *, there: bool, detail: str) -> None:
         pass
 
+    def reader_failed(self, fault: Exception) -> None:
+        raise fault
+
 
 @contextmanager
 def linked(broker: Broker) -> Iterator[queue.Queue[bytes]]:
