@@ -165,7 +165,10 @@ class PluginServer:
             async with asyncio.timeout(HELLO_LIMIT_S):
                 line = await lines.next(MAX_HELLO_BYTES)
             if line:
-                worker = self._introduce(_expect_hello(line), writer)
+                hello = _expect_hello(line)
+                self._admit(hello.worker, writer)
+                worker = hello.worker
+                self._listener.worker_connected(hello, _peer_pid(writer))
                 await self._read_frames(worker, lines)
         except TimeoutError:
             self._listener.frame_refused(None, "no_hello", f"connection closed: no hello in {HELLO_LIMIT_S:g} s")
@@ -183,13 +186,11 @@ class PluginServer:
                 del self._writers[worker]
                 self._listener.worker_gone(worker)
 
-    def _introduce(self, hello: Hello, writer: asyncio.StreamWriter) -> WorkerId:
-        if hello.worker in self._writers:
-            raise _ClosedError("duplicate_worker", f"another process is connected as {hello.worker}")
-        self._writers[hello.worker] = writer
+    def _admit(self, worker: WorkerId, writer: asyncio.StreamWriter) -> None:
+        if worker in self._writers:
+            raise _ClosedError("duplicate_worker", f"another process is connected as {worker}")
+        self._writers[worker] = writer
         writer.write(self._welcome)
-        self._listener.worker_connected(hello, _peer_pid(writer))
-        return hello.worker
 
     async def _read_frames(self, worker: WorkerId, lines: _Lines) -> None:
         while line := await lines.next(MAX_FRAME_BYTES):

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -252,6 +253,22 @@ def test_the_second_of_a_name_is_refused_and_the_first_stays(tmp_path: Path) -> 
             await recorder.until(("connected", "w0"), ("refused", None, "duplicate_worker"), ("reported", "w0", 1))
             first.close()
             second.close()
+
+    run(story, tmp_path)
+
+
+def test_a_worker_whom_a_fault_of_ours_turned_away_may_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(path: Path) -> None:
+        async with running(path) as (_, recorder):
+            with monkeypatch.context() as patched:
+                patched.setattr(recorder, "worker_connected", Mock(side_effect=OSError(24, os.strerror(24))))
+                turned_away, _writer = await connect(path, hello())
+                assert await ends(turned_away)
+            again, _writer = await connect(path, hello())
+            assert decode_frame(await again.readline()) == WELCOME
+            await recorder.until(("gone", "w0"), ("connected", "w0"))
 
     run(story, tmp_path)
 
