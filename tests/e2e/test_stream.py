@@ -77,7 +77,7 @@ class Rig:
         """A report that Kafka got when it was made."""
         self.send_raw(encode_report(report), report.host, report.at_ms)
 
-    def send_raw(self, payload: bytes | None, key: str, at_ms: int) -> None:
+    def send_raw(self, payload: bytes | None, key: str | bytes, at_ms: int) -> None:
         while True:
             try:
                 self.producer.produce(self.topics.reports, payload, key, timestamp=at_ms)
@@ -234,10 +234,11 @@ def test_it_goes_on_in_real_time_counts_late_rows_and_repeats_no_window_after_ki
     for _ in range(8):
         rig.send_raw(large, "h2", int(time.time() * 1000))
     seen += keep_reporting(stream, lambda snapshot: snapshot.rejected.get(Fault.FLOODING, 0) > 0)
-    for _ in range(FLOOD):  # one that sends too many records
-        rig.send_raw(b"flood", "h3", int(time.time() * 1000))
+    for _ in range(FLOOD):  # one that sends too many records, under a key that is no text
+        rig.send_raw(b"flood", b"h3\xff", int(time.time() * 1000))
     seen += keep_reporting(stream, lambda snapshot: snapshot.rejected[Fault.FLOODING] > 8)
     seen += keep_reporting(stream, lambda snapshot: snapshot.coverage == 1.0)
+    assert Fault.MALFORMED not in seen[-1].rejected, "what floods is not even read"
     stream.kill()
     killed_ms = time.time() * 1000
     stream = rig.start(**settings)

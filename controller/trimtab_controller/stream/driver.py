@@ -4,7 +4,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from itertools import starmap
 from pathlib import Path
 
 import pyarrow as pa
@@ -107,11 +106,11 @@ class Batches:
         hosts = self._settings.expected_hosts
         left_out = pipeline.left_out(records, window_ms=window_ms, hosts=hosts).collect()
         _tell(left_out)
-        flooding = {row.host or "" for row in left_out if row.fault == Fault.FLOODING}
+        flooding = {row.key for row in left_out if row.fault == Fault.FLOODING}
         records = pipeline.kept(records, hosts=hosts, flooding=flooding)
         samples = pipeline.samples(records, cluster=self._cluster, max_ahead_ms=window_ms)
         sums = pipeline.windows(samples, window_ms=window_ms).toArrow()
-        refused = table_of(starmap(left_out_row, left_out))
+        refused = table_of(left_out_row(*row[:-1]) for row in left_out)
         return pa.concat_tables([refused, sums.select(SCHEMA.names).cast(SCHEMA)])
 
     def stop(self) -> None:

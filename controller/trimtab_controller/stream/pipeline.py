@@ -21,6 +21,8 @@ from trimtab_models.messages.report import MAX_REPORT_BYTES
 
 MAX_REPORTS_S, MAX_BYTES_S = 10, 1024 * 1024
 """What one host may send per second, on average over a window; and one report of the largest size."""
+KEY = "coalesce(hex(key), '')"
+"""A record's key, whatever bytes it is of: in a text, those that are no UTF-8 would all become the same."""
 
 
 def records(spark: SparkSession, client: Mapping[str, str], *, topic: str, from_ms: int) -> DataFrame:
@@ -46,31 +48,32 @@ def records(spark: SparkSession, client: Mapping[str, str], *, topic: str, from_
 def left_out(raw: DataFrame, *, window_ms: int, hosts: Collection[str] | None) -> DataFrame:
     """What is refused before it is parsed, by host and window of arrival.
 
-    Who sends more than a host may, and who is not among `hosts` (None: anybody may be): `host` (the key), `fault`,
-    `start_ms`, `reports`, `last_ms`.  Counting costs a small part of parsing: what is left out delays nobody.
+    Who sends more than a host may, and who is not among `hosts` (None: anybody may be): `host`, `fault`, `start_ms`,
+    `reports`, `last_ms`, `key` (as KEY).  Counting costs a small part of parsing: what is left out delays nobody.
     Unknown hosts are one row per window without a name, however many names somebody invents.
     """
     arrival = "unix_millis(timestamp)"
     most_bytes = MAX_REPORT_BYTES + MAX_BYTES_S * window_ms // 1000
     flooding = f"reports > {MAX_REPORTS_S} * {window_ms} / 1000 OR bytes > {most_bytes}"
     sent = raw.groupBy(
-        (_key() if hosts is None else F.when(_key().isin(*hosts), _key())).alias("host"),
+        (F.expr(KEY) if hosts is None else F.when(_is_of(hosts), F.expr(KEY))).alias("key"),
         F.expr(f"{arrival} - pmod({arrival}, {window_ms})").alias("start_ms"),
     ).agg(
         F.count(F.lit(1)).alias("reports"),
         F.sum(F.expr("octet_length(value)")).alias("bytes"),
         F.expr(f"max({arrival})").alias("last_ms"),
     )
-    unknown = F.col("host").isNull() if hosts is not None else F.lit(False)
+    unknown = F.col("key").isNull() if hosts is not None else F.lit(False)
     fault = F.when(unknown, Fault.UNKNOWN_HOST).when(F.expr(flooding), Fault.FLOODING)
-    return sent.select("host", fault.alias("fault"), "start_ms", "reports", "last_ms").where("fault IS NOT NULL")
+    host = F.expr("CAST(unhex(key) AS STRING)").alias("host")
+    return sent.select(host, fault.alias("fault"), "start_ms", "reports", "last_ms", "key").where("fault IS NOT NULL")
 
 
 def kept(raw: DataFrame, *, hosts: Collection[str] | None, flooding: Collection[str]) -> DataFrame:
-    """The records that are parsed: of `hosts` (None: of all), and of nobody who floods."""
+    """The records that are parsed: of `hosts` (None: of all), and none with a key that is `flooding`."""
     if hosts is not None:
-        raw = raw.where(_key().isin(*hosts))
-    return raw.where(~F.coalesce(_key(), F.lit("")).isin(*flooding)) if flooding else raw
+        raw = raw.where(_is_of(hosts))
+    return raw.where(~_has(flooding)) if flooding else raw
 
 
 def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
@@ -80,7 +83,7 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
     or refused when it is further ahead than `max_ahead_ms`: one fast clock would otherwise make everybody else late.
     """
     parsed = raw.select(
-        _key().alias("key"),
+        F.expr("CAST(key AS STRING)").alias("key"),  # its report must say the same
         "value",
         F.expr("unix_millis(timestamp)").alias("arrival_ms"),
         F.from_json(
@@ -153,6 +156,11 @@ def _of_its_kind(sql: Mapping[Kind, str]) -> Column:
     return F.expr(f"CASE kind {cases} END")
 
 
-def _key() -> Column:
-    """The host that a record is of; its report must say the same."""
-    return F.expr("CAST(key AS STRING)")
+def _is_of(hosts: Collection[str]) -> Column:
+    """Whether a record is of one of the hosts."""
+    return _has([host.encode().hex().upper() for host in hosts])
+
+
+def _has(keys: Collection[str]) -> Column:
+    """Whether a record has one of the keys; as one text, since Spark takes a millisecond for each literal."""
+    return F.expr(f"{KEY} IN ({', '.join(map(repr, keys))})")
