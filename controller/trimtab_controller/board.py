@@ -130,7 +130,7 @@ def _apps(decider: Decider) -> tuple[AppStatus, ...]:
         rows.append(
             AppStatus(
                 app=app,
-                key_groups=0 if isinstance(view, NotReady) else len(view.key_groups),
+                key_groups=None if isinstance(view, NotReady) else len(view.key_groups),
                 load_distance=evaluation.load_distance if evaluation else None,
                 mean_load=evaluation.mean_load if evaluation else None,
                 noise=evaluation.noise if evaluation else None,

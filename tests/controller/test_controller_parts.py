@@ -344,7 +344,7 @@ def test_a_status_survives_the_wire_and_a_bad_one_is_refused() -> None:
                 steering=False,
             ),
         ),
-        apps=(AppStatus(app=APP, key_groups=0, load_distance=None, mean_load=None, not_ready="why", noise=1.5),),
+        apps=(AppStatus(app=APP, key_groups=None, load_distance=None, mean_load=None, not_ready="why", noise=1.5),),
         decisions=(DecisionStatus(at=NOW, kind="skip", reason="hold", text="nothing"),),
         rejected={"t.malformed": 2},
         hold=HoldStatus(id="0123456789abcdef", text="the journal is not to be believed"),
@@ -359,7 +359,7 @@ def test_a_status_survives_the_wire_and_a_bad_one_is_refused() -> None:
 
 def test_a_status_that_no_message_could_hold_is_published_without_its_workers_and_apps() -> None:
     """Apps are as many as somebody invents: the controller must not end for them."""
-    app = AppStatus(app=APP, key_groups=0, load_distance=None, mean_load=None, not_ready="n" * 1000)
+    app = AppStatus(app=APP, key_groups=None, load_distance=None, mean_load=None, not_ready="n" * 1000)
     status = Status(
         cluster="c", at=NOW, acting=True, epoch=Epoch(2, 3), paused=None, window_end=NOW, coverage=1.0, apps=(app,)
     )

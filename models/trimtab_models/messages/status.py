@@ -37,14 +37,14 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppStatus:
-    """One app: smoothed load distance and mean load; None while they are not known, `not_ready` says why.
+    """One app: smoothed load distance and mean load; None is what is not known, `not_ready` says why.
 
     `noise` = how much of the load distance may be noise, by how well the last windows were foreseen (pp).
     `collocation` = share of the tuples between key groups that stay within a worker.
     """
 
     app: AppId
-    key_groups: int
+    key_groups: int | None
     load_distance: float | None
     mean_load: float | None
     not_ready: str | None
@@ -215,7 +215,7 @@ def _read_node(row: Fields) -> NodeStatus:
 def _read_app(row: Fields) -> AppStatus:
     return AppStatus(
         app=AppId(row.name("app")),
-        key_groups=row.integer("key_groups"),
+        key_groups=row.optional("key_groups", row.integer),
         load_distance=row.optional("load_distance", row.number),
         mean_load=row.optional("mean_load", row.number),
         not_ready=row.optional("not_ready", lambda name: row.text(name, limit=4000)),
