@@ -84,7 +84,9 @@ def test_a_flood_does_not_hide_a_fault_of_ours(agent: Agent, caplog: pytest.LogC
         agent.frame_refused(None, "connections", "too many")
     caplog.clear()
 
-    agent.loop_failed(asyncio.new_event_loop(), {"message": "a fault of ours"})
+    loop = asyncio.new_event_loop()
+    agent.loop_failed(loop, {"message": "a fault of ours"})
+    loop.close()
 
     assert [record.getMessage() for record in caplog.records] == ["a fault of ours"]
 
