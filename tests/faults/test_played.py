@@ -87,7 +87,7 @@ def test_another_worker_than_last_time_is_overloaded() -> None:
 def test_no_shift_from_loads_that_are_not_known_or_too_small() -> None:
     with pytest.raises(NoShift, match="not known"):
         choose_shift(window({("w0", 0): None}), {}, at_least=1.0)
-    with pytest.raises(NoShift, match="no shift by up to 8"):
+    with pytest.raises(NoShift, match="no shift by up to 16"):
         choose_shift(BALANCED, {}, at_least=99.0)
 
 
@@ -141,11 +141,11 @@ def test_a_fault_that_nothing_shows_has_not_been_played() -> None:
         for each in (
             played(1.0),
             played(1.0, said=Counter([killed])),
-            played(1.0, said=Counter([killed, "skip nothing_better"])),
+            played(1.0, said=Counter([killed, "skip solver_failed"])),
             played(1.0, failure="not steered"),
         )
     )
-    assert silent.not_played == [f"nobody said '{killed}'", "nobody said 'fallback|skip nothing_better'"]
+    assert silent.not_played == [f"nobody said '{killed}'", "nobody said 'fallback|skip solver_failed'"]
     assert half.not_played == silent.not_played[1:]
     assert loud.not_played == []
     assert silent.broken == half.broken == loud.broken == []

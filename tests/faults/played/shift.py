@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from trimtab_models.messages.names import WorkerId
 from trimtab_models.messages.snapshot import Snapshot
 
-FACTORS = (2.0, 3.0, 4.0, 6.0, 8.0)
+FACTORS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 SHARE = 3
 """One in so many of a worker's partitions grows: enough of them to be spread over the others again."""
 
