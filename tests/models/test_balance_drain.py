@@ -8,6 +8,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve, solve_flux, solve_greedily
+from trimtab_models.balance.drain import Drain
+from trimtab_models.balance.tabu import Band
 from trimtab_models.solving import Never
 
 SHORT = Params(effort=Effort(steps=300), polish=Effort(steps=60, patience=60))
@@ -105,6 +107,20 @@ def test_the_greedy_plan_drains_by_the_same_rule_and_is_flux_where_nothing_is_ma
         assert result.score.load_distance <= max(SHORT.urgent, problem.max_load_distance, stayed) + 1e-9
     else:
         assert result.score.load_distance == pytest.approx(min(stayed, flux_of(problem)))
+
+
+def test_what_has_taken_another_ones_place_stays_there():
+    """0 and 2 have changed places; 1 leaves the marked node for that of 0, and is not sent on from there."""
+    problem = Problem(
+        load=np.array([1.0, 14.0, 20.0]), cost_bytes=np.ones(3), home=np.arange(3), pinned=np.zeros(3, bool),
+        in_flight=np.zeros(3, bool), capacity=np.array([2.0, 2.0, 1.0]), removing=np.arange(3) == 1,
+        usage=np.zeros((0, 3)), limit=np.zeros((0, 3)),
+    )  # fmt: skip
+    drain = Drain(problem, np.array([2, 1, 0]), Never())
+    drain.substitute(Band(under=11.0, over=11.0))
+    assert drain.allocation.tolist() == [0, 2, 0]
+    drain.empty(11.0)
+    assert drain.allocation.tolist() == [0, 2, 0]
 
 
 def test_flux_alone_would_never_empty_a_marked_node_the_greedy_plan_does_within_its_budgets():

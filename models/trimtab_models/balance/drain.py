@@ -47,7 +47,10 @@ class Drain:
         self._deviations = problem.deviations(start)
         self._used, self._limit = problem.usages(start), problem.limit + slack(problem)
         self._left = problem.allowances - problem.prices[:, start != problem.home].sum(axis=1)
-        self._waiting = _on_marked(problem, start) & problem.movable
+
+    def _waiting(self) -> Ints:
+        """The key groups that are on marked nodes now and may leave."""
+        return np.flatnonzero(_on_marked(self._problem, self.allocation) & self._problem.movable)
 
     def substitute(self, band: Band) -> None:
         """Sends moved key groups home where one from a marked node can take their place inside `band`.
@@ -55,7 +58,7 @@ class Drain:
         A move that only filled a deficit then empties a marked node as well.
         """
         problem = self._problem
-        waiting = np.flatnonzero(self._waiting)
+        waiting = self._waiting()
         waiting = waiting[np.argsort(problem.load[waiting], kind="stable")]
         candidates, loads = waiting.tolist(), problem.load[waiting].tolist()
         away = np.flatnonzero((self.allocation != problem.home) & (problem.home != UNPLACED))
@@ -79,7 +82,7 @@ class Drain:
     def empty(self, ceiling: float) -> None:
         """Moves what waits on marked nodes, heaviest first, while every kept node stays at or under `ceiling` (pp)."""
         problem = self._problem
-        waiting = np.flatnonzero(self._waiting)
+        waiting = self._waiting()
         cheapest = problem.prices[:, waiting].min(axis=1, initial=np.inf)
         for key_group in waiting[np.argsort(-problem.load[waiting], kind="stable")].tolist():
             if self._stop() or (cheapest > self._left).any():
