@@ -20,7 +20,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, TopicDescription
 
 from trimtab_agent.commands.events import Position
 from trimtab_agent.configuration import ConfigurationError
@@ -77,8 +77,8 @@ class KafkaLink:
         self._topic = settings.commands_topic
         self._handler = handler
         self._loop = loop
-        self._known = {(position.kafka_cluster, position.partition): position.offset for position in start}
-        self._cluster = self._topic_id = ""
+        self._known = {(position.topic_id, position.partition): position.offset for position in start}
+        self._topic_id = ""
         self._there: bool | None = None
         self._stop = threading.Event()
         self._room = threading.Semaphore(MAX_UNHANDLED)
@@ -170,18 +170,12 @@ class KafkaLink:
         return None
 
     def _find_places(self, consumer: Consumer) -> list[TopicPartition]:
-        metadata = consumer.list_topics(self._topic, timeout=REQUEST_LIMIT_S)
-        topic = metadata.topics[self._topic]
-        if topic.error is not None:
-            raise KafkaException(topic.error)
-        if not topic.partitions:
-            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"{self._topic} has no partitions"))
-        self._topic_id = self._id_of_topic()
-        self._cluster = metadata.cluster_id
-        return [self._find_place(consumer, partition) for partition in topic.partitions]
+        topic = self._describe_topic()
+        self._topic_id = str(topic.topic_id)
+        return [self._find_place(consumer, partition.id) for partition in topic.partitions]
 
     def _find_place(self, consumer: Consumer, partition: int) -> TopicPartition:
-        known = self._known.get((self._cluster, partition))
+        known = self._known.get((self._topic_id, partition))
         if known is not None:
             return TopicPartition(self._topic, partition, known)
         since_ms = round((time.time() - LOOK_BACK_S) * 1000)
@@ -217,21 +211,22 @@ class KafkaLink:
         and what has a lower count than the one that the client knows, it takes for old news, for ever.
         """
         try:
-            return self._id_of_topic() != self._topic_id
+            return str(self._describe_topic().topic_id) != self._topic_id
         except KafkaException:
             return False  # the broker is away, or the topic is: nobody writes there now
 
-    def _id_of_topic(self) -> str:
+    def _describe_topic(self) -> TopicDescription:
+        """Raises KafkaException, also when there is no such topic."""
         [found] = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=REQUEST_LIMIT_S).values()
-        return str(found.result().topic_id)
+        return found.result()
 
     def _pass_on(self, message: Message) -> None:
         while not self._room.acquire(timeout=POLL_S):
             if self._stop.is_set():
                 return
         partition, offset = message.partition(), message.offset() + 1
-        self._known[self._cluster, partition] = offset
-        position = Position(kafka_cluster=self._cluster, partition=partition, offset=offset)
+        self._known[self._topic_id, partition] = offset
+        position = Position(topic_id=self._topic_id, partition=partition, offset=offset)
         record = Envelope(
             topic=self._topic,
             key=message.key() or b"",

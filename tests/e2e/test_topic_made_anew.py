@@ -26,14 +26,14 @@ ANEW, KEPT = Topic(name="trimtab.t.commands", partitions=1), Topic(name="trimtab
 LIMIT_S = 60.0
 
 
-class Heard:
+class Handler:
     """What the agent's link hands over."""
 
     def __init__(self) -> None:
-        self.values: queue.Queue[bytes] = queue.Queue()
+        self.commands: queue.Queue[tuple[bytes, Position]] = queue.Queue()
 
     def command_read(self, record: Envelope, position: Position) -> None:
-        self.values.put(record.value)
+        self.commands.put((record.value, position))
 
     def broker_changed(self, *, there: bool, detail: str) -> None:
         pass
@@ -43,15 +43,15 @@ class Heard:
 
 
 @contextmanager
-def linked(broker: Broker) -> Iterator[queue.Queue[bytes]]:
-    """What an agent hears on the topic."""
-    heard, loop = Heard(), asyncio.new_event_loop()
+def linked(broker: Broker, *start: Position) -> Iterator[queue.Queue[tuple[bytes, Position]]]:
+    """What an agent hears on the topic, each with where to read after it."""
+    handler, loop = Handler(), asyncio.new_event_loop()
     turning = threading.Thread(target=loop.run_forever)
     turning.start()
-    link = KafkaLink(LinkSettings(kafka=broker.kafka, commands_topic=ANEW.name), heard, loop, start=[])
+    link = KafkaLink(LinkSettings(kafka=broker.kafka, commands_topic=ANEW.name), handler, loop, start=list(start))
     link.start()
     try:
-        yield heard.values
+        yield handler.commands
     finally:
         link.stop(5.0)
         loop.call_soon_threadsafe(loop.stop)
@@ -64,6 +64,13 @@ def write(broker: Broker, topic: Topic, *values: bytes) -> None:
     for value in values:
         producer.produce(topic.name, value, "h0")
     assert producer.flush(LIMIT_S) == 0
+
+
+def heard(commands: queue.Queue[tuple[bytes, Position]], *expected: bytes) -> Position:
+    """Where to read after these, which are heard now and in this order."""
+    found = [commands.get(timeout=LIMIT_S) for _ in expected]
+    assert [value for value, _ in found] == list(expected)
+    return found[-1][1]
 
 
 def read(following: Follower, number: int) -> list[bytes]:
@@ -88,12 +95,12 @@ def test_a_topic_made_anew_after_the_broker_s_restart_is_heard(tmp_path: Path, m
         with linked(broker) as commands:
             write(broker, ANEW, b"1", b"2")
             write(broker, KEPT, b"kept 1")
-            assert [commands.get(timeout=LIMIT_S) for _ in range(2)] == [b"1", b"2"]
+            heard(commands, b"1", b"2")
             assert read(following, 3) == [b"1", b"2", b"kept 1"]
             # A restart raises the count of the topic's leaders; the new topic's begins at 0 again.
             broker.restart()
             write(broker, ANEW, b"3")
-            assert commands.get(timeout=LIMIT_S) == b"3"
+            before = heard(commands, b"3")
             assert read(following, 1) == [b"3"]
             admin = AdminClient({"bootstrap.servers": broker.address})
             admin.delete_topics([ANEW.name])[ANEW.name].result(LIMIT_S)
@@ -101,8 +108,13 @@ def test_a_topic_made_anew_after_the_broker_s_restart_is_heard(tmp_path: Path, m
             new = [b"new %d" % number for number in range(5)]
             write(broker, ANEW, *new)
             write(broker, KEPT, b"kept 2")
-            assert [commands.get(timeout=LIMIT_S) for _ in range(5)] == new
+            heard(commands, *new)
             # what was read of the other topic is not read again
             assert read(following, 6) == [b"kept 2", *new]
             assert following.consume(100, 1.0) == []
         following.close()
+        # An agent that was away meanwhile: its place in the old topic is none in the new one.
+        with linked(broker, before) as commands:
+            third = heard(commands, *new[:3])
+        with linked(broker, third) as commands:
+            heard(commands, *new[3:])

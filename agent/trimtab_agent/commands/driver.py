@@ -117,8 +117,8 @@ class CommandDriver:
 
     def advance(self, position: Position) -> None:
         """All records before this one have been dealt with."""
-        self._positions[position.kafka_cluster, position.partition] = position
-        self._unsaved[position.kafka_cluster, position.partition] = position
+        self._positions[position.topic_id, position.partition] = position
+        self._unsaved[position.topic_id, position.partition] = position
 
     def watch(self, worker: WorkerId, process: ProcessId) -> None:
         """Notice the end of a worker's process."""
@@ -143,7 +143,7 @@ class CommandDriver:
         self._machine.restore(recovered.entries)
         for entry in recovered.entries:
             if isinstance(entry, Position):
-                self._positions[entry.kafka_cluster, entry.partition] = entry
+                self._positions[entry.topic_id, entry.partition] = entry
         self._metrics.journal_faults.set(len(recovered.faults))
         if recovered.faults:
             log.error(

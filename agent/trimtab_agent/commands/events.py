@@ -157,9 +157,9 @@ class Damaged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Next offset to read of one partition of the commands topic of one Kafka cluster."""
+    """Next offset to read of one partition of the commands topic; one made anew has another id."""
 
-    kafka_cluster: str
+    topic_id: str
     partition: int
     offset: int
 

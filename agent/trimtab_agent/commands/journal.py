@@ -225,7 +225,7 @@ def _document(entry: Entry) -> dict[str, Any]:
         case Damaged():
             return {"entry": "damaged", "at": entry.at}
         case Position():
-            place = {"kafka_cluster": entry.kafka_cluster, "partition": entry.partition, "offset": entry.offset}
+            place = {"topic_id": entry.topic_id, "partition": entry.partition, "offset": entry.offset}
             return {"entry": "position", **place}
         case _:
             assert_never(entry)
@@ -249,7 +249,7 @@ def _read(kind: str, fields: Fields) -> Entry:
             return Damaged(at=fields.number("at"))
         case "position":
             return Position(
-                kafka_cluster=fields.text("kafka_cluster"),
+                topic_id=fields.text("topic_id"),
                 partition=fields.integer("partition"),
                 offset=fields.integer("offset"),
             )

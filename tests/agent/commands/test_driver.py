@@ -81,7 +81,7 @@ def command(number: int, kind: CommandKind = CommandKind.REJOIN, worker: WorkerI
 
 
 def position(offset: int) -> Position:
-    return Position(kafka_cluster="k", partition=0, offset=offset)
+    return Position(topic_id="k", partition=0, offset=offset)
 
 
 def prepare(number: int) -> Command:

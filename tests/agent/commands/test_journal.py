@@ -51,7 +51,7 @@ ENTRIES: list[Entry] = [
     Acked(ack=ACK),
     Delivered(command_id=COMMAND.id, phase=Phase.ACCEPTED),
     ProcessNoted(worker=W0, process=None),
-    Position(kafka_cluster="abc-_1", partition=0, offset=12),
+    Position(topic_id="abc-_1", partition=0, offset=12),
 ]
 
 

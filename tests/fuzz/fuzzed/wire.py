@@ -84,7 +84,7 @@ LINES: tuple[Entry, ...] = (
     ProcessNoted(worker=W0, process=None),
     EpochSeen(epoch=EPOCH),
     Damaged(at=NOW),
-    Position(kafka_cluster="k", partition=0, offset=9),
+    Position(topic_id="k", partition=0, offset=9),
 )
 
 

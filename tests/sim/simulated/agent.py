@@ -36,7 +36,7 @@ TICK_S = 5.0
 SETTLE_S = 0.25
 RECONNECT_S = 2.0
 """After the agent's start its workers are connected again so late at the latest."""
-KAFKA_CLUSTER = "simulated"
+TOPIC_ID = "simulated"
 
 
 class Worker(Protocol):
@@ -268,7 +268,7 @@ class AgentProcess:
             return
         for record in self._broker.read(self._topic, self._start_offset()):
             self._next[self._topic] = record.offset + 1
-            position = Position(kafka_cluster=KAFKA_CLUSTER, partition=0, offset=record.offset + 1)
+            position = Position(topic_id=TOPIC_ID, partition=0, offset=record.offset + 1)
             signatures = signatures_in(record.headers)
             envelope = Envelope(topic=record.topic, key=record.key, value=record.value or b"", signatures=signatures)
             self._agent.command_read(envelope, position)
