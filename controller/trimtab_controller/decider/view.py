@@ -11,6 +11,7 @@ from trimtab_controller.decider.owned import Owned, OwnedTable
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
 
 NAMED = 5
+"""In a line that somebody is to read."""
 
 
 class Lack(StrEnum):
