@@ -58,14 +58,11 @@ class SolverModel:
         """Search at once, answer later."""
         process = self._process
         assert isinstance(process, ControllerProcess)
-        if process.solver_answers:
-            emptying = any(node.removing for node in question.instance.nodes)
-            self._answer = None if process.searches or emptying else _ask(answer_greedily, question)
-            # The greedy one costs little, but seldom empties a node, and where it is stuck the search may not be.
-            if not isinstance(self._answer, Answer) or self._answer.load_distance > process.band:
-                self._answer = _ask(answer, question)
-        else:
-            self._answer = NoAnswer(reason="simulated")
+        self._answer = _ask(answer_greedily, question)
+        # That costs little, and is all that there is when the solver is silent; where it is stuck a search may not be.
+        stuck = not isinstance(self._answer, Answer) or self._answer.load_distance > process.band
+        if process.solver_answers and (process.searches or stuck):
+            self._answer = _ask(answer, question)
         self.ready_at = process.timeline.now + process.timeline.random.uniform(0.05, 2.0)
 
     def poll(self) -> Answer | NoAnswer | None:
