@@ -1,10 +1,11 @@
 """Reading topics to their end."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from trimtab_controller.kafka.reader import drain
+from trimtab_controller.kafka.reader import OFFSET_END, drain, since
 
 
 @dataclass
@@ -53,3 +54,23 @@ def test_all_is_kept_or_of_some_keys_the_first_and_all_of_it_is_read() -> None:
     assert [message.offset() for message in whole.messages] == [0, 1, 2, 3, 4, 5]
     assert [message.offset() for message in part.messages] == [0, 1, 2, 4]
     assert whole.next_offsets == part.next_offsets == {("acks", 0): 6}
+
+
+class Partitions:
+    """A consumer of a topic with messages in its first partition only."""
+
+    def list_topics(self, topic: str, timeout: float) -> SimpleNamespace:
+        found = SimpleNamespace(error=None, partitions={0: None, 1: None})
+        return SimpleNamespace(topics={topic: found})
+
+    def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:
+        return (2, 9) if place.partition == 0 else (0, 5)
+
+    def offsets_for_times(self, wanted: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        assert [each.offset for each in wanted] == [1_500, 1_500]
+        return [TopicPartition("windows", 0, 7), TopicPartition("windows", 1, OFFSET_END)]
+
+
+def test_where_nothing_new_is_the_end_of_now_counts_not_that_of_when_a_consumer_has_connected() -> None:
+    found = since(Partitions(), "windows", 1.5)
+    assert [(each.partition, each.offset) for each in found] == [(0, 7), (1, 5)]

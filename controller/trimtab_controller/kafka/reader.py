@@ -82,10 +82,23 @@ def at_offsets(consumer: Consumer, topic: str, offsets: Mapping[int, int]) -> li
 
 
 def since(consumer: Consumer, topic: str, at: float) -> list[TopicPartition]:
-    """The partitions of a topic at their first message from `at` (epoch seconds) on; at the end if there is none."""
+    """The partitions of a topic at their first message from `at` (epoch seconds) on; at their ends if there is none.
+
+    These are the ends of now, as numbers: a consumer looks up OFFSET_END when it has connected, and would pass over
+    what came meanwhile.  Raises ReadError, KafkaException.
+    """
     wanted = [TopicPartition(topic, partition, round(at * 1000)) for partition in partitions_of(consumer, topic)]
+    ends = {place.partition: _end(consumer, place) for place in wanted}
     found: list[TopicPartition] = consumer.offsets_for_times(wanted, timeout=REQUEST_LIMIT_S)
-    return found
+    offsets = {place.partition: place.offset for place in found}
+    return [TopicPartition(topic, at, end if offsets[at] == OFFSET_END else offsets[at]) for at, end in ends.items()]
+
+
+def _end(consumer: Consumer, place: TopicPartition) -> int:
+    found: tuple[int, int] | None = consumer.get_watermark_offsets(place, timeout=REQUEST_LIMIT_S)
+    if found is None:
+        raise ReadError(f"the broker does not say where {place.topic} ends")
+    return found[1]
 
 
 @contextmanager

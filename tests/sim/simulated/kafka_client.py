@@ -113,6 +113,10 @@ class SimulatedConsumer:
             found.append(TopicPartition(place.topic, 0, first.offset if first else -1))
         return found
 
+    def get_watermark_offsets(self, place: TopicPartition, timeout: float = 0.0) -> tuple[int, int]:
+        check_connected(self._process)
+        return 0, self._process.broker.end(place.topic)
+
     def consume(self, count: int, timeout: float = 0.0) -> list[SimulatedMessage]:
         if not self._process.connected:
             if self._tells_end:
