@@ -55,9 +55,7 @@ class Player:
         life = self.lives.pop(0)
         if isinstance(life, KafkaException):
             raise life
-        known = SimpleNamespace(error=None, partitions={0: None})
         return SimpleNamespace(
-            list_topics=lambda *_, timeout: SimpleNamespace(topics={TOPIC: known}, cluster_id="k"),
             get_watermark_offsets=lambda *_, timeout: (0, 7),
             offsets_for_times=lambda *_, timeout: [TopicPartition(TOPIC, 0, -1)],
             assign=lambda places: self.calls.append(f"from {places[0].offset}"),
@@ -73,7 +71,7 @@ class Player:
 
     def describe(self, *_: object, request_timeout: float) -> dict[str, Future[Any]]:
         answer: Future[Any] = Future()
-        answer.set_result(SimpleNamespace(topic_id=self.topic_id))
+        answer.set_result(SimpleNamespace(topic_id=self.topic_id, partitions=[SimpleNamespace(id=0)]))
         return {TOPIC: answer}
 
     def play(self) -> list[str]:
