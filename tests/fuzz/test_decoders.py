@@ -47,7 +47,7 @@ def test_no_value_anywhere_gets_past_a_decoder_as_anything_but_a_value(decoder: 
     sample = decoder.samples[0]
     spans = spans_of_json(sample)
 
-    @settings(max_examples=60, derandomize=True, database=None, deadline=None)
+    @settings(max_examples=60, derandomize=True, database=None)
     @given(st.sampled_from(spans), ANYTHING)
     def hold(span, value):
         text = json_text(value)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.balance import Problem
@@ -13,7 +13,7 @@ from trimtab_models.balance.pieces import Pieces
 from trimtab_models.balance.reach import Reach
 from trimtab_models.solving import Never
 
-quick = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=40)
 
 
 @st.composite

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.solving import Infeasible, Never, method_named
 
-quick = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=25)
 METHODS = ("milp", "flux")
 FIELDS = {
     "method", "status", "moves", "load_distance_before", "load_distance", "lower_bound", "mean_load", "node_loads",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve, solve_flux, solve_greedily
@@ -13,7 +13,7 @@ from trimtab_models.balance.tabu import Band
 from trimtab_models.solving import Never
 
 SHORT = Params(effort=Effort(steps=300), polish=Effort(steps=60, patience=60))
-quick = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=40)
 
 
 @st.composite

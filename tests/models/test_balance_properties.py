@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.balance import BalanceResult, Effort, Params, Problem, solve, solve_flux
 from trimtab_models.solving import Never, Status
 
 SHORT = Params(effort=Effort(steps=200, patience=100), polish=Effort(steps=50))
-quick = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=50)
 
 
 @st.composite

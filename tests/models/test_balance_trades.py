@@ -1,7 +1,7 @@
 """Trades between pairs of nodes: what is looked up, what is kept in sums, what is never broken."""
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.balance import Problem
@@ -10,7 +10,7 @@ from trimtab_models.balance.tabu import Band, Board, Search
 from trimtab_models.balance.trades import Shelves, Trader
 from trimtab_models.solving import Never
 
-quick = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=30)
 
 
 def cluster(seed: int, nodes: int = 8, per_node: int = 6, *, limited: bool = False, marked: bool = False) -> Problem:

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.dyndl import (
@@ -21,7 +21,7 @@ from trimtab_models.dyndl.exact import ExactParams, options, solve_exact
 from trimtab_models.instances import AffineCost, TableCost
 from trimtab_models.solving import Deadline, Infeasible, Never, Status
 
-quick = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=25)
 COSTS = (AffineCost(a=1, b=0.5), AffineCost(a=1.25, b=1, cap=2), TableCost(values=(1.5, 1.5, math.inf)))
 
 

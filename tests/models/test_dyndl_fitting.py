@@ -77,7 +77,7 @@ def test_a_curve_that_was_measured_is_found_again():
 curves = st.lists(st.floats(0, 10), min_size=1, max_size=7)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(1, 9), st.floats(0, 20)), max_size=30), st.integers(1, 6))
 def test_fitted_curves_are_costs_that_the_model_takes(measured, slots):
     samples = [sample for n, cost in measured for sample in restores(n, [cost])]
@@ -86,7 +86,7 @@ def test_fitted_curves_are_costs_that_the_model_takes(measured, slots):
     assert all(low <= high for low, high in zip(fitted.median.values, fitted.high.values, strict=True))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(curves, st.randoms(use_true_random=False))
 def test_the_isotonic_curve_is_the_min_max_of_means(values, random):
     """The twin: at each place the largest, over starts, of the smallest mean up to an end."""

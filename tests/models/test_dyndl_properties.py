@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.dyndl import (
@@ -25,7 +25,7 @@ from trimtab_models.dyndl.room import RemoteRoom
 from trimtab_models.instances import AffineCost, TableCost
 from trimtab_models.solving import Infeasible, Never
 
-quick = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=60)
 TOLERANCE = 1e-6
 
 loads = st.one_of(st.sampled_from([0.0, 0.0, 1.0, 2.0, math.inf]), st.integers(0, 24).map(lambda n: n / 4))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.dyndl import Experiment, Problem, RemoteCosts, ScheduleResult, evaluate, generate, problem_of
@@ -14,7 +14,7 @@ from trimtab_models.instances import AffineCost, TableCost
 from trimtab_models.solving import Deadline, Infeasible, Never
 
 SOLVERS = [solve_ltfpa, solve_hta, solve_bar]
-quick = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=30)
 
 
 @st.composite

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.dyndl import Experiment, Problem, RemoteCosts, ScheduleResult, generate, problem_of, solve_offline
@@ -21,7 +21,7 @@ from trimtab_models.dyndl.sizes import (
 from trimtab_models.instances import AffineCost, TableCost
 from trimtab_models.solving import Deadline, Infeasible, Never, Status
 
-quick = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=40)
 NOWHERE = -1
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trimtab_models.elastic import Demands, Level, QueryOperator, WorkerNode, allocate, level_of, match
 from trimtab_models.solving import Never
 
-quick = settings(deadline=None, max_examples=150)
+quick = settings(max_examples=150)
 ALL = 10**9
 
 

@@ -226,7 +226,7 @@ def check(document, plan):
     assert plan["status"] == ("optimal" if near else "feasible") if plan["moves"] else "unchanged"
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(documents())
 def test_every_plan_keeps_the_contract(document):
     method = method_named("elastic")

@@ -115,7 +115,7 @@ def test_instances_whose_slot_is_gone_are_placed_and_do_not_count_as_moved():
     assert result.placement[2:] == (1, 0)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.data())
 def test_renaming_changes_nothing_but_names(data):
     counts = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))

@@ -12,7 +12,7 @@ from trimtab_models.placement import Params, Scheduler, job_of, score, solve
 from trimtab_models.placement.pipelines import extract_pipelines
 from trimtab_models.solving import Never, Status
 
-quick = settings(deadline=None, max_examples=100)
+quick = settings(max_examples=100)
 
 
 @st.composite

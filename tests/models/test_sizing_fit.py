@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from trimtab_models.sizing import Fit, NotFitted, fit_coefficients
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.sampled_from([0, 0.05, 2]),
     st.sampled_from([0, 0.5, 30]),

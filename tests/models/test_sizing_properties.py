@@ -5,14 +5,14 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.instances.sizing import decode_sizing
 from trimtab_models.sizing import Params, SizingResult, max_rate, problem_of, solve
 from trimtab_models.solving import Infeasible, Never, Plan, Status, method_named
 
-quick = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=40)
 TYPES = ("a", "b")
 
 

@@ -146,7 +146,7 @@ STEPS = st.tuples(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(STEPS, min_size=20, max_size=80))
 def test_crashes_at_any_action_lose_and_double_nothing(steps: list[tuple[str, Command, int, int | None]]) -> None:
     world = World()

@@ -150,7 +150,7 @@ def plans(draw: st.DrawFn) -> tuple[dict[KeyGroup, WorkerId], Plan]:
     return owners, plan
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(case=plans(), data=st.data())
 def test_one_owner_rising_epochs_and_an_end(case: tuple[dict[KeyGroup, WorkerId], Plan], data: st.DataObject) -> None:
     owners, plan = case

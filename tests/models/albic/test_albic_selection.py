@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.albic.keep import keep
@@ -15,7 +15,7 @@ from trimtab_models.albic.scores import scored_pairs
 from trimtab_models.albic.selection import Weights, climb
 from trimtab_models.solving import Never
 
-quick = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=40)
 
 
 @st.composite

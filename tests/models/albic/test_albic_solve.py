@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_controller.cli import main
@@ -20,7 +20,7 @@ SHORT = BalanceParams(effort=Effort(steps=100, patience=50), polish=Effort(steps
 MANY = Params(balance=SHORT)
 ONE = Params(strategy=Strategy.ONE_PAIR, balance=SHORT)
 both = pytest.mark.parametrize("params", [MANY, ONE], ids=["many pairs", "one pair"])
-quick = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=40)
 
 
 def plan_of(problem, params=MANY, seed=0):
