@@ -5,7 +5,6 @@ from typing import Self
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
-    Consumer,
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
@@ -14,10 +13,13 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from flights.readback import read_topic
+from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.stream.chunks import Reassembler, read_chunk
 from trimtab_models.messages.names import Topics
 from trimtab_models.messages.snapshot import Snapshot
 from trimtab_models.messages.status import RoundStatus, Status, decode_status, status_key
+from trimtab_models.settings.kafka import KafkaSettings
 
 REQUEST_LIMIT_S = 10.0
 
@@ -28,19 +30,12 @@ class StatusWatch:
     def __init__(self, bootstrap: str, topics: Topics) -> None:
         self.last: Status | None = None
         self.rounds: dict[str, RoundStatus] = {}
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "watch",
-                "enable.auto.commit": False,
-                "log_level": 0,  # while the broker is away there is nothing to see
-            }
-        )
-        self._consumer.assign([TopicPartition(topics.status, 0, OFFSET_BEGINNING)])
+        connection = Connection(kafka=KafkaSettings(bootstrap_servers=bootstrap))
+        self._follower = Follower(connection, "watch", [TopicPartition(topics.status, 0, OFFSET_BEGINNING)])
 
     def poll(self) -> Status | None:
         """The newest status, if there is any yet."""
-        for message in self._consumer.consume(100, timeout=0.05):
+        for message in self._follower.consume(100, 0.05):
             if message.error() is None and message.key() == status_key(acting=True):
                 self.last = decode_status(message.value())
                 self.rounds.update({row.plan: row for row in self.last.rounds})
@@ -52,7 +47,7 @@ class StatusWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._consumer.close()
+        self._follower.close()
 
 
 class Backlog:
