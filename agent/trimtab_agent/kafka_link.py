@@ -171,6 +171,8 @@ class KafkaLink:
 
     def _find_places(self, consumer: Consumer) -> list[TopicPartition]:
         topic = self._describe_topic()
+        if not topic.partitions:
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"{self._topic} has no partitions"))
         self._topic_id = str(topic.topic_id)
         return [self._find_place(consumer, partition.id) for partition in topic.partitions]
 

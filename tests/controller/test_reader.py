@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import OFFSET_END, KafkaError, TopicPartition
 
-from trimtab_controller.kafka.reader import OFFSET_END, drain, since
+from trimtab_controller.kafka.reader import drain, since
 
 
 @dataclass

@@ -5,11 +5,11 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, TopicDescription
 
 from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection
-from trimtab_controller.kafka.reader import OFFSET_BEGINNING, new_consumer
+from trimtab_controller.kafka.reader import new_consumer
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,8 @@ class Follower:
                 found = answer.result()
             except KafkaException:
                 continue  # the broker is away, or the topic is: nobody writes there now
-            if self._ids.setdefault(topic, str(found.topic_id)) != str(found.topic_id):
+            # One that is just being made may have no partitions yet.
+            if found.partitions and self._ids.setdefault(topic, str(found.topic_id)) != str(found.topic_id):
                 anew[topic] = found
         if anew:
             self._read_anew(anew)

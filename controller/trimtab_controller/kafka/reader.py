@@ -6,14 +6,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, is_weather
 
 SILENCE_LIMIT_S = 30.0
 """A broker that says nothing for so long is not there."""
-OFFSET_BEGINNING = -2
-OFFSET_END = -1
 
 
 class ReadError(Exception):

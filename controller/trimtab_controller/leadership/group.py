@@ -6,11 +6,10 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, is_weather
-from trimtab_controller.kafka.reader import OFFSET_END
 from trimtab_controller.leadership.machine import Word
 from trimtab_models.messages.names import Topics
 
