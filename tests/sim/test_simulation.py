@@ -4,29 +4,24 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
-from simulated.simulation import Outcome, simulating
+from simulated.simulation import Outcome, play, simulating
 
 SIMULATE = Path(__file__).parent / "simulate.py"
 ROUNDS = 10_000
 AT_ONCE = 30
 
 
-def play(seed: int) -> Outcome:
-    """Seeds know nothing of each other: whichever process has time plays the next."""
-    with simulating() as run:
-        return run(seed)
-
-
 @pytest.mark.timeout(900)  # some hundred seconds of CPU
 def test_nothing_breaks_an_invariant_and_every_cluster_becomes_balanced_and_stays_so() -> None:
     outcomes: list[Outcome] = []
     rounds = 0
-    with multiprocessing.get_context("spawn").Pool() as pool:
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as processes:
         while rounds < ROUNDS:
-            outcomes += pool.map(play, range(len(outcomes), len(outcomes) + AT_ONCE), chunksize=1)
+            outcomes += processes.map(play, range(len(outcomes), len(outcomes) + AT_ONCE))
             rounds = sum(outcome.rounds for outcome in outcomes)
     steps, plans, moved, faults = (
         sum(getattr(outcome, name) for outcome in outcomes) for name in ("steps", "plans", "moved", "faults")

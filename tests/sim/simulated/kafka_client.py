@@ -200,7 +200,7 @@ class SimulatedAdmin:
         answers: dict[str, Future[Any]] = {name: Future() for name in topics.topic_names}
         for name, answer in answers.items():
             if self._process.connected:
-                answer.set_result(SimpleNamespace(name=name, topic_id=name))
+                answer.set_result(SimpleNamespace(name=name, topic_id=name, partitions=[SimpleNamespace(id=0)]))
             else:
                 answer.set_exception(KafkaException(KafkaError(KafkaError._TRANSPORT, "cut off", False, True)))
         return answers

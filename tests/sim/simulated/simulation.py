@@ -181,3 +181,9 @@ def simulating() -> Iterator[Callable[..., Outcome]]:
             yield run
     finally:
         logging.disable(disabled)
+
+
+def play(seed: int) -> Outcome:
+    """A seed in a process of its own: seeds know nothing of each other."""
+    with simulating() as run:
+        return run(seed)
