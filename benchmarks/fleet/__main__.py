@@ -11,6 +11,7 @@ runs on it.  The first window, which the fleet does not fill, is left out of the
 
 import argparse
 import json
+import math
 import os
 import re
 import statistics
@@ -135,10 +136,12 @@ class Watch:
         except OSError:
             return
         self.metrics = {name.removeprefix("trimtab_controller_"): float(value) for name, _, value in lines}
-        age = self.metrics.get("snapshot_age_seconds", 0.0)
+        if math.isnan(self.metrics.get("coverage_ratio", math.nan)):
+            return  # no window yet
+        age = self.metrics["snapshot_age_seconds"]
         if 0 < age < self._age:  # a newer window than before has been decided on
             self.decided_after_s.append(age)
-        self._age = age or float("inf")
+        self._age = age
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -195,7 +198,7 @@ def summary(options: argparse.Namespace, watch: Watch, logs: Path, behind: int, 
         "rejected": rows[-1]["rejected"],
         "behind_at_end": {"reports": behind, "seconds": round(behind / reports_s, 1)},
         "load_average": [round(load, 1) for load in os.getloadavg()],
-        "stream_restarts": watch.metrics.get("stream_restarts"),
+        "stream_restarts": watch.metrics.get("stream_restarts_total"),
         "processes": {name: use.figures(seconds) for name, use in watch.uses.items()},
     }
 

@@ -28,6 +28,7 @@ class Chronicle:
         self._acting = acting
         self._board = Board(cluster, acting=acting, previous=previous)
         self._logged_at = 0.0
+        self._began_at: float | None = None
         self._hold: Hold | None = None
 
     def hold(self, hold: Hold | None) -> None:
@@ -107,11 +108,13 @@ class Chronicle:
 
     def turn(self, now: float, decider: Decider, inbox: Inbox, *, solver_kills: int, stream_restarts: int) -> None:
         """What changes by itself."""
-        if (snapshot := decider.known.snapshot) is not None:
-            self._metrics.snapshot_age.set(now - snapshot.end_ms / 1000.0)
+        if self._began_at is None:
+            self._began_at = now
+        snapshot = decider.known.snapshot
+        self._metrics.snapshot_age.set(now - (self._began_at if snapshot is None else snapshot.end_ms / 1000.0))
         self._metrics.see_rejected(inbox.rejected)
-        self._metrics.solver_kills.set(solver_kills)
-        self._metrics.stream_restarts.set(stream_restarts)
+        self._metrics.solver_kills.follow(solver_kills)
+        self._metrics.stream_restarts.follow(stream_restarts)
 
     def status(self, now: float, decider: Decider, execution: Execution, inbox: Inbox) -> Status:
         """The message to publish."""

@@ -1,5 +1,6 @@
 """Prometheus metrics of the controller.  Names begin with `trimtab_controller_`; seconds and percentage points."""
 
+import math
 from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -11,6 +12,14 @@ from trimtab_models.messages.decode import Fault
 from trimtab_models.messages.names import AppId
 
 PREFIX = "trimtab_controller_"
+
+
+class Followed(Counter):
+    """A count that others keep.  One that begins anew with them is what Prometheus calls a reset."""
+
+    def follow(self, count: int) -> None:
+        """It is so many now."""
+        self._value.set(count)
 
 
 class ProcessMetrics:
@@ -50,6 +59,9 @@ class Metrics:
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(PREFIX + name, text, labels, registry=registry)
 
+        def followed(name: str, text: str, *labels: str) -> Followed:
+            return Followed(PREFIX + name, text, labels, registry=registry)
+
         def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
             return Histogram(PREFIX + name, text, buckets=buckets, registry=registry)
 
@@ -66,16 +78,21 @@ class Metrics:
         self.pause = histogram("handover_pause_seconds", "Pause that the new owner measured.", seconds)
         self.round = histogram("round_seconds", "Duration of a round.", seconds)
         self.solver = histogram("solver_seconds", "Time that the solver took.", seconds)
-        self.solver_kills = gauge("solver_kills", "Solver processes that were killed or died.")
-        self.snapshot_age = gauge("snapshot_age_seconds", "Age of the last window's end.")
-        self.coverage = gauge("coverage_ratio", "Hosts seen / hosts expected in the last window.")
-        self.rejected = gauge("rejected_messages", "Refused messages by topic and fault.", "topic", "fault")
+        self.solver_kills = followed("solver_kills_total", "Solver processes that were killed or died.")
+        text = "Age of the last window's end; until there is one, of this controller's term."
+        self.snapshot_age = gauge("snapshot_age_seconds", text)
+        self.coverage = gauge(
+            "coverage_ratio", "Hosts seen / hosts expected in the last window; NaN until there is one."
+        )
+        self.coverage.set(math.nan)
+        text = "Messages refused by the controller, and reports by the stream, by topic and fault."
+        self.rejected = followed("rejected_messages_total", text, "topic", "fault")
         self.plan_in_flight = gauge("plan_in_flight", "1 while a plan is carried out.")
         self.acting = gauge("acting", "1 when it acts, 0 in a dry run.")
         self.on_hold = gauge("on_hold", "1 while the journal is not to be believed and an operator must decide.")
         self.generation = gauge("epoch_generation", "Leader generation.")
         self.number = gauge("epoch_number", "Number of the last publication.")
-        self.stream_restarts = gauge("stream_restarts", "How often the stream was started again.")
+        self.stream_restarts = followed("stream_restarts_total", "How often the stream was started again.")
 
     def see_handover(self, handover: Handover) -> None:
         """A hand-over has ended."""
@@ -105,4 +122,4 @@ class Metrics:
     def see_rejected(self, rejected: Mapping[tuple[str, Fault], int]) -> None:
         """The counts of refused messages."""
         for (topic, fault), count in rejected.items():
-            self.rejected.labels(topic, fault).set(count)
+            self.rejected.labels(topic, fault).follow(count)

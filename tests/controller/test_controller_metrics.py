@@ -1,8 +1,17 @@
-"""What the controller's metrics show of apps that come and go."""
+"""What the controller's metrics show of apps that come and go, of counts that others keep, before the first window."""
 
+import math
+
+from trimtab_controller.chronicle import Chronicle
+from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.evaluate import Evaluation
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.execution.state import Execution
+from trimtab_controller.kafka.inbox import Inbox
 from trimtab_controller.metrics import Metrics
-from trimtab_models.messages.names import AppId
+from trimtab_models.messages.decode import Fault
+from trimtab_models.messages.names import AppId, Topics
 
 
 def evaluation(load_distance: float | None, collocation: float | None) -> Evaluation:
@@ -22,3 +31,23 @@ def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
         ("trimtab_controller_load_distance_pp", "a0"): 4.0,
         ("trimtab_controller_collocation_ratio", "a1"): 0.25,
     }
+
+
+def test_counts_that_others_keep_are_counters() -> None:
+    metrics = Metrics()
+    key = {"topic": "t", "fault": Fault.MALFORMED}
+    for count in (5, 7, 2):  # the last: it was started again
+        metrics.see_rejected({("t", Fault.MALFORMED): count})
+        assert metrics.registry.get_sample_value("trimtab_controller_rejected_messages_total", key) == count
+
+
+def test_while_no_window_comes_the_age_grows_and_the_coverage_is_unknown() -> None:
+    metrics = Metrics()
+    chronicle = Chronicle("c", metrics, acting=True, previous=None)
+    decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
+    ages = []
+    for now in (1000.0, 1090.0):
+        chronicle.turn(now, decider, Inbox(Topics("c")), solver_kills=0, stream_restarts=0)
+        ages.append(metrics.registry.get_sample_value("trimtab_controller_snapshot_age_seconds"))
+    assert ages == [0.0, 90.0]
+    assert math.isnan(metrics.registry.get_sample_value("trimtab_controller_coverage_ratio") or 0.0)

@@ -237,6 +237,19 @@ def test_an_agent_that_does_not_trust_us_is_heard_but_its_word_ends_no_command()
     assert inbox.rejected == Counter({(TOPICS.commands, Fault.UNKNOWN_KEY): 1})
 
 
+def test_reports_that_the_stream_refused_are_counted_since_it_was_started() -> None:
+    inbox = Inbox(TOPICS, lambda: NOW)
+    window = Snapshot(
+        cluster="c", start_ms=0, end_ms=1000, published_ms=1000, hosts_seen=1, hosts_expected=1, watermark_ms=None,
+        late_rows=0, rejected={Fault.VERSION: 7, "invented": 10**9},
+    )  # fmt: skip
+    for row in (window, replace(window, end_ms=2000, rejected={Fault.VERSION: 9, Fault.FLOODING: 1})):
+        for chunk in split(row):
+            inbox.take(Record(TOPICS.snapshots, chunk.payload, b"c", chunk.headers))
+
+    assert inbox.rejected == Counter({(TOPICS.reports, Fault.VERSION): 9, (TOPICS.reports, Fault.FLOODING): 1})
+
+
 class Garbled(Record):
     """A header's name is not UTF-8: this is what confluent-kafka does then."""
 

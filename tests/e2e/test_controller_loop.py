@@ -169,7 +169,7 @@ def test_bad_input_is_counted_and_nothing_crashes_or_is_planned(world: World) ->
     for bad in (future, other, replace(whole, key_groups=tuple(hot)), replace(whole, hosts_seen=2)):
         world.send_snapshot(replace(bad, published_ms=bad.published_ms + 1))
     deadline = time.monotonic() + LIMIT_S
-    while world.metric("trimtab_controller_rejected_messages{") < 12:
+    while world.metric("trimtab_controller_rejected_messages_total{") < 12:
         assert time.monotonic() < deadline, world.log_text()
         time.sleep(0.2)
     assert process.poll() is None

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class Inbox:
-    """Reads the messages of one cluster.  `rejected` counts what was refused by (topic, fault).
+    """Reads the messages of one cluster.  `rejected`: how much was refused, by (topic, fault), by the stream too.
 
     `trusted`: whose placements count; None: they are not verified.
     """
@@ -102,6 +102,9 @@ class Inbox:
             return None
         self._check_time(snapshot.end_ms / 1000.0, "end_ms")
         self.know(each.host for each in snapshot.hosts)
+        for fault in Fault:  # by the stream, since it was started
+            if count := snapshot.rejected.get(fault):
+                self.rejected[self._topics.reports, fault] = count
         return SnapshotArrived(snapshot=snapshot)
 
     def _read_ack(self, message: Message) -> AckSeen | None:
