@@ -85,7 +85,9 @@ def check_cluster(snapshot: Snapshot, now: float, liveness: Liveness, needs: Req
         detail = f"no host reports of {share}: {first_few(owners)}"
         return NotReady(lack=Lack.HOSTS_LOST, detail=detail)
     if snapshot.coverage < needs.min_coverage:
-        detail = f"{snapshot.hosts_seen} of {snapshot.hosts_expected} hosts reported, {needs.min_coverage:.0%} needed"
+        missing = f"; no longer: {first_few(lost)}" if lost else ""
+        share = f"{snapshot.hosts_seen} of {snapshot.hosts_expected} hosts reported"
+        detail = f"{share}, {needs.min_coverage:.0%} needed{missing}"
         return NotReady(lack=Lack.LOW_COVERAGE, detail=detail)
     return None
 

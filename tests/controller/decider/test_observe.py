@@ -171,6 +171,15 @@ def test_stale_and_incomplete_snapshots_are_refused(now: float, changes: dict[st
     assert (found and found.lack) == lack
 
 
+def test_a_lack_of_coverage_names_the_hosts_that_no_longer_report() -> None:
+    liveness = Liveness()
+    liveness.see(snapshot([node(WorkerId(f"w{index}")) for index in range(5)], []), [])
+    seen = snapshot([node(WorkerId(f"w{index}")) for index in range(4)], [], hosts_seen=4, hosts_expected=5)
+    found = check_cluster(seen, END_S, liveness, NEEDS)
+    assert found is not None
+    assert found.detail == "4 of 5 hosts reported, 95% needed; no longer: h4"
+
+
 def test_hold_when_forty_percent_of_the_hosts_are_lost_until_they_count_as_gone() -> None:
     workers = [WorkerId(f"w{index}") for index in range(5)]
     liveness = Liveness()
