@@ -1,10 +1,13 @@
 """The command line `trimtab`.  Only the module of the called command is imported: `--help` needs no Kafka, no numpy."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
 
+INTERRUPTED, CUT_OFF = 130, 141
+"""As shells have it, for SIGINT and SIGPIPE."""
 OPERATOR = "trimtab_controller.cli.operator"
 COMMANDS = {
     "status": (OPERATOR, "nodes, loads, plan in flight, last decisions with their reasons"),
@@ -31,12 +34,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     called = next((each for each in arguments if not each.startswith("-")), None)
     options = _parser(called).parse_args(arguments)
-    return int(options.run(options))
+    try:
+        code = int(options.run(options))
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # `| head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter's own flush fails too
+        return CUT_OFF
+    return code
 
 
 def _parser(called: str | None) -> argparse.ArgumentParser:
     """A parser that knows all commands by name, and the called one completely."""
-    parser = argparse.ArgumentParser(prog="trimtab", description="Keeps a stream-processing cluster on an even keel.")
+    parser = argparse.ArgumentParser(
+        prog="trimtab",
+        description="Keeps a stream-processing cluster on an even keel.",
+        epilog="`trimtab COMMAND --help` says more. Exit code 0: done; 1: not possible; 2: wrong usage or file.",
+    )
     parser.add_argument("--version", action="version", version=f"trimtab {metadata.version('trimtab')}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     called_module = COMMANDS.get(called or "", (None, ""))[0]
@@ -47,4 +63,6 @@ def _parser(called: str | None) -> argparse.ArgumentParser:
         elif module not in seen:
             seen.add(module)
             import_module(module).add_parser(commands)
+    if called in COMMANDS:
+        commands.choices[called].description = COMMANDS[called][1]
     return parser

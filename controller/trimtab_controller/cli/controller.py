@@ -30,7 +30,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Registers `controller run`."""
     parser = commands.add_parser("controller", help="run the controller")
     actions = parser.add_subparsers(metavar="run", required=True)
-    runs = actions.add_parser("run", help="decide, and with --act carry out")
+    runs = actions.add_parser(
+        "run",
+        help="decide, and with --act carry out",
+        epilog="Exit code 0: ended by a signal; 1: a fault; 2: wrong configuration; 3: another dry run has taken over.",
+    )
     runs.add_argument("--config", type=Path, required=True, metavar="FILE", help="controller.toml")
     runs.add_argument(
         "--act", action="store_true", help="carry plans out, or stand by while another one does; without it only say"

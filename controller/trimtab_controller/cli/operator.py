@@ -309,7 +309,8 @@ def _write(target: Target, key: str, intent: Intent | None) -> None:
         on_delivery=lambda error, _: failures.append(error.str()) if error is not None else None,
     )
     if producer.flush(WRITE_LIMIT_S) or failures:
-        raise CommandError(f"not written: {failures[0] if failures else 'the broker does not answer'}")
+        why = failures[0] if failures else f"no answer within {WRITE_LIMIT_S:g} s"
+        raise CommandError(f"nothing was written: Kafka at {target.configuration.kafka.bootstrap_servers}: {why}")
 
 
 def _name(text: str) -> str:

@@ -66,9 +66,6 @@ def run(arguments: argparse.Namespace) -> int:
     except (UsageError, StateError, BrokerError, ClusterError, JarError, JavaMissingError) as error:
         print(f"trimtab sandbox: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
 
 
 def run_up(arguments: argparse.Namespace) -> int:

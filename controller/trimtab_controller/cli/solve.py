@@ -15,9 +15,14 @@ PLAN, BAD_INPUT, INFEASIBLE = 0, 2, 3
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Registers the command `solve`."""
-    parser = commands.add_parser("solve", help="solve one instance file and print the plan as JSON")
+    parser = commands.add_parser(
+        "solve",
+        help="solve one instance file and print the plan as JSON",
+        epilog="Exit code 0: a plan; 2: wrong usage or file; 3: proven infeasible.",
+    )
     parser.add_argument("method", choices=sorted(FAMILIES), metavar="METHOD", help=" | ".join(FAMILIES))
-    parser.add_argument("instance", type=Path, metavar="INSTANCE", help="the instance file of the file contract")
+    text = "a JSON file: for milp, flux, albic, cola, elastic as `trimtab snapshot` writes it"
+    parser.add_argument("instance", type=Path, metavar="INSTANCE", help=text)
     parser.add_argument(
         "--time-limit", type=_seconds, metavar="S", help="answer with the best plan after S seconds of solving"
     )
