@@ -12,6 +12,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from trimtab_controller.decider.decide import SkipReason
+from trimtab_controller.decider.view import Lack
 from trimtab_controller.leadership.group import Member
 from trimtab_models.messages.report import WorkerState
 from trimtab_models.messages.status import AppStatus, NodeStatus, RoundStatus, Status
@@ -24,6 +26,18 @@ SHOWN_NODES = 20
 SHOWN_DECISIONS = 5
 SHOWN_ROUNDS = 3
 INDENT = (0, 0, 0, 2)
+CALM = frozenset(
+    {
+        SkipReason.INSIDE_BAND,
+        SkipReason.INSIDE_NOISE,
+        SkipReason.TOO_SOON,
+        SkipReason.PLAN_IN_FLIGHT,
+        SkipReason.SCALING_IN_FLIGHT,
+        Lack.WINDOW_TOO_EARLY,
+        Lack.TOO_FEW_WINDOWS,
+    }
+)
+"""Nothing is done, and nobody need do anything; every other reason is the name of a runbook."""
 
 
 class State(StrEnum):
@@ -79,6 +93,16 @@ class Seen:
         """The controller that leads by the broker's word."""
         return next((row.name for row in self.controllers or () if row.leads), None)
 
+    @property
+    def runbook(self) -> str | None:
+        """The name of the runbook to open; None while all is as it should be."""
+        last = self.status.decisions[-1] if self.status.decisions else None
+        if self.state is State.SILENT:
+            return "no_leader"
+        if self.state is State.HOLD:
+            return str(Lack.JOURNAL)
+        return last.reason if last is not None and last.kind == "skip" and last.reason not in CALM else None
+
 
 def summary(seen: Seen) -> dict[str, object]:
     """The first lines for machines."""
@@ -87,6 +111,7 @@ def summary(seen: Seen) -> dict[str, object]:
         "leader": seen.leader,
         "silent_s": seen.silent_s,
         "snapshot_age_s": seen.snapshot_age_s,
+        "runbook": seen.runbook,
     }
 
 
@@ -157,6 +182,8 @@ def _remedies(seen: Seen) -> Iterator[Text]:
         )
     if seen.controllers is None:
         yield Text("The broker did not say in time who leads.", "yellow")
+    if seen.runbook is not None:
+        yield Text(f"What to check and to do: runbooks/{seen.runbook}.md")
 
 
 def _apps(status: Status) -> Table | None:

@@ -105,10 +105,27 @@ def test_what_is_not_as_it_should_be_comes_with_its_remedy(status: Status, state
     assert any(words in line for line in lines[:6])
 
 
+@pytest.mark.parametrize(
+    ("status", "runbook"),
+    [
+        (
+            replace(STATUS, decisions=(DecisionStatus(at=NOW, kind="skip", reason="hosts_lost", text="-"),)),
+            "hosts_lost",
+        ),
+        (replace(STATUS, decisions=(DecisionStatus(at=NOW, kind="plan", reason="drain", text="-"),)), None),
+        (replace(STATUS, hold=HoldStatus(id="h", text="no entry")), "journal"),
+        (replace(STATUS, at=NOW - 65, hold=HoldStatus(id="h", text="no entry")), "no_leader"),
+    ],
+)
+def test_what_is_wrong_names_its_runbook(status: Status, runbook: str | None) -> None:
+    assert Seen(status=status, controllers=(LEADER,), now=NOW).runbook == runbook
+    assert any(f"runbooks/{runbook}.md" in line for line in shown(status)) == (runbook is not None)
+
+
 def test_who_leads_may_be_unknown_or_nobody() -> None:
     assert "nobody leads, 1 stands by" in shown(STATUS, STANDBY)[0]
     assert summary(Seen(status=STATUS, controllers=None, now=NOW)) == {
-        "state": "acting", "leader": None, "silent_s": 1.0, "snapshot_age_s": 4.0,
+        "state": "acting", "leader": None, "silent_s": 1.0, "snapshot_age_s": 4.0, "runbook": None,
     }  # fmt: skip
 
 

@@ -1,0 +1,103 @@
+"""Whoever is woken finds the runbook by its name, and what stands in it is there: reasons, metrics, commands, links."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from trimtab_agent.metrics import Metrics as AgentMetrics
+from trimtab_controller.cli import COMMANDS, _parser
+from trimtab_controller.cli.status_view import CALM
+from trimtab_controller.decider.decide import SkipReason
+from trimtab_controller.decider.view import Lack
+from trimtab_controller.execution.inheritance import Flaw
+from trimtab_controller.metrics import Metrics, ProcessMetrics
+from trimtab_models.messages.commands import Refusal
+from trimtab_models.settings.listen import Listen
+from trimtab_shell.metrics_port import MetricsServer
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "runbooks" / "README.md"
+RUNBOOKS = sorted(set(README.parent.glob("*.md")) - {README})
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), README, *RUNBOOKS]
+LACKS = {SkipReason.NOT_READY, SkipReason.HOLD}
+"""Never said alone: the lack is."""
+
+
+def metrics() -> set[str]:
+    """Their names as they are served; of histograms without `_bucket` and the like."""
+    port = CollectorRegistry()
+    MetricsServer(Listen(address="127.0.0.1", port=0), port).server_close()
+    registries = (AgentMetrics().registry, Metrics().registry, ProcessMetrics().registry, port)
+    families = [family for registry in registries for family in registry.collect()]
+    return {family.name + ("_total" if family.type == "counter" else "") for family in families}
+
+
+def alerts() -> set[str]:
+    block = re.search(r"```\n(.*?)```", README.read_text(), re.DOTALL)
+    assert block is not None
+    return {line.split()[0] for line in block[1].splitlines()}
+
+
+def test_every_reason_and_every_alert_has_its_runbook_and_there_are_no_others() -> None:
+    reasons = {*map(str, SkipReason), *map(str, Lack)} - LACKS - CALM
+    assert {path.stem for path in RUNBOOKS} == reasons | alerts()
+
+
+def test_reasons_that_need_nobody_are_listed_and_wake_nobody() -> None:
+    text = README.read_text()
+    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == CALM
+    excluded = re.search(r'reason!~"([^"]*)"', text)
+    assert excluded is not None
+    assert set(excluded[1].split("|")) == CALM
+
+
+@pytest.mark.parametrize("path", RUNBOOKS, ids=lambda path: path.stem)
+def test_a_runbook_says_what_to_check_what_to_do_and_when_it_ends(path: Path) -> None:
+    headings = re.findall(r"^#+ (.*)", path.read_text(), re.MULTILINE)
+    assert headings[0] == path.stem
+    assert [heading for heading in headings if heading in ("Check", "Do", "Ends by itself")][-1] == "Ends by itself"
+    assert {"Check", "Ends by itself"} <= set(headings)
+
+
+def test_every_flaw_of_the_journal_and_every_refusal_of_a_command_is_explained() -> None:
+    def unexplained(words: type[Flaw] | type[Refusal], name: str) -> set[str]:
+        text = (README.parent / f"{name}.md").read_text()
+        return {word for word in words if f"`{word}`" not in text}
+
+    assert unexplained(Flaw, "journal") | unexplained(Refusal, "handovers_failed") == set()
+
+
+def test_every_metric_that_is_named_exists_and_every_metric_is_named() -> None:
+    served = metrics()
+    for path in DOCUMENTS:
+        named = set(re.findall(r"\btrimtab_(?:agent|controller|metrics)_[a-z_]+\b(?!\.)", path.read_text()))
+        assert named <= served, path
+        short = set(re.findall(r"`([a-z_]+_total)\b", path.read_text()))
+        assert {name for name in short if not any(full.endswith(name) for full in served)} == set(), path
+    assert {name for name in served if name not in README.read_text()} == set()
+
+
+def words(command: str) -> list[str]:
+    return shlex.split(re.sub(r"\$\([^)]*\)", "1", command))[1:]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
+def test_commands_are_as_the_command_line_wants_them(path: Path) -> None:
+    text = path.read_text()
+    named = [words(command) for command in re.findall(r"`(trimtab [^`\n]+)`", text)]
+    lines = (re.split(r"\s[#>]\s", line)[0] for line in re.findall(r"^trimtab .*", text, re.MULTILINE))
+    shown = [words(command) for line in lines for command in line.split(";")]
+    for called in named + shown:
+        assert called[0] in COMMANDS or called[0].isupper(), called
+    whole = [called for called in shown if not {"|", "METHOD"}.intersection(called)]
+    for called in whole + [called for called in named if {"--config", "--cluster"}.intersection(called)]:
+        _parser(called[0]).parse_args(called)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
+def test_links_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\((?!https?://)([^)#]+)", path.read_text())
+    assert [link for link in links if not (path.parent / link).exists()] == []
