@@ -14,6 +14,9 @@ DENIED = ("refused", "expired")
 UNVERIFIED = ("unsigned", "unknown_key", "wrong_signature")
 """Refusals of records that are no commands to the agent: it answers, and remembers nothing."""
 
+UNSURE = ("generation", "failed", "commit_refused", "worker_away", "precondition")
+"""Refusals of a release that may have been done all the same."""
+
 Answer = tuple[str, str]
 """Command and phase."""
 
@@ -62,19 +65,20 @@ def unheard(facts: Facts) -> Iterator[str]:
                     yield f"acks: {host} said {answer[1]} to {answer[0]}, and the broker had it"
 
 
-def denied_and_taken(facts: Facts) -> Iterator[Violation]:
-    """Hand-overs that were taken though each of their prepares was refused."""
-    prepares: dict[str, set[str]] = defaultdict(set)
+def denied_and_done(facts: Facts) -> Iterator[Violation]:
+    """Hand-overs that were taken though each of their prepares was refused, or released though each release was."""
+    steps: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in facts.commands:
-        if row.body["kind"] == "prepare":
-            prepares[row.body["handover"]].add(row.body["id"])
-    phases: dict[str, set[str]] = defaultdict(set)
-    for row in facts.acks:
-        phases[row.body["command_id"]].add(row.body["phase"])
+        steps[row.body["handover"], row.body["kind"]].add(row.body["id"])
+    denied = {
+        row.body["command_id"]
+        for row in facts.acks
+        if row.body["phase"] == "refused" and not (row.body["kind"] == "release" and row.body["refusal"] in UNSURE)
+    }
     for row in facts.handovers:
-        commands = prepares[row.body["handover"]]
-        if row.body["kind"] == "took" and commands and all("refused" in phases[each] for each in commands):
-            text = f"hand-over {row.body['handover']} was taken, and its prepare refused"
+        step = "prepare" if row.body["kind"] == "took" else "release"
+        if (commands := steps[row.body["handover"], step]) and commands <= denied:
+            text = f"hand-over {row.body['handover']}: {row.body['kind']}, and its {step} refused"
             yield Violation(broken=Broken.DENIED, at=row.at, text=text)
 
 

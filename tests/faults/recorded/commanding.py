@@ -40,6 +40,16 @@ def obeyed_late(facts: Facts) -> Iterator[Violation]:
             last[host] = max(last[host], row.epoch)
 
 
+def obeyed_stale(facts: Facts) -> Iterator[Violation]:
+    """Commands that a host accepted when their deadline had passed by its own clock."""
+    deadlines = {row.body["id"]: row.body["deadline"] for row in facts.commands}
+    for row in facts.acks:
+        host, command, at = row.body["host"], row.body["command_id"], row.body["at"]
+        if row.body["phase"] == OPEN and at >= deadlines.get(command, at + 1.0):
+            text = f"{host} accepted {command} {at - deadlines[command]:.1f} s after its deadline"
+            yield Violation(broken=Broken.STALE, at=row.at, text=text)
+
+
 def _first_published(facts: Facts) -> dict[str, Message]:
     found: dict[str, Message] = {}
     for row in facts.commands:
@@ -96,20 +106,28 @@ def unanswered(facts: Facts, until: float) -> Iterator[Violation]:
 
 
 def forged(facts: Facts) -> Iterator[Violation]:
-    """What was done without a command of the controller, unless it may have gone with the topic."""
+    """What was done without a command of the controller, unless it may have gone with the topic.
+
+    A command counts for its host and worker alone, a hand-over for its two workers and its key groups.
+    """
     away = made_anew(facts.commands)
-    commands = {row.body["id"] for row in facts.commands}
-    handovers = {row.body["handover"] for row in facts.commands}
+    commands = {row.body["id"]: (row.body["host"], row.body["worker"]) for row in facts.commands}
+    handovers = {row.body["handover"]: _moved(row) for row in facts.commands}
     for row in facts.acks:
-        unknown = row.body["command_id"] not in commands and not within(row.at, away)
-        if unknown and row.body["phase"] not in DENIED:
-            source = "planted" if row.body["command_id"] in facts.planted else "unknown"
-            text = f"{row.body['host']} says {row.body['phase']} to the {source} command {row.body['command_id']}"
+        host, worker, command = row.body["host"], row.body["worker"], row.body["command_id"]
+        own = commands.get(command) == (host, worker) or within(row.at, away)
+        if not own and row.body["phase"] not in DENIED:
+            whose = "planted" if command in facts.planted else "unknown" if command not in commands else "other"
+            text = f"{host} says {row.body['phase']} to the {whose} command {command} about {worker}"
             yield Violation(broken=Broken.FORGED, at=row.at, text=text)
     for row in facts.handovers:
-        if row.body["handover"] not in handovers and not within(row.at, away):
-            text = f"{row.body['kind']} of hand-over {row.body['handover']}, which was never commanded"
+        if handovers.get(row.body["handover"]) != _moved(row) and not within(row.at, away):
+            text = f"{row.body['kind']} of hand-over {row.body['handover']}, which was never commanded so"
             yield Violation(broken=Broken.FORGED, at=row.at, text=text)
+
+
+def _moved(row: Message) -> tuple[str, str, list[str]]:
+    return row.body["source"], row.body["target"], sorted(row.body["key_groups"])
 
 
 def astray(facts: Facts, strikes: Sequence[Strike], bounds: Bounds) -> Iterator[Violation]:

@@ -37,6 +37,8 @@ class Input(NamedTuple):
 class Written(NamedTuple):
     """One record of a worker: of DELAYS and TOTALS about flight `sequence`, of CHANGELOG about a key of the table.
 
+    `flights`, `minutes` = what it says the table has, of TOTALS and CHANGELOG.
+
     `partition`, `offset` = its place in its topic; `process` = `worker:pid`.
     """
 
@@ -133,7 +135,7 @@ def read_facts(history: History) -> Facts:
     return Facts(
         inputs=read(SOURCE, _input),
         extracted=read(DELAYS, _output),
-        counted=read(TOTALS, _output),
+        counted=read(TOTALS, _total),
         changed=read(CHANGELOG, _change),
         commits=tuple(commits),
         generations=tuple(generations),
@@ -187,6 +189,11 @@ def _input(row: Row) -> Input:
 def _output(row: Row) -> Written:
     sequence = json.loads(_text(row.value))[0]
     return Written(row.partition, row.offset, row.at, _text(row.headers[WRITER]), sequence=int(sequence))
+
+
+def _total(row: Row) -> Written:
+    _, _, flights, minutes = json.loads(_text(row.value))
+    return _output(row)._replace(flights=int(flights), minutes=int(minutes))
 
 
 def _change(row: Row) -> Written:

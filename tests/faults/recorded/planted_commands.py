@@ -39,6 +39,13 @@ def an_agent_obeys_a_predecessor(history: History) -> History:
     return edited(history, topic, such(history, topic, phase="accepted")[0], body={"epoch": newest})
 
 
+@plants(Broken.STALE)
+def an_agent_obeys_after_the_deadline(history: History) -> History:
+    deadline = body(history.own("commands")[_obeyed(history)])["deadline"]
+    topic = own(history, "acks")
+    return edited(history, topic, such(history, topic, phase="accepted")[0], body={"at": deadline})
+
+
 @plants(Broken.EPOCH_BACK)
 def a_predecessor_publishes_a_placement(history: History) -> History:
     return added(history, own(history, "placement"), 0)
@@ -86,6 +93,26 @@ def workers_hand_over_what_nobody_commanded(history: History) -> History:
     return added(history, own(history, "handover"), 0, body={"handover": "9.9-0"})
 
 
+@plants(Broken.FORGED)
+def workers_hand_over_more_than_was_commanded(history: History) -> History:
+    topic = own(history, "handover")
+    took = such(history, topic, kind="took")[0]
+    key_groups = body(history.of(topic)[took])["key_groups"]
+    return edited(history, topic, took, body={"key_groups": [*key_groups, "flights/extract/7"]})
+
+
+@plants(Broken.FORGED)
+def an_agent_obeys_what_is_for_another_host(history: History) -> History:
+    command = body(history.own("commands")[_obeyed(history)])
+    host, other = command["host"], next(each for each in history.journals if each != command["host"])
+    topic = own(history, "acks")
+    for number in such(history, topic, command_id=command["id"]):
+        history = edited(history, topic, number, body={"host": other})
+    noted = [each for each in _entries(history, host) if command["id"] in each]
+    history = _with_entries(history, host, [each for each in _entries(history, host) if each not in noted])
+    return _with_entries(history, other, [*_entries(history, other), *noted])
+
+
 @plants(Broken.ASTRAY, Broken.UNSIGNED)
 def a_generation_does_not_follow_the_placement(history: History) -> History:
     topic = own(history, "placement")
@@ -110,6 +137,13 @@ def a_placement_gives_nobody_anything(history: History) -> History:
 def a_worker_takes_what_its_agent_refused(history: History) -> History:
     topic = own(history, "acks")
     return edited(history, topic, such(history, topic, phase="prepared")[-1], body={"phase": "refused"})
+
+
+@plants(Broken.DENIED, Broken.UNNOTED, Broken.NO_RECORD)
+def a_worker_releases_what_its_agent_refused(history: History) -> History:
+    topic = own(history, "acks")
+    refused = {"phase": "refused", "refusal": "drain_timeout"}
+    return edited(history, topic, such(history, topic, phase="released")[-1], body=refused)
 
 
 @plants(Broken.UNSIGNED)

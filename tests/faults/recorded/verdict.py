@@ -22,6 +22,7 @@ class Broken(StrEnum):
     STOOD_STILL = "stood_still"  # a key group had inputs and did nothing for too long
     TAKEN_TWICE = "taken_twice"  # one hand-over carried out twice
     EPOCH_BACK = "epoch_back"  # a publication under an epoch that is not above the one before
+    STALE = "stale"  # a command obeyed after its deadline
     REUSED_ID = "reused_id"  # one command id with two contents
     UNPLACED = "unplaced"  # a placement gives nobody what another one gave somebody
     JOURNAL_GAP = "journal_gap"  # an entry of the controller's journal is missing
@@ -34,8 +35,9 @@ class Broken(StrEnum):
     DENIED = "denied"  # refused, and done nevertheless
     UNSIGNED = "unsigned"  # obeyed, and nobody who is trusted has signed it
     UNANSWERED = "unanswered"  # a command without an answer
-    FORGED = "forged"  # somebody obeyed a record that the controller did not write
+    FORGED = "forged"  # somebody did what the controller did not command, or not to it
     WRONG_SUM = "wrong_sum"  # the final sums are not those of a recomputation
+    WRONG_ANSWER = "wrong_answer"  # an output says what the table never had
     NO_RECORD = "no_record"  # the history has a hole: nothing can be said
 
 
