@@ -22,7 +22,7 @@ from trimtab_agent.commands.events import (
 from trimtab_agent.commands.intake import Intake
 from trimtab_agent.commands.processes import identify
 from trimtab_agent.configuration import Configuration
-from trimtab_agent.kafka_link import KafkaLink, LinkSettings
+from trimtab_agent.kafka_link import DELIVERY_LIMIT_S, KafkaLink, LinkSettings
 from trimtab_agent.logs import fields
 from trimtab_agent.metrics import Metrics
 from trimtab_agent.plugins import PluginServer
@@ -162,8 +162,7 @@ class Agent:
 
     def worker_connected(self, hello: Hello, pid: int | None) -> None:
         """A worker is there: it is sampled, reported, and may get commands."""
-        if pid is not None:
-            self._reporter.follow(hello.worker, pid)
+        self._reporter.follow(hello.worker, pid)
         process = _find_process(pid)
         if process is not None:
             self._commands.watch(hello.worker, process)
@@ -243,7 +242,8 @@ class Agent:
         if there:
             log.info("broker there", **fields(detail=detail))
         else:
-            log.warning("broker away; reports wait, the oldest are dropped; acks are kept", **fields(detail=detail))
+            waiting = f"reports wait {DELIVERY_LIMIT_S:g} s, acks until they are delivered"
+            log.warning(f"broker away, or commands cannot be read; {waiting}", **fields(detail=detail))
 
     def reader_failed(self, fault: Exception) -> None:
         """The end: whoever starts the agent again has it hear again."""

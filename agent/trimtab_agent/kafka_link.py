@@ -27,11 +27,15 @@ from trimtab_agent.configuration import ConfigurationError
 from trimtab_models.messages.decode import MAX_MESSAGE_BYTES, BadMessage
 from trimtab_models.settings.kafka import KafkaSettings, for_librdkafka
 from trimtab_models.signing.envelope import Envelope, headers_in, signatures_in
+from trimtab_shell.offsets import first_since
 
 POLL_S = 0.25
 REQUEST_LIMIT_S = 5.0
 BACKOFF_S, MAX_BACKOFF_S = 0.5, 3.0
 DELIVERY_LIMIT_S = 30.0
+"""So long a record waits for the broker.  What an agent sends at once when it is back, a report per second of that, is
+within what the stream takes of a host (10 per second of a window); older ones would be of windows long published.
+"""
 LOOK_BACK_S = 600.0
 """At the first start, commands of the last ten minutes are read: those not past their deadline must not be lost."""
 WATCH_S = 30.0
@@ -80,6 +84,8 @@ class KafkaLink:
         self._known = {(position.topic_id, position.partition): position.offset for position in start}
         self._topic_id = ""
         self._there: bool | None = None
+        self._hears = False
+        """Whether commands are read as far as is known.  If not, a delivered report does not make up for it."""
         self._stop = threading.Event()
         self._room = threading.Semaphore(MAX_UNHANDLED)
         shared = {
@@ -124,17 +130,19 @@ class KafkaLink:
         self._thread.join(limit_s / 2)
 
     def produce(self, topic: str, key: str, payload: bytes, done: Callable[[str | None], None]) -> None:
-        """Send; `done(fault or None)` is called on the event loop's thread, always later."""
+        """Send; `done(fault or None)` is called on the event loop's thread, always later; a fault is one word."""
 
         def delivered(error: KafkaError | None, _: Message) -> None:
-            if error is None:
+            if error is None and self._hears:
                 self._note_state(there=True, detail="delivered")
-            self._call(done, None if error is None else error.str())
+            self._call(done, None if error is None else _reason(error))
 
         try:
             self._producer.produce(topic, value=payload, key=key.encode(), on_delivery=delivered)
-        except (BufferError, KafkaException) as exc:
-            self._loop.call_soon(done, str(exc))
+        except BufferError:
+            self._loop.call_soon(done, "queue_full")
+        except KafkaException as exc:
+            self._loop.call_soon(done, _reason(exc.args[0]))
 
     # --- the thread
 
@@ -142,13 +150,13 @@ class KafkaLink:
         try:
             while (consumer := self._connect()) is not None:
                 self._read(consumer)
-                self._known.clear()
                 consumer.close()
         except Exception as exc:  # an agent that goes on deaf looks as if it were well
             self._call(self._handler.reader_failed, exc)
 
     def _connect(self) -> Consumer | None:
         """A consumer that reads from where to begin; tries until that is known, None at the end."""
+        self._hears = False
         backoff = BACKOFF_S
         consumer = None
         while not self._stop.is_set():
@@ -165,6 +173,7 @@ class KafkaLink:
                 consumer.assign(places)
                 self._producer.poll(0)  # its errors of before
                 offsets = ",".join(f"{place.partition}:{place.offset}" for place in places)
+                self._hears = True
                 self._note_state(there=True, detail=f"reading {self._topic} from {offsets}")
                 return consumer
         return None
@@ -180,29 +189,29 @@ class KafkaLink:
         known = self._known.get((self._topic_id, partition))
         if known is not None:
             return TopicPartition(self._topic, partition, known)
-        since_ms = round((time.time() - LOOK_BACK_S) * 1000)
-        asked = TopicPartition(self._topic, partition, since_ms)
-        # the end is asked for first: what is committed between the two requests comes after it
-        end = consumer.get_watermark_offsets(asked, timeout=REQUEST_LIMIT_S)[1]
-        place = consumer.offsets_for_times([asked], timeout=REQUEST_LIMIT_S)[0]
-        if place.error is not None:
-            raise KafkaException(place.error)
-        return TopicPartition(self._topic, partition, place.offset if place.offset >= 0 else end)
+        since = time.time() - LOOK_BACK_S
+        [place] = first_since(consumer, self._topic, [partition], since, limit_s=REQUEST_LIMIT_S)
+        return place
 
     def _read(self, consumer: Consumer) -> None:
-        """Pass on records, until the end or until the place to read is gone from the broker."""
+        """Pass on records, until the end or until it is to be asked again where to read, and whether we may."""
         look_at = time.monotonic() + WATCH_S
         while not self._stop.is_set():
             self._producer.poll(0)
             message = consumer.poll(POLL_S)
             error = None if message is None else message.error()
             if message is not None and error is None:
+                self._hears = True
                 self._pass_on(message)
                 look_at = time.monotonic() + WATCH_S
             elif error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._known.clear()
                 return  # the topic was made anew, or kept less long than the agent was away
+            elif error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                self._hears = False
+                self._note_state(there=False, detail=error.str())
             elif time.monotonic() > look_at:
-                if self._is_made_anew():
+                if not self._hears or self._is_made_anew():
                     return
                 look_at = time.monotonic() + WATCH_S
 
@@ -254,6 +263,12 @@ class KafkaLink:
         """On the event loop's thread; after the loop's end nobody is there to be told."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _reason(error: KafkaError) -> str:
+    """The client's name of a fault, as a word: `msg_timed_out`."""
+    name: str = error.name()
+    return name.lstrip("_").lower()
 
 
 def _signatures(message: Message) -> tuple[bytes, ...]:

@@ -13,7 +13,7 @@ class Metrics:
         self.reports_sent = self._counter("reports_sent", "Reports that the broker has stored")
         self.reports_dropped = self._counter("reports_dropped", "Reports given up", "reason")
         self.report_bytes = self._gauge("report_bytes", "Size of the last report, not compressed")
-        self.broker_connected = self._gauge("broker_connected", "1 when the broker is there")
+        self.broker_connected = self._gauge("broker_connected", "1 when the broker is there and commands are read")
         self.command_answers = self._counter("command_answers", "Answers to commands", "kind", "phase")
         self.command_refusals = self._counter("command_refusals", "Refused commands", "reason")
         self.bad_commands = self._counter("bad_commands", "Records among the commands that were dropped", "reason")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from trimtab_agent.logs import fields
 from trimtab_agent.metrics import Metrics
-from trimtab_agent.reports import Outbox, ReportHead, assemble, interval_end, settle_s, until_interval_end
+from trimtab_agent.reports import ReportHead, assemble, interval_end, settle_s, until_interval_end
 from trimtab_agent.roster import Roster
 from trimtab_agent.sampler.derive import Limits, Reading, Use, derive
 from trimtab_agent.sampler.readings import CounterReader
@@ -16,7 +16,7 @@ from trimtab_models.messages.names import WorkerId
 log = logging.getLogger(__name__)
 
 ProduceReport = Callable[[bytes, Callable[[str | None], None]], None]
-"""Sends a report and calls back with the fault, or None."""
+"""Sends a report and calls back with the fault, a word, or None."""
 
 
 class Reporter:
@@ -38,13 +38,13 @@ class Reporter:
         self._reader = reader
         self._metrics = metrics
         self._produce = produce
-        self._outbox = Outbox()
-        self._pids: dict[WorkerId, int] = {}
+        self._pids: dict[WorkerId, int | None] = {}
         self._previous: Reading | None = None
         self._sequence = 0
+        self._fault: str | None = None
 
-    def follow(self, worker: WorkerId, pid: int) -> None:
-        """Read the counters of a worker's process from now on."""
+    def follow(self, worker: WorkerId, pid: int | None) -> None:
+        """Read the counters of a worker's process from now on; None: it is not visible from here."""
         self._pids[worker] = pid
 
     def leave(self, worker: WorkerId) -> None:
@@ -75,19 +75,14 @@ class Reporter:
         payload = assemble(self._head, end=end, sequence=self._sequence, sample=use.host, rows=rows)
         self._sequence += 1
         self._metrics.report_bytes.set(len(payload))
-        if dropped := self._outbox.put(payload):
-            self._metrics.reports_dropped.labels("queue_full").inc(dropped)
-        self._send_waiting()
-
-    def _send_waiting(self) -> None:
-        while (payload := self._outbox.take()) is not None:
-            self._produce(payload, self._settle)
+        self._produce(payload, self._settle)
 
     def _settle(self, fault: str | None) -> None:
-        self._outbox.settle()
+        """Each report is counted; of those dropped for the same reason, one after the other, the first is said."""
         if fault is None:
             self._metrics.reports_sent.inc()
         else:
-            self._metrics.reports_dropped.labels("not_delivered").inc()
-            log.warning("report dropped", **fields(reason=fault))
-        self._send_waiting()
+            self._metrics.reports_dropped.labels(fault).inc()
+            if fault != self._fault:
+                log.warning("report dropped", **fields(reason=fault))
+        self._fault = fault

@@ -1,6 +1,7 @@
-"""The reading end of the link, with a client that plays what it is told: no fault may end its thread."""
+"""The link to Kafka, mostly with a client that plays what it is told: no fault may end its thread, or make it deaf."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
@@ -42,9 +43,11 @@ class Player:
         self.topic_id = 1
         self.heard = Heard()
         self.calls: list[str] = []
+        self.reports: list[Callable[..., None]] = []
         loop = SimpleNamespace(is_closed=lambda: False, call_soon_threadsafe=lambda f, *arguments: f(*arguments))
         for name, value in (
-            ("BACKOFF_S", 0), ("Consumer", self.new_consumer), ("Producer", lambda _: SimpleNamespace(poll=bool)),
+            ("BACKOFF_S", 0), ("Consumer", self.new_consumer),
+            ("Producer", lambda _: SimpleNamespace(poll=self.deliver, produce=self.store)),
             ("AdminClient", lambda _: SimpleNamespace(describe_topics=self.describe)),
         ):  # fmt: skip
             monkeypatch.setattr(kafka_link, name, value)
@@ -68,6 +71,14 @@ class Player:
             self.link._stop.set()
         found = life.pop(0)
         return found() if callable(found) else found
+
+    def store(self, *_: object, on_delivery: Callable[..., None], **__: object) -> None:
+        self.reports.append(on_delivery)
+
+    def deliver(self, _: float) -> None:
+        """One at a time."""
+        if self.reports:
+            self.reports.pop(0)(None, None)
 
     def describe(self, *_: object, request_timeout: float) -> dict[str, Future[Any]]:
         answer: Future[Any] = Future()
@@ -112,6 +123,47 @@ def test_a_topic_made_anew_is_read_with_a_new_client(monkeypatch: pytest.MonkeyP
 
     assert player.play() == ["there", "1 at 7", "2 at 0"]
     assert player.calls == ["from 7", "closed", "from 7", "closed"]
+
+
+def test_a_report_that_arrives_does_not_make_up_for_commands_that_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "not allowed"))
+    player = Player(monkeypatch, refused, refused, [message(b"1", 7), None])
+    for _ in range(3):
+        player.link.produce("reports", "h0", b"{}", lambda _: None)
+
+    assert player.play() == ["away: not allowed", "there", "1 at 7"]
+
+
+def test_who_may_read_no_more_says_so_and_goes_on_where_it_was_when_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_link, "WATCH_S", -1)
+    player = Player(
+        monkeypatch, [message(b"1", 7), trouble(KafkaError.TOPIC_AUTHORIZATION_FAILED), None], [message(b"2", 8), None]
+    )
+
+    assert player.play() == ["there", "1 at 7", "away: Broker: Topic authorization failed", "there", "2 at 8"]
+    assert player.calls == ["from 7", "closed", "from 8", "closed"]
+
+
+def test_what_waits_too_long_or_is_too_large_is_given_up_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_link, "DELIVERY_LIMIT_S", 0.1)
+    monkeypatch.setattr(kafka_link, "REQUEST_LIMIT_S", 0.1)
+    settings = LinkSettings(kafka=KafkaSettings(bootstrap_servers="127.0.0.1:1"), commands_topic=TOPIC)
+
+    async def given_up() -> list[str | None]:
+        reasons: asyncio.Queue[str | None] = asyncio.Queue()
+        link = KafkaLink(settings, Heard(), asyncio.get_running_loop(), start=[])
+        link.start()
+        try:
+            for report in (b"{}", bytes(9_000_000)):
+                link.produce("reports", "h0", report, reasons.put_nowait)
+            async with asyncio.timeout(60):
+                return [await reasons.get(), await reasons.get()]
+        finally:
+            await asyncio.to_thread(link.stop, 2.0)
+
+    assert asyncio.run(given_up()) == ["msg_size_too_large", "msg_timed_out"]
 
 
 def test_a_fault_of_ours_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-from confluent_kafka import OFFSET_END, KafkaError, TopicPartition
+import pytest
+from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from trimtab_controller.kafka.reader import drain, since
 
@@ -74,3 +75,13 @@ class Partitions:
 def test_where_nothing_new_is_the_end_of_now_counts_not_that_of_when_a_consumer_has_connected() -> None:
     found = since(Partitions(), "windows", 1.5)
     assert [(each.partition, each.offset) for each in found] == [(0, 7), (1, 5)]
+
+
+def test_a_place_that_the_broker_does_not_know_is_none() -> None:
+    class Leaderless(Partitions):
+        def offsets_for_times(self, wanted: list[TopicPartition], timeout: float) -> list[SimpleNamespace]:
+            fault = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
+            return [SimpleNamespace(partition=each.partition, offset=-1001, error=fault) for each in wanted]
+
+    with pytest.raises(KafkaException, match="LEADER_NOT_AVAILABLE"):
+        since(Leaderless(), "windows", 1.5)

@@ -25,7 +25,10 @@ class ProcessReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """All counters at `monotonic_s`; None = unknown.  `cpu_s`: the host's or the container's, `own`: the agent's."""
+    """All counters at `monotonic_s`; None = unknown.  `cpu_s`: the host's or the container's, `own`: the agent's.
+
+    `workers`: those that are there; None = its process is not visible from here.
+    """
 
     monotonic_s: float
     cpu_s: float | None
@@ -34,7 +37,7 @@ class Reading:
     memory_bytes: int | None
     memory_limit_bytes: int | None
     own: ProcessReading | None
-    workers: Mapping[WorkerId, ProcessReading] = field(default_factory=dict)
+    workers: Mapping[WorkerId, ProcessReading | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
@@ -73,14 +76,15 @@ class Use:
 
 def derive(previous: Reading | None, current: Reading, limits: Limits, interval_s: float) -> Use:
     """Use per `interval_s` seconds, at the rates between the two readings."""
+    seen = {worker: process for worker, process in current.workers.items() if process is not None}
     elapsed = current.monotonic_s - previous.monotonic_s if previous else 0.0
     if previous is None or elapsed <= 0:
-        workers = {worker: ProcessUse(cpu_s=None, memory_bytes=p.memory_bytes) for worker, p in current.workers.items()}
+        workers = {worker: ProcessUse(cpu_s=None, memory_bytes=p.memory_bytes) for worker, p in seen.items()}
         return Use(host=_host_sample(current, limits, None, None, None), workers=workers)
     scale = interval_s / elapsed
     workers = {
         worker: _process_use(previous.workers.get(worker), process, limits.host_cores * interval_s, scale)
-        for worker, process in current.workers.items()
+        for worker, process in seen.items()
     }
     cut: list[str] = []
     cpu = _clamp("cpu", _host_cpu(previous, current, limits, scale), limits.cores * interval_s, cut)

@@ -73,11 +73,11 @@ class CounterReader:
         self._own = psutil.Process(os.getpid())
         self._processes: dict[WorkerId, psutil.Process] = {}
 
-    def read(self, pids: Mapping[WorkerId, int]) -> Reading:
-        """The counters now; a worker whose process is gone is left out."""
+    def read(self, pids: Mapping[WorkerId, int | None]) -> Reading:
+        """The counters now; None for a worker whose process is gone, or not visible from here."""
         received, sent = _known(_network) or (None, None)
         memory, limit = _known(self._memory) or (None, None)
-        workers = {worker: self._read_worker(worker, pid) for worker, pid in pids.items()}
+        self._processes = {worker: process for worker, process in self._processes.items() if worker in pids}
         return Reading(
             monotonic_s=time.monotonic(),
             cpu_s=_known(self._cpu),
@@ -86,7 +86,7 @@ class CounterReader:
             memory_bytes=memory,
             memory_limit_bytes=limit,
             own=_read_process(self._own),
-            workers={worker: reading for worker, reading in workers.items() if reading is not None},
+            workers={worker: self._read_worker(worker, pid) for worker, pid in pids.items()},
         )
 
     def free_memory_bytes(self) -> int | None:
@@ -115,7 +115,9 @@ class CounterReader:
         used = parse_bytes(text) if text is not None else None
         return (None if used is None else int(min(used, quota.limit))), int(quota.limit)
 
-    def _read_worker(self, worker: WorkerId, pid: int) -> ProcessReading | None:
+    def _read_worker(self, worker: WorkerId, pid: int | None) -> ProcessReading | None:
+        if pid is None:
+            return None
         process = self._processes.get(worker)
         try:
             if process is None or process.pid != pid or not process.is_running():

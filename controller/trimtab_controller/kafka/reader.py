@@ -6,9 +6,10 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, is_weather
+from trimtab_shell.offsets import first_since
 
 SILENCE_LIMIT_S = 30.0
 """A broker that says nothing for so long is not there."""
@@ -82,21 +83,9 @@ def at_offsets(consumer: Consumer, topic: str, offsets: Mapping[int, int]) -> li
 def since(consumer: Consumer, topic: str, at: float) -> list[TopicPartition]:
     """The partitions of a topic at their first message from `at` (epoch seconds) on; at their ends if there is none.
 
-    These are the ends of now, as numbers: a consumer looks up OFFSET_END when it has connected, and would pass over
-    what came meanwhile.  Raises ReadError, KafkaException.
+    Raises ReadError, KafkaException.
     """
-    wanted = [TopicPartition(topic, partition, round(at * 1000)) for partition in partitions_of(consumer, topic)]
-    ends = {place.partition: _end(consumer, place) for place in wanted}
-    found: list[TopicPartition] = consumer.offsets_for_times(wanted, timeout=REQUEST_LIMIT_S)
-    offsets = {place.partition: place.offset for place in found}
-    return [TopicPartition(topic, at, end if offsets[at] == OFFSET_END else offsets[at]) for at, end in ends.items()]
-
-
-def _end(consumer: Consumer, place: TopicPartition) -> int:
-    found: tuple[int, int] | None = consumer.get_watermark_offsets(place, timeout=REQUEST_LIMIT_S)
-    if found is None:
-        raise ReadError(f"the broker does not say where {place.topic} ends")
-    return found[1]
+    return first_since(consumer, topic, partitions_of(consumer, topic), at, limit_s=REQUEST_LIMIT_S)
 
 
 @contextmanager

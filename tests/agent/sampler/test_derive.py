@@ -103,3 +103,12 @@ def test_with_configured_cores_the_host_uses_what_its_workers_and_agent_use() ->
 
     assert derive(before, replace(now, own=replace(OWN, cpu_s=1.1)), share, 1.0).host.cpu_s == pytest.approx(0.4)
     assert derive(before, reading(11, 5.9, process(0.1)), share, 1.0).host.cpu_s is None
+
+
+def test_with_configured_cores_a_worker_that_is_not_visible_makes_the_host_s_use_unknown() -> None:
+    share = Limits(basis=Basis.CONFIG, cores=1.0, host_cores=2.0)
+    now = replace(reading(11, 5.9), own=replace(OWN, cpu_s=1.1))
+
+    assert derive(reading(10, 4.0), now, share, 1.0).host.cpu_s == pytest.approx(0.1)
+    hidden = derive(reading(10, 4.0), replace(now, workers={W0: None}), share, 1.0)
+    assert (hidden.host.cpu_s, hidden.workers) == (None, {})

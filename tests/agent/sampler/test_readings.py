@@ -18,7 +18,7 @@ from trimtab_models.messages.names import WorkerId
 BUSY, GONE = WorkerId("busy"), WorkerId("gone")
 
 
-def test_a_busy_process_is_seen_and_a_gone_one_is_left_out() -> None:
+def test_a_busy_process_is_seen_and_a_gone_one_is_unknown() -> None:
     quotas = find_quotas()
     limits = find_limits(quotas, None)
     reader = CounterReader(quotas, limits.basis)
@@ -27,6 +27,7 @@ def test_a_busy_process_is_seen_and_a_gone_one_is_left_out() -> None:
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         before = reader.read({BUSY: busy.pid, GONE: gone.pid})
+        assert (before.workers[BUSY] is None, before.workers[GONE]) == (False, None)
         while psutil.Process(busy.pid).cpu_times().user < before.workers[BUSY].cpu_s + 0.1:
             time.sleep(0.1)
         use = derive(before, reader.read({BUSY: busy.pid, GONE: gone.pid}), limits, 0.6)
@@ -40,7 +41,7 @@ def test_a_busy_process_is_seen_and_a_gone_one_is_left_out() -> None:
     assert 0.0 < spent <= 0.7  # of 0.6 s; other processes compete
     assert use.host.cpu_s is not None
     assert before.own.pid == os.getpid()
-    assert BUSY not in reader.read({BUSY: busy.pid}).workers
+    assert reader.read({BUSY: busy.pid}).workers == {BUSY: None}
 
 
 def test_without_a_free_descriptor_all_is_unknown(no_descriptor: Callable[[], AbstractContextManager[None]]) -> None:
@@ -58,7 +59,7 @@ def test_without_a_free_descriptor_all_is_unknown(no_descriptor: Callable[[], Ab
 
     assert blind == Reading(
         monotonic_s=blind.monotonic_s, cpu_s=None, received_bytes=None, sent_bytes=None, memory_bytes=None,
-        memory_limit_bytes=None, own=None,
+        memory_limit_bytes=None, own=None, workers={BUSY: None},
     )  # fmt: skip
     assert (free, ended) == (None, [])
     for earlier, later in ((before, blind), (blind, reader.read({BUSY: os.getpid()}))):
