@@ -44,17 +44,17 @@ class WorkerProcesses:
 
     def ended(self) -> Iterator[ProcessEnded]:
         """Those that ended since the last call; reaps all children, also those whose worker is another process."""
-        for child in self._children.values():
-            child.poll()
+        exit_codes = {pid: code for pid, child in self._children.items() if (code := child.poll()) is not None}
+        for pid in exit_codes:  # from now on another process may have it
+            del self._children[pid]
         for worker, process in list(self._watched.items()):
             try:
-                lives = self._lives(process)
+                lives = process.pid not in exit_codes and self._lives(process)
             except OSError:
                 continue  # it cannot be looked at now: no reason to say that it has ended
             if not lives:
                 del self._watched[worker]
-                exit_code = self._children.pop(process.pid).returncode if process.pid in self._children else None
-                yield ProcessEnded(worker=worker, process=process, exit_code=exit_code)
+                yield ProcessEnded(worker=worker, process=process, exit_code=exit_codes.get(process.pid))
 
     def _start(self, worker: WorkerConfiguration) -> ProcessId:
         own = {**self._environment, **self._given, WORKER: worker.worker}
@@ -84,11 +84,8 @@ class WorkerProcesses:
         return min(found, key=lambda process: process.created, default=None)
 
     def _lives(self, process: ProcessId) -> bool:
-        """Whether it still is that process; OSError when it cannot be looked at now."""
-        child = self._children.get(process.pid)
-        if child is not None:
-            return child.poll() is None
-        return identify(process.pid) == process
+        """Whether it still is that process, or a child not yet reaped; OSError when it cannot be looked at now."""
+        return process.pid in self._children or identify(process.pid) == process
 
 
 def _owner_only(path: str, flags: int) -> int:

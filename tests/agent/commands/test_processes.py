@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from trimtab_agent.commands import processes as processes_module
 from trimtab_agent.commands.events import ProcessEnded, ProcessId
 from trimtab_agent.commands.processes import WorkerProcesses, identify
 from trimtab_agent.configuration import WorkerConfiguration
@@ -57,6 +58,13 @@ def await_up(folder: Path) -> None:
         time.sleep(0.02)
 
 
+def await_zombie(pid: int) -> None:
+    deadline = time.monotonic() + 10
+    while identify(pid) is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_a_process_from_start_to_end(folder: Path) -> None:
     own = processes(folder)
     process = own.ensure(worker())
@@ -95,6 +103,20 @@ def test_a_process_with_the_pid_of_an_earlier_one_is_left_alone(folder: Path) ->
 
     assert await_end(stranger) == ProcessEnded(worker=W0, process=earlier, exit_code=None)
     assert identify(process.pid) == process
+
+
+def test_a_process_with_the_pid_of_an_ended_child_lives(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = processes(folder)
+    wrapper = own.ensure(worker(""))  # a script that has started the worker and ends
+    own.watch(W0, identify(os.getpid()))
+    await_zombie(wrapper.pid)
+    assert list(own.ended()) == []
+
+    later = ProcessId(pid=wrapper.pid, created=wrapper.created + 100)
+    monkeypatch.setattr(processes_module, "identify", lambda _: later)
+    own.watch(W0, later)
+
+    assert list(own.ended()) == []
 
 
 def test_what_cannot_be_looked_at_is_not_signalled(
