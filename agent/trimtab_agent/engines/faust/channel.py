@@ -4,6 +4,7 @@ Runs on the side loop.  Broker or topics away: it waits and tries again; the wor
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -55,6 +56,7 @@ class Channel:
         self._on_placement = on_placement
         self._on_handover = on_handover
         self._writer: AIOKafkaProducer | None = None
+        self._opening = asyncio.Lock()
         self._complaints = Allowance(rate=1, burst=100)
         self._missing: frozenset[str] = frozenset()
         self._last = -1, NO_EPOCH
@@ -73,23 +75,28 @@ class Channel:
 
     async def publish(self, record: HandoverRecord) -> None:
         """Write a hand-over record; returns when it is in the log.  Raises KafkaError: then it may or may not be."""
-        if self._writer is None:
-            writer = AIOKafkaProducer(**self._connection, acks="all", enable_idempotence=True)
-            try:
-                await writer.start()
-            except KafkaError:
-                await writer.stop()
-                raise
-            self._writer = writer
+        async with self._opening:  # the first two hand-overs may come together
+            if self._writer is None:
+                self._writer = await self._open()
         await self._writer.send_and_wait(
             self._handover.topic, encode_handover(record), key=record.app.encode(), partition=self._handover.partition
         )
 
+    async def _open(self) -> AIOKafkaProducer:
+        writer = AIOKafkaProducer(**self._connection, acks="all", enable_idempotence=True)
+        try:
+            await writer.start()
+        except KafkaError:
+            await writer.stop()
+            raise
+        return writer
+
     async def close(self) -> None:
-        """Close the writer."""
+        """Close the writer; the app's end does not wait for what a broker that is away cannot get."""
         if self._writer is not None:
-            async with asyncio.timeout(CLOSE_LIMIT_S):
-                await self._writer.stop()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_LIMIT_S):
+                    await self._writer.stop()
 
     async def _read(self) -> None:
         reader = AIOKafkaConsumer(

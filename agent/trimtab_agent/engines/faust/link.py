@@ -70,9 +70,7 @@ class Link(Service):  # type: ignore[misc]
     ) -> None:
         super().__init__(**options)
         self.faults: Counter[str] = Counter()
-        """Frames not understood, by reason."""
-        self.dropped = 0
-        """Acks that the agent never got because too many waited."""
+        """What went wrong, by reason."""
         self._app = app
         self._worker = worker
         self._socket = socket
@@ -92,8 +90,8 @@ class Link(Service):  # type: ignore[misc]
             except OSError as exc:
                 self._note("no agent", exc)
             else:
-                retry_s = FIRST_RETRY_S
-                await self._serve(reader, writer)
+                if await self._serve(reader, writer):
+                    retry_s = FIRST_RETRY_S
             await self.sleep(retry_s)
             retry_s = min(2 * retry_s, LAST_RETRY_S)
 
@@ -102,13 +100,15 @@ class Link(Service):  # type: ignore[misc]
         for task in self._commands:
             task.cancel()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, until either side ends it."""
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """One connection, until either side ends it; whether it was welcome."""
+        welcomed = False
         try:
             hello = self._hello()
             await self._write(writer, hello)
             async with asyncio.timeout(WELCOME_LIMIT_S):
                 welcome = await self._welcome(reader)
+            welcomed = True
             logger.info("connected to the agent of host %s", welcome.host)
             await _first_of(
                 self._receive(reader, welcome),
@@ -126,6 +126,7 @@ class Link(Service):  # type: ignore[misc]
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+        return welcomed
 
     def _hello(self) -> Hello:
         refusal = self._steering.refusal
@@ -183,7 +184,7 @@ class Link(Service):  # type: ignore[misc]
     def _put(self, answer: Ack) -> None:
         if len(self._waiting) >= MAX_WAITING_ACKS:
             self._waiting.popleft()
-            self.dropped += 1
+            self._note("an ack is dropped", OverflowError(f"{MAX_WAITING_ACKS} wait"))
         self._waiting.append(answer)
         self._acks_wait.set()
 

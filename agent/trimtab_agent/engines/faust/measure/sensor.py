@@ -35,7 +35,6 @@ class Taken:
 
     received: Mapping[TP, Flow] = field(default_factory=dict)
     sent: Mapping[tuple[TP | None, TP], Flow] = field(default_factory=dict)
-    failed_sends: int = 0
     agents_ns: Mapping[TP | None, int] = field(default_factory=dict)
     process_ns: int = 0
     """CPU of the whole process."""
@@ -52,7 +51,6 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
         self._process_ns = process_clock()
         self._received: dict[TP, list[int]] = {}
         self._sent: dict[tuple[TP | None, TP], list[int]] = {}
-        self._failed_sends = 0
 
     async def on_start(self) -> None:
         """Faust starts sensors before agents."""
@@ -78,20 +76,14 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
         source, size = state
         _count(self._sent, (source, metadata.topic_partition), size)
 
-    def on_send_error(self, producer: Any, exc: BaseException, state: Any) -> None:
-        """It went nowhere."""
-        self._failed_sends += 1
-
     def take(self) -> Taken:
         """The counts since the last call; the next interval begins."""
         received, self._received = self._received, {}
         sent, self._sent = self._sent, {}
-        failed_sends, self._failed_sends = self._failed_sends, 0
         before, self._process_ns = self._process_ns, self._process_clock()
         return Taken(
             received={tp: Flow(*count) for tp, count in received.items()},
             sent={pair: Flow(*count) for pair, count in sent.items()},
-            failed_sends=failed_sends,
             agents_ns=self.cpu.take(),
             process_ns=self._process_ns - before,
         )

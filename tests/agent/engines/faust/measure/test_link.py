@@ -255,7 +255,7 @@ def test_more_acks_than_fit_cost_the_oldest(path: Path, monkeypatch: pytest.Monk
         async with FakeAgent(path) as agent, running(path, execute) as link:
             connection = await agent.accept()
             connection.write(encode_frame(command()))
-            return [await connection.read_ack() for _ in range(2)], link.dropped
+            return [await connection.read_ack() for _ in range(2)], link.faults["an ack is dropped"]
 
     acks, dropped = asyncio.run(scenario())
     assert ([a.lag_records for a in acks], dropped) == ([2, 3], 1)
@@ -275,6 +275,28 @@ def test_the_app_goes_on_while_there_is_no_agent_and_the_link_comes_back(path: P
     faults = asyncio.run(scenario())
     assert faults["no agent"] > 1
     assert faults["connection to the agent ended"] >= 2  # the third end may not be noticed yet
+
+
+def test_who_is_not_welcome_comes_back_less_and_less_often(path: Path):
+    waits: list[float] = []
+
+    async def scenario() -> None:
+        async with FakeAgent(path) as agent, running(path) as link:
+            sleep = link.sleep
+
+            async def noted(seconds: float) -> None:
+                waits.append(seconds)
+                await sleep(seconds)
+
+            link.sleep = noted
+            for _ in range(3):  # as if another process had the worker's name
+                _, writer = await asyncio.wait_for(agent.connections.get(), LIMIT_S)
+                writer.close()
+            await (await agent.accept()).close()
+            await agent.accept()
+
+    asyncio.run(scenario())
+    assert waits[:4] == [0.01, 0.02, 0.02, 0.01]
 
 
 Counts = dict[str, int]

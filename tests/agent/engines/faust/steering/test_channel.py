@@ -1,10 +1,12 @@
 """What the plug-in reads on its own line to Kafka, record by record: kept, left alone, or refused and counted."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from trimtab_agent.engines.faust import channel as channel_module
 from trimtab_agent.engines.faust.board import Board
 from trimtab_agent.engines.faust.channel import Channel
 from trimtab_models.messages.decode import Fault
@@ -94,20 +96,22 @@ def test_a_newer_one_from_another_member_makes_the_topics_next_ones_no_fault() -
     assert (line.epoch, line.told, line.board.refused) == (9, 1, {})
 
 
+RECORD = HandoverRecord(
+    kind=HandoverKind.TOOK,
+    cluster="d",
+    app=AppId("shop"),
+    handover="h",
+    epoch=Epoch(1, 1),
+    generation=1,
+    source=WorkerId("w0"),
+    target=WorkerId("w1"),
+    key_groups=(KeyGroup(AppId("shop"), OperatorId("o"), 0),),
+)
+
+
 def test_hand_overs_of_another_cluster_are_counted() -> None:
     line = Line()
-    record = HandoverRecord(
-        kind=HandoverKind.TOOK,
-        cluster="d",
-        app=AppId("shop"),
-        handover="h",
-        epoch=Epoch(1, 1),
-        generation=1,
-        source=WorkerId("w0"),
-        target=WorkerId("w1"),
-        key_groups=(KeyGroup(AppId("shop"), OperatorId("o"), 0),),
-    )
-    for value in (encode_handover(record), b"{]", encode_handover(record).replace(b'"d"', b'"c"')):
+    for value in (encode_handover(RECORD), b"{]", encode_handover(RECORD).replace(b'"d"', b'"c"')):
         line.channel._dispatch(Record(line.board.topics.handover, 0, value))
 
     assert [found.cluster for found in line.handovers] == ["c"]
@@ -120,3 +124,36 @@ def test_a_flood_is_counted_and_does_not_fill_the_log(caplog: pytest.LogCaptureF
         line.channel._dispatch(Record(line.board.topics.handover, offset, b"{"))
     assert line.board.refused == {Fault.MALFORMED: 500}
     assert 100 <= len(caplog.records) < 120
+
+
+class Writer:
+    """A producer that takes its time, and whose broker is away at the end."""
+
+    made = 0
+
+    def __init__(self, **_: object) -> None:
+        Writer.made += 1
+
+    async def start(self) -> None:
+        await asyncio.sleep(0)
+
+    async def send_and_wait(self, *_: object, **__: object) -> None: ...
+
+    async def stop(self) -> None:
+        await asyncio.Event().wait()
+
+
+def test_first_hand_overs_together_have_one_writer_and_the_end_does_not_wait_for_its_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(channel_module, "AIOKafkaProducer", Writer)
+    monkeypatch.setattr(channel_module, "CLOSE_LIMIT_S", 0.01)
+    monkeypatch.setattr(Writer, "made", 0)
+    channel = Line().channel
+
+    async def publish_and_close() -> None:
+        await asyncio.gather(channel.publish(RECORD), channel.publish(RECORD))
+        await channel.close()
+
+    asyncio.run(publish_and_close())
+    assert Writer.made == 1
