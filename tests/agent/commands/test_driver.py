@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from trimtab_agent.commands import driver as driver_module
+from trimtab_agent.commands import journal as journal_module
 from trimtab_agent.commands.driver import CommandDriver, free_disk_bytes
 from trimtab_agent.commands.events import Admitted, Entry, Position, WorkerConnected
 from trimtab_agent.commands.journal import Journal
@@ -161,6 +162,46 @@ def test_when_the_journal_cannot_be_written_nothing_is_done(tmp_path: Path, monk
 
         assert (hands.told, hands.acks) == ([], [])
         assert hands.failures == ["the journal cannot be written: [Errno 28] No space left on device"]
+
+    run(story)
+
+
+def test_what_is_cheap_to_lose_need_not_be_on_disk_and_all_else_must(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[tuple[str, bool]] = []
+
+    def noted(self: Journal, entry: Entry, *, durable: bool = True) -> None:
+        written.append((type(entry).__name__, durable))
+
+    async def story() -> None:
+        hands = Hands(tmp_path)
+        hands.broker_says = [None]
+        hands.connect()
+        monkeypatch.setattr(Journal, "append", noted)
+        hands.driver.receive(command(1))
+        hands.driver.advance(position(5))
+        hands.driver.close()
+
+        assert written == [("Admitted", True), ("Delivered", False), ("Position", False)]
+
+    run(story)
+
+
+def test_the_place_to_read_from_outlives_a_journal_that_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        hands = Hands(tmp_path)
+        hands.driver.advance(position(5))
+        hands.driver.close()
+        monkeypatch.setattr(journal_module, "COMPACT_AT_BYTES", 1)
+
+        again = Hands(tmp_path)
+        again.connect()
+        again.driver.receive(command(1))
+
+        assert Hands(tmp_path).driver.positions == [position(5)]
 
     run(story)
 

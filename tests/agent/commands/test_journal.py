@@ -200,6 +200,42 @@ def test_rewriting_replaces_the_content_and_goes_on(tmp_path: Path, monkeypatch:
     assert list(Journal(tmp_path / "journal").recover().entries) == ENTRIES[:3]
 
 
+def test_a_large_journal_is_written_anew_when_it_has_grown_by_as_much_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "COMPACT_AT_BYTES", 100)
+    journal = Journal(tmp_path / "journal")
+    journal.recover()
+    journal.rewrite(ENTRIES)
+    grown = []
+    for entry in ENTRIES:
+        grown.append(journal.is_large)
+        journal.append(entry)
+    journal.close()
+
+    assert grown == [False] * len(ENTRIES)
+
+
+def test_what_must_last_is_on_disk_before_anything_else_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    for name in ("fdatasync", "fsync"):
+        monkeypatch.setattr(journal_module.os, name, lambda descriptor, name=name: done.append(name))
+    journal = Journal(tmp_path / "journal")
+    journal.recover()
+    done.clear()
+
+    journal.append(ENTRIES[0], durable=False)
+    assert done == []
+    journal.append(ENTRIES[0])
+    assert done == ["fdatasync"]
+    monkeypatch.setattr(Path, "replace", lambda fresh, path: done.append("replace"))
+    journal.rewrite(ENTRIES)
+    assert done == ["fdatasync", "fsync", "replace", "fsync"], "the file, then its name"
+    journal.close()
+
+
 def test_a_full_disk_is_an_error() -> None:
     journal = Journal(Path("/dev/full"))
 
@@ -213,6 +249,7 @@ def test_only_its_owner_can_read_it_whatever_becomes_of_it(tmp_path: Path) -> No
     path.chmod(0o644)
     journal = Journal(path)
     journal.recover()
+    assert path.stat().st_mode & 0o777 == 0o600
     journal.rewrite(ENTRIES)
     journal.close()
 

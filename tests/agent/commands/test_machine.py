@@ -35,12 +35,13 @@ def test_a_release_is_written_acked_handed_on_and_answered() -> None:
     assert m.wake_at is None
 
 
-def test_a_prepare_goes_on_until_the_target_took() -> None:
+@pytest.mark.parametrize(("end", "told"), [(Phase.TOOK, {"pause_s": 0.1}), (Phase.ABANDONED, {})])
+def test_a_prepare_goes_on_until_the_target_took_or_abandoned(end: Phase, told: dict[str, Any]) -> None:
     m = machine(connected(), owning(4))
     prepare = command(CommandKind.PREPARE)
 
     assert act(m, received(prepare)) == [*admitted(prepare), TellWorker(worker=W0, command=prepare)]
-    for phase, more in ((Phase.PREPARED, {"lag_records": 7}), (Phase.TOOK, {"pause_s": 0.1})):
+    for phase, more in ((Phase.PREPARED, {"lag_records": 7}), (end, told)):
         said = ack(prepare, phase, NOW + 1, **more)
         assert act(m, WorkerAcked(worker=W0, ack=said)) == answered(prepare, phase, NOW + 1, **more)
 
@@ -69,6 +70,11 @@ REFUSALS = [
     (command(CommandKind.REJOIN, worker=W1), Refusal.WORKER_AWAY, "not connected to the agent"),
     (command(CommandKind.RELEASE), Refusal.PRECONDITION, "flights/sums/3 is not owned here"),
     (
+        command(CommandKind.RELEASE, key_groups=key_groups(3, 8)),
+        Refusal.PRECONDITION,
+        "flights/sums/3 is not owned here",
+    ),
+    (
         command(CommandKind.PREPARE, key_groups=key_groups(3, 8)),
         Refusal.PRECONDITION,
         "flights/sums/8 is already owned here",
@@ -90,7 +96,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(
-    ("refused", "refusal", "detail"), REFUSALS, ids=[row[1] + "-" + row[0].kind for row in REFUSALS]
+    ("refused", "refusal", "detail"), REFUSALS, ids=[f"{row[0].kind}: {row[2]}" for row in REFUSALS]
 )
 def test_refusals_are_written_too(refused: Command, refusal: Refusal, detail: str) -> None:
     m = machine(connected(), owning(8), received(command(CommandKind.REJOIN, 4)))
@@ -106,10 +112,19 @@ def test_a_plug_in_that_only_reports_gets_no_command() -> None:
     assert act(m, received(release)) == expected
 
 
-def test_a_command_past_its_deadline_is_expired() -> None:
-    late = command(CommandKind.REJOIN, deadline=NOW - 0.5)
+@pytest.mark.parametrize("late_s", [0.0, 0.5])
+@pytest.mark.parametrize("running_s", [100.0, 1.0], ids=["long running", "just started"])
+def test_a_command_past_its_deadline_is_expired_and_waits_for_nobody(late_s: float, running_s: float) -> None:
+    late = command(CommandKind.REJOIN, deadline=NOW - late_s)
 
-    assert act(machine(connected()), received(late)) == admitted(late, Phase.EXPIRED, detail="0.5 s too late")
+    expected = admitted(late, Phase.EXPIRED, detail=f"{late_s:.1f} s too late")
+    assert act(machine(started_at=NOW - running_s), received(late)) == expected
+
+
+def test_a_worker_that_nobody_configured_is_commanded_while_it_is_connected() -> None:
+    rejoin = command(CommandKind.REJOIN, worker=W9)
+
+    assert act(machine(connected(W9)), received(rejoin))[-1] == TellWorker(worker=W9, command=rejoin)
 
 
 @pytest.mark.parametrize(
@@ -125,12 +140,14 @@ def test_the_guard_keeps_state_off_a_full_host(event: CommandReceived, detail: s
     assert act(machine(connected(), owning(4)), event) == expected
 
 
-def test_the_guard_does_not_stop_what_frees_and_what_is_unknown() -> None:
+def test_the_guard_does_not_stop_what_frees_what_is_unknown_and_what_is_just_enough() -> None:
     m = machine(connected(), owning(3))
-    release, prepare = command(CommandKind.RELEASE, 5), command(CommandKind.PREPARE, 6, key_groups=key_groups(9))
+    release = command(CommandKind.RELEASE, 5)
+    first, second = (command(CommandKind.PREPARE, number, key_groups=key_groups(number)) for number in (6, 7))
 
     assert act(m, received(release, disk=0, memory=0))[-1] == TellWorker(worker=W0, command=release)
-    assert act(m, received(prepare, disk=None, memory=None))[-1] == TellWorker(worker=W0, command=prepare)
+    assert act(m, received(first, disk=None, memory=None))[-1] == TellWorker(worker=W0, command=first)
+    assert act(m, received(second, disk=100, memory=200))[-1] == TellWorker(worker=W0, command=second)
 
 
 def test_unknown_ownership_leaves_the_check_to_the_worker() -> None:

@@ -22,6 +22,7 @@ from trimtab_agent.commands.events import (
     AckDelivered,
     Damaged,
     Delivered,
+    ProcessNoted,
     SendAck,
     StartProcess,
     StopProcess,
@@ -92,6 +93,15 @@ def test_a_restart_goes_on_with_scaling() -> None:
         StartProcess(worker=W1),
         StopProcess(worker=W0, process=PROCESS),
     ]
+
+
+def test_a_stop_whose_process_a_damaged_journal_has_lost_is_not_begun_again() -> None:
+    m = machine(connected(), owning())
+    act(m, received(command(CommandKind.STOP)))
+    fresh = machine()
+    fresh.restore(entry for entry in m.entries() if not isinstance(entry, ProcessNoted))
+
+    assert [type(action) for action in fresh.resume()] == [SendAck]
 
 
 def test_a_restart_keeps_the_highest_epoch() -> None:

@@ -28,6 +28,7 @@ from trimtab_agent.commands.events import (
     ProcessStarted,
     StartProcess,
     StopProcess,
+    TellWorker,
     WorkerDisconnected,
     Write,
 )
@@ -128,6 +129,23 @@ def test_a_stop_needs_to_know_that_the_worker_is_empty(
     stop = command(CommandKind.STOP)
 
     assert act(machine(*events), received(stop)) == admitted(stop, Phase.REFUSED, refusal=refusal, detail=detail)
+
+
+def test_a_worker_that_was_stopped_and_is_back_gets_commands_again() -> None:
+    m, rejoin = machine(connected(), owning()), command(CommandKind.REJOIN, 6)
+    act(m, received(command(CommandKind.STOP)))
+    act(m, WorkerDisconnected(worker=W0))
+    act(m, ProcessEnded(worker=W0, process=PROCESS, exit_code=0))
+    act(m, connected())
+
+    assert act(m, received(rejoin))[-1] == TellWorker(worker=W0, command=rejoin)
+
+
+def test_the_end_of_an_earlier_process_is_not_that_of_the_present_one() -> None:
+    m = machine(ProcessStarted(worker=W1, process=PROCESS))
+
+    assert act(m, ProcessEnded(worker=W1, process=replace(PROCESS, created=800.0), exit_code=0)) == []
+    assert m.processes == {W1: PROCESS}
 
 
 def test_a_stop_of_what_does_not_run_is_done() -> None:

@@ -41,8 +41,9 @@ def test_the_end_of_a_worker_s_process_refuses_what_it_was_doing() -> None:
         replace(ack(command(CommandKind.RELEASE), Phase.RELEASED), epoch=Epoch(9, 9)),
         replace(ack(command(CommandKind.RELEASE), Phase.RELEASED), host=HostId("h8")),
         replace(ack(command(CommandKind.RELEASE), Phase.RELEASED), command_id=CommandId("ff")),
+        replace(ack(command(CommandKind.RELEASE), Phase.RELEASED), handover="ho9"),
     ],
-    ids=["not asked", "phase of another kind", "epoch", "host", "id"],
+    ids=["not asked", "phase of another kind", "epoch", "host", "id", "hand-over"],
 )
 def test_answers_that_nobody_asked_for_change_nothing(said: Ack) -> None:
     m = machine(connected(), owning(3))
@@ -63,10 +64,23 @@ def test_another_worker_cannot_answer() -> None:
         act(m, WorkerAcked(worker=W1, ack=ack(release, Phase.RELEASED)))
 
 
-def test_an_answer_said_twice_is_sent_once() -> None:
+@pytest.mark.parametrize(
+    ("kind", "said"), [(CommandKind.RELEASE, Phase.RELEASED), (CommandKind.PREPARE, Phase.PREPARED)]
+)
+def test_an_answer_said_twice_is_sent_once(kind: CommandKind, said: Phase) -> None:
+    m = machine(connected(), owning(*((3,) if kind is CommandKind.RELEASE else ())))
+    asked = command(kind)
+    act(m, received(asked))
+    act(m, WorkerAcked(worker=W0, ack=ack(asked, said)))
+
+    assert act(m, WorkerAcked(worker=W0, ack=ack(asked, said, NOW + 9))) == []
+
+
+def test_after_its_end_a_command_has_no_other_end() -> None:
     m = machine(connected(), owning(3))
     release = command(CommandKind.RELEASE)
     act(m, received(release))
     act(m, WorkerAcked(worker=W0, ack=ack(release, Phase.RELEASED)))
 
-    assert act(m, WorkerAcked(worker=W0, ack=ack(release, Phase.RELEASED, NOW + 9))) == []
+    refused = ack(release, Phase.REFUSED, NOW + 9, refusal=Refusal.FAILED)
+    assert act(m, WorkerAcked(worker=W0, ack=refused)) == []
