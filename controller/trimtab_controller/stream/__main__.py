@@ -8,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
+from trimtab_controller.sandbox.jars import JarError
 from trimtab_controller.stream.configuration import load
 from trimtab_models.messages.decode import BadMessage
 
@@ -26,11 +27,17 @@ def main() -> int:
         print(f"{options.config}: {error}", file=sys.stderr)
         return 2
     # Spark takes seconds to import: only with a configuration that can be used.
+    from pyspark.errors import PySparkRuntimeError
+
     from trimtab_controller.stream.driver import run
 
     stopped = _stop_signals()
     parent = os.getppid()
-    run(configuration, lambda: stopped.is_set() or (options.with_parent and os.getppid() != parent))
+    try:
+        run(configuration, lambda: stopped.is_set() or (options.with_parent and os.getppid() != parent))
+    except (JarError, PySparkRuntimeError) as error:  # no Java, for one
+        logging.getLogger(__name__).error("Spark does not run: %s", error)
+        return 1
     return 0
 
 

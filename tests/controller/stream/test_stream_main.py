@@ -1,0 +1,33 @@
+"""The stream's process: what keeps Spark from running is a line, not a traceback."""
+
+import logging
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from trimtab_controller.sandbox.jars import JarError
+from trimtab_controller.stream import __main__ as stream
+from trimtab_controller.stream import driver
+
+
+def test_jars_that_cannot_be_had_end_it_with_their_reason(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    path = tmp_path / "controller.toml"
+    path.write_text(
+        f'[controller]\ncluster = "c"\n[kafka]\nbootstrap_servers = "127.0.0.1:9"\n'
+        f'[stream]\ncheckpoint_dir = "{tmp_path}"\n'
+    )
+
+    def run(*_: object) -> None:
+        raise JarError("no network")
+
+    monkeypatch.setattr(driver, "run", run)
+    monkeypatch.setattr(stream, "_stop_signals", threading.Event)
+    monkeypatch.setattr(sys, "argv", ["stream", "--config", str(path)])
+    assert stream.main() == 1
+    assert [(row.levelno, row.getMessage()) for row in caplog.records] == [
+        (logging.ERROR, "Spark does not run: no network")
+    ]
