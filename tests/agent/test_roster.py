@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trimtab_agent.roster import Roster, Rows, merge
+from trimtab_agent.roster import MAX_STATISTICS, Roster, Rows, merge
 from trimtab_agent.sampler.derive import ProcessUse
 from trimtab_models.messages.local import Hello, Statistics
 from trimtab_models.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
@@ -115,6 +115,28 @@ def test_late_statistics_are_scaled_down_so_that_rates_are_right() -> None:
 
     assert merged.key_groups == (sample(cpu_s=0.1, tuples_in=10, state_bytes=7),)
     assert (merged.cpu_s, merged.complete) == (0.2, True)
+
+
+def test_sums_of_less_than_the_interval_stand_and_are_called_incomplete() -> None:
+    short = said(sample(cpu_s=0.2, tuples_in=10), interval_s=0.25)
+
+    merged = merge([short, short], 1.0)
+
+    assert merged.key_groups == (sample(cpu_s=0.4, tuples_in=20),)
+    assert (merged.cpu_s, merged.complete) == (0.4, False)
+
+
+def test_one_incomplete_part_makes_the_whole_incomplete() -> None:
+    assert not merge([said(sample(), interval_s=0.5, complete=False), said(sample(), interval_s=0.5)], 1.0).complete
+
+
+def test_of_statistics_that_nobody_asked_for_the_newest_count() -> None:
+    flood = [said(sample(tuples_in=number), interval_s=1.0) for number in range(MAX_STATISTICS + 5)]
+    newest = flood[-MAX_STATISTICS:]
+
+    [found] = roster(*flood).take({}, float(MAX_STATISTICS)).key_groups
+
+    assert found.tuples_in == sum(one.key_groups[0].tuples_in or 0 for one in newest)
 
 
 def test_an_unknown_part_makes_the_sum_unknown() -> None:

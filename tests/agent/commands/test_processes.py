@@ -92,6 +92,14 @@ def test_a_running_worker_is_found_not_started_twice(folder: Path) -> None:
     assert await_end(after_restart) == ProcessEnded(worker=W0, process=first, exit_code=None)
 
 
+def test_of_a_worker_and_its_children_the_worker_is_found(folder: Path) -> None:
+    child = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    first = processes(folder).ensure(worker(f"{child}; {OBEDIENT}"))
+    await_up(folder)
+
+    assert processes(folder).ensure(worker()) == first
+
+
 def test_a_process_with_the_pid_of_an_earlier_one_is_left_alone(folder: Path) -> None:
     own = processes(folder)
     process = own.ensure(worker())

@@ -27,6 +27,7 @@ def machine(root: Path, group: str, files: dict[str, str], mount_root: str = "/"
 
 def test_the_tightest_quota_of_any_ancestor_holds(tmp_path: Path) -> None:
     files = {
+        "../cpu.max": "1000 100000\n",  # above the mount point: of no group
         "pods/cpu.max": "150000 100000\n",
         "pods/pod1/cpu.max": "400000 100000\n",
         "pods/pod1/agent/cpu.max": "max 100000\n",

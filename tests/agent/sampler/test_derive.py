@@ -91,6 +91,15 @@ def test_more_than_the_hardware_can_do_is_cut_and_marked() -> None:
     assert use.workers[W0] == ProcessUse(cpu_s=2.0, memory_bytes=1000, clamped=True)
 
 
+def test_the_host_is_held_to_its_quota_and_a_worker_to_the_hardware() -> None:
+    limits = Limits(basis=Basis.CGROUP, cores=1.0, host_cores=2.0)
+
+    use = derive(reading(10, 4.0, process(1.0)), reading(11, 9.0, process(2.5)), limits, 1.0)
+
+    assert (use.host.cpu_s, use.clamped) == (1.0, ("cpu",))
+    assert use.workers[W0] == ProcessUse(cpu_s=1.5, memory_bytes=1000)
+
+
 def test_a_missing_counter_is_unknown_and_the_others_stay() -> None:
     use = derive(reading(10, None, sent=None), reading(11, 9.0, sent=7), HOST, 1.0)
 

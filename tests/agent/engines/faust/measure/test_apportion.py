@@ -94,7 +94,7 @@ def test_the_idle_base_is_a_constant_until_the_worker_was_seen_idle():
 def test_the_idle_base_is_the_median_of_idle_intervals_whatever_traffic_follows():
     idle = IdleBase()
     for process_s in (0.02, 0.5, 0.018, 0.022, 0.021):  # one of them did something else besides
-        idle.observe(process_s=process_s, interval_s=2.0, messages=1)
+        idle.observe(process_s=process_s, interval_s=2.0, messages=2)
     for _ in range(1000):
         idle.observe(process_s=1.0, interval_s=2.0, messages=500)
 
