@@ -130,10 +130,10 @@ def test_idle_intervals_are_learned_but_not_those_of_a_rebalance():
     )
     collector = Collector(sensor, steering, worker=W0)
 
-    collector.collect(at_ms=1000, interval_s=1.0)
+    collector.collect(at_ms=1000, interval_s=2.0)
     steering.state = WorkerState.RUNNING
-    collector.collect(at_ms=2000, interval_s=1.0)
-    busy = collector.collect(at_ms=3000, interval_s=1.0)
+    collector.collect(at_ms=2000, interval_s=2.0)
+    busy = collector.collect(at_ms=3000, interval_s=2.0)
 
     idle_s = 0.02
     own, all_of_it = 30 + 1500 / 16384, 50 + 2900 / 16384
