@@ -8,7 +8,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -32,6 +32,18 @@ CLOSE_LIMIT_S = 2.0
 
 Connection = Mapping[str, Any]
 """Bootstrap servers and security settings of an aiokafka client."""
+
+
+async def for_ever(work: Callable[[], Awaitable[None]], complaint: str) -> None:
+    """Do it again and again, whatever it raises: a worker that is deaf for ever would be worse.  Said once a minute."""
+    complaints = Allowance(rate=1 / 60, burst=1)
+    while True:
+        try:
+            await work()
+        except Exception as error:
+            if complaints.spend(time.monotonic()):
+                log.warning("%s: %r", complaint, error)
+        await asyncio.sleep(RETRY_S)
 
 
 class Channel:
@@ -66,12 +78,7 @@ class Channel:
 
     async def run(self) -> None:
         """Read for ever."""
-        while True:
-            try:
-                await self._read()
-            except Exception as error:  # whatever it is, a worker that is deaf for ever would be worse
-                log.warning("placement and hand-overs are not read for now: %r", error)
-            await asyncio.sleep(RETRY_S)
+        await for_ever(self._read, "placement and hand-overs are not read for now")
 
     async def publish(self, record: HandoverRecord) -> None:
         """Write a hand-over record; returns when it is in the log.  Raises KafkaError: then it may or may not be."""

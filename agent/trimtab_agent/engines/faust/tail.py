@@ -5,7 +5,6 @@ catches up.  This one has a consumer of its own, without a group, on the side lo
 """
 
 import asyncio
-import logging
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -13,9 +12,7 @@ from typing import Any, NamedTuple
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from faust.types import TP
 
-from trimtab_agent.engines.faust.channel import RETRY_S, Connection
-
-log = logging.getLogger(__name__)
+from trimtab_agent.engines.faust.channel import Connection, for_ever
 
 CHUNK_RECORDS = 500
 """Applied under the lock: a few milliseconds."""
@@ -72,12 +69,7 @@ class Tail:
 
     async def run(self) -> None:
         """Follow for ever (on the side loop)."""
-        while True:
-            try:
-                await self._follow()
-            except Exception as error:  # whatever it is: standbys fall behind, nothing else
-                log.warning("standby tables do not follow for now: %r", error)
-            await asyncio.sleep(RETRY_S)
+        await for_ever(self._follow, "standby tables do not follow for now")
 
     async def _follow(self) -> None:
         reader = AIOKafkaConsumer(

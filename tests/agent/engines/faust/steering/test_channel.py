@@ -157,3 +157,21 @@ def test_first_hand_overs_together_have_one_writer_and_the_end_does_not_wait_for
 
     asyncio.run(publish_and_close())
     assert Writer.made == 1
+
+
+def test_what_cannot_be_read_for_long_is_tried_again_and_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(channel_module, "RETRY_S", 0.0)
+    tries = 0
+
+    async def read() -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 5:
+            raise asyncio.CancelledError
+        raise OSError("no right to read")
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(channel_module.for_ever(read, "not read for now"))
+    assert [row.getMessage() for row in caplog.records] == ["not read for now: OSError('no right to read')"]
