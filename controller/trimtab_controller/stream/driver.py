@@ -152,7 +152,7 @@ def _run_query(spark: SparkSession, configuration: Configuration, topics: Topics
         .start()
     )
     batches.query = query
-    log.info("reading %s from from_ms=%d", topics.reports, from_ms)
+    log.info("reading %s from_ms=%d", topics.reports, from_ms)
     try:
         while not (stopping() or query.awaitTermination(POLL_S)):
             pass
