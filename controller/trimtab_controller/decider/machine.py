@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from trimtab_controller.decider.decide import (
     Adopted,
     Decision,
+    Planned,
     Scaled,
     Settings,
     Skip,
@@ -126,6 +127,7 @@ class Decider:
         self._liveness = Liveness()
         self._history: dict[AppId, History] = {}
         self._wanted: SolveWanted | None = None
+        self._in_vain: dict[AppId, float] = {}  # when an app was last asked about, and nothing came of it
         self._measured: str | None = None
         self._stale_at: float | None = None
         self.known = Known()
@@ -158,7 +160,7 @@ class Decider:
             case HoldChanged(reason=reason):
                 self._held = reason
             case SolverAnswered(answer=answer):
-                return self._on_answer(answer)
+                return self._on_answer(now, answer)
         return []
 
     def on_tick(self, now: float) -> list[Action]:
@@ -193,6 +195,7 @@ class Decider:
             app: evaluate(view, self._history[app]) for app, view in views.items() if isinstance(view, AppView)
         }
         self.known = Known(snapshot=snapshot, views=views, evaluations=evaluations, lack=lack)
+        self._in_vain = {app: at for app, at in self._in_vain.items() if app in views}
         actions: list[Action] = list(self._measure(raw))
         if self._wanted is None:
             actions.append(self._decide(now))
@@ -227,36 +230,39 @@ class Decider:
         return smoothed
 
     def _measure(self, raw: Mapping[AppId, AppView | NotReady]) -> list[RoundMeasured]:
-        """What the first whole window after the last round shows, not smoothed."""
+        """What the first whole window after the last round shows, not smoothed; a later one shows something else."""
         last = self._execution.round
         if last is None or last.ended_at is None or last.plan == self._measured:
             return []
         view = raw.get(last.app)
-        found = evaluate(view).load_distance if isinstance(view, AppView) else None
+        if not isinstance(view, AppView) or view.start_s > last.ended_at + self._needs.max_age_s:
+            return []
+        found = evaluate(view).load_distance
         if found is None:
             return []
         self._measured = last.plan
         return [RoundMeasured(plan=last.plan, planned=last.planned, load_distance=found)]
 
     def _decide(self, now: float) -> Decided | Solve:
-        """The decision about the app that needs it most."""
+        """The decision about the app that needs it most; those for which nothing could be done lately come last."""
         hosts = frozenset(row.host for row in self.known.snapshot.hosts) if self.known.snapshot else frozenset()
         decision = self._admit_cluster() or to_start(now, self._execution, self.draining, hosts)
         if decision is not None:
             return Decided(decision=decision)
         if self.known.lack is not None:
             return Decided(decision=not_ready(self.known.lack))
-        skips = []
-        for app in sorted(self.known.views, key=self._urgency, reverse=True):
+        apps = sorted(self.known.views, key=self._urgency, reverse=True)
+        skips = {}
+        for app in sorted(apps, key=lambda app: self._in_vain.get(app, 0.0)):
             found = self._decide_app(now, app)
             if isinstance(found, SolveWanted):
                 self._wanted = found
                 return Solve(view=found.view)
             if not isinstance(found, Skip):
                 return Decided(decision=found)
-            skips.append(found)
+            skips[app] = found
         nobody = Skip(reason=SkipReason.NOT_READY, detail="no app reports", lack=Lack.NO_WORKERS)
-        return Decided(decision=next(iter(skips), nobody))
+        return Decided(decision=skips[apps[0]] if apps else nobody)
 
     def _admit_cluster(self) -> Skip | None:
         return admit_cluster(self._execution, paused=self.paused, held=self._held)
@@ -280,14 +286,25 @@ class Decider:
 
     # --- an answer ------------------------------------------------------------------------------------------------
 
-    def _on_answer(self, answer: Answer | NoAnswer) -> list[Action]:
+    def _on_answer(self, now: float, answer: Answer | NoAnswer) -> list[Action]:
         wanted, self._wanted = self._wanted, None
         if wanted is None:
             return []
+        decision = self._judge(wanted, answer)
+        if isinstance(decision, Skip):
+            self._in_vain[wanted.view.app] = now
+        else:
+            self._in_vain.clear()  # every app has its turn before one that gains in each round has its next
+        return [Decided(decision=decision)]
+
+    def _judge(self, wanted: SolveWanted, answer: Answer | NoAnswer) -> Planned | Skip:
+        """What the answer is worth, after all that was heard while the solver worked."""
         if isinstance(answer, NoAnswer):
-            return [Decided(decision=Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason))]
-        changed = self._admit_cluster()
-        return [Decided(decision=changed or judge(wanted, answer, self._settings))]
+            return Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason)
+        if (changed := self._admit_cluster()) is not None:
+            return changed
+        lack = self.known.lack or self.known.views.get(wanted.view.app)
+        return not_ready(lack) if isinstance(lack, NotReady) else judge(wanted, answer, self._settings)
 
 
 def last_change(execution: Execution) -> float | None:

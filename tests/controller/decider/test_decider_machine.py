@@ -200,6 +200,11 @@ def test_windows_that_began_before_the_last_round_ended_do_not_count() -> None:
     assert (type(decided), type(again)) == (Decided, Decided), "measured once"
 
 
+def test_a_successor_does_not_take_the_window_of_hours_later_for_what_the_round_brought() -> None:
+    made = decider(execution(BALANCED, round=a_round(900.0)))
+    assert [type(action) for action in made.on_event(1011.0, window(BALANCED))] == [Decided]
+
+
 def test_loads_are_a_mean_at_first_then_smoothed_and_kept_over_a_round() -> None:
     made = decider(execution(BALANCED))
     seen = []
@@ -372,6 +377,46 @@ def test_a_pause_that_comes_while_the_solver_works_holds() -> None:
     decision = only(made.on_event(1012.0, answer((kg(2), W0, W1))))
     assert isinstance(decision, Skip)
     assert decision.reason is SkipReason.PAUSED
+
+
+def test_what_a_newer_window_lacks_counts_while_the_solver_works() -> None:
+    """Such as two of five hosts that are lost at once."""
+    made = decider(execution(ON_W0))
+    made.on_event(1011.0, window(ON_W0))
+    assert made.on_event(1021.0, window(ON_W0, 1020.0, workers=(W0,))) == []
+    decision = only(made.on_event(1021.5, answer((kg(2), W0, W1))))
+    assert isinstance(decision, Skip)
+    assert (decision.reason, decision.lack) == (SkipReason.HOLD, Lack.HOSTS_LOST)
+
+
+def test_a_worker_that_is_lost_while_the_solver_works_is_given_nothing() -> None:
+    made = decider(execution(ON_W0))
+    made.on_event(1011.0, window(ON_W0))
+    later = window(ON_W0, 1020.0).snapshot
+    nodes = (later.nodes[0], replace(later.nodes[1], state=WorkerState.RECOVERING))
+    made.on_event(1021.0, SnapshotArrived(snapshot=replace(later, nodes=nodes)))
+    decision = only(made.on_event(1021.5, answer((kg(2), W0, W1))))
+    assert isinstance(decision, Skip)
+    assert decision.lack is Lack.WORKER_NOT_RUNNING
+
+
+def test_an_app_that_nothing_makes_better_does_not_keep_the_others_waiting() -> None:
+    """One key group is all the load of the first app: no move evens that out, and its load distance is the largest."""
+    lone, there = AppId("lone"), (WorkerId("w2"), WorkerId("w3"))
+    other = {KeyGroup(lone, OPERATOR, 0): there[0]}
+    placements = {**execution(ON_W0).placements, lone: placement_of("c", lone, Epoch(1, 1), other, None)}
+    made = decider(execution(None, placements=placements))
+    asked = []
+    for number in range(6):
+        end_s = 1010.0 + 10.0 * number
+        seen, beside = window(ON_W0, end_s).snapshot, window(other, end_s, cpu=0.9, workers=there).snapshot
+        nodes = (*seen.nodes, *(replace(row, app=lone) for row in beside.nodes))
+        both = replace(seen, nodes=nodes, key_groups=(*seen.key_groups, *beside.key_groups))
+        [solve] = made.on_event(end_s + 1.0, SnapshotArrived(snapshot=both))
+        assert isinstance(solve, Solve)
+        asked.append(solve.view.app)
+        made.on_event(end_s + 2.0, answer((kg(0), W0, W1)) if number == 3 else answer())
+    assert asked == [lone, APP, lone, APP, lone, APP]
 
 
 def test_a_hold_forbids_everything_and_says_why_until_it_ends() -> None:
