@@ -4,8 +4,10 @@ import logging
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
@@ -15,8 +17,12 @@ log = logging.getLogger(__name__)
 
 HARD_LIMIT_GRACE_S = 1.0
 """The solver keeps its time limit by itself; so much later it is killed."""
+GRACE_PER_ROW_S = 5e-5
+"""For each key group and flow of a question, which has to be written and read: on a free machine a fifth of that."""
 START_LIMIT_S = 60.0
 """Importing numpy on a busy machine."""
+RESTART_DELAY_S = 10.0
+"""One that ended is started again so much later, or for the next question: it may be that it cannot start at all."""
 
 Serve = Callable[[Connection], None]
 
@@ -50,7 +56,9 @@ class SolverProcess:
         self._serve = serve
         self._clock = clock
         self._question: Question | None = None
+        self._sender: threading.Thread | None = None
         self._deadline = 0.0
+        self._start_at = 0.0
         self.kills = 0
         self._start()
 
@@ -68,15 +76,20 @@ class SolverProcess:
         """Hand in a question."""
         if self._question is not None:
             raise ValueError("one question at a time")
+        if self._connection.closed:
+            self._start()
         self._question = question
         self._deadline = self._clock() + self._limit_s(question)
-        try:
-            self._connection.send(question)
-        except OSError:
-            self._deadline = self._clock()  # it has died: poll answers
+        # A fleet's question is more than the pipe holds: a process that does not read would stop us, too.
+        self._sender = threading.Thread(target=_send, args=(self._connection, question), daemon=True)
+        self._sender.start()
 
     def poll(self) -> Answer | NoAnswer | None:
         """The answer, or None while there is none yet."""
+        if self._connection.closed:
+            if self._clock() >= self._start_at:
+                self._start()
+            return None
         try:
             while self._connection.poll():
                 received: Answer | NoAnswer | None = self._connection.recv()
@@ -94,12 +107,16 @@ class SolverProcess:
 
     def close(self) -> None:
         """End the process."""
-        self._connection.close()
         self._process.kill()
         self._process.join()
+        if self._sender is not None:
+            self._sender.join()  # there is nobody to send to any more
+        self._connection.close()
 
     def _limit_s(self, question: Question) -> float:
-        return (0.0 if self._ready else START_LIMIT_S) + question.time_limit_s + HARD_LIMIT_GRACE_S
+        rows = len(question.instance.key_groups) + len(question.instance.flows)
+        grace_s = HARD_LIMIT_GRACE_S + GRACE_PER_ROW_S * rows
+        return (0.0 if self._ready else START_LIMIT_S) + question.time_limit_s + grace_s
 
     def _become_ready(self) -> None:
         self._ready = True
@@ -110,6 +127,7 @@ class SolverProcess:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._ready = False
+        self._sender = None
         self._process: BaseProcess = context.Process(target=self._serve, args=(theirs,), daemon=True, name="solver")
         self._process.start()
         theirs.close()
@@ -117,9 +135,14 @@ class SolverProcess:
     def _fall_back(self) -> Answer | NoAnswer | None:
         self.kills += 1
         self.close()
-        self._start()
+        self._start_at = self._clock() + RESTART_DELAY_S
         question, self._question = self._question, None
         return None if question is None else greedy_or_nothing(question)
+
+
+def _send(connection: Connection, question: Question) -> None:
+    with suppress(OSError):  # it has died: `poll` hears of it
+        connection.send(question)
 
 
 def greedy_or_nothing(question: Question) -> Answer | NoAnswer:

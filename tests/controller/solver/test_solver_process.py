@@ -3,13 +3,14 @@
 import time
 from dataclasses import replace
 from multiprocessing.connection import Connection
+from threading import Thread
 
 import psutil
 import pytest
 
 from trimtab_controller.solver.answer import Answer, Method, NoAnswer, Question
 from trimtab_controller.solver.balance import answer, answer_greedily
-from trimtab_controller.solver.process import Serve, SolverProcess, serve, serve_collocating
+from trimtab_controller.solver.process import RESTART_DELAY_S, Serve, SolverProcess, serve, serve_collocating
 from trimtab_models.instances import BalanceInstance, Budget, KeyGroup, Node
 from trimtab_models.messages import names
 
@@ -41,6 +42,16 @@ def serve_for_ever(connection: Connection) -> None:
 def serve_and_die(connection: Connection) -> None:
     connection.send(None)
     connection.recv()
+
+
+def serve_none(connection: Connection) -> None:
+    """Ready, and then deaf, as one that is stopped."""
+    connection.send(None)
+    time.sleep(LIMIT_S)
+
+
+def end_at_once(connection: Connection) -> None:
+    connection.close()
 
 
 def wait_for(process: SolverProcess) -> Answer | NoAnswer:
@@ -113,7 +124,52 @@ def test_a_solver_that_does_not_answer_is_replaced_and_the_greedy_method_answers
         found = wait_for(process)
         assert isinstance(found, Answer)
         assert (found.fallback, found.load_distance, process.kills) == (True, 0.0, 1)
-        assert process.pid != pid
         assert not psutil.pid_exists(pid or 0)
+        process.ask(question(time_limit_s=0.2))
+        assert process.pid != pid
+        assert isinstance(wait_for(process), Answer)
+    finally:
+        process.close()
+
+
+def test_a_solver_that_does_not_read_its_question_is_killed_too() -> None:
+    """A fleet's question is larger than the pipe, and reading it takes a while."""
+    now = [0.0]
+    process = SolverProcess(serve=serve_none, clock=lambda: now[0])
+    try:
+        while not process._ready:
+            assert process.poll() is None
+            time.sleep(0.01)
+        instance = question().instance
+        rows = tuple(replace(instance.key_groups[0], id=f"app/sums/{partition}") for partition in range(20_000))
+        asked = Question(instance=replace(instance, key_groups=rows), time_limit_s=0.5)
+        asking = Thread(target=process.ask, args=(asked,), daemon=True)
+        asking.start()
+        asking.join(LIMIT_S / 2)
+        assert not asking.is_alive(), "whoever asks goes on"
+        now[0] = 2.4
+        assert process.poll() is None
+        now[0] = 2.6
+        found = process.poll()
+        assert isinstance(found, Answer)
+        assert (found.fallback, process.kills) == (True, 1)
+    finally:
+        process.close()
+
+
+def test_a_solver_that_cannot_start_is_not_started_again_at_once() -> None:
+    now = [0.0]
+    process = SolverProcess(serve=end_at_once, clock=lambda: now[0])
+    try:
+        first = process.pid
+        deadline = time.monotonic() + LIMIT_S
+        while not process.kills:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+        now[0] = RESTART_DELAY_S - 0.1
+        assert (process.poll(), process.pid) == (None, first)
+        now[0] = RESTART_DELAY_S
+        assert process.poll() is None
+        assert process.pid != first
     finally:
         process.close()
