@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from trimtab_controller.decider.owned import OwnedTable
 from trimtab_controller.decider.view import AppView, Lack, NotReady, Worker, first_few
 from trimtab_models.messages.columns import UNKNOWN
+from trimtab_models.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_models.messages.key_group_table import KeyGroupBlock, KeyGroupTable
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
-from trimtab_models.messages.placement import Placement
+from trimtab_models.messages.placement import MAX_OPERATORS, Placement, most_bytes
 from trimtab_models.messages.report import WorkerState
 from trimtab_models.messages.snapshot import NodeWindow, PairWindow, Snapshot
 
@@ -155,6 +156,7 @@ def observe(
     absent = sorted(worker for worker in placed - present if not liveness.gone(worker, end_s, needs.lost_worker_s))
     lack = (
         _lack_of_workers(app, nodes, absent)
+        or _lack_of_room(app, blocks, present)
         or _lack_of_key_groups(app, blocks, placement)
         or _lack_of_owners(app, blocks, present)
     )
@@ -194,6 +196,19 @@ def _lack_of_workers(app: AppId, nodes: list[NodeWindow], absent: list[WorkerId]
         if names:
             return NotReady(lack=lack, detail=f"workers that {what}: {first_few(names)}", app=app)
     return None
+
+
+def _lack_of_room(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId]) -> NotReady | None:
+    """Every worker and every successor must be able to read the placement, which is one message."""
+    counts = {block.operator: len(block) for block in blocks}
+    size = most_bytes(counts, max(map(len, present)))
+    if size <= MAX_MESSAGE_BYTES and len(counts) <= MAX_OPERATORS:
+        return None
+    detail = (
+        f"the placement of {sum(counts.values())} key groups of {len(counts)} operators could come to {size} bytes, by "
+        f"the lengths of workers' names; a message holds {MAX_MESSAGE_BYTES}, and {MAX_OPERATORS} operators"
+    )
+    return NotReady(lack=Lack.APP_TOO_LARGE, detail=detail, app=app)
 
 
 def _lack_of_key_groups(app: AppId, blocks: list[KeyGroupBlock], placement: Placement | None) -> NotReady | None:

@@ -15,11 +15,14 @@ import pyarrow as pa
 from trimtab_controller.stream import contents
 from trimtab_controller.stream.measures import KEYS, Kind
 from trimtab_controller.stream.rows import added, of_kind, where
+from trimtab_models.messages.decode import Fault
 from trimtab_models.messages.names import HostId
 from trimtab_models.messages.snapshot import Snapshot
 
 SEEN_SHARE = 0.9
 """A host was seen in a window when its reports cover this share of it."""
+MAX_APPS = 200
+"""Of one host in a window.  Each costs the decider a fifth of a millisecond, and whoever reports can invent them."""
 REMEMBERED_WINDOWS = 3
 """Hosts seen in so many last windows are awaited, and expected when no list of hosts is configured."""
 
@@ -139,6 +142,10 @@ class Assembler:
 
     def _count_rejected(self, rows: pa.Table) -> None:
         for fault, samples in zip(rows["operator"].to_pylist(), rows["samples"].to_pylist(), strict=True):
+            self._reject(fault, samples)
+
+    def _reject(self, fault: str, samples: int) -> None:
+        if samples:
             self._rejected[fault] = self._rejected.get(fault, 0) + samples
 
     def _is_past(self, window: _Window) -> bool:
@@ -164,9 +171,11 @@ class Assembler:
 
     def _publish(self, window: _Window, now_ms: int) -> Snapshot:
         covered_s = {host: seconds for host, (seconds, _) in window.covered.items()}
-        seen = frozenset(host for host, seconds in covered_s.items() if self._covers(seconds))
-        expected = self._expected() or seen
         sums, window.sums, window.published = window.sums, {}, True
+        flooding = contents.hosts_of_many_apps(sums, MAX_APPS)
+        self._reject(Fault.FLOODING, sum(window.covered[host][1] for host in flooding))
+        seen = frozenset(host for host, seconds in covered_s.items() if self._covers(seconds)) - flooding
+        expected = self._expected() or seen
         self._published_ms = window.end_ms
         self._recent.append(seen)
         self._belated = frozenset()

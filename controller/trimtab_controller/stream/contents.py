@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from trimtab_controller.stream.measures import BASES, KNOWN_COLUMNS, LEVEL_COLUMNS, STATES, SUM_COLUMNS
+from trimtab_controller.stream.measures import BASES, KNOWN_COLUMNS, LEVEL_COLUMNS, STATES, SUM_COLUMNS, Kind
 from trimtab_controller.stream.rows import where
 from trimtab_models.messages.columns import UNKNOWN
 from trimtab_models.messages.decode import MAX_NUMBER
@@ -34,6 +34,15 @@ Integers = NDArray[np.int64]
 def of_hosts(rows: pa.Table, hosts: Collection[HostId]) -> pa.Table:
     """The rows that come from the given hosts."""
     return where(rows, pc.is_in(rows["host"], value_set=pa.array(list(hosts), pa.string())).to_numpy())
+
+
+def hosts_of_many_apps(sums: Mapping[Kind, pa.Table], most: int) -> frozenset[HostId]:
+    """The hosts whose rows speak of more than `most` apps."""
+    named = pa.concat_tables([sums[kind].select(["host", "app"]) for kind in (Kind.WORKER, Kind.KEY_GROUP, Kind.PAIR)])
+    apps = (
+        named.group_by(["host", "app"], use_threads=False).aggregate([]).group_by("host").aggregate([("app", "count")])
+    )
+    return frozenset(where(apps, apps["app_count"].to_numpy() > most)["host"].to_pylist())
 
 
 def host_windows(rows: pa.Table) -> tuple[HostWindow, ...]:

@@ -11,6 +11,8 @@ from trimtab_models.messages.names import MAX_PARTITIONS, AppId, Epoch, Operator
 VERSION = 1
 MAX_OPERATORS = 1000
 MAX_STANDBYS = 8
+MAX_HEAD_BYTES = 600
+"""Two names of 200 characters, an epoch, and the keys."""
 
 Owners = tuple[WorkerId, ...]
 """(owner, first standby, ...) of one key group; empty = the engine's fallback decides."""
@@ -42,6 +44,16 @@ class Placement:
             "epoch": list(self.epoch),
             "owners": {operator: [list(row) for row in rows] for operator, rows in self.owners.items()},
         }
+
+
+def most_bytes(counts: Mapping[OperatorId, int], longest_name: int) -> int:
+    """How large a placement of so many key groups per operator can become, by workers' names of so many characters.
+
+    In the course of time each key group has an owner and, since it moved, a standby.
+    """
+    row = len(encode([["", ""]])) - 1 + 2 * longest_name  # with its comma, without the outer brackets
+    operators = sum(len(operator) + len('"":[],') + count * row for operator, count in counts.items())
+    return operators + MAX_HEAD_BYTES
 
 
 def encode_placement(placement: Placement) -> bytes:

@@ -13,7 +13,7 @@ from trimtab_controller.decider.view import AppView, Lack, NotReady
 from trimtab_controller.execution.state import placement_of
 from trimtab_models.instances import decode_snapshot, encode_snapshot
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.placement import Placement
+from trimtab_models.messages.placement import Placement, decode_placement, encode_placement
 from trimtab_models.messages.report import Basis, WorkerState
 from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
 
@@ -112,6 +112,24 @@ def test_a_whole_snapshot_is_a_view() -> None:
 )
 def test_what_is_missing_is_named(changes: dict[str, object], lack: Lack) -> None:
     assert lack_of(look(replace(WHOLE, **changes))) is lack  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "operators", "fits"),
+    [(20_500, 1, True), (20_600, 1, False), (1, 1000, True), (1, 1001, False)],
+)
+def test_an_app_whose_placement_nobody_could_read_is_too_large(partitions: int, operators: int, fits: bool) -> None:
+    worker = WorkerId("w" * 200)
+    names = [OperatorId(f"o{at:04}") for at in range(operators)]
+    rows = [replace(owned(0, worker), key_group=KeyGroup(APP, each, at)) for each in names for at in range(partitions)]
+    found = look(snapshot([node(worker, host=HostId("h0"))], rows), placement=None)
+    if fits:
+        assert isinstance(found, AppView)
+        moved = {operator: (((worker, WorkerId("v" * 200)),) * partitions) for operator in names}
+        placement = Placement(cluster="c" * 200, app=AppId("a" * 200), epoch=Epoch(2**53, 2**53), owners=moved)
+        assert decode_placement(encode_placement(placement)) == placement
+    else:
+        assert lack_of(found) is Lack.APP_TOO_LARGE
 
 
 def test_one_wild_partition_number_costs_no_list_of_all_that_are_missing_below_it() -> None:

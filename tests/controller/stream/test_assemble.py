@@ -1,6 +1,6 @@
 from collections.abc import Iterable, Sequence
 
-from trimtab_controller.stream.assemble import Assembler
+from trimtab_controller.stream.assemble import MAX_APPS, Assembler
 from trimtab_controller.stream.measures import Kind, Row
 from trimtab_controller.stream.rows import table_of
 from trimtab_models.messages.decode import Fault
@@ -107,6 +107,17 @@ def test_a_window_is_published_once_when_every_expected_host_has_covered_it() ->
     assert machine.on_rows([host("h0", 0, 10), host("h1", 0, 9)], now_ms=9_100) == []
     assert published(machine.on_rows([host("h1", 0, 1, last_ms=9_500)], now_ms=10_100)) == [(10_000, 2, 2)]
     assert machine.on_rows([], now_ms=10_200) == []
+
+
+def test_a_host_that_invents_apps_is_not_seen_and_the_others_are() -> None:
+    machine = assembler()
+    for start_ms, further, seen in ((0, 0, 2), (10_000, 1, 1)):
+        calm, many = host("h0", start_ms, 10), host("h1", start_ms, 10)
+        apps = [key_group(0, many)._replace(app=f"app{at}") for at in range(MAX_APPS)]
+        apps += [worker("w1", many)._replace(app=f"other{at}") for at in range(further)]
+        [snapshot] = machine.on_rows([calm, many, key_group(0, calm), *apps], now_ms=start_ms + 10_100)
+        assert (snapshot.hosts_seen, len(snapshot.key_groups)) == (seen, 1 if further else 1 + MAX_APPS)
+    assert dict(snapshot.rejected) == {Fault.FLOODING: 10}, "its reports"
 
 
 def test_a_host_that_went_on_is_not_waited_for() -> None:

@@ -52,6 +52,10 @@ def test_everything_given() -> None:
             "stream.expected_hosts[0]: found 7, expected the name of a host",
         ),
         (
+            {"checkpoint_dir": "x", "expected_hosts": ["h"] * 20_001},
+            "stream.expected_hosts: found '20001 elements', expected at most 20000",
+        ),
+        (
             {"checkpoint_dir": "x", "spark": {"master": "y"}},
             "stream.spark.master: found 'master', expected a key that begins",
         ),
