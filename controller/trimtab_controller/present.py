@@ -62,14 +62,16 @@ def decide_now(
     decider = Decider(settings, configuration.needs, present.found.execution, acting=False)
     kept = tuple(intent for intent in present.found.intents.intents if not isinstance(intent, Pause))
     decider.on_event(now, IntentsChanged(intents=kept))
-    if present.found.hold is not None:
-        decider.on_event(now, HoldChanged(reason=present.found.hold.reason))
-    for snapshot in present.snapshots[:-1]:  # for the smoothing only
-        decider.on_event(now, SnapshotArrived(snapshot=snapshot))
-        decider.on_event(now, SolverAnswered(answer=NoAnswer(reason="an earlier window")))
+    decider.on_event(now, HoldChanged(reason="of earlier windows only the loads count"))
+    # A window is on the topic twice when the stream was started again in between; it counts once.
+    snapshots = tuple({snapshot.end_ms: snapshot for snapshot in present.snapshots}.values())
+    for snapshot in snapshots[:-1]:
+        decider.on_event(snapshot.end_ms / 1000.0, SnapshotArrived(snapshot=snapshot))
+    hold = present.found.hold
+    decider.on_event(now, HoldChanged(reason=None if hold is None else hold.reason))
     actions = []
-    if present.snapshots:
-        actions = decider.on_event(now, SnapshotArrived(snapshot=present.snapshots[-1]))
+    if snapshots:
+        actions = decider.on_event(now, SnapshotArrived(snapshot=snapshots[-1]))
     else:
         decider.on_tick(now)
         actions = decider.on_tick(now + configuration.needs.max_age_s)

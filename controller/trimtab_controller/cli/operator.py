@@ -3,6 +3,7 @@
 import argparse
 import getpass
 import json
+import os
 import socket
 import sys
 import time
@@ -19,7 +20,7 @@ from trimtab_controller.cli.plan_view import decision_document, show_decision
 from trimtab_controller.cli.status_view import SILENT_AFTER_S, Seen, State, show_status, summary
 from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load
 from trimtab_controller.decider.instance import instance_of
-from trimtab_controller.decider.view import NotReady
+from trimtab_controller.decider.view import NotReady, first_few
 from trimtab_controller.kafka.connection import Connection, is_weather
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.leadership.group import Member, members
@@ -102,6 +103,8 @@ def run(args: argparse.Namespace) -> int:
         return int(args.function(args, target))
     except (CommandError, ReadError, BadKey) as error:
         return _refuse(str(error), FAILED)
+    except BadMessage as error:
+        return _refuse(str(error), BAD_USAGE)
     except KafkaException as error:
         where, fault = target.configuration.kafka.bootstrap_servers, error.args[0]
         remedy = " (is it up, and reachable from this machine?)" if is_weather(fault) else ""
@@ -222,7 +225,7 @@ def run_drain(args: argparse.Namespace, target: Target) -> int:
     status = read_status(target)
     known = [row.worker for row in status.nodes] if status else []
     if known and node not in known:
-        raise CommandError(f"no worker {node!r} reports; there are {', '.join(known)}")
+        raise CommandError(f"no worker {node!r} reports; there are {first_few(known)}")
     intent = Drain(worker=WorkerId(node), by=_who(), at=time.time(), reason=args.reason)
     _write(target, intent.key, intent)
     text = f"{node} is emptied as the budget of each round allows, and then stopped; `trimtab undrain {node}` ends that"
@@ -299,13 +302,16 @@ def read_intents(target: Target) -> dict[str, Intent | None]:
 
 
 def _write(target: Target, key: str, intent: Intent | None) -> None:
-    """Write one intent, or its tombstone, and wait for the broker's word."""
+    """Write one intent, or its tombstone, and wait for the broker's word.  Raises CommandError, BadMessage."""
+    value = None if intent is None else encode_intent(intent)
+    if value is not None:
+        decode_intent(key.encode(), value)  # nobody would tell the operator here that the controller refuses it
     failures: list[str] = []
     producer = Producer(target.connection.client("trimtab-cli", enable_idempotence=True))
     producer.produce(
         target.topics.intents,
         key=key.encode(),
-        value=None if intent is None else encode_intent(intent),
+        value=value,
         on_delivery=lambda error, _: failures.append(error.str()) if error is not None else None,
     )
     if producer.flush(WRITE_LIMIT_S) or failures:
@@ -320,7 +326,11 @@ def _name(text: str) -> str:
 
 
 def _who() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()}"[:200]
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user need not have a name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"[:200]
 
 
 def _say(args: argparse.Namespace, text: str, key: str) -> int:
