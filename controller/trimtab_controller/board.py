@@ -57,6 +57,8 @@ class Board:
     ) -> Status:
         """The message to publish."""
         snapshot = decider.known.snapshot
+        # Of a plan that was given up with the journal nobody hears the end; while that is not accepted, it may be on.
+        present = None if execution.round is None else execution.round.plan
         return Status(
             cluster=self._cluster,
             at=now,
@@ -68,7 +70,7 @@ class Board:
             nodes=_nodes(decider),
             apps=_apps(decider),
             decisions=tuple(self._decisions),
-            rounds=tuple(self._rounds.values()),
+            rounds=tuple(row for row in self._rounds.values() if row.ended_at or hold or row.plan == present),
             rejected={f"{topic}.{fault}": count for (topic, fault), count in rejected.items()},
             hold=None if hold is None else HoldStatus(id=hold.id, text=hold.reason),
         )

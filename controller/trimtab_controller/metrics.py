@@ -111,15 +111,19 @@ class Metrics:
 
     def see_evaluations(self, evaluations: Mapping[AppId, Evaluation]) -> None:
         """The apps in the last snapshot; of all others nothing is known any more."""
-        self.load_distance.clear()
-        self.collocation.clear()
-        for app, found in evaluations.items():
-            if found.load_distance is not None:
-                self.load_distance.labels(app).set(found.load_distance)
-            if found.collocation is not None:
-                self.collocation.labels(app).set(found.collocation)
+        _show(self.load_distance, {app: found.load_distance for app, found in evaluations.items()})
+        _show(self.collocation, {app: found.collocation for app, found in evaluations.items()})
 
     def see_rejected(self, rejected: Mapping[tuple[str, Fault], int]) -> None:
         """The counts of refused messages."""
         for (topic, fault), count in rejected.items():
             self.rejected.labels(topic, fault).follow(count)
+
+
+def _show(gauge: Gauge, values: Mapping[AppId, float | None]) -> None:
+    """What is known, and of no other app anything; at no moment less than that, somebody may be reading."""
+    known = {app: value for app, value in values.items() if value is not None}
+    for app, value in known.items():
+        gauge.labels(app).set(value)
+    for gone in {sample.labels["app"] for metric in gauge.collect() for sample in metric.samples} - known.keys():
+        gauge.remove(gone)

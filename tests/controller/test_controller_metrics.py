@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from trimtab_controller.chronicle import Chronicle
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.evaluate import Evaluation
@@ -51,3 +53,18 @@ def test_while_no_window_comes_the_age_grows_and_the_coverage_is_unknown() -> No
         ages.append(metrics.registry.get_sample_value("trimtab_controller_snapshot_age_seconds"))
     assert ages == [0.0, 90.0]
     assert math.isnan(metrics.registry.get_sample_value("trimtab_controller_coverage_ratio") or 0.0)
+
+
+def test_a_scrape_at_any_moment_sees_the_apps_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = Metrics()
+    metrics.see_evaluations({AppId("a0"): evaluation(5.0, 0.5)})
+    seen = []
+    labels = metrics.load_distance.labels
+
+    def scraped(app: str) -> object:
+        seen.append(metrics.registry.get_sample_value("trimtab_controller_load_distance_pp", {"app": "a0"}))
+        return labels(app)
+
+    monkeypatch.setattr(metrics.load_distance, "labels", scraped)
+    metrics.see_evaluations({AppId("a0"): evaluation(4.0, 0.5), AppId("a1"): evaluation(3.0, 0.5)})
+    assert seen == [5.0, 4.0]

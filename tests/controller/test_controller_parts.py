@@ -1,5 +1,6 @@
 """Smaller parts of the controller: inbox, board and status, stream child, command line."""
 
+import os
 import subprocess
 import sys
 import time
@@ -10,30 +11,33 @@ from pathlib import Path
 import pytest
 
 from trimtab_controller.board import Board, describe_end
-from trimtab_controller.cli import main
+from trimtab_controller.cli import main, operator
 from trimtab_controller.decider.decide import Settings, Skip, SkipReason
 from trimtab_controller.decider.machine import Decider, IntentsChanged
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.events import AckSeen
+from trimtab_controller.execution.inheritance import Flaw, Hold
 from trimtab_controller.execution.journal import KEY, JournalEntry, encode_entry
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round
 from trimtab_controller.kafka import inbox as inbox_module
+from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.inbox import ACKS_AT_ONCE, CLOCK_TOLERANCE_S, Inbox
 from trimtab_controller.kafka.publisher import Record as Published
 from trimtab_controller.kafka.publisher import headers_of
 from trimtab_controller.kafka.reader import Reading
-from trimtab_controller.leadership.machine import Role
+from trimtab_controller.leadership.driver import Candidacy
+from trimtab_controller.leadership.machine import ENDED, TAKEN, Role
 from trimtab_controller.metrics import Metrics, ProcessMetrics
 from trimtab_controller.publications import status_record
 from trimtab_controller.recovery import taken_over
 from trimtab_controller.stream.chunks import split
 from trimtab_controller.stream_child import StreamChild
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal, encode_ack
-from trimtab_models.messages.decode import BadMessage, Fault
+from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal, decode_ack, encode_ack
+from trimtab_models.messages.decode import MAX_NUMBER, BadMessage, Fault
 from trimtab_models.messages.intents import Drain, Pause, encode_intent
 from trimtab_models.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_models.messages.placement import Placement, decode_placement, encode_placement
-from trimtab_models.messages.report import Basis, WorkerState
+from trimtab_models.messages.report import MAX_COUNT, Basis, WorkerState
 from trimtab_models.messages.snapshot import HostWindow, Snapshot
 from trimtab_models.messages.status import (
     AppStatus,
@@ -45,11 +49,13 @@ from trimtab_models.messages.status import (
     encode_status,
     status_key,
 )
+from trimtab_models.settings.kafka import KafkaSettings
 from trimtab_models.signing.keys import SigningKey, TrustedKeys
 
 TOPICS = Topics("c")
 NOW = 1000.0
 APP = AppId("app")
+NOWHERE = ("--bootstrap", "127.0.0.1:1", "--cluster", "c")
 Headers = list[tuple[str, bytes]]
 
 
@@ -178,7 +184,7 @@ def test_what_cannot_be_read_is_counted_and_goes_no_further(topic: str, value: b
 
 def test_good_messages_become_events() -> None:
     inbox = Inbox(TOPICS, lambda: NOW)
-    ack, pause = an_ack(), Pause(by="op", at=NOW, reason="r")
+    ack, pause = an_ack(), Pause(by="op", at=NOW + 3600.0, reason="r")  # of an operator whose clock is fast
     placement = Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={OperatorId("o"): ((WorkerId("w0"),),)})
     entry = JournalEntry(execution=Execution(generation=3, number=4), acks_read={0: 17})
     assert inbox.take(Record(TOPICS.acks, encode_ack(ack), b"h1")) == AckSeen(ack=ack)
@@ -335,6 +341,32 @@ def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> 
     )
 
 
+def test_a_plan_that_was_given_up_with_its_journal_is_in_flight_no_longer() -> None:
+    before = Board("c", acting=True)
+    before.see_round(replace(a_round(HandoverPhase.PREPARING), ended_at=None))
+    decider = Decider(Settings(), Requirements(), Execution(generation=2), acting=True)
+    status = before.status(NOW, decider, Execution(generation=1, round=replace(a_round(), ended_at=None)), {})
+    assert status.plan_in_flight is not None
+    successor = Board("c", acting=True, previous=status)
+    hold = Hold(flaw=Flaw.CORRUPTED, detail="d", newest=Epoch(1, 2))
+    assert successor.status(NOW, decider, Execution(generation=2), {}, hold).plan_in_flight is not None
+    assert successor.status(NOW, decider, Execution(generation=2), {}).plan_in_flight is None
+
+
+def test_a_status_can_be_read_whatever_the_new_owners_say_they_measured() -> None:
+    phases = (HandoverPhase.DONE, HandoverPhase.DONE)
+    told = decode_ack(encode_ack(an_ack(phase=Phase.TOOK, state_bytes=MAX_COUNT, pause_s=MAX_NUMBER)))
+    row = a_round(*phases)
+    rows = tuple(replace(each, state_bytes=told.state_bytes, pause_s=told.pause_s) for each in row.handovers)
+    board = Board("c", acting=True)
+    board.see_round(replace(row, handovers=rows))
+    decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
+    status = board.status(NOW, decider, Execution(generation=1), {})
+    assert decode_status(encode_status(status)) == status
+    with pytest.raises(BadMessage, match="state_bytes"):
+        decode_ack(encode_ack(an_ack(state_bytes=MAX_COUNT + 1)))
+
+
 def test_a_status_survives_the_wire_and_a_bad_one_is_refused() -> None:
     status = Status(
         cluster="c",
@@ -411,6 +443,7 @@ def test_the_stream_is_started_again_with_growing_delays_and_ended() -> None:
         (["status", "--config", "absent.toml"], "absent.toml: No such file or directory"),
         (["drain", "w0", "--bootstrap", "x", "--cluster", "a b"], "controller.cluster: found 'a b', expected a name"),
         (["controller", "run", "--config", "absent.toml"], "absent.toml: No such file or directory"),
+        (["pause", "--reason", "", *NOWHERE], "reason: found '0 characters', expected 1 to 2000 characters"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -419,8 +452,16 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str], told: str, capsys: pyt
 
 
 def test_an_unreachable_broker_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["status", "--bootstrap", "127.0.0.1:1", "--cluster", "c"]) == 1
+    assert main(["status", *NOWHERE]) == 1
     assert "Kafka at 127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_an_operator_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 1000730000")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert operator._who().startswith(f"{os.getuid()}@")
 
 
 def test_help_needs_neither_kafka_nor_numpy(tmp_path: Path) -> None:
@@ -449,3 +490,16 @@ def test_a_standby_shows_its_role_and_no_figures_of_a_term_that_has_ended() -> N
     assert [each for each, value in roles.items() if value] == [Role.WAITING]
     process.show(Metrics())  # the next term counts from zero
     assert process.registry.get_sample_value("trimtab_controller_epoch_generation") == 0
+
+
+def test_a_term_that_its_operator_ends_is_not_counted_as_lost_to_another_controller() -> None:
+    metrics = ProcessMetrics()
+    connection = Connection(kafka=KafkaSettings(bootstrap_servers="127.0.0.1:1"))
+    candidacy = Candidacy(
+        connection, TOPICS, 6.0, new_term=lambda office: pytest.fail("a term"), metrics=metrics, stopping=lambda: False
+    )
+    counts = []
+    for end in (ENDED, TAKEN):
+        candidacy._perform((end,))
+        counts.append(metrics.registry.get_sample_value("trimtab_controller_stood_down_total"))
+    assert counts == [0, 1]

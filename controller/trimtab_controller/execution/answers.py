@@ -5,6 +5,9 @@ from trimtab_models.messages.commands import Ack, Command, Refusal
 ACK_GRACE_S = 2.0
 """How long after a command's deadline its agent's last word may still arrive."""
 
+MAX_DETAIL = 200
+"""Characters."""
+
 RETRYABLE = frozenset({Refusal.GENERATION, Refusal.NOT_PREPARED, Refusal.OLD_EPOCH})
 UNCERTAIN = frozenset(
     {Refusal.GENERATION, Refusal.FAILED, Refusal.COMMIT_REFUSED, Refusal.WORKER_AWAY, Refusal.PRECONDITION}
@@ -23,6 +26,6 @@ def answers(ack: Ack, command: Command | None) -> bool:
 
 
 def said(ack: Ack) -> str:
-    """Who said what, for a line to read."""
+    """Who said what, for a line to read: of a thousand hand-overs, each with one, the journal is one message."""
     word = ack.refusal if ack.refusal is not None else ack.phase
-    return f"{ack.worker} on {ack.host}: {word}" + (f" ({ack.detail})" if ack.detail else "")
+    return f"{ack.worker} on {ack.host}: {word}" + (f" ({ack.detail[:MAX_DETAIL]})" if ack.detail else "")

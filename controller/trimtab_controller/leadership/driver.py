@@ -143,7 +143,8 @@ class Candidacy:
                 case StandDown(reason=reason):
                     # For good: who is elected again begins a new term.
                     self._elected, self._term_over = False, True
-                    self._metrics.stood_down.inc()
+                    if action is not ENDED:
+                        self._metrics.stood_down.inc()
                     log.log(logging.INFO if action is ENDED else logging.WARNING, "leads no longer: %s", reason)
                 case _:
                     assert_never(action)

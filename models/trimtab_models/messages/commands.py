@@ -20,6 +20,7 @@ from trimtab_models.messages.names import (
     decode_epoch,
     parse_key_group,
 )
+from trimtab_models.messages.report import MAX_COUNT
 
 VERSION = 1
 MAX_KEY_GROUPS = 10_000
@@ -287,7 +288,7 @@ def read_ack(fields: Fields) -> Ack:
         detail=fields.optional("detail", lambda name: fields.text(name, limit=4000)),
         generation=fields.optional("generation", fields.integer),
         lag_records=fields.optional("lag_records", fields.integer),
-        state_bytes=fields.optional("state_bytes", fields.integer),
+        state_bytes=fields.optional("state_bytes", lambda name: fields.integer(name, high=MAX_COUNT)),
         pause_s=fields.optional("pause_s", fields.number),
         exit_code=fields.optional("exit_code", lambda name: fields.integer(name, low=-255, high=255)),
     )

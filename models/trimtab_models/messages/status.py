@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
-from trimtab_models.messages.decode import Fields, check_integer, check_number, encode, parse
+from trimtab_models.messages.decode import MAX_NUMBER, Fields, check_integer, check_number, encode, parse
 from trimtab_models.messages.names import AppId, Epoch, HostId, WorkerId, decode_epoch
 from trimtab_models.messages.report import WorkerState
 
@@ -249,5 +249,7 @@ def _read_round(row: Fields) -> RoundStatus:
         handovers={
             name: check_integer(count, path, 0, 2**31) for name, path, count in row.members("handovers", limit=100)
         },
-        pauses_s=tuple(check_number(value, path, 0.0, 1e9) for path, value in row.items("pauses_s", limit=MAX_PAUSES)),
+        pauses_s=tuple(
+            check_number(value, path, 0.0, MAX_NUMBER) for path, value in row.items("pauses_s", limit=MAX_PAUSES)
+        ),
     )

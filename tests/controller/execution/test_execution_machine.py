@@ -31,6 +31,7 @@ from trimtab_controller.execution.state import (
 )
 from trimtab_controller.plan import Move, Plan
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_models.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_models.messages.placement import Owners
 
@@ -393,3 +394,15 @@ def test_one_plan_in_flight() -> None:
         with pytest.raises(ValueError, match="in flight"):
             machine.on_event(T0, event)
     assert machine.state is before
+
+
+def test_what_an_agent_gives_as_its_reason_is_cut_for_a_thousand_of_them_are_one_message() -> None:
+    machine = started(W0, W0)
+    machine.on_event(T0, plan((0, W0, W1)))
+    machine.on_event(
+        T0 + 1, ack(handover(machine).prepare, Phase.REFUSED, refusal=Refusal.GUARD, detail="\U0001f600" * 4000)
+    )
+    told = handover(machine).detail
+    assert told is not None
+    assert told.startswith("w1 on h1: guard (\U0001f600")
+    assert 1000 * len(told.encode()) < MAX_MESSAGE_BYTES / 8
