@@ -205,6 +205,43 @@ def test_a_successor_does_not_take_the_window_of_hours_later_for_what_the_round_
     assert [type(action) for action in made.on_event(1011.0, window(BALANCED))] == [Decided]
 
 
+def test_what_a_round_brought_is_measured_and_not_smoothed() -> None:
+    made = decider(execution(BALANCED))
+    made.on_event(1011.0, window(BALANCED))
+    made.on_event(1012.0, ExecutionChanged(execution=execution(BALANCED, round=a_round(1012.0))))
+    after = window(BALANCED, 1030.0).snapshot
+    one, two = after.key_groups
+    after = replace(after, key_groups=(one, replace(two, cpu=0.3)))
+
+    measured, _ = made.on_event(1031.0, SnapshotArrived(snapshot=after))
+
+    assert measured == RoundMeasured(plan="1.2", planned=2.0, load_distance=pytest.approx(10.0))
+    assert made.known.evaluations[APP].load_distance == pytest.approx(5.0)
+
+
+def test_the_app_with_a_worker_to_be_drained_comes_first_then_the_larger_load_distance() -> None:
+    other = AppId("other")
+    near, far = kg(0)._replace(app=other), kg(1)._replace(app=other)
+    both = {**ON_W0, near: WorkerId("x0"), far: WorkerId("x1")}
+    seen = window(ON_W0).snapshot
+    guests = [replace(seen.nodes[0], app=other, worker=both[each], host=HostId("hx")) for each in (near, far)]
+    owned = [replace(seen.key_groups[0], key_group=each, worker=both[each]) for each in (near, far)]
+    arrived = SnapshotArrived(
+        snapshot=replace(seen, nodes=(*seen.nodes, *guests), key_groups=(*seen.key_groups, *owned))
+    )
+    placements = {
+        app: placement_of("c", app, Epoch(1, 1), {each: who for each, who in both.items() if each.app == app}, None)
+        for app in (APP, other)
+    }
+    drain = Drain(worker=WorkerId("x0"), by="op", at=1.0, reason="kernel")
+    solved = []
+    for intents in ((), (drain,)):
+        [action] = decider(execution(None, placements=placements), *intents).on_event(1011.0, arrived)
+        assert isinstance(action, Solve)
+        solved.append(action.view.app)
+    assert solved == [APP, other]
+
+
 def test_loads_are_a_mean_at_first_then_smoothed_and_kept_over_a_round() -> None:
     made = decider(execution(BALANCED))
     seen = []

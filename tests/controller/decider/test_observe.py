@@ -221,6 +221,18 @@ def test_a_successor_holds_too_when_no_host_has_reported_forty_percent_of_the_ow
     assert check_cluster(later, 1621.0, successor, NEEDS) is None  # it counts as gone
 
 
+@pytest.mark.parametrize(("strangers", "lack"), [(1, None), (2, Lack.HOSTS_LOST)])
+def test_two_of_five_owners_that_nobody_reports_are_forty_percent(strangers: int, lack: Lack | None) -> None:
+    workers = [WorkerId(f"w{index}") for index in range(5)]
+    seen = snapshot([node(worker) for worker in workers[strangers:]], [])
+    successor = Liveness()
+    successor.see(seen, workers)
+
+    found = check_cluster(seen, END_S, successor, NEEDS)
+
+    assert (found and found.lack) == lack
+
+
 def test_an_owner_that_was_seen_before_is_a_worker_that_is_away_and_no_lost_host() -> None:
     alone = replace(WHOLE, nodes=tuple(row for row in WHOLE.nodes if row.worker != W1))
     liveness = Liveness()

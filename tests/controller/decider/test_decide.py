@@ -1,0 +1,123 @@
+"""The rules of a decision, each by itself: when a worker is stopped, the placement follows, the interval holds."""
+
+from dataclasses import replace
+
+import pytest
+
+from trimtab_controller.decider.decide import (
+    Adopted,
+    Scaled,
+    Settings,
+    Skip,
+    SkipReason,
+    SolveWanted,
+    admit,
+    drift,
+    to_stop,
+)
+from trimtab_controller.decider.evaluate import Evaluation, evaluate
+from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.execution.state import Execution, Round, Scaling, ScalingPhase, placement_of
+from trimtab_controller.solver.answer import Method
+from trimtab_models.messages.commands import Command, CommandKind
+from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+
+APP, OTHER = AppId("app"), AppId("other")
+W0, W1 = WorkerId("w0"), WorkerId("w1")
+SETTINGS = Settings(load_distance=5.0, min_interval_s=30.0, min_windows=1)
+STOP = Command(
+    cluster="c",
+    kind=CommandKind.STOP,
+    epoch=Epoch(1, 2),
+    host=HostId("h1"),
+    worker=W1,
+    app=None,
+    issued_at=1000.0,
+    deadline=1060.0,
+)
+
+
+def kg(partition: int, app: AppId = APP) -> KeyGroup:
+    return KeyGroup(app, OperatorId("sums"), partition)
+
+
+def view(owners: dict[KeyGroup, WorkerId], start_s: float = 1000.0, load: float = 10.0) -> AppView:
+    """Two workers of one core; w1 is to be drained."""
+    return AppView(
+        app=APP,
+        start_s=start_s,
+        end_s=start_s + 10.0,
+        workers=tuple(
+            Worker(id=worker, host=HostId(f"h{worker[1:]}"), capacity=1.0, draining=worker == W1) for worker in (W0, W1)
+        ),
+        key_groups=tuple(
+            Owned(key_group=each, owner=owner, load=load, state_bytes=1) for each, owner in owners.items()
+        ),
+        flows={},
+    )
+
+
+EMPTY = view({kg(0): W0, kg(1): W0})
+
+
+def test_a_drained_worker_is_stopped_when_no_placement_of_any_app_names_it() -> None:
+    free = placement_of("c", OTHER, Epoch(1, 1), {kg(0, OTHER): W0}, None)
+    kept = placement_of("c", OTHER, Epoch(1, 1), {kg(0, OTHER): W1}, None)
+
+    assert to_stop(EMPTY, Execution(generation=1, placements={OTHER: kept})) is None
+    assert to_stop(EMPTY, Execution(generation=1, placements={OTHER: free})) == Scaled(
+        kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it is being drained and empty"
+    )
+
+
+@pytest.mark.parametrize(("start_s", "again"), [(1061.9, False), (1062.0, True)])
+def test_a_stop_that_was_refused_is_asked_for_again_after_a_while(start_s: float, again: bool) -> None:
+    refused = Scaling(command=STOP, phase=ScalingPhase.FAILED, at=1002.0)
+    present = Execution(generation=1, scalings={W1: refused})
+
+    assert (to_stop(replace(EMPTY, start_s=start_s), present) is not None) is again
+
+
+def test_a_worker_that_was_started_again_may_be_stopped_at_once() -> None:
+    started = Scaling(command=replace(STOP, kind=CommandKind.START), phase=ScalingPhase.DONE, at=1000.0)
+
+    assert to_stop(EMPTY, Execution(generation=1, scalings={W1: started})) is not None
+
+
+def test_that_a_standby_owns_is_not_what_the_placement_says() -> None:
+    before = placement_of("c", APP, Epoch(1, 1), {kg(0): W0}, None)
+    placed = replace(before, owners={OperatorId("sums"): ((W0, W1),)})
+
+    assert drift(view({kg(0): W0}), placed) is None
+    found = drift(view({kg(0): W1}), placed)
+    assert isinstance(found, Adopted)
+    assert found.owners == {kg(0): W1}
+
+
+@pytest.mark.parametrize(("now", "wanted"), [(1029.9, False), (1030.0, True)])
+def test_a_drain_waits_for_the_next_round_too(now: float, wanted: bool) -> None:
+    draining = view({kg(0): W0, kg(1): W1})
+    ended = Round(
+        plan="1.2", app=APP, reason="r", status="optimal", fallback=False, before=9.0, planned=1.0, lower_bound=1.0,
+        started_at=990.0, handovers=(), ended_at=1000.0,
+    )  # fmt: skip
+
+    found = admit(now, draining, evaluate(draining), Execution(generation=1, round=ended), SETTINGS, windows=1)
+
+    assert isinstance(found, SolveWanted) is wanted
+    assert wanted or (isinstance(found, Skip) and found.reason is SkipReason.TOO_SOON)
+
+
+def test_a_load_distance_that_may_be_noise_asks_for_no_balance_though_collocation_asks_for_a_plan() -> None:
+    calm = replace(EMPTY, workers=tuple(replace(worker, draining=False) for worker in EMPTY.workers))
+    noisy = Evaluation(node_loads={}, mean_load=10.0, load_distance=8.0, noise=9.0, collocation=0.5)
+    albic = replace(SETTINGS, method=Method.ALBIC)
+
+    found = admit(1000.0, calm, noisy, Execution(generation=1), albic, windows=1)
+
+    assert found == SolveWanted(view=calm, reason="collocation 50%", draining=False, balancing=False)
+
+
+def test_a_drained_worker_that_has_little_is_no_distance() -> None:
+    assert evaluate(view({kg(0): W0, kg(1): W0})).load_distance == 0.0
