@@ -14,7 +14,8 @@ from trimtab_models.signing.keys import SigningKey, write_trust
 
 
 @pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # Faust makes the folder of a store where it runs
     monkeypatch.setenv("TRIMTAB_CLUSTER", "demo")
     monkeypatch.setenv("TRIMTAB_WORKER", "w0")
     monkeypatch.delenv("TRIMTAB_SOCKET", raising=False)
