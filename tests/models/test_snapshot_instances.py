@@ -100,6 +100,22 @@ def test_a_broken_document_is_refused_by_path_found_and_expected(broken, place, 
 
 
 @pytest.mark.parametrize(
+    ("place", "value", "path", "name"),
+    [
+        (["nodes"], [{"id": id_, "capacity": 1e308} for id_ in ("n1", "n2")], "$.nodes", "capacity"),
+        (["key_groups", 0, "load"], 1e308, "$.key_groups", "load"),  # percent of a node of 0.5
+        (["key_groups", 0, "usage"], {"memory_bytes": 1e308, "disk_bytes": 1e308}, "$.key_groups", "usage"),
+        (["flows"], [{"from": "k1", "to": "k2", "rate": 1e308}] * 2, "$.flows", "rate"),
+        (["options"], {"serialise_cost": 1e308, "deserialise_cost": 1e308}, "$.flows", "rate"),
+    ],
+)
+def test_sums_beyond_every_number_are_refused(broken, place, value, path, name):
+    with pytest.raises(BadInstance) as refusal:
+        decode_snapshot(broken(DOCUMENT, place, value))
+    assert (refusal.value.path, refusal.value.found) == (path, f"a sum of {name} beyond every number")
+
+
+@pytest.mark.parametrize(
     ("text", "path", "found"),
     [
         ('{"version": 1, "version": 1}', "$.version", "the key a second time"),

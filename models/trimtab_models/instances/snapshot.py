@@ -148,13 +148,17 @@ class BalanceInstance:
     def _check_sums(self) -> None:
         """Each number is finite; what is computed from them must be too."""
         least = min((node.capacity for node in self.nodes), default=1.0)
-        for name, total in (
-            ("load", sum(float(key_group.load) for key_group in self.key_groups) / least),
-            ("state_bytes", sum(float(key_group.state_bytes) for key_group in self.key_groups)),
-            ("usage", sum(float(amount) for key_group in self.key_groups for amount in key_group.usage.values())),
+        options = self.options
+        factors = len(self.key_groups) + options.serialise_cost + options.deserialise_cost + options.score_factor
+        for path, name, total in (
+            (".nodes", "capacity", sum(float(node.capacity) for node in self.nodes)),
+            (".key_groups", "load", sum(float(key_group.load) for key_group in self.key_groups) / least),
+            (".key_groups", "state_bytes", sum(float(key_group.state_bytes) for key_group in self.key_groups)),
+            (".key_groups", "usage", sum(float(each) for group in self.key_groups for each in group.usage.values())),
+            (".flows", "rate", sum(float(flow.rate) for flow in self.flows) * factors / min(1.0, least)),
         ):
             if not is_finite(total):
-                raise BadInstance(".key_groups", f"a sum of {name} beyond every number", "a finite sum")
+                raise BadInstance(path, f"a sum of {name} beyond every number", "a finite sum")
 
 
 def parse_snapshot(text: str | bytes) -> BalanceInstance:

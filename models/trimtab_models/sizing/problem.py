@@ -110,7 +110,7 @@ def relative_rates(operators: Sequence[CostedOperator], edges: Sequence[Edge]) -
             rate[target] += by_id[id_].alpha * rate[id_]
     for position, each in enumerate(operators):
         costliest = max((*each.cost.values(), 1.0))
-        if not is_finite(rate[each.id] * costliest):
+        if not is_finite(rate[each.id] * costliest * MOST_INSTANCES):
             raise BadInstance(f"$.operators[{position}]", "an input rate beyond every number", "a finite rate")
     return np.array([rate[each.id] for each in operators], np.float64)
 
