@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from trimtab_models.messages import key_group_table, report
 from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.key_group_table import KeyGroupTable
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
@@ -160,6 +161,23 @@ def test_a_table_of_key_groups_is_a_sequence_of_its_rows() -> None:
     assert [block.owned() for block in table.blocks] == [{"w1": 1, "w0": 1}, {"w1": 1}]
     with pytest.raises(IndexError):
         table[3]
+
+
+def test_a_quantity_of_which_nothing_is_known_is_null_in_a_snapshot() -> None:
+    block = json.loads(encode_snapshot(SNAPSHOT))["key_groups"][0]
+    assert (block["cpu"], block["tuples_in_s"]) == ([0.5, None], None)
+
+
+def test_the_key_groups_of_all_blocks_are_limited_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "MAX_KEY_GROUPS", 3)
+    monkeypatch.setattr(key_group_table, "MAX_KEY_GROUPS", 2)
+    for payload, decode, path in (
+        (encode_report(REPORT), decode_report, "k[2].p"),
+        (encode_snapshot(SNAPSHOT), decode_snapshot, "key_groups[1].partition"),
+    ):
+        with pytest.raises(BadMessage) as caught:
+            decode(payload)
+        assert (caught.value.fault, caught.value.path) == (Fault.OVERSIZED, path)
 
 
 def test_rows_of_one_operator_stand_together_in_a_snapshot() -> None:

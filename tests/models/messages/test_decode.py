@@ -1,6 +1,6 @@
 import pytest
 
-from trimtab_models.messages.decode import BadMessage, Fault, encode, parse
+from trimtab_models.messages.decode import BadMessage, Fault, Fields, encode, parse
 
 
 def fault_of(payload: bytes, read=lambda fields: fields.done(), **limits) -> tuple[Fault, str]:
@@ -69,6 +69,12 @@ def test_a_field_outside_its_limits_names_its_path(member, read, fault):
     found, path = fault_of(f'{{"v":1,"x":{member}}}'.encode(), read)
     assert found is fault
     assert path.startswith("x")
+
+
+def test_not_a_number_is_none_also_where_it_does_not_come_as_json():
+    with pytest.raises(BadMessage, match="expected a finite number, 0 to 1") as caught:
+        Fields({"x": float("nan")}, "").number("x", high=1.0)
+    assert caught.value.fault is Fault.RANGE
 
 
 def test_an_absent_member_is_unknown_and_not_zero():

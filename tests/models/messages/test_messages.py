@@ -199,6 +199,17 @@ def test_the_same_step_has_the_same_id_and_another_epoch_another():
     assert newer.id != PREPARE.id
 
 
+def test_the_stops_of_two_workers_in_one_publication_are_two_commands():
+    first, second = (
+        Command(
+            cluster="demo", kind=CommandKind.STOP, epoch=EPOCH, host="h1", worker=worker, app=None, issued_at=1.0,
+            deadline=2.0,
+        )
+        for worker in ("w1", "w2")
+    )  # fmt: skip
+    assert first.id != second.id
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -223,6 +234,14 @@ def test_a_refusal_has_a_reason_and_nothing_else_has_one():
         Ack(**values | {"refusal": Refusal.GUARD})
 
 
+def test_an_ack_is_short():
+    payload = commands.encode_ack(ACK)
+    assert commands.decode_ack(payload + b" " * (commands.MAX_ACK_BYTES - len(payload))) == ACK
+    with pytest.raises(BadMessage) as caught:
+        commands.decode_ack(payload + b" " * (commands.MAX_ACK_BYTES + 1 - len(payload)))
+    assert caught.value.fault is Fault.OVERSIZED
+
+
 def test_an_intent_stands_under_its_own_key():
     with pytest.raises(BadMessage, match="drain/w3"):
         intents.decode_intent(b"drain/w2", intents.encode_intent(DRAIN))
@@ -238,6 +257,23 @@ def test_a_placement_names_each_worker_once_per_key_group():
     document = PLACEMENT.document() | {"owners": {"sums": [["w0", "w0"]]}}
     with pytest.raises(BadMessage, match=r"owners.sums\[0\]"):
         placement.decode_placement(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize(
+    ("owners", "path"),
+    [({"sums": [["w0"]] * 4}, "owners.sums"), ({"sums": [[f"w{number}" for number in range(10)]]}, "owners.sums[0]")],
+    ids=["key groups", "standbys"],
+)
+def test_a_placement_has_its_limits(owners, path, monkeypatch):
+    monkeypatch.setattr(placement, "MAX_PARTITIONS", 3)
+    with pytest.raises(BadMessage) as caught:
+        placement.decode_placement(json.dumps(PLACEMENT.document() | {"owners": owners}).encode())
+    assert (caught.value.fault, caught.value.path) == (Fault.TYPE, path)
+
+
+def test_nobody_hands_over_to_itself():
+    with pytest.raises(BadMessage, match="another worker than source"):
+        handover.decode_handover(json.dumps(RECORD.document() | {"target": "w0"}).encode())
 
 
 def test_a_placement_is_silent_about_what_it_does_not_know():
@@ -291,6 +327,23 @@ def test_nothing_is_in_a_snapshot_twice(field, change):
 
 def test_coverage_is_hosts_seen_of_expected():
     assert SNAPSHOT.coverage == 0.5
+    nobody = json.loads(snapshot.encode_snapshot(SNAPSHOT)) | {"hosts_seen": 0, "hosts_expected": 0}
+    assert snapshot.decode_snapshot(json.dumps(nobody).encode()).coverage == 0.0
+
+
+@pytest.mark.parametrize("capacity", [0, 0.0009, 10_000.1])
+def test_a_worker_has_a_share_of_a_core_that_loads_can_be_divided_by(capacity):
+    document = json.loads(report.encode_report(REPORT))
+    document["w"][0]["cap"] = capacity
+    with pytest.raises(BadMessage) as caught:
+        report.decode_report(json.dumps(document).encode())
+    assert (caught.value.fault, caught.value.path) == (Fault.RANGE, "w[0].cap")
+
+
+@pytest.mark.parametrize("epoch", [[-1, 0], [1, -1], [1], [1, 2, 3], [1, 2**53 + 1], [1, 2.0], "1.2"])
+def test_an_epoch_is_two_counts(epoch):
+    with pytest.raises(BadMessage, match="^epoch: "):
+        placement.decode_placement(json.dumps(PLACEMENT.document() | {"epoch": epoch}).encode())
 
 
 def test_every_topic_of_a_cluster_is_created_with_its_settings():
