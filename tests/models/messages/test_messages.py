@@ -299,6 +299,13 @@ def test_an_offset_is_that_of_a_topic_with_a_name():
         handover.decode_handover(json.dumps(document).encode())
 
 
+@pytest.mark.parametrize("count", [0, 100_001, True])
+def test_an_operator_has_key_groups(count):
+    frame = json.loads(local.encode_frame(HELLO)) | {"operators": {"sums": count}}
+    with pytest.raises(BadMessage, match=r"operators.sums: .* 1 to 100000 key groups"):
+        local.decode_frame(json.dumps(frame).encode())
+
+
 def test_versions_are_texts():
     frame = json.loads(local.encode_frame(HELLO)) | {"versions": {"f": [[]]}}
     with pytest.raises(BadMessage, match=r"versions.f: found an array"):
@@ -342,7 +349,7 @@ def test_a_worker_has_a_share_of_a_core_that_loads_can_be_divided_by(capacity):
 
 @pytest.mark.parametrize("epoch", [[-1, 0], [1, -1], [1], [1, 2, 3], [1, 2**53 + 1], [1, 2.0], "1.2"])
 def test_an_epoch_is_two_counts(epoch):
-    with pytest.raises(BadMessage, match="^epoch: "):
+    with pytest.raises(BadMessage, match=r"^epoch: "):
         placement.decode_placement(json.dumps(PLACEMENT.document() | {"epoch": epoch}).encode())
 
 

@@ -31,6 +31,14 @@ def test_what_a_trusted_key_signed_passes_also_while_keys_change() -> None:
     assert KEY.sign(PLAIN) == KEY.sign(PLAIN)
 
 
+def test_what_is_signed_is_the_purpose_and_each_part_behind_its_length() -> None:
+    topic, key, value = ((21).to_bytes(8, "big"), (2).to_bytes(8, "big"), (7).to_bytes(8, "big"))
+
+    assert PLAIN.covered == (
+        b"trimtab-signature-v1" + topic + b"trimtab.demo.commands" + key + b"h0" + value + b'{"v":1}'
+    )
+
+
 def test_the_other_headers_of_a_record_do_not_matter() -> None:
     header = KEY.sign(PLAIN)
 
