@@ -62,8 +62,8 @@ EMPTY = view({kg(0): W0, kg(1): W0})
 
 
 def test_a_drained_worker_is_stopped_when_no_placement_of_any_app_names_it() -> None:
-    free = placement_of("c", OTHER, Epoch(1, 1), {kg(0, OTHER): W0}, None)
     kept = placement_of("c", OTHER, Epoch(1, 1), {kg(0, OTHER): W1}, None)
+    free = replace(kept, owners={OperatorId("sums"): ((W0, W1),)})  # it only stands by
 
     assert to_stop(EMPTY, Execution(generation=1, placements={OTHER: kept})) is None
     assert to_stop(EMPTY, Execution(generation=1, placements={OTHER: free})) == Scaled(

@@ -38,6 +38,13 @@ from trimtab_models.messages.placement import Owners
 CLUSTER, APP, OPERATOR = "c", AppId("app"), OperatorId("sums")
 W0, W1, W2 = WorkerId("w0"), WorkerId("w1"), WorkerId("w2")
 HOSTS = {W0: HostId("h0"), W1: HostId("h1"), W2: HostId("h2")}
+UNCERTAIN = (
+    Refusal.GENERATION,
+    Refusal.FAILED,
+    Refusal.COMMIT_REFUSED,
+    Refusal.WORKER_AWAY,
+    Refusal.PRECONDITION,
+)
 LIMITS = Limits(
     handovers_in_flight=1, key_groups_per_handover=2, prepare_timeout_s=60.0, handover_timeout_s=20.0, attempts=2
 )
@@ -104,93 +111,143 @@ def released(machine: ExecutionMachine) -> Handover:
     return handover(machine)
 
 
-def test_a_hand_over_from_plan_to_end() -> None:
-    machine = started(W0, W0)
+PREPARE = Command(
+    cluster=CLUSTER,
+    kind=CommandKind.PREPARE,
+    epoch=Epoch(1, 2),
+    host=HOSTS[W1],
+    worker=W1,
+    app=APP,
+    issued_at=T0,
+    deadline=T0 + 60,
+    handover="1.2-0",
+    key_groups=(kg(0),),
+    source=W0,
+    target=W1,
+)
+RELEASE = replace(
+    PREPARE,
+    kind=CommandKind.RELEASE,
+    epoch=Epoch(1, 3),
+    host=HOSTS[W0],
+    worker=W0,
+    issued_at=T0 + 1,
+    deadline=T0 + 21,
+    generation=7,
+)
+PREPARING = Handover(
+    id="1.2-0",
+    key_groups=(kg(0),),
+    previous=((W0,),),
+    source=W0,
+    target=W1,
+    source_host=HOSTS[W0],
+    target_host=HOSTS[W1],
+    state_bytes=100,
+    since=T0,
+    phase=HandoverPhase.PREPARING,
+    attempt=1,
+    wake_at=T0 + 60 + ACK_GRACE_S,
+    prepare=PREPARE,
+)
+BEGUN = Round(
+    plan="1.2",
+    app=APP,
+    reason="load distance 18.4 above 5.0",
+    status="optimal",
+    fallback=False,
+    before=18.4,
+    planned=1.1,
+    lower_bound=1.1,
+    started_at=T0,
+    handovers=(PREPARING,),
+)
 
-    [begun] = machine.on_event(T0, plan((0, W0, W1)))
-    prepare = Command(
-        cluster=CLUSTER,
-        kind=CommandKind.PREPARE,
-        epoch=Epoch(1, 2),
-        host=HOSTS[W1],
-        worker=W1,
-        app=APP,
-        issued_at=T0,
-        deadline=T0 + 60,
-        handover="1.2-0",
-        key_groups=(kg(0),),
-        source=W0,
-        target=W1,
-    )
-    first = Handover(
-        id="1.2-0",
-        key_groups=(kg(0),),
-        previous=((W0,),),
-        source=W0,
-        target=W1,
-        source_host=HOSTS[W0],
-        target_host=HOSTS[W1],
-        state_bytes=100,
-        since=T0,
-        phase=HandoverPhase.PREPARING,
-        attempt=1,
-        wake_at=T0 + 60 + ACK_GRACE_S,
-        prepare=prepare,
-    )
-    row = Round(
-        plan="1.2",
-        app=APP,
-        reason="load distance 18.4 above 5.0",
-        status="optimal",
-        fallback=False,
-        before=18.4,
-        planned=1.1,
-        lower_bound=1.1,
-        started_at=T0,
-        handovers=(first,),
-    )
+
+def test_a_plan_begins_with_a_prepare_and_the_target_stands_by() -> None:
+    [begun] = started(W0, W0).on_event(T0, plan((0, W0, W1)))
+
     assert isinstance(begun, Publish)
-    assert begun.commands == (prepare,)
+    assert begun.commands == (PREPARE,)
     assert rows(begun) == {0: (W0, W1), 1: (W0,)}, "the owner stays, the target is its first standby"
     assert begun.placements[0].epoch == Epoch(1, 2)
     assert begun.execution == replace(
-        begun.execution, generation=1, number=2, round=row, placements={APP: begun.placements[0]}
+        begun.execution, generation=1, number=2, round=BEGUN, placements={APP: begun.placements[0]}
     )
 
-    [given] = machine.on_event(T0 + 1, ack(prepare, Phase.PREPARED, generation=7, lag_records=3, state_bytes=5000))
-    release = replace(
-        prepare,
-        kind=CommandKind.RELEASE,
-        epoch=Epoch(1, 3),
-        host=HOSTS[W0],
-        worker=W0,
-        issued_at=T0 + 1,
-        deadline=T0 + 21,
-        generation=7,
-    )
+
+def test_a_hand_over_goes_from_prepared_over_its_release_to_its_end() -> None:
+    machine = started(W0, W0)
+    machine.on_event(T0, plan((0, W0, W1)))
+
+    [given] = machine.on_event(T0 + 1, ack(PREPARE, Phase.PREPARED, generation=7, lag_records=3, state_bytes=5000))
     assert isinstance(given, Publish)
-    assert given.commands == (release,)
+    assert given.commands == (RELEASE,)
     assert rows(given) == {0: (W1, W0), 1: (W0,)}, "the target owns, the source stands by"
 
-    assert machine.on_event(T0 + 2, ack(release, Phase.RELEASED)) == []
+    assert machine.on_event(T0 + 2, ack(RELEASE, Phase.RELEASED)) == []
 
-    ended = machine.on_event(T0 + 3, ack(prepare, Phase.TOOK, pause_s=0.2))
-    second = replace(
-        first,
+    ended = machine.on_event(T0 + 3, ack(PREPARE, Phase.TOOK, pause_s=0.2))
+    done = replace(
+        PREPARING,
         phase=HandoverPhase.DONE,
         since=T0 + 3,
         wake_at=None,
-        release=release,
+        release=RELEASE,
         state_bytes=5000,
         pause_s=0.2,
     )
-    over = replace(row, handovers=(second,), ended_at=T0 + 3)
+    over = replace(BEGUN, handovers=(done,), ended_at=T0 + 3)
     assert ended == [
         Publish(execution=replace(given.execution, number=4, round=over)),
-        HandoverEnded(handover=second),
+        HandoverEnded(handover=done),
         RoundEnded(round=over),
     ]
     assert (machine.wake_at, machine.on_tick(T0 + 1000)) == (None, [])
+    assert machine.on_event(T0 + 4, ack(PREPARE, Phase.TOOK, pause_s=0.2)) == [], "once more"
+
+
+def test_nothing_is_taken_that_was_not_released() -> None:
+    machine = started(W0)
+    machine.on_event(T0, plan((0, W0, W1)))
+    before = machine.state
+
+    assert machine.on_event(T0 + 1, ack(PREPARE, Phase.TOOK, pause_s=0.1)) == []
+    assert machine.state is before
+
+
+def test_what_a_plan_found_elsewhere_goes_back_to_where_it_was_found() -> None:
+    machine = started(W2)
+
+    machine.on_event(T0, plan((0, W0, W1)))
+    back = published(machine.on_event(T0 + 1, refused(handover(machine).prepare, Refusal.GUARD)))
+
+    assert handover(machine).previous == ((W0,),)
+    assert rows(back) == {0: (W0,)}
+
+
+def test_each_further_attempt_waits_longer() -> None:
+    machine = started(W0, limits=replace(LIMITS, attempts=3))
+    machine.on_event(T0, plan((0, W0, W1)))
+    waits = []
+    for _ in range(2):
+        machine.on_event(T0, refused(handover(machine).prepare, Refusal.GENERATION))
+        waits.append((machine.wake_at or T0) - T0)
+        machine.on_tick(T0 + 10)
+
+    assert waits == [2.0, 4.0]
+
+
+def test_key_groups_of_one_hand_over_that_the_reports_show_apart_stay_where_they_are() -> None:
+    machine = started(W0, W0)
+    machine.on_event(T0, plan((0, W0, W1), (1, W0, W1)))
+    machine.on_event(T0 + 1, ack(handover(machine).prepare, Phase.PREPARED, generation=7))
+    machine.on_tick(T0 + 23)
+
+    apart = published(machine.on_event(T0 + 40, OwnershipSeen(start_s=T0 + 30, owners={kg(0): W1, kg(1): W0})))
+
+    assert handover(machine).phase is HandoverPhase.FAILED
+    assert rows(apart) == {0: (W1,), 1: (W0,)}
 
 
 def test_moves_are_grouped_by_pair_and_limited_in_size_and_number() -> None:
@@ -232,11 +289,12 @@ def test_a_refused_prepare_ends_in_the_previous_placement_under_a_new_epoch(refu
     assert machine.on_event(T0 + 2, ack(prepare, Phase.PREPARED, generation=7)) == [], "too late"
 
 
-def test_a_changed_generation_is_prepared_for_again_until_the_attempts_are_used_up() -> None:
+@pytest.mark.parametrize("refusal", [Refusal.GENERATION, Refusal.NOT_PREPARED, Refusal.OLD_EPOCH])
+def test_what_passes_is_prepared_for_again_until_the_attempts_are_used_up(refusal: Refusal) -> None:
     machine = started(W0)
     machine.on_event(T0, plan((0, W0, W1)))
     first = handover(machine).prepare
-    [back] = machine.on_event(T0, refused(first, Refusal.GENERATION))
+    [back] = machine.on_event(T0, refused(first, refusal))
     assert isinstance(back, Publish)
     assert (rows(back), back.commands, machine.wake_at) == ({0: (W0,)}, (), T0 + 2.0)
     assert machine.on_tick(T0 + 1.9) == []
@@ -245,7 +303,7 @@ def test_a_changed_generation_is_prepared_for_again_until_the_attempts_are_used_
     [second] = again.commands
     assert (second.kind, second.epoch, second.id != first.id) == (CommandKind.PREPARE, Epoch(1, 4), True)  # type: ignore[union-attr]
     assert machine.on_event(T0 + 3, ack(first, Phase.PREPARED, generation=7)) == [], "of the first attempt"
-    last = published(machine.on_event(T0 + 3, refused(second, Refusal.GENERATION)))
+    last = published(machine.on_event(T0 + 3, refused(second, refusal)))
     assert (handover(machine).phase, rows(last)) == (HandoverPhase.FAILED, {0: (W0,)})
 
 
@@ -267,7 +325,7 @@ def test_a_release_refused_for_sure_gives_back_at_once() -> None:
 @pytest.mark.parametrize(
     "word",
     [
-        lambda row: refused(row.release, Refusal.GENERATION),
+        *(lambda row, refusal=refusal: refused(row.release, refusal) for refusal in UNCERTAIN),
         lambda row: ack(row.release, Phase.EXPIRED),
         lambda row: refused(row.prepare, Refusal.COMMIT_REFUSED),
         None,
@@ -300,6 +358,33 @@ def test_after_an_unclear_release_the_reports_decide(word: object) -> None:
     late = machine.on_event(T0 + 30, ack(handover(machine).prepare, Phase.TOOK, pause_s=9.0))
     assert handover(machine).phase is HandoverPhase.DONE
     assert published(late).placements == ()
+
+
+def given_up() -> ExecutionMachine:
+    """The first attempt was released; the reports showed it at the source: it waits for the next one."""
+    machine = started(W0)
+    released(machine)
+    machine.on_tick(T0 + 23)
+    machine.on_event(T0 + 30, OwnershipSeen(start_s=T0 + 23, owners={kg(0): W0}))
+    assert handover(machine).phase is HandoverPhase.WAITING
+    return machine
+
+
+def test_what_was_given_up_too_early_is_done_and_the_placement_follows() -> None:
+    machine = given_up()
+    late = published(machine.on_event(T0 + 31, ack(handover(machine).prepare, Phase.TOOK, pause_s=9.0)))
+    assert (handover(machine).phase, rows(late)) == (HandoverPhase.DONE, {0: (W1, W0)})
+
+
+def test_the_next_attempt_knows_nothing_of_the_last_one_s_release() -> None:
+    machine = given_up()
+    first = handover(machine)
+    assert machine.on_event(T0 + 31, refused(first.prepare, Refusal.COMMIT_REFUSED)) == []
+    machine.on_tick(T0 + 32)
+    again = handover(machine)
+    assert (again.phase, again.attempt, again.release) == (HandoverPhase.PREPARING, 2, None)
+    for word in (ack(first.release, Phase.EXPIRED), ack(again.prepare, Phase.TOOK)):
+        assert machine.on_event(T0 + 33, word) == []
 
 
 def test_a_release_that_nobody_can_tell_anything_about_ends_all_the_same() -> None:
@@ -346,8 +431,23 @@ def test_a_successor_publishes_the_commands_in_flight_with_their_ids() -> None:
     assert isinstance(again, Publish)
     assert (again.commands, again.placements) == ((row.release,), ())
     assert again.execution.epoch == Epoch(2, 4)
+    assert successor.state.hosts == {HOSTS[W0], HOSTS[W1]}, "their answers are waited for"
     over = published(successor.on_event(T0 + 6, ack(row.prepare, Phase.TOOK, pause_s=0.1)))
     assert (over.execution.busy, over.execution.epoch) == (False, Epoch(2, 5))
+
+
+def test_a_successor_repeats_a_stop_that_nobody_has_answered() -> None:
+    machine = started(W1)
+    stop = published(machine.on_event(T0, ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0])))
+    successor = ExecutionMachine(CLUSTER, LIMITS, replace(machine.state, generation=2))
+    assert published(successor.on_event(T0 + 5, Resumed())).commands == stop.commands
+
+
+def test_a_standby_that_owns_is_no_standby_any_more() -> None:
+    machine = started(W0)
+    released(machine)
+    machine.on_event(T0 + 3, ack(handover(machine).prepare, Phase.TOOK))
+    assert rows(published(machine.on_event(T0 + 4, PlacementWanted(app=APP, owners={kg(0): W0})))) == {0: (W0,)}
 
 
 def test_a_placement_follows_the_reports() -> None:
@@ -373,6 +473,21 @@ def test_an_empty_worker_is_stopped_and_stands_by_for_nobody() -> None:
     assert done.execution.scalings == {
         W0: Scaling(command=stop, phase=ScalingPhase.DONE, at=T0 + 5, detail="exit code 0")
     }
+    assert machine.on_event(T0 + 6, ack(stop, Phase.STOPPED, exit_code=0)) == [], "once more"
+
+
+def test_who_is_stopped_stands_by_in_no_app() -> None:
+    other = AppId("other")
+    placements = {
+        app: replace(placement_of(CLUSTER, app, Epoch(1, 1), {}, None), owners={OPERATOR: ((W1, W0), (W1,))})
+        for app in (APP, other)
+    }
+    machine = ExecutionMachine(CLUSTER, LIMITS, Execution(generation=1, number=1, placements=placements))
+    publish = published(machine.on_event(T0, ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0])))
+    assert {each.app: each.owners[OPERATOR] for each in publish.placements} == {
+        APP: ((W1,), (W1,)),
+        other: ((W1,), (W1,)),
+    }
 
 
 def test_a_stop_without_answer_fails_and_a_late_word_is_still_the_truth() -> None:
@@ -384,6 +499,12 @@ def test_a_stop_without_answer_fails_and_a_late_word_is_still_the_truth() -> Non
     assert machine.state.scalings[W0].phase is ScalingPhase.FAILED
     machine.on_event(T0 + 70, ack(publish.commands[0], Phase.STOPPED, exit_code=0))
     assert machine.state.scalings[W0].stopped
+
+
+def test_a_plan_needs_a_placement_to_go_back_to() -> None:
+    machine = ExecutionMachine(CLUSTER, LIMITS, Execution(generation=1))
+    with pytest.raises(ValueError, match="a plan needs a published placement"):
+        machine.on_event(T0, plan((0, W0, W1)))
 
 
 def test_one_plan_in_flight() -> None:
