@@ -4,9 +4,10 @@ import pytest
 
 from trimtab_controller.execution.inheritance import Flaw, Hold, Written, inherit, read_record
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
-from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase
+from trimtab_models.messages.commands import Command, CommandKind
 from trimtab_models.messages.decode import BadMessage, Fault
-from trimtab_models.messages.names import NO_EPOCH, Epoch
+from trimtab_models.messages.names import NO_EPOCH, Epoch, HostId, WorkerId
 
 FIRST, SECOND, THIRD = (
     JournalEntry(execution=Execution(generation=generation, number=number), acks_read={0: 17})
@@ -82,6 +83,18 @@ def test_every_single_changed_byte_of_an_entry_is_found() -> None:
         with pytest.raises(BadMessage):
             decode_entry(payload[:size])
     assert decode_entry(payload) == THIRD
+
+
+def test_stops_and_what_was_read_of_every_partition_come_back_whole() -> None:
+    stop = Command(
+        cluster="c", kind=CommandKind.STOP, epoch=Epoch(1, 2), host=HostId("h0"), worker=WorkerId("w0"), app=None,
+        issued_at=1.0, deadline=2.0,
+    )  # fmt: skip
+    failed = Scaling(command=stop, phase=ScalingPhase.FAILED, at=3.0, detail="no answer in time")
+    execution = Execution(generation=1, number=2, scalings={stop.worker: failed})
+    entry = JournalEntry(execution=execution, acks_read={0: 17, 1: 0, 2: 5})
+
+    assert decode_entry(encode_entry(entry)) == entry
 
 
 def test_an_entry_of_an_earlier_version_is_called_so() -> None:

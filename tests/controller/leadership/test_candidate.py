@@ -57,6 +57,7 @@ def test_who_is_fenced_stands_down_and_comes_back_as_a_new_member(before: tuple[
     one = candidate(Word.GRANTED, *before)
     assert one.on_event(NOW, FENCED) == (StandDown(reason=FENCED.detail), Order.LEAVE)
     assert one.on_event(NOW, Word.GRANTED) == (), "of the membership that was given up"
+    assert one.on_event(NOW + REJOIN_DELAY_S, FENCED) == (), "it is out already"
     assert one.on_tick(NOW + REJOIN_DELAY_S - 0.1) == ()
     assert one.on_tick(NOW + REJOIN_DELAY_S) == (Order.JOIN,)
     assert one.on_event(NOW, Word.NOTHING_GRANTED) == (Order.WAIT,)

@@ -30,6 +30,11 @@ def test_weather_is_waited_for(code: int) -> None:
     MEMBERSHIP._judge(KafkaError(code))
 
 
+def test_a_member_shows_several_times_per_lease_that_it_lives() -> None:
+    assert MEMBERSHIP._settings["session.timeout.ms"] == 2500
+    assert MEMBERSHIP._settings["heartbeat.interval.ms"] == 417
+
+
 def test_a_member_that_has_not_joined_hears_nothing_and_leaves_in_peace() -> None:
     assert MEMBERSHIP.poll(0.0) == []
     MEMBERSHIP.leave()
