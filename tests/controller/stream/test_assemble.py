@@ -1,5 +1,7 @@
 from collections.abc import Iterable, Sequence
 
+import pytest
+
 from trimtab_controller.stream.assemble import MAX_APPS, Assembler
 from trimtab_controller.stream.measures import Kind, Row
 from trimtab_controller.stream.rows import table_of
@@ -120,10 +122,26 @@ def test_a_host_that_invents_apps_is_not_seen_and_the_others_are() -> None:
     assert dict(snapshot.rejected) == {Fault.FLOODING: 10}, "its reports"
 
 
-def test_a_host_that_went_on_is_not_waited_for() -> None:
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("last_ms", [10_000, 10_500])
+def test_a_host_that_went_on_is_not_waited_for(order: int, last_ms: int) -> None:
     machine = assembler()
-    rows = [host("h0", 0, 10), host("h1", 0, 9), host("h1", 10_000, 1)]  # one report of h1 was lost
-    assert published(machine.on_rows(rows, now_ms=11_100)) == [(10_000, 2, 2)]
+    rows = [host("h0", 0, 10), host("h1", 0, 9), host("h1", 10_000, 1, last_ms=last_ms)]  # one report of h1 was lost
+    assert published(machine.on_rows(rows[::order], now_ms=11_100)) == [(10_000, 2, 2)]
+
+
+@pytest.mark.parametrize(("seconds", "windows"), [(9.5, [(10_000, 2, 2)]), (9.4, [])])
+def test_what_lacks_less_than_half_an_interval_is_covered(seconds: float, windows: list[tuple[int, int, int]]) -> None:
+    machine = assembler()
+    short = host("h1", 0, seconds, samples=9)  # of an interval of about a second
+    assert published(machine.on_rows([host("h0", 0, 10), short], now_ms=10_100)) == windows
+
+
+def test_a_host_that_was_seen_is_awaited_though_nobody_expects_it() -> None:
+    machine = assembler(["h0"])
+    assert published(machine.on_rows([host("h0", 0, 10), host("h9", 0, 10)], now_ms=10_100)) == [(10_000, 1, 1)]
+    assert machine.on_rows([host("h0", 10_000, 10)], now_ms=20_100) == []
+    assert published(machine.on_rows([host("h9", 10_000, 10)], now_ms=20_200)) == [(20_000, 1, 1)]
 
 
 def test_a_host_that_is_left_out_for_it_floods_is_not_waited_for() -> None:
@@ -185,6 +203,23 @@ def test_a_host_that_joins_a_little_behind_the_others_is_awaited_from_then_on() 
     assert published(machine.on_rows([host("h1", 30_000, 10)], now_ms=40_400)) == [(40_000, 1, 1)]
     assert machine.on_rows([host("h0", 40_000, 10)], now_ms=50_000) == []
     assert published(machine.on_rows([host("h1", 40_000, 10)], now_ms=50_400)) == [(50_000, 2, 2)]
+
+
+def test_a_host_that_came_too_late_once_and_left_is_awaited_for_one_window() -> None:
+    machine = assembler(None)
+    machine.on_rows([host("h0", start, 10) for start in (0, 10_000, 20_000)], now_ms=30_000)
+    machine.on_rows([host("h1", 20_000, 10)], now_ms=30_400)
+    assert machine.on_rows([host("h0", 30_000, 10)], now_ms=40_000) == []
+    rows = [host("h0", 40_000, 10)]
+    assert published(machine.on_rows(rows, now_ms=50_000)) == [(40_000, 1, 1), (50_000, 1, 1)]
+
+
+def test_a_worker_that_changed_its_host_is_where_it_was_last() -> None:
+    machine = assembler()
+    h0, h1 = host("h0", 0, 10), host("h1", 0, 10)
+    rows = [h0, h1, worker("w0", h1), worker("w0", h0)._replace(last_ms=3_500)]
+    (snapshot,) = machine.on_rows(rows, now_ms=10_000)
+    assert [(node.worker, node.host) for node in snapshot.nodes] == [("w0", "h1")]
 
 
 def test_an_unlisted_host_is_reported_but_not_counted() -> None:
