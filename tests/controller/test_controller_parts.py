@@ -142,6 +142,23 @@ def test_a_snapshot_says_which_hosts_there_are() -> None:
     assert inbox.rejected == {(TOPICS.acks, Fault.MALFORMED): ACKS_AT_ONCE + 1, (TOPICS.acks, Fault.FLOODING): 1}
 
 
+def a_window(end_s: float) -> Snapshot:
+    return Snapshot(
+        cluster="c", start_ms=0, end_ms=round(end_s * 1000), published_ms=0, hosts_seen=1, hosts_expected=1,
+        watermark_ms=None, late_rows=0,
+    )  # fmt: skip
+
+
+def test_half_a_window_from_the_future_shuts_out_no_window_of_today() -> None:
+    inbox = Inbox(TOPICS, lambda: NOW)
+    half, *_ = split(a_window(NOW + CLOCK_TOLERANCE_S + 1), max_chunk_bytes=20)
+    [whole] = split(a_window(NOW))
+
+    assert inbox.take(Record(TOPICS.snapshots, half.payload, b"c", half.headers)) is None
+    assert inbox.rejected == {(TOPICS.snapshots, Fault.FUTURE): 1}
+    assert inbox.take(Record(TOPICS.snapshots, whole.payload, b"c", whole.headers)) is not None
+
+
 def test_intents_are_bounded_and_those_that_are_there_can_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbox_module, "MAX_INTENTS", 2)
     inbox = Inbox(TOPICS, lambda: NOW)
@@ -174,6 +191,11 @@ def test_intents_are_bounded_and_those_that_are_there_can_be_changed(monkeypatch
         (TOPICS.intents, encode_intent(Pause(by="op", at=NOW, reason="r")), Fault.RANGE),
         (TOPICS.journal, b"[]", Fault.TYPE),
         (TOPICS.placement, b"{}", Fault.MISSING),
+        (
+            TOPICS.placement,
+            encode_placement(Placement(cluster="d", app=APP, epoch=Epoch(1, 1), owners={})),
+            Fault.CLUSTER,
+        ),
     ],
 )
 def test_what_cannot_be_read_is_counted_and_goes_no_further(topic: str, value: bytes | None, fault: Fault) -> None:

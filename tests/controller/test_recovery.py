@@ -86,6 +86,7 @@ def inherited(*records: Record, inbox: Inbox | None = None) -> JournalEntry | Ho
         [placed(4), journalled(4), told(4)],
         [placed(2), journalled(4, plan_in_flight=True), told(3)],
         [Record(TOPICS.journal, b"another kind", b"x"), journalled(4)],
+        [Record(TOPICS.placement, b"app", b"{"), placed(4), journalled(4)],  # a later one can be read
     ],
 )
 def test_what_fits_together_is_gone_on_with(records: list[Record]) -> None:
@@ -116,6 +117,11 @@ def test_an_entry_that_cannot_be_read_is_counted_also_when_a_whole_one_stands_be
 
     assert isinstance(inherited(damaged, journalled(4), inbox=inbox), JournalEntry)
     assert inbox.rejected == {(TOPICS.journal, Fault.MALFORMED): 1}
+
+
+def test_a_placement_that_was_deleted_is_none() -> None:
+    found = Reading(messages=cast("list[Message]", [placed(3), Record(TOPICS.placement, APP.encode(), None)]))
+    assert _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0)) == ([], None)
 
 
 def test_an_old_placement_that_somebody_wrote_once_more_is_not_the_last() -> None:

@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 
 import pytest
 import zstandard
@@ -76,8 +77,17 @@ def test_a_second_try_does_not_mix_with_the_first() -> None:
     reassembler = Reassembler("c")
     first = split(snapshot(published_ms=20_100), max_chunk_bytes=100)
     second = split(snapshot(published_ms=20_900), max_chunk_bytes=100)
-    found = [reassembler.add(chunk) for chunk in [first[0], *second[1:], second[0]]]
+    pairs = enumerate(zip(first, second, strict=True), start=1)
+    changed = next(number for number, (one, other) in pairs if one.payload != other.payload)
+    found = [reassembler.add(chunk) for chunk in [*first[:changed], *second[changed:], *second[:changed]]]
     assert [value for value in found if value] == [snapshot(published_ms=20_900)]
+
+
+def test_a_chunk_that_says_there_are_more_belongs_to_no_snapshot() -> None:
+    reassembler = Reassembler("c")
+    first, second = split(snapshot(), max_chunk_bytes=1_000)
+    stray = replace(first, index=2, count=3)
+    assert [reassembler.add(chunk) for chunk in (first, stray, first, second)] == [None, None, None, snapshot()]
 
 
 def test_older_snapshots_are_left_aside() -> None:
