@@ -56,6 +56,7 @@ class Agent:
     def __init__(self, configuration: Configuration, loop: asyncio.AbstractEventLoop) -> None:
         self._host = configuration.host
         self._cluster = configuration.cluster
+        self._brokers = configuration.kafka.bootstrap_servers
         self._topics = Topics(configuration.cluster)
         self._metrics = Metrics()
         self._stop = asyncio.Event()
@@ -181,7 +182,7 @@ class Agent:
         """Its measurements go into the next report, its key groups to the command machine."""
         self._roster.report(worker, statistics)
         for reason, count in statistics.refused.items():
-            self._metrics.worker_refused.labels(worker, reason).set(count)
+            self._metrics.worker_refused.labels(worker, reason).follow(count)
         owned = frozenset(sample.key_group for sample in statistics.key_groups)
         self._commands.handle(WorkerReported(worker=worker, owned=owned, complete=statistics.complete))
 
@@ -239,11 +240,12 @@ class Agent:
     def broker_changed(self, *, there: bool, detail: str) -> None:
         """Said once per change."""
         self._metrics.broker_connected.set(there)
+        told = fields(broker=self._brokers, detail=detail)
         if there:
-            log.info("broker there", **fields(detail=detail))
+            log.info("broker there", **told)
         else:
             waiting = f"reports wait {DELIVERY_LIMIT_S:g} s, acks until they are delivered"
-            log.warning(f"broker away, or commands cannot be read; {waiting}", **fields(detail=detail))
+            log.warning(f"broker away, or commands cannot be read; {waiting}", **told)
 
     def reader_failed(self, fault: Exception) -> None:
         """The end: whoever starts the agent again has it hear again."""

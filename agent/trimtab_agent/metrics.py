@@ -2,6 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from trimtab_shell.counts import Followed
+
 PAUSE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -21,8 +23,11 @@ class Metrics:
         self.trust_file_faulty = self._gauge(
             "trust_file_faulty", "1 while the trust file cannot be used, and the keys that it had before hold"
         )
-        self.worker_refused = self._gauge(
-            "worker_refused_records", "Placements and hand-overs that a worker has refused", "worker", "reason"
+        self.worker_refused = Followed(
+            "trimtab_agent_worker_refused_records_total",
+            "Placements and hand-overs that a worker has refused since it was started",
+            ["worker", "reason"],
+            registry=self.registry,
         )
         self.bad_frames = self._counter("bad_frames", "Frames of plug-ins that were dropped", "reason")
         self.workers_connected = self._gauge("workers_connected", "Workers connected to the agent")

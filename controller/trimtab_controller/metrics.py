@@ -10,16 +10,9 @@ from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 from trimtab_controller.leadership.machine import Role
 from trimtab_models.messages.decode import Fault
 from trimtab_models.messages.names import AppId
+from trimtab_shell.counts import Followed
 
 PREFIX = "trimtab_controller_"
-
-
-class Followed(Counter):
-    """A count that others keep.  One that begins anew with them is what Prometheus calls a reset."""
-
-    def follow(self, count: int) -> None:
-        """It is so many now."""
-        self._value.set(count)
 
 
 class ProcessMetrics:

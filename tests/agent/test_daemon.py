@@ -62,7 +62,7 @@ def agents(tmp_path: Path) -> Iterator[Agents]:
 
 def test_without_a_broker_it_welcomes_workers_says_so_once_and_ends_in_order(agents: Agents) -> None:
     agent = agents.start()
-    agents.await_log('event="broker away, .* reports wait 30 s')
+    agents.await_log('event="broker away, .* reports wait 30 s.*" broker=127.0.0.1:1 detail=')
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(agents.socket))
         hello = Hello(

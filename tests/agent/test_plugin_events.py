@@ -20,7 +20,7 @@ from trimtab_models.messages.names import AppId, HostId, WorkerId
 from trimtab_models.messages.report import WorkerState
 from trimtab_models.settings.kafka import KafkaSettings
 
-REFUSED = "trimtab_agent_worker_refused_records"
+REFUSED = "trimtab_agent_worker_refused_records_total"
 
 
 @pytest.fixture
