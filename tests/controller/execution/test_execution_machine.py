@@ -479,14 +479,14 @@ def test_an_empty_worker_is_stopped_and_stands_by_for_nobody() -> None:
 def test_who_is_stopped_stands_by_in_no_app() -> None:
     other = AppId("other")
     placements = {
-        app: replace(placement_of(CLUSTER, app, Epoch(1, 1), {}, None), owners={OPERATOR: ((W1, W0), (W1,))})
-        for app in (APP, other)
+        app: replace(placement_of(CLUSTER, app, Epoch(1, 1), {}, None), owners={OPERATOR: ((owner, W0), (W1,))})
+        for app, owner in ((APP, W1), (other, W2))
     }
     machine = ExecutionMachine(CLUSTER, LIMITS, Execution(generation=1, number=1, placements=placements))
     publish = published(machine.on_event(T0, ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0])))
     assert {each.app: each.owners[OPERATOR] for each in publish.placements} == {
         APP: ((W1,), (W1,)),
-        other: ((W1,), (W1,)),
+        other: ((W2,), (W1,)),
     }
 
 
