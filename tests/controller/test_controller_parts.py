@@ -20,6 +20,7 @@ from trimtab_controller.execution.inheritance import Flaw, Hold
 from trimtab_controller.execution.journal import KEY, JournalEntry, encode_entry
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round
 from trimtab_controller.kafka import inbox as inbox_module
+from trimtab_controller.kafka import reader as reader_module
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.inbox import ACKS_AT_ONCE, CLOCK_TOLERANCE_S, Inbox
 from trimtab_controller.kafka.publisher import Record as Published
@@ -473,7 +474,8 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str], told: str, capsys: pyt
     assert told in capsys.readouterr().err
 
 
-def test_an_unreachable_broker_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_broker_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_module, "REQUEST_LIMIT_S", 0.3)
     assert main(["status", *NOWHERE]) == 1
     assert "Kafka at 127.0.0.1:1" in capsys.readouterr().err
 
