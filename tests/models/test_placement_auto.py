@@ -55,6 +55,19 @@ def test_measured_rates_weigh_edges_and_keep_the_average_weight_at_1():
     assert beside_b.cohesion == pytest.approx(1.5 * (1 + 1 / 40) + 0.5 * (1 + 1 / 40))
 
 
+@pytest.mark.parametrize(("keyed", "remote"), [(False, 0), (True, 1)])
+def test_a_keyed_edge_reaches_every_slot_of_its_receivers_and_whoever_it_reaches_may_send_far(keyed, remote):
+    """a and b stand side by side, another b alone; c stands with the first.  Unkeyed, nothing comes to the other b."""
+    job = job_of(
+        Topology(
+            operators=tuple(ParallelOperator(id=id_, instances=count) for id_, count in (("a", 1), ("b", 2), ("c", 1))),
+            edges=(Edge(source="a", target="b", keyed=keyed), Edge(source="b", target="c")),
+            slots=(Slot(node="n0", port=1), Slot(node="n1", port=1)),
+        )
+    )
+    assert score(job, [0, 0, 1, 0]).remote_senders == remote
+
+
 def limited(job_topology, demand, room):
     slots = {slot: (amount,) for slot, amount in zip(job_topology.slots, room, strict=True)}
     return job_of(job_topology, demand=[(amount,) for amount in demand], capacity=slots)
@@ -113,6 +126,14 @@ def test_instances_whose_slot_is_gone_are_placed_and_do_not_count_as_moved():
     result = planned(job_of(cluster, running=running))
     assert (result.score.moved, result.score.remote_senders) == (0, 0)
     assert result.placement[2:] == (1, 0)
+
+
+def test_what_runs_in_part_is_no_plan_however_dear_moves_are():
+    cluster = topology({"a": 2, "b": 2}, ["ab"], slots=2)
+    job = job_of(cluster, running={"b#0": cluster.slots[0], "b#1": cluster.slots[0]})
+    result = planned(job, Params(move_price=100.0))
+    assert result.scheduler is not Scheduler.RUNNING
+    assert min(result.placement) >= 0
 
 
 @settings(max_examples=100)
