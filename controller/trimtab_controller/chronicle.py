@@ -5,6 +5,7 @@ import logging
 from trimtab_controller.board import Board, describe_end
 from trimtab_controller.decider.decide import Decision, Planned, Skip, describe, names_of
 from trimtab_controller.decider.machine import Decider, RoundMeasured
+from trimtab_controller.decider.view import Lack
 from trimtab_controller.execution.events import HandoverEnded, RoundEnded
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase
@@ -53,6 +54,8 @@ class Chronicle:
     def decision(self, now: float, decision: Decision, execution: Execution) -> None:
         """What was decided; `execution` as it is with it."""
         self._metrics.decisions.labels(*names_of(decision)).inc()
+        if isinstance(decision, Skip) and decision.lack is Lack.STALE_SNAPSHOT:
+            self._metrics.see_evaluations({})
         if isinstance(decision, Planned):
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
             self._metrics.planned.labels(decision.plan.app).set(decision.plan.planned)

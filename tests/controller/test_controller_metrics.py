@@ -5,10 +5,11 @@ import math
 import pytest
 
 from trimtab_controller.chronicle import Chronicle
-from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.decide import Settings, not_ready
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.view import Lack, NotReady
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.inbox import Inbox
 from trimtab_controller.metrics import Metrics
@@ -68,3 +69,12 @@ def test_a_scrape_at_any_moment_sees_the_apps_that_stay(monkeypatch: pytest.Monk
     monkeypatch.setattr(metrics.load_distance, "labels", scraped)
     metrics.see_evaluations({AppId("a0"): evaluation(4.0, 0.5), AppId("a1"): evaluation(3.0, 0.5)})
     assert seen == [5.0, 4.0]
+
+
+def test_what_an_app_had_is_unknown_when_windows_stay_away() -> None:
+    metrics = Metrics()
+    chronicle = Chronicle("c", metrics, acting=True, previous=None)
+    metrics.see_evaluations({AppId("a0"): evaluation(5.0, 0.5)})
+    stale = not_ready(NotReady(lack=Lack.STALE_SNAPSHOT, detail="the last window ended 90 s ago"))
+    chronicle.decision(1000.0, stale, Execution(generation=1))
+    assert metrics.registry.get_sample_value("trimtab_controller_load_distance_pp", {"app": "a0"}) is None

@@ -94,11 +94,6 @@ class Candidate:
         self.role = Role.AWAY
         self._join_at = 0.0
 
-    @property
-    def in_office(self) -> bool:
-        """Whether a term runs, or stands still."""
-        return self.role in (Role.LEADING, Role.SUSPENDED)
-
     def on_tick(self, now: float) -> tuple[Action, ...]:
         """Join when it is time (seconds of a clock that only rises)."""
         if self.role is not Role.AWAY or now < self._join_at:

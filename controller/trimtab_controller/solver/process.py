@@ -63,11 +63,6 @@ class SolverProcess:
         self._start()
 
     @property
-    def busy(self) -> bool:
-        """Whether a question waits for its answer."""
-        return self._question is not None
-
-    @property
     def pid(self) -> int | None:
         """The id of the present process."""
         return self._process.pid

@@ -109,7 +109,7 @@ def test_one_warm_process_answers_question_after_question() -> None:
             found = wait_for(process)
             assert isinstance(found, Answer)
             assert not found.fallback
-        assert (process.pid, process.kills, process.busy) == (pid, 0, False)
+        assert (process.pid, process.kills, process.poll()) == (pid, 0, None)
     finally:
         process.close()
     assert not psutil.pid_exists(pid or 0)
