@@ -77,8 +77,9 @@ def test_a_pinned_key_group_stays_on_its_marked_node_and_is_named(run):
     assert err == "warning: key group 'k0' cannot leave node 'n0', which is marked for removal: it is pinned\n"
 
 
-def test_what_fits_under_80_percent_nowhere_goes_to_a_light_node(run):
-    code, plan, err = run(cluster([(0, 60), (1, 50), (2, 30)], removing=[0]))
+@pytest.mark.parametrize("load", [60, 120])
+def test_what_fits_under_80_percent_nowhere_goes_to_a_light_node_whatever_its_load(run, load):
+    code, plan, err = run(cluster([(0, load), (1, 50), (2, 30)], removing=[0]))
     assert (code, moves(plan), err) == (0, {("k0", "n0", "n2")}, "")
 
 
