@@ -12,6 +12,7 @@ from trimtab_agent.commands.events import (
     AckDelivered,
     Acked,
     Action,
+    Admitted,
     CommandReceived,
     Damaged,
     Delivered,
@@ -192,10 +193,10 @@ class CommandDriver:
         match action:
             case Write():
                 self._journal.append(action.entry, durable=not isinstance(action.entry, Delivered | Position))
-                if isinstance(action.entry, Acked) and action.entry.ack.pause_s is not None:
-                    self._metrics.pause.observe(action.entry.ack.pause_s)
+                if isinstance(action.entry, Admitted | Acked):
+                    self._tell_answer(action.entry.ack)
             case SendAck():
-                self._count(action.ack)
+                self._metrics.command_answers.labels(action.ack.kind, action.ack.phase).inc()
                 self._send(action.ack)
             case TellWorker():
                 self._tell(action.worker, action.command)
@@ -204,8 +205,10 @@ class CommandDriver:
             case StopProcess():
                 self._stop(action)
 
-    def _count(self, ack: Ack) -> None:
-        self._metrics.command_answers.labels(ack.kind, ack.phase).inc()
+    def _tell_answer(self, ack: Ack) -> None:
+        """Once, however often its command is repeated: a flood of repeats must not fill this host's disk."""
+        if ack.pause_s is not None:
+            self._metrics.pause.observe(ack.pause_s)
         if ack.refusal is not None:
             self._metrics.command_refusals.labels(ack.refusal).inc()
         told = fields(

@@ -1,6 +1,7 @@
 """The machine's hands: nothing is done before the journal has it, nothing after the journal failed."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -129,6 +130,25 @@ def test_an_ack_that_the_broker_did_not_take_is_sent_until_it_does(
         again = Hands(tmp_path)
         again.driver.resume()
         assert again.answers == []
+
+    run(story)
+
+
+def test_a_command_written_again_and_again_is_answered_and_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def story() -> None:
+        hands = Hands(tmp_path)
+        hands.connect()
+        for true in [command(1)] * 50:
+            hands.driver.receive(true)
+
+        assert hands.answers == [(1, Phase.ACCEPTED, None)] * 50
+        assert [record.message for record in caplog.records] == ["command answered"]
+        count = {"kind": "rejoin", "phase": "accepted"}
+        assert hands.metrics.registry.get_sample_value("trimtab_agent_command_answers_total", count) == 50
 
     run(story)
 
