@@ -79,7 +79,7 @@ def sandbox_settings(settings: StageSettings) -> SandboxSettings:
         controller={
             "stream": {"window_s": settings.window_s, "watermark_s": 2.0},
             "balance": {
-                "max_migrations": 12,
+                "max_migrations": 8,  # an emptied worker takes a second round, for which the solver is asked again
                 "load_distance": settings.band,
                 "min_interval_s": 2.0,
                 "smoothing": 1.0,
