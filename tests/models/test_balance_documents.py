@@ -172,6 +172,16 @@ def test_edges_of_the_contract(document, status, load_distance, method):
     assert (result["status"], result["load_distance"]) == (status, load_distance)
 
 
+def test_a_plan_more_than_a_hundredth_of_a_point_above_its_bound_is_not_called_optimal():
+    document = cluster()
+    document["key_groups"] = [
+        each | {"load": load} for each, load in zip(document["key_groups"], (4, 3, 2.5), strict=False)
+    ]
+    result = planned(document, "flux")
+    assert (result["status"], result["load_distance"]) == ("feasible", 0.75)
+    assert 0.01 < result["load_distance"] - result["lower_bound"] < 1.0
+
+
 @pytest.mark.parametrize("scale", [1e-300, 1e-12, 1e12, 1e300])
 def test_tiny_and_huge_numbers_are_numbers_too(scale):
     document = cluster()

@@ -105,6 +105,11 @@ def test_what_no_placement_can_do_is_exit_3_with_the_reason(solve, change, metho
     assert solve(DOCUMENT | change, method=method) == (3, "", f"trimtab solve: {reason}\n")
 
 
+def test_as_many_instances_as_are_allowed_are_not_too_many(solve):
+    code, out, _ = solve(DOCUMENT | {"max_instances": 3}, method="round-robin")
+    assert (code, sum(json.loads(out)["instances"].values())) == (0, 3)
+
+
 def test_machines_that_hold_all_instances_only_without_tuples_are_too_small_for_any_rate(solve):
     packed = [SPOUT | {"fixed": {"slow": 60, "fast": 60}}, BOLT | {"fixed": {"slow": 60, "fast": 60}}]
     third = BOLT | {"id": "third", "fixed": {"slow": 60, "fast": 60}}
