@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -58,6 +59,16 @@ def optimum(problem: Problem) -> float:
         worst = max(loads.max() - problem.mean, (problem.mean - loads[kept]).max())
         best = min(best, worst)
     return float(best)
+
+
+def test_the_last_move_of_the_budget_counts_where_nobody_is_above_the_band():
+    """Three nodes at 12, one at 4, mean 10: the one move that is allowed brings 2 of the 6 that it lacks."""
+    problem = Problem(
+        load=np.full(20, 2.0), cost_bytes=np.ones(20), home=np.repeat(np.arange(4), [6, 6, 6, 2]),
+        pinned=np.zeros(20, bool), in_flight=np.zeros(20, bool), capacity=np.ones(4), removing=np.zeros(4, bool),
+        usage=np.zeros((0, 20)), limit=np.zeros((0, 4)), max_migrations=1,
+    )  # fmt: skip
+    assert lower_bound(problem, 6.0, Never()) == pytest.approx(4.0, abs=1e-5)
 
 
 @quick
