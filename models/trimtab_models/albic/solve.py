@@ -38,6 +38,7 @@ from trimtab_models.solving.stop import Stop
 
 BAND_SHARE = 0.45  # of maxLD
 LEVELLING_SHARE = 2.0
+ROUNDING = 1e-12  # of the mean load: what sums of floats in another order may differ by
 BALANCE = BalanceParams()
 LEVELLED = BalanceParams(effort=Effort(steps=800), polish=Effort(steps=0))
 
@@ -91,7 +92,8 @@ class _Solver:
         self._pairs = self._tied = scored_pairs(problem)
         if params.strategy is Strategy.MANY_PAIRS:
             self._tied = self._pairs.subset(self._judge.pays(self._pairs))
-        self._max_load_distance = self._balance.max_load_distance * (1 + 1e-9)
+        # Sums of floats in another order differ: even a load distance of 0 may be a hair above it.
+        self._max_load_distance = self._balance.max_load_distance * (1 + 1e-9) + ROUNDING * self._balance.mean
         now = evaluate(self._balance, self._start).load_distance
         self._proven = lower_bound(self._balance, now, stop)  # with the given loads
 

@@ -103,6 +103,14 @@ def test_parts_get_smaller_until_the_cluster_is_balanced(cluster, params):
 
 
 @both
+def test_a_single_node_is_within_a_load_distance_of_0_however_its_loads_add_up(cluster, params):
+    loads = [6.6, 10.0, 8.1, 10.6, 10.9, 4.7, 4.1, 13.2]
+    result = plan_of(cluster([0] * 8, loads, [], nodes=1, capacity=[0.5], max_load_distance=0.0), params)
+    assert 0 < result.predicted_load_distance < 1e-12, "the mean is summed in another order"
+    assert result.within
+
+
+@both
 def test_max_partition_load_0_is_the_pure_balance_problem(cluster, params):
     problem = talking(cluster, max_partition_load=0.0, load=[9.0, 1, 1, 1, 1, 1, 1, 1])
     result = plan_of(problem, params)
