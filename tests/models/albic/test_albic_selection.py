@@ -12,7 +12,7 @@ from trimtab_models.albic.model import optimise
 from trimtab_models.albic.pairs import Joining, Judge
 from trimtab_models.albic.parts import parts_of
 from trimtab_models.albic.scores import scored_pairs
-from trimtab_models.albic.selection import Weights, climb
+from trimtab_models.albic.selection import Weights, _Climb, climb
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=40)
@@ -180,3 +180,18 @@ def test_leaving_a_marked_node_is_worth_more_than_any_pair(cluster):
     _, _, selection = question(problem, target=20.0)
     leaving = selection.options.part == 4
     assert selection.gain[leaving].min() > selection.gain[~leaving].max()
+
+
+@given(situations())
+@quick
+def test_after_each_step_the_load_distance_is_that_of_the_plan_and_rivals_rest(cluster, arguments):
+    homes, loads, flows, rules = arguments
+    _, _, selection = question(cluster(homes, loads, flows, **rules))
+    for option in range(len(selection.options)):
+        climbing, chosen = _Climb(selection), np.zeros(len(selection.options), bool)
+        climbing._take(option)
+        chosen[option] = True
+        assert climbing._distance() == pytest.approx(load_distance(selection, chosen), abs=1e-9)
+        part, rivals = selection.options.part[option], [*zip(*selection.rivals, strict=True)]
+        resting = {part, *(i for i, j in rivals if j == part), *(j for i, j in rivals if i == part)}
+        assert not resting & set(selection.options.part[climbing._open].tolist())
