@@ -184,6 +184,7 @@ def spout(**change):
         ({"edges": [{"from": "bolt", "to": "bolt"}]}, "$.edges[0]", "an edge that closes a cycle", ACYCLIC),
         ({"edges": [{"from": "spout", "to": "bolt", "keyed": True}]}, "$.edges[0].keyed", UNKNOWN, "one of from, to"),
         (spout(alpha=1e308), "$.operators[1]", "an input rate beyond every number", "a finite rate"),
+        (spout(cost={"slow": 1e303, "fast": 1}), "$.operators[0]", "an input rate beyond every number", "a finite rate"),
     ],
 )  # fmt: skip
 def test_a_document_that_breaks_the_contract_is_refused_by_path(change, path, found, expected):

@@ -227,6 +227,8 @@ def _fill_journal(stage: Stage, target: Target) -> Iterator[None]:
 def _fill_store(stage: Stage, target: Target) -> Iterator[None]:
     with stage.disks[target.worker].full():
         yield
+    if not stage.processes_of(target.worker):  # one that the agent had started: it is not ours to revive
+        stage.cluster.start_worker(target.index)
 
 
 @fault("agent's clock 1 h ahead", 40.0, "rejected reports future_dated", spares_job=True, needs_round=True)
