@@ -147,7 +147,8 @@ def test_instance_counts_are_for_round_robin_alone_and_no_harm_to_hetero(solve):
 
 
 NUMBER, POSITIVE, UNKNOWN = "a finite number >= 0", "a finite number > 0", "an unknown key"
-TYPED, ACYCLIC = "a number for this type of machine", "a graph of operators without cycles"
+TYPED, BEYOND = "an input rate beyond every number"
+ACYCLIC = "a number for this type of machine", "a graph of operators without cycles"
 
 
 def spout(**change):
@@ -183,8 +184,8 @@ def spout(**change):
         ({"edges": [{"from": "bolt", "to": "spout"}]}, "$.edges[0].to", '"spout"', "an operator that is no source"),
         ({"edges": [{"from": "bolt", "to": "bolt"}]}, "$.edges[0]", "an edge that closes a cycle", ACYCLIC),
         ({"edges": [{"from": "spout", "to": "bolt", "keyed": True}]}, "$.edges[0].keyed", UNKNOWN, "one of from, to"),
-        (spout(alpha=1e308), "$.operators[1]", "an input rate beyond every number", "a finite rate"),
-        (spout(cost={"slow": 1e303, "fast": 1}), "$.operators[0]", "an input rate beyond every number", "a finite rate"),
+        (spout(alpha=1e308), "$.operators[1]", BEYOND, "a finite rate"),
+        (spout(cost={"slow": 1e303, "fast": 1}), "$.operators[0]", BEYOND, "a finite rate"),
     ],
 )  # fmt: skip
 def test_a_document_that_breaks_the_contract_is_refused_by_path(change, path, found, expected):
