@@ -147,8 +147,8 @@ def test_instance_counts_are_for_round_robin_alone_and_no_harm_to_hetero(solve):
 
 
 NUMBER, POSITIVE, UNKNOWN = "a finite number >= 0", "a finite number > 0", "an unknown key"
-TYPED, BEYOND = "an input rate beyond every number"
-ACYCLIC = "a number for this type of machine", "a graph of operators without cycles"
+BEYOND = "an input rate beyond every number"
+TYPED, ACYCLIC = "a number for this type of machine", "a graph of operators without cycles"
 
 
 def spout(**change):
