@@ -1,0 +1,85 @@
+"""Workers are stopped, and stand by for nobody."""
+
+from dataclasses import replace
+
+from execution_transcripts import (
+    APP,
+    CLUSTER,
+    HOSTS,
+    LIMITS,
+    OPERATOR,
+    T0,
+    W0,
+    W1,
+    W2,
+    ack,
+    handover,
+    published,
+    released,
+    rows,
+    started,
+)
+
+from trimtab_controller.execution.answers import ACK_GRACE_S
+from trimtab_controller.execution.events import (
+    Publish,
+    Resumed,
+    ScalingWanted,
+)
+from trimtab_controller.execution.machine import ExecutionMachine
+from trimtab_controller.execution.state import (
+    Execution,
+    Scaling,
+    ScalingPhase,
+    placement_of,
+)
+from trimtab_models.messages.commands import CommandKind, Phase
+from trimtab_models.messages.names import AppId, Epoch
+
+
+def test_a_successor_repeats_a_stop_that_nobody_has_answered() -> None:
+    machine = started(W1)
+    stop = published(machine.on_event(T0, ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0])))
+    successor = ExecutionMachine(CLUSTER, LIMITS, replace(machine.state, generation=2))
+    assert published(successor.on_event(T0 + 5, Resumed())).commands == stop.commands
+
+
+def test_an_empty_worker_is_stopped_and_stands_by_for_nobody() -> None:
+    machine = started(W0)
+    released(machine)
+    machine.on_event(T0 + 3, ack(handover(machine).prepare, Phase.TOOK))
+    [publish] = machine.on_event(T0 + 4, ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0]))
+    assert isinstance(publish, Publish)
+    [stop] = publish.commands
+    assert (stop.kind, stop.host, rows(publish)) == (CommandKind.STOP, HOSTS[W0], {0: (W1,)})
+    [done] = machine.on_event(T0 + 5, ack(stop, Phase.STOPPED, exit_code=0))
+    assert isinstance(done, Publish)
+    assert done.execution.scalings == {
+        W0: Scaling(command=stop, phase=ScalingPhase.DONE, at=T0 + 5, detail="exit code 0")
+    }
+    assert machine.on_event(T0 + 6, ack(stop, Phase.STOPPED, exit_code=0)) == [], "once more"
+
+
+def test_who_is_stopped_stands_by_in_no_app() -> None:
+    other = AppId("other")
+    placements = {
+        app: replace(placement_of(CLUSTER, app, Epoch(1, 1), {}, None), owners={OPERATOR: ((owner, W0), (W1,))})
+        for app, owner in ((APP, W1), (other, W2))
+    }
+    machine = ExecutionMachine(CLUSTER, LIMITS, Execution(generation=1, number=1, placements=placements))
+    publish = published(machine.on_event(T0, ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0])))
+    assert {each.app: each.owners[OPERATOR] for each in publish.placements} == {
+        APP: ((W1,), (W1,)),
+        other: ((W2,), (W1,)),
+    }
+
+
+def test_a_stop_without_answer_fails_and_a_late_word_is_still_the_truth() -> None:
+    machine = started(W1)
+    [publish] = machine.on_event(T0, ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0]))
+    assert isinstance(publish, Publish)
+    assert (publish.placements, machine.wake_at) == ((), T0 + 60 + ACK_GRACE_S)
+    machine.on_tick(T0 + 62)
+    assert machine.state.scalings[W0].phase is ScalingPhase.FAILED
+    machine.on_event(T0 + 70, ack(publish.commands[0], Phase.STOPPED, exit_code=0))
+    assert machine.state.scalings[W0].stopped
