@@ -5,7 +5,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 from recorded.check import check
 from recorded.dump import dump
 from recorded.history import read_history
@@ -47,6 +48,7 @@ def test_the_defects_of_running_workers_are_found(tmp_path: Path) -> None:
         cluster.broker.create_topics([*topics_of_the_job(KEY_GROUPS), Topic(name=ELSEWHERE, partitions=KEY_GROUPS)])
         for index in range(settings.workers):
             cluster.start_worker(index)
+        await_members(cluster, settings.workers)  # with one owner of all nothing can be written that is another's
         process(cluster)
         dump(cluster.broker.address, settings.cluster, tmp_path / "history")
 
@@ -59,6 +61,25 @@ def test_the_defects_of_running_workers_are_found(tmp_path: Path) -> None:
         Broken.COMMIT_AHEAD,
         Broken.WRONG_SUM,
     }
+
+
+def await_members(cluster: Cluster, wanted: int) -> None:
+    """Wait until so many workers share the key groups."""
+    admin = AdminClient({"bootstrap.servers": cluster.broker.address})
+    deadline = time.monotonic() + LIMIT_S
+    while not share_key_groups(admin, wanted):
+        assert time.monotonic() < deadline, f"not all of {wanted} workers are in the group"
+        cluster.check()
+        time.sleep(0.5)
+
+
+def share_key_groups(admin: AdminClient, wanted: int) -> bool:
+    """Whether the group has so many members, and has agreed."""
+    try:
+        group = admin.describe_consumer_groups([APP], request_timeout=5)[APP].result()
+    except KafkaException:
+        return False  # a fresh broker has no coordinator yet
+    return group.state is ConsumerGroupState.STABLE and len(group.members) == wanted
 
 
 def process(cluster: Cluster) -> None:
