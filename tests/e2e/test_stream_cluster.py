@@ -65,11 +65,11 @@ class Cluster:
             time.sleep(0.3)
 
     def state(self) -> dict[str, Any]:
-        """What the master's page says; empty while it does not answer."""
+        """What the master says; empty while it does not answer, or has only its page for people yet."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[1]}/json/", timeout=5) as page:
                 return dict(json.load(page))
-        except OSError:
+        except (OSError, json.JSONDecodeError):
             return {}
 
     def _start(self, name: str, main: str, *arguments: str) -> None:
