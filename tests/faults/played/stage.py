@@ -15,6 +15,7 @@ from typing import Self
 
 import psutil
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from proxy import Proxy
 from recorded.dump import dump
 from recorded.history import Strike, write_files
@@ -32,6 +33,9 @@ ATTRIBUTED = Path(__file__).parents[1] / "recorded"
 RECOVERY_LIMIT_S = 240.0
 REVIVE_EVERY_S = 2.0
 UNSEEN = "a window without all hosts"
+KEPT_MS = 24 * 60 * 60 * 1000
+BROKER_ID = "1"
+CONFIGURE_LIMIT_S = 30.0
 CAUGHT_UP_S = 8.0
 """The job has caught up when so many seconds of calm traffic are uncommitted: one commit interval never is, and a shift
 of the load doubles the traffic."""
@@ -142,6 +146,7 @@ class Stage:
     def _age_the_broker(self) -> None:
         """Clients are deaf by themselves to a topic that is made anew after a restart: it counts its leaders lower."""
         self.cluster.start_broker()
+        forbid_compaction(self.bootstrap)
         self.cluster.stop(BROKER)
 
     def _mount(self, opening: ExitStack) -> None:
@@ -251,6 +256,14 @@ class Stage:
                 self._revive_at = time.monotonic() + REVIVE_EVERY_S
                 with suppress(ClusterError, OSError):  # the next try comes soon
                     start()
+
+
+def forbid_compaction(bootstrap: str) -> None:
+    """Of all topics of the broker, for good: what is compacted away cannot be judged."""
+    kept = ConfigEntry("log.cleaner.min.compaction.lag.ms", str(KEPT_MS), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.BROKER, BROKER_ID, incremental_configs=[kept])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(timeout=CONFIGURE_LIMIT_S)
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:
