@@ -201,9 +201,10 @@ def _lose_host(stage: Stage, target: Target) -> Iterator[None]:
         yield
 
 
-@fault("40 % of the hosts lost", 40.0, "skip hosts_lost", victims=lambda stage, _: tuple(stage.workers[-2:]),
+@fault("40 % of the hosts lost", 70.0, "skip hosts_lost", victims=lambda stage, _: tuple(stage.workers[-2:]),
        stage="five hosts")  # fmt: skip
 def _lose_hosts(stage: Stage, target: Target) -> Iterator[None]:
+    """For longer than a round goes on whose targets are gone: while it is in flight nothing else is said."""
     lost = stage.workers[-2:]
     for worker in lost:
         kill_worker(stage, worker)
