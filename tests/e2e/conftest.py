@@ -1,7 +1,6 @@
 """A real broker for the end-to-end tests, and the check that they leave nothing running."""
 
 import os
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 RUN_MARK = f"tests-{uuid.uuid4().hex}"
 """Inherited by whatever any test starts, by whatever means."""
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))  # what several tests share lies beside them
 
 
 def pytest_configure() -> None:

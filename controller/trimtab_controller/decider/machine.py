@@ -294,7 +294,7 @@ class Decider:
         if isinstance(decision, Skip):
             self._in_vain[wanted.view.app] = now
         else:
-            self._in_vain.clear()  # every app has its turn before one that gains in each round has its next
+            self._in_vain.clear()  # or one that gains in each round would always come before them
         return [Decided(decision=decision)]
 
     def _judge(self, wanted: SolveWanted, answer: Answer | NoAnswer) -> Planned | Skip:

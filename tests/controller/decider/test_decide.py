@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 
 from trimtab_controller.decider.decide import (
     Adopted,
@@ -18,28 +19,14 @@ from trimtab_controller.decider.decide import (
 from trimtab_controller.decider.evaluate import Evaluation, evaluate
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.view import AppView, Worker
-from trimtab_controller.execution.state import Execution, Round, Scaling, ScalingPhase, placement_of
+from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
 from trimtab_controller.solver.answer import Method
-from trimtab_models.messages.commands import Command, CommandKind
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_models.messages.commands import CommandKind
+from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
 
-APP, OTHER = AppId("app"), AppId("other")
-W0, W1 = WorkerId("w0"), WorkerId("w1")
+OTHER = AppId("other")
 SETTINGS = Settings(load_distance=5.0, min_interval_s=30.0, min_windows=1)
-STOP = Command(
-    cluster="c",
-    kind=CommandKind.STOP,
-    epoch=Epoch(1, 2),
-    host=HostId("h1"),
-    worker=W1,
-    app=None,
-    issued_at=1000.0,
-    deadline=1060.0,
-)
-
-
-def kg(partition: int, app: AppId = APP) -> KeyGroup:
-    return KeyGroup(app, OperatorId("sums"), partition)
+STOP = to_w1(CommandKind.STOP)
 
 
 def view(owners: dict[KeyGroup, WorkerId], start_s: float = 1000.0, load: float = 10.0) -> AppView:
@@ -63,7 +50,7 @@ EMPTY = view({kg(0): W0, kg(1): W0})
 
 def test_a_drained_worker_is_stopped_when_no_placement_of_any_app_names_it() -> None:
     kept = placement_of("c", OTHER, Epoch(1, 1), {kg(0, OTHER): W1}, None)
-    free = replace(kept, owners={OperatorId("sums"): ((W0, W1),)})  # it only stands by
+    free = replace(kept, owners={OPERATOR: ((W0, W1),)})  # it only stands by
 
     assert to_stop(EMPTY, Execution(generation=1, placements={OTHER: kept})) is None
     assert to_stop(EMPTY, Execution(generation=1, placements={OTHER: free})) == Scaled(
@@ -87,7 +74,7 @@ def test_a_worker_that_was_started_again_may_be_stopped_at_once() -> None:
 
 def test_that_a_standby_owns_is_not_what_the_placement_says() -> None:
     before = placement_of("c", APP, Epoch(1, 1), {kg(0): W0}, None)
-    placed = replace(before, owners={OperatorId("sums"): ((W0, W1),)})
+    placed = replace(before, owners={OPERATOR: ((W0, W1),)})
 
     assert drift(view({kg(0): W0}), placed) is None
     found = drift(view({kg(0): W1}), placed)
@@ -98,12 +85,9 @@ def test_that_a_standby_owns_is_not_what_the_placement_says() -> None:
 @pytest.mark.parametrize(("now", "wanted"), [(1029.9, False), (1030.0, True)])
 def test_a_drain_waits_for_the_next_round_too(now: float, wanted: bool) -> None:
     draining = view({kg(0): W0, kg(1): W1})
-    ended = Round(
-        plan="1.2", app=APP, reason="r", status="optimal", fallback=False, before=9.0, planned=1.0, lower_bound=1.0,
-        started_at=990.0, handovers=(), ended_at=1000.0,
-    )  # fmt: skip
-
-    found = admit(now, draining, evaluate(draining), Execution(generation=1, round=ended), SETTINGS, windows=1)
+    found = admit(
+        now, draining, evaluate(draining), Execution(generation=1, round=a_round(1000.0)), SETTINGS, windows=1
+    )
 
     assert isinstance(found, SolveWanted) is wanted
     assert wanted or (isinstance(found, Skip) and found.reason is SkipReason.TOO_SOON)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 
 from trimtab_controller.decider.decide import Adopted, Decision, Planned, Scaled, Settings, Skip, SkipReason, describe
 from trimtab_controller.decider.machine import (
@@ -18,27 +19,21 @@ from trimtab_controller.decider.machine import (
 )
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.view import Lack
-from trimtab_controller.execution.state import Execution, Round, Scaling, ScalingPhase, placement_of
+from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
 from trimtab_controller.plan import Move, Plan
 from trimtab_controller.solver.answer import Answer, NoAnswer
-from trimtab_models.messages.commands import Command, CommandKind
+from trimtab_models.messages.commands import CommandKind
 from trimtab_models.messages.intents import Drain, Intent, Pause
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
 from trimtab_models.messages.report import Basis, WorkerState
 from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
 
-APP, OPERATOR = AppId("app"), OperatorId("sums")
-W0, W1 = WorkerId("w0"), WorkerId("w1")
 SETTINGS = Settings(
     max_migrations=2, load_distance=5.0, min_interval_s=30.0, smoothing=0.5, min_windows=1, min_gain=0.5
 )
 NEEDS = Requirements(max_age_s=45.0)
 PAUSE = Pause(by="op", at=1.0, reason="maintenance")
 DRAIN_W1 = Drain(worker=W1, by="op", at=1.0, reason="kernel")
-
-
-def kg(partition: int) -> KeyGroup:
-    return KeyGroup(APP, OPERATOR, partition)
 
 
 ON_W0 = {kg(0): W0, kg(1): W0, kg(2): W0}
@@ -48,22 +43,6 @@ BALANCED = {kg(0): W0, kg(1): W1}
 def execution(owners: dict[KeyGroup, WorkerId] | None, **changes: object) -> Execution:
     placements = {APP: placement_of("c", APP, Epoch(1, 1), owners, None)} if owners else {}
     return replace(Execution(generation=1, number=1, placements=placements), **changes)  # type: ignore[arg-type]
-
-
-def a_round(ended_at: float | None) -> Round:
-    return Round(
-        plan="1.2",
-        app=APP,
-        reason="r",
-        status="optimal",
-        fallback=False,
-        before=30.0,
-        planned=2.0,
-        lower_bound=1.0,
-        started_at=900.0,
-        handovers=(),
-        ended_at=ended_at,
-    )
 
 
 def window(
@@ -331,16 +310,7 @@ def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_ta
     assert decision == Scaled(
         kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it is being drained and empty"
     )
-    stop = Command(
-        cluster="c",
-        kind=CommandKind.STOP,
-        epoch=Epoch(1, 2),
-        host=HostId("h1"),
-        worker=W1,
-        app=None,
-        issued_at=1011.0,
-        deadline=1071.0,
-    )
+    stop = to_w1(CommandKind.STOP, 1011.0)
     sent = execution(owners, scalings={W1: Scaling(command=stop, phase=ScalingPhase.SENT, at=1011.0)})
     made.on_event(1011.0, ExecutionChanged(execution=sent))
     waiting = only(made.on_event(1021.0, window(owners, 1020.0)))
@@ -358,16 +328,7 @@ def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_ta
 
 def test_a_start_that_failed_is_repeated_as_soon_as_its_host_reports_but_not_at_once() -> None:
     owners = {kg(0): W0, kg(1): W0}
-    start = Command(
-        cluster="c",
-        kind=CommandKind.START,
-        epoch=Epoch(1, 2),
-        host=HostId("h1"),
-        worker=W1,
-        app=None,
-        issued_at=1000.0,
-        deadline=1060.0,
-    )
+    start = to_w1(CommandKind.START, 1000.0)
     failed = execution(owners, scalings={W1: Scaling(command=start, phase=ScalingPhase.FAILED, at=1062.0)})
     made = decider(failed)
 

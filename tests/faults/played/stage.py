@@ -24,6 +24,7 @@ from flights.steered_run import TICK_S, RunError, SteeredRun, Viewer
 from played.disks import JOURNAL_MB, STORE_MB, Disk, mounted, obstacle
 from played.gate import TAMPERED, Gate, python_path
 from trimtab_controller.cli.sandbox import EXAMPLES, FLIGHTS_ENVIRONMENT
+from trimtab_controller.sandbox.broker import SETTINGS as BROKER_SETTINGS
 from trimtab_controller.sandbox.broker import Detour, free_ports
 from trimtab_controller.sandbox.cluster import Cluster, ClusterError
 from trimtab_controller.sandbox.configuration import BROKER, CONTROLLER, SandboxSettings, host_name, worker_name
@@ -34,7 +35,6 @@ RECOVERY_LIMIT_S = 240.0
 REVIVE_EVERY_S = 2.0
 UNSEEN = "a window without all hosts"
 KEPT_MS = 24 * 60 * 60 * 1000
-BROKER_ID = "1"
 CONFIGURE_LIMIT_S = 30.0
 CAUGHT_UP_S = 8.0
 """The job has caught up when so many seconds of calm traffic are uncommitted: one commit interval never is, and a shift
@@ -261,7 +261,7 @@ class Stage:
 def forbid_compaction(bootstrap: str) -> None:
     """Of all topics of the broker, for good: what is compacted away cannot be judged."""
     kept = ConfigEntry("log.cleaner.min.compaction.lag.ms", str(KEPT_MS), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.BROKER, BROKER_ID, incremental_configs=[kept])
+    resource = ConfigResource(ConfigResource.Type.BROKER, BROKER_SETTINGS["node.id"], incremental_configs=[kept])
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.incremental_alter_configs([resource])[resource].result(timeout=CONFIGURE_LIMIT_S)
 
