@@ -1,4 +1,7 @@
-"""Proves steering on a real broker: `prove.py [SCENARIO ...]`; without names, all of them.  Exit 1 when one fails."""
+"""Proves steering on a real broker: `prove.py [changes | SCENARIO ...]`; without names, all moves, restarts and faults.
+
+`changes`: the job itself changes.  Exit 1 when a scenario fails.
+"""
 
 import asyncio
 import logging
@@ -7,6 +10,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
+from changed_scenarios import CHANGES
 from steered_runs import Outcome, run
 from steered_scenarios import SCENARIOS, Scenario
 from steered_verdict import Pauses
@@ -14,10 +18,12 @@ from steered_verdict import Pauses
 
 def main(names: list[str]) -> int:
     """Run the scenarios, print what came of them and the table of pauses."""
-    chosen = [scenario for scenario in SCENARIOS if not names or scenario.name in names]
-    if unknown := set(names) - {scenario.name for scenario in SCENARIOS}:
-        print(f"unknown: {sorted(unknown)}; known: {[scenario.name for scenario in SCENARIOS]}")
+    known = {scenario.name: scenario for scenario in (*SCENARIOS, *CHANGES)}
+    chosen = {(): SCENARIOS, ("changes",): CHANGES}.get(tuple(names))
+    if chosen is None and (unknown := set(names) - known.keys()):
+        print(f"unknown: {sorted(unknown)}; known: changes, {', '.join(map(repr, known))}")
         return 2
+    chosen = tuple(known[name] for name in names) if chosen is None else chosen
     logging.basicConfig(level=logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="prove-steering-"))
     print(f"logs: {folder}", flush=True)

@@ -1,6 +1,7 @@
 """The oracle's app: two agents and two tables on one source, a repartition topic with a third table, a windowed table.
 
-Set up by the environment; faults are put in from here, around the plug-in's steps: it has no switches for them.
+Set up by the environment.  `features` make another version of the job of it, see `Feature`.  Faults are put in from
+here, around the plug-in's steps: it has no switches for them.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import faust
-from steered_app_names import BUCKETS_PER_S, WINDOW_S, note_fault
+from steered_app_names import BUCKETS_PER_S, WINDOW_S, Feature, note_fault
 
 from trimtab_agent.engines.faust import SteeringSettings, handover, install, steering
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
@@ -25,6 +26,7 @@ SETUP = json.loads(os.environ["ORACLE_SETUP"])
 FOLDER = Path(SETUP["folder"])
 PARTITIONS = SETUP["partitions"]
 WORKER = os.environ["TRIMTAB_WORKER"]
+FEATURES = frozenset(map(Feature, SETUP.get("features", ())))
 
 app = faust.App(
     SETUP["app"],
@@ -43,7 +45,8 @@ app = faust.App(
     broker_max_poll_interval=SETUP.get("max_poll_s", 1000.0),
 )
 raw = {"key_type": str, "value_type": int, "key_serializer": "raw", "value_serializer": "json"}
-numbers, outputs, regrouped, totals = (app.topic(name, **raw) for name in ("numbers", "outputs", "regrouped", "totals"))
+numbers, outputs, totals = (app.topic(name, **raw) for name in ("numbers", "outputs", "totals"))
+regrouped = app.topic("regrouped", internal=True, partitions=PARTITIONS, **raw)
 
 
 def table(name: str, **options: Any) -> Any:
@@ -51,10 +54,41 @@ def table(name: str, **options: Any) -> Any:
     return app.Table(name, default=int, partitions=PARTITIONS, key_type=str, value_type=int, options=small, **options)
 
 
-counts, sums, groups = table("counts"), table("sums"), table("groups")
+counts, groups = table("counts"), table("groups")
+sums = table("renamed" if Feature.TABLE_RENAMED in FEATURES else "sums")
 windowed = table("windowed").tumbling(WINDOW_S, expires=3600.0) if SETUP["windowed"] else None
 own = {"source": [numbers, counts, sums, *([windowed] if windowed is not None else [])], "regroup": [regrouped, groups]}
-plugin = install(app, operators=own, settings=SteeringSettings(took_limit_s=SETUP.get("took_limit_s", 4.0)))
+if Feature.ORDERS in FEATURES:
+    orders, orders_done = app.topic("orders", **raw), app.topic("orders_done", **raw)
+    extras = table("extras")
+    own["source"] += [orders, extras]
+
+    @app.agent(orders)
+    async def take_order(stream: Any) -> None:
+        async for event in stream.events():
+            counts[text(event.key)] += 1  # a table that the other version has, too
+            extras[text(event.key)] += 1
+            await orders_done.send(key=event.key, value=event.value)
+
+
+if Feature.STATELESS in FEATURES:
+    alerts, alerts_done = app.topic("alerts", **raw), app.topic("alerts_done", **raw)
+    own["alerts"] = [alerts]
+
+    @app.agent(alerts)
+    async def pass_on(stream: Any) -> None:
+        async for event in stream.events():
+            await alerts_done.send(key=event.key, value=event.value)
+
+
+if Feature.ONE_OPERATOR in FEATURES:
+    own = {"everything": [part for parts in own.values() for part in parts]}
+elif Feature.OTHER_NAMES in FEATURES:
+    own = {f"{name}-2": parts for name, parts in own.items()}
+elif Feature.UNNAMED in FEATURES:
+    own = {}
+if Feature.STOCK not in FEATURES:
+    install(app, operators=own, settings=SteeringSettings(took_limit_s=SETUP.get("took_limit_s", 4.0)))
 
 seen: dict[int, dict[int, int]] = defaultdict(dict)
 """Partition of `numbers` -> bucket of 5 ms -> longest latency in ms."""

@@ -1,11 +1,24 @@
 """What the oracle's app and its judge share."""
 
 import time
+from enum import StrEnum
 from pathlib import Path
 
 WINDOW_S = 10.0
 BUCKETS_PER_S = 200
 """Resolution of the times at which events were processed: 5 ms."""
+
+
+class Feature(StrEnum):
+    """How a version of the job differs from the first one."""
+
+    ORDERS = "orders"  # one more topic, agent and table in an operator that is there; the agent writes an old table too
+    STATELESS = "stateless"  # one more topic and agent, an operator of its own without a table
+    TABLE_RENAMED = "table renamed"
+    OTHER_NAMES = "operators renamed"
+    ONE_OPERATOR = "operators merged"
+    UNNAMED = "operators not named"
+    STOCK = "without the plug-in"
 
 
 def note_fault(folder: Path) -> None:

@@ -8,13 +8,13 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from steered_app_names import faults, note_fault
+from steered_app_names import Feature, faults, note_fault
 
 from trimtab_controller.sandbox.broker import Broker, Topic
 from trimtab_controller.sandbox.processes import Child, Processes
@@ -28,9 +28,23 @@ APP = AppId("oracle")
 CLUSTER = "oracle"
 HOST = HostId("h0")
 SOURCE, REGROUP = OperatorId("source"), OperatorId("regroup")
-CHANGELOGS = ("oracle-counts-changelog", "oracle-sums-changelog", "oracle-groups-changelog")
+SUMS = "oracle-sums-changelog"
+CHANGELOGS = ("oracle-counts-changelog", SUMS, "oracle-groups-changelog")
 WINDOWED = "oracle-windowed-changelog"
+EXTRAS, RENAMED = "oracle-extras-changelog", "oracle-renamed-changelog"
 HERE = Path(__file__).parent
+OPERATORS: dict[Feature | None, tuple[OperatorId, ...]] = {
+    None: (SOURCE, REGROUP),
+    Feature.OTHER_NAMES: (OperatorId("source-2"), OperatorId("regroup-2")),
+    Feature.ONE_OPERATOR: (OperatorId("everything"),),
+    Feature.UNNAMED: (OperatorId("all"),),
+}
+"""What a version of the job calls the operators of numbers and of regrouped."""
+
+
+def operators(features: Collection[Feature]) -> tuple[OperatorId, ...]:
+    """The operators that the tiny controller places, in this version of the job."""
+    return OPERATORS[next((feature for feature in features if feature in OPERATORS), None)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +65,11 @@ class Setup:
     delays_s: dict[str, float] = field(default_factory=dict)
     preload: int = 1000
     placed: bool = True
+    own_topics: bool = True
+    """The cluster makes changelogs and the repartition topic, and Trimtab's; else the job's client makes its own, and
+    nobody Trimtab's."""
+    features: tuple[Feature, ...] = ()
+    """Of the version of the job that workers start with."""
     seed: int = 1
 
     @property
@@ -118,37 +137,42 @@ class Cluster:
         self.moves: list[Move] = []
         self.sent: list[tuple[str, float]] = []
         """Key and timestamp (seconds) of input number i."""
+        self.sent_besides: dict[str, list[str]] = {}
+        """Keys of the inputs of the topics that only some versions of the job read."""
+        self.versions: dict[WorkerId, tuple[Feature, ...]] = {}
+        self.versions_run: set[tuple[Feature, ...]] = set()
         self.random = random.Random(setup.seed)
         self.calm: list[tuple[float, float]] = []
         self._number = 0
         self._epoch = 0
         self._say = say
         self._stop_load = asyncio.Event()
+        self._fed: tuple[str, ...] = ()
         self._load: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Cluster":
         self.folder.mkdir(parents=True, exist_ok=True)
         self.processes.__enter__()
-        names = ("numbers", "outputs", "regrouped", "totals")
+        names = ["numbers", "outputs", "totals", *(["regrouped"] if self.setup.own_topics else [])]
         compact = {"cleanup.policy": "compact"}
-        self.broker.create_topics(
-            [Topic(name=name, partitions=self.setup.partitions) for name in names]
-            + [Topic(name=n, partitions=self.setup.partitions, settings=compact) for n in self.setup.changelogs]
-            + [Topic(name=t.name, partitions=t.partitions) for t in topic_settings(Topics(CLUSTER))]
-        )
+        topics = [Topic(name=name, partitions=self.setup.partitions) for name in names]
+        if self.setup.own_topics:
+            logs = [Topic(name=n, partitions=self.setup.partitions, settings=compact) for n in self.setup.changelogs]
+            topics += [*logs, *trimtabs_topics()]
+        self.broker.create_topics(topics)
         self._server = await self.agent.serve(self.folder / "agent.sock")
         self._producer = AIOKafkaProducer(bootstrap_servers=self.broker.address, enable_idempotence=True)
         await self._producer.start()
         workers = [worker(i) for i in range(self.setup.workers)]
         count = self.setup.partitions
         self.rows = {
-            SOURCE: [(workers[p % len(workers)],) for p in range(count)],
-            REGROUP: [(workers[(p + 1) % len(workers)],) for p in range(count)],
+            operator: [(workers[(p + number) % len(workers)],) for p in range(count)]
+            for number, operator in enumerate(operators(self.setup.features))
         }
         if self.setup.placed:
             await self.publish()
         for name in workers:
-            self.start(name)
+            self.start(name, self.setup.features)
         await self.send_numbers(self.setup.preload)
         return self
 
@@ -161,6 +185,13 @@ class Cluster:
             self._server.close()
         finally:
             self.processes.__exit__(None, None, None)
+
+    @property
+    def changelogs(self) -> tuple[str, ...]:
+        """Of all versions of the job that have run."""
+        run = {feature for features in self.versions_run for feature in features}
+        more = {Feature.ORDERS: EXTRAS, Feature.TABLE_RENAMED: RENAMED}
+        return (*self.setup.changelogs, *(log for feature, log in more.items() if feature in run))
 
     # ---- load
 
@@ -193,12 +224,32 @@ class Cluster:
             due = int((time.monotonic() - began) * self.setup.rate) - (len(self.sent) - first)
             if due > 0:
                 await self.send_numbers(due)
+                for topic in self._fed:
+                    await self.send_besides(topic, due)
             await asyncio.sleep(0.005)
+
+    def feed(self, topic: str | None) -> None:
+        """From now on the load goes to this topic, too; None: to `numbers` alone."""
+        self._fed = () if topic is None else (topic,)
+
+    async def send_besides(self, topic: str, count: int) -> None:
+        """Inputs of a topic that only some versions of the job read."""
+        sent = self.sent_besides.setdefault(topic, [])
+        for _ in range(count):
+            number = len(sent)
+            key = f"k{number % self.setup.keys}"
+            sent.append(key)
+            partition = (number % self.setup.keys) % self.setup.partitions
+            await self._producer.send(topic, str(number).encode(), key=key.encode(), partition=partition)
+        await self._producer.flush()
 
     # ---- workers
 
-    def start(self, name: WorkerId, **changed: Any) -> None:
+    def start(self, name: WorkerId, features: Collection[Feature] | None = None, **changed: Any) -> None:
+        """Start a worker, with a version of the job: the one that it had."""
         setup = self.setup
+        self.versions[name] = tuple(self.versions.get(name, setup.features) if features is None else features)
+        self.versions_run.add(self.versions[name])
         given = {
             "app": APP,
             "bootstrap": self.broker.address,
@@ -212,6 +263,7 @@ class Cluster:
             "took_limit_s": setup.took_limit_s,
             "max_poll_s": setup.max_poll_s,
             "delays_s": setup.delays_s,
+            "features": self.versions[name],
             **changed,
         }
         environment = {
@@ -280,11 +332,25 @@ class Cluster:
             odd = {str(k): self.owners()[k] for k in self.key_groups if len(self.owners()[k]) != 1}
             states = {name: s.state for name, (_, s) in self.agent.statistics.items()}
             raise TimeoutError(f"no clean ownership after {limit_s} s: {odd}, {states}, {self.generations()}")
-        for key_group, (owner,) in self.owners().items():
+        for key_group in self.key_groups:
+            (owner,) = self.owners()[key_group]
             row = self.rows[key_group.operator][key_group.partition]
             rest = [name for name in row if name != owner and name in self.alive][:1]
             self.rows[key_group.operator][key_group.partition] = (owner, *rest)
         return time.time() - began
+
+    async def joined(self, limit_s: float = 60.0) -> None:
+        """Wait until all workers run in one generation, whoever owns what.  Raises TimeoutError."""
+        began = time.time()
+
+        def running() -> bool:
+            fresh = [self.agent.statistics.get(name, (0.0, None)) for name in self.alive]
+            return len(self.generations()) == 1 and all(
+                at > began + 0.6 and s is not None and s.state is WorkerState.RUNNING for at, s in fresh
+            )
+
+        if not await until(running, limit_s):
+            raise TimeoutError(f"not all run after {limit_s} s: {self.generations()}")
 
     async def worked_off(self, limit_s: float = 90.0) -> None:
         """Wait until the backlog is gone."""
@@ -405,6 +471,11 @@ class Cluster:
         began = time.time()
         await asyncio.sleep(seconds)
         self.calm.append((began, time.time()))
+
+
+def trimtabs_topics() -> list[Topic]:
+    """What the controller creates when it first runs."""
+    return [Topic(name=t.name, partitions=t.partitions) for t in topic_settings(Topics(CLUSTER))]
 
 
 def worker(number: int) -> WorkerId:

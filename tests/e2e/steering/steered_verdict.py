@@ -14,7 +14,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from steered_app_names import BUCKETS_PER_S, WINDOW_S
-from steered_cluster import APP, SOURCE, WINDOWED, Cluster
+from steered_cluster import APP, EXTRAS, RENAMED, SOURCE, SUMS, WINDOWED, Cluster
 
 STALL_LIMIT_S = 60.0
 """Workers that commit nothing for so long while something is left are not waited for."""
@@ -36,6 +36,8 @@ class Verdict:
     duplicated: dict[str, int]
     repeated_s: float | None
     """How long before a fault the oldest event was done that was done again; infinite when no fault explains it."""
+    stepped_back: dict[str, int]
+    """Changelog records with a lower value than one before of the same key: old state was written over newer."""
     wrong_keys: dict[str, int]
     too_low: dict[str, int]
     """Keys that miss an event, or that a late write has set back."""
@@ -47,7 +49,12 @@ class Verdict:
 
     def complaints(self, again_s: float, rate: float, faults: int) -> list[str]:
         """What is not as promised, when what was done so many seconds before a fault may be done again."""
-        never = {"lost": self.lost, "too low": self.too_low, "not committed": self.not_committed}
+        never = {
+            "lost": self.lost,
+            "stepped back": self.stepped_back,
+            "too low": self.too_low,
+            "not committed": self.not_committed,
+        }
         found = [f"{what}: {counts}" for what, counts in never.items() if any(counts.values())]
         if self.repeated_s is not None and self.repeated_s > again_s:
             found.append(
@@ -69,7 +76,7 @@ async def judge(cluster: Cluster) -> Verdict:
 
     def left() -> dict[str, int]:
         found = {}
-        for topic in ("numbers", "regrouped"):
+        for topic in ("numbers", "regrouped", *cluster.sent_besides):
             wanted = {TopicPartition(topic, p): OffsetSpec.latest() for p in partitions}
             ends = {tp.partition: f.result().offset for tp, f in admin.list_offsets(wanted).items()}
             group = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(APP)])
@@ -88,16 +95,21 @@ async def judge(cluster: Cluster) -> Verdict:
     for name in list(cluster.alive):
         if await cluster.terminate(name) is None:
             raise TimeoutError(f"{name} did not end")
-    read = {t: _read(cluster, t) for t in ("outputs", "regrouped", "totals", *cluster.setup.changelogs)}
+    topics = ["outputs", "regrouped", "totals", *map(done_topic, cluster.sent_besides), *cluster.changelogs]
+    read = {topic: _read(cluster, topic) for topic in topics}
     return _judged(cluster, read, not_committed, owners_wrong)
 
 
 def _judged(cluster: Cluster, read: dict[str, Records], not_committed: dict[str, int], owners_wrong: int) -> Verdict:
     sent = len(cluster.sent)
-    done = {topic: _done(read[topic]) for topic in ("outputs", "regrouped", "totals")}
-    lost = {topic: sum(number not in seen for number in range(sent)) for topic, seen in done.items()}
+    wanted_in = dict.fromkeys(("outputs", "regrouped", "totals"), sent)
+    wanted_in |= {done_topic(topic): len(keys) for topic, keys in cluster.sent_besides.items()}
+    done = {topic: _done(read[topic]) for topic in wanted_in}
+    lost = {topic: sum(number not in done[topic] for number in range(count)) for topic, count in wanted_in.items()}
     twice = {topic: sum(len(times) - 1 for times in seen.values()) for topic, seen in done.items()}
-    found = {topic: _last(rows) for topic, rows in read.items() if topic in cluster.setup.changelogs}
+    found = {topic: _last(rows) for topic, rows in read.items() if topic in cluster.changelogs}
+    if RENAMED in found:  # each number is in one of the two
+        found[SUMS] = Counter(found.get(SUMS, {})) + Counter(found.pop(RENAMED))
     off = {
         topic: {key: found[topic].get(key, 0) - wanted.get(key, 0) for key in wanted.keys() | found[topic].keys()}
         for topic, wanted in _wanted(cluster).items()
@@ -107,6 +119,7 @@ def _judged(cluster: Cluster, read: dict[str, Records], not_committed: dict[str,
         lost=lost,
         duplicated=twice,
         repeated_s=_repeated_s(done, cluster.faults),
+        stepped_back={topic: steps_back(read[topic]) for topic in cluster.changelogs},
         wrong_keys={topic: sum(map(bool, keys.values())) for topic, keys in off.items()},
         too_low={topic: sum(d < 0 for d in keys.values()) for topic, keys in off.items()},
         done_again={t: sum(d for d in keys.values() if d > 0) for t, keys in off.items() if "sums" not in t},
@@ -139,14 +152,34 @@ def _repeated_s(done: dict[str, dict[int, list[float]]], faults: list[float]) ->
 
 def _wanted(cluster: Cluster) -> dict[str, Counter[str]]:
     """Changelog -> key -> value, if every number counts once."""
-    wanted: dict[str, Counter[str]] = {topic: Counter() for topic in cluster.setup.changelogs}
+    wanted: dict[str, Counter[str]] = {topic: Counter() for topic in cluster.changelogs if topic != RENAMED}
     for number, (key, timestamp) in enumerate(cluster.sent):
         wanted["oracle-counts-changelog"][key] += 1
         wanted["oracle-sums-changelog"][key] += number
         wanted["oracle-groups-changelog"][f"g{number % 97}"] += 1
         if cluster.setup.windowed:
             wanted[WINDOWED][_window_key(key, timestamp)] += 1
+    for key in cluster.sent_besides.get("orders", ()):
+        wanted["oracle-counts-changelog"][key] += 1
+        wanted[EXTRAS][key] += 1
     return wanted
+
+
+def done_topic(topic: str) -> str:
+    """Where the job says that it has done an input of this topic."""
+    return f"{topic}_done"
+
+
+def steps_back(rows: Records) -> int:
+    """How many records of a changelog, all of whose values only grow, are below one before of the same key."""
+    count = 0
+    for partition in rows.values():
+        highest: dict[bytes, int] = {}
+        for key, value, _ in partition:
+            if key is not None and value:
+                count += int(value) < highest.get(key, int(value))
+                highest[key] = max(int(value), highest.get(key, int(value)))
+    return count
 
 
 def _window_key(key: str, timestamp: float) -> str:

@@ -8,7 +8,7 @@ import pytest
 from steered_cluster import Setup
 from steered_runs import run
 from steered_scenarios import Scenario, drain_and_return, kills, moves, storm
-from steered_verdict import Verdict, _repeated_s
+from steered_verdict import Verdict, _repeated_s, steps_back
 
 SHORT = (
     Scenario(
@@ -44,6 +44,7 @@ def test_the_judge_sees_what_is_wrong() -> None:
         lost={"outputs": 0},
         duplicated={"outputs": 0},
         repeated_s=None,
+        stepped_back={"counts": 0},
         wrong_keys={"counts": 0},
         too_low={"counts": 0},
         done_again={"counts": 0},
@@ -55,6 +56,7 @@ def test_the_judge_sees_what_is_wrong() -> None:
         {"lost": {"outputs": 1}},
         {"repeated_s": math.inf},
         {"repeated_s": 1.6},
+        {"stepped_back": {"counts": 1}},
         {"wrong_keys": {"counts": 1}},
         {"too_low": {"counts": 1}},
         {"done_again": {"counts": 1}},
@@ -74,3 +76,11 @@ def test_what_was_done_twice_is_dated_by_the_fault_that_explains_it() -> None:
     assert _repeated_s(sent_twice, [9.0, 10.25, 13.0]) == 0.25
     assert _repeated_s(sent_twice, [9.0]) == math.inf
     assert _repeated_s({**sent_twice, "regrouped": once}, [11.0]) == 0.5
+
+
+def test_old_state_over_newer_is_a_step_back_and_a_new_window_is_none() -> None:
+    def rows(*values: tuple[bytes, bytes | None]) -> dict[int, list[tuple[bytes | None, bytes | None, float]]]:
+        return {0: [(key, value, 1.0) for key, value in values]}
+
+    assert steps_back(rows((b"a", b"1"), (b"b", b"9"), (b"a", b"2"), (b"a", b"2"), (b"a", None), (b"a", b"3"))) == 0
+    assert steps_back(rows((b"a", b"5"), (b"a", b"4"), (b"b", b"1"), (b"a", b"5"), (b"a", b"3"))) == 2

@@ -38,6 +38,8 @@ class Board:
         """Standby replicas that the app had asked Faust for: given back when it turns out that it is not steered."""
         self.applied: Epoch = NO_EPOCH
         """Epoch of the placement that the last rebalance applied; NO_EPOCH = Faust's own assignment."""
+        self.differs: str | None = None
+        """How the group's members differ in their version of the app, as the leader of this generation says."""
         self._trust = trust
         self._writing = threading.Lock()
 

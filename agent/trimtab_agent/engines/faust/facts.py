@@ -26,7 +26,7 @@ class Facts:
     @property
     def refusal(self) -> str | None:
         """Why this worker only reports; None = it steers."""
-        return self._refusal
+        return self._refusal or self._board.differs
 
     @property
     def state(self) -> WorkerState:

@@ -30,7 +30,9 @@ class Fence:
         self.tripped = False
         """An event was refused: it is gone from its queue and only comes back with a rejoin."""
         self.broken = False
-        """State was not written: nothing that this process does may count any more."""
+        """State was not written, or nearly overwritten: nothing that this process does may count any more."""
+        self.breaches = 0
+        """How often a changelog was about to overwrite state that this worker writes."""
         self._heard_at: float | None = None
 
     def heard(self, sent_at: float) -> None:
@@ -42,7 +44,7 @@ class Fence:
         self.lost = True
 
     def break_off(self) -> None:
-        """State could not be written; there is no way back but another process."""
+        """State is not what it should be; there is no way back but another process."""
         self.broken = True
 
     def renew(self) -> None:

@@ -1,13 +1,19 @@
-"""A worker whose tables cannot be written ends at once (mend 11).
+"""The last line of defence of a worker's state: what would leave a table wrong ends the worker instead.
 
-Faust lets an exception of a store (disk full) pass through the app's agent like any other: the event counts as done,
-the agent is started again, and the worker goes on without what it could not write.  Here nothing is committed or sent
-from that moment on, and the worker ends: to the group it is a worker that was killed, and its last events, at most one
-commit interval, are done again by others.
+Two things are watched at the stores themselves, whatever the layers above believe:
+
+- A write that fails (disk full).  Faust lets the exception pass through the app's agent like any other: the event
+  counts as done, the agent is started again, and the worker goes on without what it could not write.
+- A record of a changelog that is applied to a partition which is active here.  The worker would read back its own
+  older writes and overwrite newer ones.  Faust does that only to restore, before any source is open.
+
+From that moment on nothing is committed or sent, and the worker ends: to the group it is a worker that was killed, and
+its last events, at most one commit interval, are done again by others.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from faust.stores.rocksdb import Store
@@ -17,25 +23,62 @@ from trimtab_agent.engines.faust.fence import Fence
 log = logging.getLogger(__name__)
 
 
-def guard_stores(app: Any, fence: Fence) -> None:
-    """Watch over every write of the app's tables."""
+class StateBreach(Exception):
+    """A changelog was about to overwrite a table partition that this worker is writing itself."""
 
-    def guarded(write: Callable[..., None]) -> Callable[..., None]:
+
+class StoreGuard:
+    """Watches the stores of one app."""
+
+    def __init__(self, app: Any, fence: Fence) -> None:
+        self._app = app
+        self._fence = fence
+
+    def watch(self) -> None:
+        """Watch over every table of the app, from now on."""
+        for table in self._app.tables.values():
+            store = table.data
+            if isinstance(store, Store):
+                store._set, store._del = self._guarded_write(store._set), self._guarded_write(store._del)
+                store.apply_changelog_batch = self._guarded_batch(
+                    table.changelog_topic_name, store.apply_changelog_batch
+                )
+
+    def _guarded_write(self, write: Callable[..., None]) -> Callable[..., None]:
         def write_or_end(*arguments: Any) -> None:
             try:
                 write(*arguments)
             except AssertionError:  # the app writes outside of an event: nothing is lost by that
                 raise
             except Exception as error:
-                if not fence.broken:
-                    fence.break_off()
-                    log.critical("a table cannot be written, this worker ends: %s", error)
-                    app.add_future(app.crash(error))
+                self._end("a table cannot be written, this worker ends: %s", error)
                 raise
 
         return write_or_end
 
-    for table in app.tables.values():
-        store = table.data
-        if isinstance(store, Store):
-            store._set, store._del = guarded(store._set), guarded(store._del)
+    def _guarded_batch(self, changelog: str, apply: Callable[..., None]) -> Callable[..., None]:
+        def apply_or_end(batch: Iterable[Any], to_key: Any, to_value: Any) -> None:
+            # Faust applies a late record of a partition that it has just given away to whichever table came before.
+            own = [event for event in batch if event.message.tp.topic == changelog]
+            if own and not self._restoring():
+                active = self._app.assignor._active_tps
+                if touched := sorted({event.message.tp for event in own if event.message.tp in active}):
+                    error = StateBreach(f"changelog records for {touched[0]}, which this worker owns and writes")
+                    self._fence.breaches += 1
+                    self._end("state would be overwritten, this worker ends: %s", error)
+                    raise error
+            apply(own, to_key, to_value)
+
+        return apply_or_end
+
+    def _restoring(self) -> bool:
+        """Whether Faust is calling, on its own event loop, before it has opened any source."""
+        consumer = self._app._consumer
+        return asyncio._get_running_loop() is self._app.loop and not (consumer is not None and consumer.is_open)
+
+    def _end(self, complaint: str, error: Exception) -> None:
+        """Let nothing of this worker count any more, and end it; callable from any thread."""
+        if not self._fence.broken:
+            self._fence.break_off()
+            log.critical(complaint, error)
+            self._app.loop.call_soon_threadsafe(lambda: self._app.add_future(self._app.crash(error)))

@@ -145,8 +145,11 @@ class Handover:
     ) -> None:
         """Own what its old owner has released.  Raises Denied or GenerationOver: then it does not own them."""
         self.check(generation)
-        if any(map(self._ownership.owns, key_groups)) or not self._standbys.is_followed(key_groups):
+        if any(map(self._ownership.holds, key_groups)) or not self._standbys.is_followed(key_groups):
             raise Denied(Refusal.NOT_PREPARED, "owned already, or its tables are not followed")
+        same = self._ownership.sources(key_groups) == offsets.keys()
+        if not same or self._ownership.changelogs(key_groups) != ends.keys():
+            raise Denied(Refusal.PRECONDITION, "its old owner reads other topics: it runs another version of the app")
         consumer = self._app.consumer
         proving = consumer.thread.prove_by_commit(generation, offsets, self._settings.commit_limit_s)
         done = await asyncio.gather(proving, self._catch_up(dict(ends), generation), return_exceptions=True)

@@ -5,7 +5,7 @@ app's author names it.  What is not named forms one operator per partition count
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -57,18 +57,20 @@ class Layout:
 
         Raises MixedPartitions.
         """
+        groups: dict[OperatorId, dict[str, int]] = defaultdict(dict)
+        for operator, partitions, topics in self.groups(partitions_of):
+            groups[operator] |= dict.fromkeys(topics, partitions)
+        return tuple(self._operator(operator, frozenset(counts), counts) for operator, counts in sorted(groups.items()))
+
+    def groups(self, partitions_of: Callable[[str], int | None]) -> list[tuple[OperatorId, int, frozenset[str]]]:
+        """(operator, partition count, topics) of every operator and partition count whose topics are known."""
         counts = {topic: count for topic in self.sources | self.changelogs if (count := partitions_of(topic))}
-        groups: dict[OperatorId, frozenset[str]] = {
-            operator: frozenset(topics & counts.keys()) for operator, topics in self.named.items()
-        }
-        rest: defaultdict[int, set[str]] = defaultdict(set)
-        for topic in counts.keys() - frozenset[str]().union(*self.named.values()):
-            rest[counts[topic]].add(topic)
-        for count, topics in rest.items():
-            groups[OperatorId(REST if len(rest) == 1 else f"{REST}-{count}")] = frozenset(topics)
-        return tuple(
-            self._operator(operator, groups[operator], counts) for operator in sorted(groups) if groups[operator]
-        )
+        found = []
+        for operator, topics in self.named.items():
+            found += [(operator, count, same) for count, same in _by_count(topics & counts.keys(), counts)]
+        rest = _by_count(counts.keys() - frozenset[str]().union(*self.named.values()), counts)
+        names = [REST] if len(rest) == 1 else [f"{REST}-{count}" for count, _ in rest]
+        return found + [(OperatorId(name), count, topics) for name, (count, topics) in zip(names, rest, strict=True)]
 
     def _operator(self, operator: OperatorId, topics: frozenset[str], counts: Mapping[str, int]) -> Operator:
         if len({counts[topic] for topic in topics}) != 1:
@@ -80,3 +82,10 @@ class Layout:
             changelogs=topics & self.changelogs,
             partitions=counts[next(iter(topics))],
         )
+
+
+def _by_count(topics: Iterable[str], counts: Mapping[str, int]) -> list[tuple[int, frozenset[str]]]:
+    found: defaultdict[int, set[str]] = defaultdict(set)
+    for topic in topics:
+        found[counts[topic]].add(topic)
+    return [(count, frozenset(same)) for count, same in sorted(found.items())]

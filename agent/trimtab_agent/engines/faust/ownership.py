@@ -56,10 +56,18 @@ class Ownership:
         return all(k.operator in known and k.partition < known[k.operator].partitions for k in key_groups)
 
     def owns(self, key_group: KeyGroup) -> bool:
-        """Whether this worker owns it now."""
+        """Whether this worker owns it now: all of it.  What it has in part it processes, but cannot give away."""
         operator = self._operators.get(key_group.operator)
-        active = self._app.assignor._active_tps
-        return operator is not None and all(TP(topic, key_group.partition) in active for topic in operator.topics)
+        return operator is not None and all(self.is_active(TP(topic, key_group.partition)) for topic in operator.topics)
+
+    def holds(self, key_group: KeyGroup) -> bool:
+        """Whether this worker owns it, or a part of it: a leader of another version may not assign new topics."""
+        operator = self._operators.get(key_group.operator)
+        return operator is not None and any(self.is_active(TP(topic, key_group.partition)) for topic in operator.topics)
+
+    def is_active(self, tp: TP) -> bool:
+        """Whether the partition is this worker's to process and to write, by Faust's own books."""
+        return tp in self._app.assignor._active_tps
 
     def owned(self) -> frozenset[KeyGroup]:
         """All that this worker owns now."""

@@ -1,8 +1,8 @@
 """The private names of Faust, aiokafka and mode that steering touches, with the reason, checked at start.
 
-They are used in `transport/`, `ownership.py`, `standby.py`, `windows.py`, `assignor.py`, `steering.py` and
-`install.py`.  On other versions than those the mends were proven on, or when a name is gone, the plug-in reports but
-does not steer.
+They are used in `transport/`, `ownership.py`, `standby.py`, `windows.py`, `assignor.py`, `steering.py`, `guarded.py`
+and `install.py`.  On other versions than those the mends were proven on, or when a name is gone, the plug-in reports
+but does not steer.
 """
 
 import inspect
@@ -120,7 +120,7 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         faust.stores.rocksdb.Store,
-        "opening and closing a standby's database; a write that fails ends the worker (mend 11)",
+        "opening and closing a standby's database; a write that fails, or overwrites, ends the worker (mends 11, 12)",
         ("_dbs",),
         (
             ("_set", ("key", "value")),
@@ -129,6 +129,7 @@ PRIVATES: tuple[Private, ...] = (
             ("set_persisted_offset", ("tp", "offset")),
             ("_decode_key", ("key",)),
             ("_visible_keys", ("db",)),
+            ("apply_changelog_batch", ("batch", "to_key", "to_value")),
         ),
     ),
     Private(
@@ -159,6 +160,7 @@ PRIVATES: tuple[Private, ...] = (
             "_fetch_max_wait_ms",
             "_fetch_min_bytes",
             "_partition_assignment_strategy",
+            "_client",
             "_coordinator",
             "_fetcher",
             "_subscription",
@@ -172,9 +174,10 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         COORDINATOR,
-        "the fence hears heartbeats, and the loss of membership; commits that prove membership",
+        "the fence hears heartbeats, and the loss of membership; commits that prove membership; mend 13",
         ("_closing", "generation", "group_id"),
         (
+            ("_perform_assignment", ("response",)),
             ("_send_req", ("request",)),
             ("reset_generation", ()),
             ("request_rejoin", ()),

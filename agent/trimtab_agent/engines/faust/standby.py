@@ -1,7 +1,7 @@
 """Warm standbys on this worker: opens local tables, follows their changelogs, says how far they are."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from faust.types import TP
@@ -27,11 +27,10 @@ class Standbys:
     async def warm(self, key_groups: Collection[KeyGroup], check: Check) -> None:
         """Open the tables of these key groups and follow their changelogs, where that is not so already.
 
-        What this worker owns by now (a hand-over that was prepared has just been taken) is left out: it would read its
+        Left out is every partition that is active here, whatever else of its key group is: the worker would read its
         own writes back, and overwrite a newer one with an older one whenever it lags.
         """
-        not_owned = [key_group for key_group in key_groups if not self._ownership.owns(key_group)]
-        todo = self._ownership.changelogs(not_owned) - self._tail.followed
+        todo = self._not_active(key_groups) - self._tail.followed
         if not todo:
             return
         consumer = self._app.consumer
@@ -40,6 +39,8 @@ class Standbys:
             check()
             table = self._ownership.table(tp)
             await self._open(table, tp.partition, check)
+            if self._ownership.is_active(tp):
+                continue  # taken while its database was being opened
             persisted = table.persisted_offset(tp)
             applied = max(-1 if persisted is None else persisted, starts[tp] - 1)
             if applied > ends[tp] - 1:
@@ -89,8 +90,8 @@ class Standbys:
         self._tail.leave(changelogs)
 
     def cool(self, key_groups: Collection[KeyGroup]) -> None:
-        """Stop following and close the tables of key groups that this worker does not own."""
-        changelogs = self._ownership.changelogs(k for k in key_groups if not self._ownership.owns(k))
+        """Stop following these key groups, and close those of their tables that are not active here."""
+        changelogs = self._not_active(key_groups)
         self._tail.leave(changelogs)
         for tp in changelogs:
             self._ownership.table(tp).data._dbs.pop(tp.partition, None)
@@ -114,6 +115,9 @@ class Standbys:
             return None
         persisted = [self._ownership.table(tp).persisted_offset(tp) for tp in changelogs]
         return sum(int(offset) + 1 for offset in persisted if offset is not None)
+
+    def _not_active(self, key_groups: Iterable[KeyGroup]) -> set[TP]:
+        return {tp for tp in self._ownership.changelogs(key_groups) if not self._ownership.is_active(tp)}
 
     def _applied(self, tp: TP) -> int:
         applied = self._tail.applied(tp)

@@ -176,14 +176,14 @@ class FaustSteering(Facts):
                 return
 
     def _placed_here(self) -> frozenset[KeyGroup]:
-        """Key groups that the placement gives this worker in any role, and that it does not own (yet)."""
+        """Key groups that the placement gives this worker in any role, and of which it does not own a part (yet)."""
         placement, worker = self._board.placement, self._board.worker
         return frozenset(
             key_group
             for operator in self._ownership.operators().values()
             for key_group in (self._ownership.key_group(operator, p) for p in range(operator.partitions))
             if placement is not None and worker in placement.of(operator.id, key_group.partition)
-            if not self._ownership.owns(key_group)
+            if not self._ownership.holds(key_group)
         )
 
     # ---- commands
@@ -203,8 +203,8 @@ class FaustSteering(Facts):
 
     async def _admit(self, command: Command) -> None:
         """Refuse what does not fit this worker; what can wait for the end of a rebalance waits."""
-        if self._refusal is not None:
-            raise Denied(Refusal.NOT_STEERING, self._refusal)
+        if (refusal := self.refusal) is not None:
+            raise Denied(Refusal.NOT_STEERING, refusal)
         if command.kind not in self._steps:
             raise Denied(Refusal.FAILED, f"{command.kind} is not for the worker")
         if (command.worker, command.app) != (self._board.worker, self._board.app):
@@ -218,7 +218,7 @@ class FaustSteering(Facts):
     async def _prepare(self, command: Command, answer: Answer) -> None:
         assert command.handover is not None
         generation, key_groups = self._handover.generation, command.key_groups
-        if command.target != self._board.worker or any(map(self._ownership.owns, key_groups)):
+        if command.target != self._board.worker or any(map(self._ownership.holds, key_groups)):
             raise Denied(Refusal.PRECONDITION, "this worker is not the target, or owns some of them already")
         self._prepared[command.handover] = (answer, key_groups)
         try:

@@ -19,4 +19,8 @@ Stock Faust 0.15.3 loses and duplicates events at rebalances and leaves wrong va
 9. A commit goes past one unfinished offset.  Here: only up to the first unfinished event.
 10. A worker stopped beyond its session goes on with what it had queued.  Here: it is fenced (`fence.py`).
 11. An event whose state could not be written (disk full) counts as done.  Here: the worker ends (`guarded.py`).
+12. Nothing keeps a changelog from being applied to a partition that the worker itself is writing.  Here: the worker
+    ends (`guarded.py`).
+13. The group's leader assigns topics that its client has not heard of yet in part, and agents fail on tables whose
+    changelog it does not know; their events count as done.  Here: both wait for the broker's metadata.
 """

@@ -77,8 +77,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         return self._open
 
     async def subscribe(self, topics: Collection[str]) -> None:
-        """Subscribe, once the placement is known: whoever joins may be the leader."""
+        """Subscribe, once the placement and all topics are known: whoever joins may be the leader (mend 13)."""
         await self.watcher.before_join(frozenset(topics))
+        await self._thread.wait_for_topics(frozenset(topics), self.settings.topics_limit_s)
         await super().subscribe(topics)
 
     # ---- fetching

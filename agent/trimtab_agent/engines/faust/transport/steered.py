@@ -5,7 +5,7 @@ from typing import Any
 from faust.transport.drivers.aiokafka import Transport
 
 from trimtab_agent.engines.faust.fence import Fence
-from trimtab_agent.engines.faust.guarded import guard_stores
+from trimtab_agent.engines.faust.guarded import StoreGuard
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, Watcher
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
@@ -25,6 +25,6 @@ class SteeredTransport(Transport):  # type: ignore[misc]
 
     def create_consumer(self, callback: Any, **options: Any) -> SteeredConsumer:
         """The app's consumer; its tables are all there by now."""
-        guard_stores(self.app, self.fence)
+        StoreGuard(self.app, self.fence).watch()
         consumer: SteeredConsumer = super().create_consumer(callback, **options)
         return consumer

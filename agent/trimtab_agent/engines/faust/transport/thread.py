@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from aiokafka.consumer.group_coordinator import OffsetCommitRequest
 from aiokafka.consumer.subscription_state import TopicPartitionState
+from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.errors import IllegalGenerationError, KafkaError, NoError, RebalanceInProgressError
 from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -17,6 +18,7 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
 from trimtab_agent.engines.faust.fence import Fence, uptime
+from trimtab_agent.engines.faust.transport.metadata import TopicMetadata
 
 Result = TypeVar("Result")
 NO_GENERATION: int = OffsetCommitRequest.DEFAULT_GENERATION_ID
@@ -34,6 +36,8 @@ class CommitRefused(GenerationOver):
 
 class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     """Faust's consumer thread with a fence, in-place assignment and a commit that proves membership."""
+
+    _topics: TopicMetadata | None = None
 
     @property
     def fence(self) -> Fence:
@@ -54,7 +58,9 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         """Start the consumer, and listen to what its coordinator hears from the broker (mend 10)."""
         await super().on_start()
         coordinator = self._consumer._coordinator
+        known = self._topics = TopicMetadata(self._consumer._client)
         send, reset = coordinator._send_req, coordinator.reset_generation
+        perform_assignment = coordinator._perform_assignment
 
         async def send_req(request: Any) -> Any:
             if isinstance(request, OffsetCommitRequest) and coordinator.generation == NO_GENERATION:
@@ -72,8 +78,27 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
                 self.fence.lose()
             reset()
 
+        async def assign_what_is_known(response: Any) -> Any:
+            told = [ConsumerProtocol.METADATA.decode(member[-1]) for member in response.members]
+            topics = {topic for metadata in told for topic in metadata.subscription}
+            await known.wait_for(topics, self.transport.settings.assignment_metadata_limit_s)
+            return await perform_assignment(response)
+
         coordinator._send_req = send_req
         coordinator.reset_generation = reset_generation
+        coordinator._perform_assignment = assign_what_is_known
+
+    async def on_thread_stop(self) -> None:
+        """Stop the consumer."""
+        if self._topics is not None:
+            self._topics.stop()
+        await super().on_thread_stop()
+
+    async def wait_for_topics(self, topics: Collection[str], limit_s: float) -> frozenset[str]:
+        """Wait until the broker knows these topics; returns those that it does not know after `limit_s`."""
+        assert self._topics is not None, "not started"
+        waiting = asyncio.run_coroutine_threadsafe(self._topics.wait_for(topics, limit_s), self.thread_loop)
+        return await asyncio.wrap_future(waiting)
 
     async def run(self, step: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function of this class in the thread.

@@ -12,8 +12,9 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from aiokafka.protocol.metadata import MetadataResponse_v1
 
-from trimtab_agent.engines.faust.assignor import MemberData, PlacementAssignor
+from trimtab_agent.engines.faust.assignor import PlacementAssignor
 from trimtab_agent.engines.faust.board import Board
+from trimtab_agent.engines.faust.member_data import MemberData
 from trimtab_agent.engines.faust.operators import Layout
 from trimtab_models.messages.decode import BadMessage, Fault
 from trimtab_models.messages.names import NO_EPOCH, AppId, Epoch, OperatorId, WorkerId
@@ -219,7 +220,7 @@ def test_what_a_member_packed_wrongly_is_refused_and_the_group_goes_on(
 ) -> None:
     workers["m0"].board.offer(placement(1, [("w0",)] * 6, [("w0",)] * 6))
     workers["m1"].board.offer(placement(9, [("w1",)] * 6, [("w1",)] * 6))
-    monkeypatch.setattr("trimtab_agent.engines.faust.assignor._packed", lambda _: "AAAA")
+    monkeypatch.setattr("trimtab_agent.engines.faust.assignor.packed", lambda _: "AAAA")
 
     rejoin(workers, leader="m0")
 

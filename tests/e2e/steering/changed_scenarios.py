@@ -1,0 +1,166 @@
+"""What happens when the job itself changes under steering: rolling upgrades and back, first starts, new members."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from steered_app_names import Feature
+from steered_cluster import SOURCE, Cluster, Setup, operators, trimtabs_topics, until, worker
+from steered_scenarios import Act, Scenario, begin, hand_overs
+
+from trimtab_controller.sandbox.broker import Topic
+from trimtab_models.messages.names import WorkerId
+
+Features = tuple[Feature, ...]
+
+
+async def restart_one_by_one(
+    cluster: Cluster, features: Features, *, between: Callable[[Cluster, WorkerId], Awaitable[None]]
+) -> None:
+    """A rolling restart with another version of the job."""
+    for name in list(cluster.alive):
+        assert await cluster.terminate(name) == 0
+        cluster.start(name, features)
+        await cluster.joined()
+        await between(cluster, name)
+
+
+async def leave_alone(cluster: Cluster, _: WorkerId) -> None:
+    await asyncio.sleep(2.0)
+
+
+async def try_to_move(cluster: Cluster, _: WorkerId) -> None:
+    """While the versions are mixed hand-overs are refused, with the reason."""
+    if len({cluster.versions[name] for name in cluster.alive}) == 1:
+        return
+
+    def told() -> bool:
+        return all(not hello.steering and hello.reason for hello in cluster.agent.hellos.values())
+
+    assert await until(told, 10.0), f"versions are mixed, and nobody says so: {cluster.agent.hellos}"
+    key_groups, source, target = cluster.pick()
+    assert not await cluster.hand_over(key_groups, source, target), "a hand-over between versions"
+    cluster.place(key_groups, (source, target))
+    await cluster.publish()
+
+
+def upgrade(*features: Feature, topics: tuple[str, ...] = (), fed: str | None = None) -> Act:
+    """Version 1 -> another version -> version 1, one worker after the other, hand-overs before, after and between."""
+
+    async def act(cluster: Cluster) -> None:
+        await begin(cluster)
+        await hand_overs(cluster, 3, most=3)
+        if topics:
+            cluster.broker.create_topics([Topic(name=name, partitions=cluster.setup.partitions) for name in topics])
+        cluster.feed(fed)
+        old, new = cluster.setup.features, (*cluster.setup.features, *features)
+        await restart_one_by_one(cluster, new, between=try_to_move)
+        await settle_under(cluster, new)
+        assert await hand_overs(cluster, 3, most=3) == 3
+        cluster.feed(None)
+        await cluster.worked_off()
+        await restart_one_by_one(cluster, old, between=leave_alone)
+        await settle_under(cluster, old)
+        assert await hand_overs(cluster, 3, most=3) == 3
+        await cluster.settled()
+
+    return act
+
+
+async def settle_under(cluster: Cluster, features: Features) -> None:
+    """What the controller does when all workers agree on other operators: the placement follows the reports."""
+    cluster.rows = {operator: [()] * cluster.setup.partitions for operator in operators(features)}
+    await cluster.settled()
+    await cluster.publish()
+    await asyncio.sleep(1.0)
+
+
+async def first_start(cluster: Cluster) -> None:
+    """Neither the job's own topics nor Trimtab's are there: it starts as stock Faust does, and is steered when the
+    controller has come."""
+    await cluster.settled(150.0)
+    await cluster.worked_off()
+    cluster.start_load()
+    await asyncio.sleep(2.0)
+    cluster.broker.create_topics(trimtabs_topics())
+    await asyncio.sleep(6.0)  # workers look for Trimtab's topics every 5 s
+    await cluster.settled()
+    await cluster.publish()
+    assert await hand_overs(cluster, 4, most=2) == 4
+    await cluster.settled()
+
+
+async def plug_in_removed_and_installed(cluster: Cluster) -> None:
+    """Worker by worker, under load."""
+    await begin(cluster)
+    await hand_overs(cluster, 3)
+    for features in ((Feature.STOCK,), ()):
+        for name in list(cluster.alive):
+            assert await cluster.terminate(name) == 0
+            cluster.start(name, features)
+            await asyncio.sleep(8.0)
+    await cluster.settled(150.0)
+    await cluster.publish()
+    assert await hand_overs(cluster, 3) == 3
+    await cluster.settled()
+
+
+async def worker_renamed(cluster: Cluster) -> None:
+    """A worker comes back under another name, without its disk; its key groups have been with others meanwhile."""
+    await begin(cluster)
+    gone, new = worker(0), worker(7)
+    assert await cluster.terminate(gone) == 0
+    cluster.start(new)
+    await cluster.settled(150.0)
+    await cluster.publish()
+    for key_group in [k for k in cluster.key_groups if k.operator == SOURCE][:2]:
+        source = cluster.row(key_group)[0]
+        if source != new:
+            assert await cluster.hand_over((key_group,), source, new)
+    await cluster.settled()
+
+
+async def disk_lost(cluster: Cluster) -> None:
+    """A worker starts again on another host: without its disk, then with it."""
+    await begin(cluster)
+    for keep in (False, True):
+        name = worker(1)
+        assert await cluster.terminate(name) == 0
+        old, elsewhere = cluster.folder / name, cluster.folder / f"{name}-elsewhere"
+        if keep:
+            old.rename(elsewhere)
+            elsewhere.rename(old)
+        else:
+            old.rename(elsewhere)
+        cluster.start(name)
+        await cluster.settled(150.0)
+        assert await hand_overs(cluster, 2) == 2
+    await cluster.settled()
+
+
+CHANGES = (
+    Scenario(
+        name="topic, table and agent added, then removed",
+        setup=Setup(seed=21),
+        act=upgrade(Feature.ORDERS, topics=("orders", "orders_done"), fed="orders"),
+    ),
+    Scenario(
+        name="the same without named operators",
+        setup=Setup(seed=22, features=(Feature.UNNAMED,)),
+        act=upgrade(Feature.ORDERS, topics=("orders", "orders_done"), fed="orders"),
+    ),
+    Scenario(
+        name="stateless topic and agent added, then removed",
+        setup=Setup(seed=23),
+        act=upgrade(Feature.STATELESS, topics=("alerts", "alerts_done"), fed="alerts"),
+    ),
+    Scenario(name="table renamed and back", setup=Setup(seed=24), act=upgrade(Feature.TABLE_RENAMED)),
+    Scenario(name="operators renamed and back", setup=Setup(seed=25), act=upgrade(Feature.OTHER_NAMES)),
+    Scenario(name="operators merged and split", setup=Setup(seed=26), act=upgrade(Feature.ONE_OPERATOR)),
+    Scenario(name="operators unnamed and named", setup=Setup(seed=27), act=upgrade(Feature.UNNAMED)),
+    Scenario(
+        name="first start without any topic", setup=Setup(seed=28, placed=False, own_topics=False), act=first_start
+    ),
+    Scenario(name="plug-in removed and installed", setup=Setup(seed=29), act=plug_in_removed_and_installed),
+    Scenario(name="worker renamed", setup=Setup(seed=30), act=worker_renamed),
+    Scenario(name="worker's disk lost, then kept", setup=Setup(seed=31), act=disk_lost),
+)
