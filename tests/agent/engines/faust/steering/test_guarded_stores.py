@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import faust
 import pytest
 from faust.types import TP
 
 from trimtab_agent.engines.faust.fence import Fence
+from trimtab_agent.engines.faust.guarded import StateBreach
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
@@ -30,7 +33,7 @@ class BadApp:
         raise AssertionError(f"no event, but {key!r}")
 
 
-def worker(folder: Path, database: object) -> tuple[faust.App, SteeredConsumer, Callable[[], None]]:
+def worker(folder: Path, database: object) -> tuple[Any, SteeredConsumer, Callable[[], None]]:
     """An app, its consumer, and the writing of its table."""
     app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(folder))
     table = app.Table("sums", partitions=1)
@@ -38,11 +41,13 @@ def worker(folder: Path, database: object) -> tuple[faust.App, SteeredConsumer, 
 
     async def nothing(*_: object) -> None: ...
 
+    app.loop = asyncio.get_running_loop()
     store = table.data
     store._dbs_for_key = lambda _: [database]
     consumer = transport.create_consumer(
         callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing
     )
+    app._consumer = consumer
     return app, consumer, lambda: store._del(b"n14228")
 
 
@@ -89,3 +94,80 @@ def test_an_error_of_the_app_is_its_own(tmp_path: Path) -> None:
         assert not app.crashed
 
     asyncio.run(fail())
+
+
+class Written:
+    """A database that notes what is written to it."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+
+    def write(self, batch: object) -> None:
+        self.batches += 1
+
+
+def changelog(app: Any, *records: TP) -> None:
+    """Apply records of these partitions to the table."""
+    table = app.tables["sums"]
+    events = [
+        SimpleNamespace(message=SimpleNamespace(tp=tp, partition=tp.partition, offset=7, key=b"k", value=b"1"))
+        for tp in records
+    ]
+    table.apply_changelog_batch(events)
+
+
+def stateful(folder: Path, *, active: bool, restored: bool) -> tuple[Any, SteeredConsumer, Written]:
+    app, consumer, _ = worker(folder, FullDisk())
+    database = Written()
+    store = app.tables["sums"].data
+    store._db_for_partition = lambda _: database
+    store.set_persisted_offset = lambda *_: None
+    app.assignor._active_tps = {SUMS} if active else set()
+    consumer._open = restored
+    return app, consumer, database
+
+
+SUMS, OTHER = TP("ks-sums-changelog", 0), TP("ks-other-changelog", 0)
+
+
+@pytest.mark.parametrize("in_thread", [False, True], ids=["in the app's loop", "in another thread"])
+def test_a_changelog_is_never_applied_to_what_the_worker_writes_itself(tmp_path: Path, in_thread: bool) -> None:
+    async def follow() -> None:
+        app, consumer, database = stateful(tmp_path, active=True, restored=True)
+
+        with pytest.raises(StateBreach, match="ks-sums-changelog"):
+            await asyncio.to_thread(changelog, app, SUMS) if in_thread else changelog(app, SUMS)
+        await asyncio.sleep(0.1)
+
+        assert database.batches == 0
+        assert (consumer.fence.broken, consumer.fence.breaches) == (True, 1)
+        assert app.crashed
+
+    asyncio.run(follow())
+
+
+def test_only_faust_restores_what_is_active_and_only_before_it_is_open(tmp_path: Path) -> None:
+    async def restore() -> None:
+        app, consumer, database = stateful(tmp_path, active=True, restored=False)
+
+        changelog(app, SUMS)
+        assert database.batches == 1
+        with pytest.raises(StateBreach):
+            await asyncio.to_thread(changelog, app, SUMS)
+
+        assert consumer.fence.broken
+
+    asyncio.run(restore())
+
+
+def test_standbys_follow_and_records_of_other_changelogs_are_left_out(tmp_path: Path) -> None:
+    async def follow() -> None:
+        app, consumer, database = stateful(tmp_path, active=False, restored=True)
+
+        await asyncio.to_thread(changelog, app, SUMS, OTHER)
+        assert database.batches == 1
+        changelog(app, OTHER)
+
+        assert (database.batches, consumer.fence.broken) == (1, False)
+
+    asyncio.run(follow())

@@ -14,8 +14,8 @@ OWNED, OTHER = KeyGroup(AppId("a"), OperatorId("sums"), 0), KeyGroup(AppId("a"),
 
 
 class Ownership:
-    def owns(self, key_group: KeyGroup) -> bool:
-        return key_group == OWNED
+    def is_active(self, tp: TP) -> bool:
+        return tp.partition == OWNED.partition
 
     def changelogs(self, key_groups: Iterable[KeyGroup]) -> set[TP]:
         return {TP("log", key_group.partition) for key_group in key_groups}
@@ -45,7 +45,7 @@ class App:
     consumer = Consumer()
 
 
-def test_what_is_owned_is_not_followed_though_it_was_to_be_warm() -> None:
+def test_what_is_active_is_not_followed_though_it_was_to_be_warm() -> None:
     tail = Tail({})
     ownership: Any = Ownership()
 
@@ -53,3 +53,15 @@ def test_what_is_owned_is_not_followed_though_it_was_to_be_warm() -> None:
 
     assert tail.followed == {TP("log", 1)}
     assert tail.applied(TP("log", 1)) == 4
+
+
+def test_what_is_active_stays_open_though_it_was_to_be_cooled() -> None:
+    tail, table = Tail({}), Table()
+    ownership: Any = Ownership()
+    ownership.table = lambda _: table
+    tail.follow(TP("log", 1), table, 4)
+
+    Standbys(App(), ownership, tail).cool([OWNED, OTHER])
+
+    assert set(table._dbs) == {OWNED.partition}
+    assert tail.followed == frozenset()

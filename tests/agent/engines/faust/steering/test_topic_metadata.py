@@ -1,0 +1,62 @@
+"""Waiting for topics that the broker, or this client, does not know yet."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from trimtab_agent.engines.faust.transport import metadata
+from trimtab_agent.engines.faust.transport.metadata import TopicMetadata
+
+
+class Client:
+    """An aiokafka client that learns of topics at one of its updates."""
+
+    def __init__(self, known_after: dict[str, int]) -> None:
+        self.known_after = known_after
+        self.updates = 0
+        self.asked: set[str] = set()
+        self.cluster = SimpleNamespace(partitions_for_topic=self.partitions_for_topic)
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        return {0, 1} if self.updates >= self.known_after.get(topic, 1000) else None
+
+    def add_topic(self, topic: str) -> None:
+        self.asked.add(topic)
+
+    async def force_metadata_update(self) -> None:
+        self.updates += 1
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(metadata, "LOOK_AGAIN_EVERY_S", 0.001)
+
+
+def test_it_asks_until_all_are_known_and_not_at_all_when_they_are() -> None:
+    client = Client({"old": 0, "new": 3})
+    topics = TopicMetadata(client)
+
+    assert asyncio.run(topics.wait_for(["old", "new"], 5.0)) == frozenset()
+    assert (client.updates, client.asked) == (3, {"new"})
+    assert asyncio.run(topics.wait_for(["old", "new"], 5.0)) == frozenset()
+    assert client.updates == 3
+
+
+def test_what_is_not_there_is_waited_for_once_and_found_later(caplog: pytest.LogCaptureFixture) -> None:
+    async def wait() -> None:
+        client = Client({"old": 0, "late": 40})
+        topics = TopicMetadata(client)
+
+        assert await topics.wait_for(["old", "late"], 0.01) == {"late"}
+        before = client.updates
+        assert before < 40
+        assert await topics.wait_for(["old", "late"], 1000.0) == {"late"}, "it is looked for in the background"
+        while client.updates < 40:
+            await asyncio.sleep(0.001)
+        assert await topics.wait_for(["old", "late"], 1000.0) == frozenset()
+        topics.stop()
+
+    asyncio.run(wait())
+    assert caplog.text.count("['late']") == 1
