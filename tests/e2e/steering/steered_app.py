@@ -16,7 +16,7 @@ from typing import Any
 import faust
 from steered_app_names import BUCKETS_PER_S, WINDOW_S, Feature, note_fault
 
-from trimtab_agent.engines.faust import SteeringSettings, handover, install, steering
+from trimtab_agent.engines.faust import SteeringSettings, guarded, handover, install, ownership, standby, steering
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
 from trimtab_agent.engines.faust.transport.thread import SteeredThread
@@ -27,6 +27,26 @@ FOLDER = Path(SETUP["folder"])
 PARTITIONS = SETUP["partitions"]
 WORKER = os.environ["TRIMTAB_WORKER"]
 FEATURES = frozenset(map(Feature, SETUP.get("features", ())))
+
+# ---- defects that the oracle must find
+
+if "follows what it owns" in SETUP["planted"]:
+    # The defect of 0.1.0, whatever brings it about: a worker takes for a standby what it is writing itself.
+    class Blind:
+        def __init__(self, ownership: Any) -> None:
+            self._ownership = ownership
+
+        def is_active(self, _: Any) -> bool:
+            return False
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._ownership, name)
+
+    keep_warm = standby.Standbys.__init__
+    standby.Standbys.__init__ = lambda self, app, owned, tail: keep_warm(self, app, Blind(owned), tail)  # type: ignore[method-assign, assignment, arg-type, misc]
+    ownership.Ownership.holds = lambda *_: False  # type: ignore[method-assign]
+if "unguarded" in SETUP["planted"]:
+    guarded.StoreGuard._guarded_batch = lambda self, changelog, apply: apply  # type: ignore[method-assign]
 
 app = faust.App(
     SETUP["app"],

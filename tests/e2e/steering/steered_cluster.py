@@ -68,6 +68,8 @@ class Setup:
     own_topics: bool = True
     """The cluster makes changelogs and the repartition topic, and Trimtab's; else the job's client makes its own, and
     nobody Trimtab's."""
+    planted: tuple[str, ...] = ()
+    """Defects of the plug-in, see the app."""
     features: tuple[Feature, ...] = ()
     """Of the version of the job that workers start with."""
     seed: int = 1
@@ -148,6 +150,7 @@ class Cluster:
         self._say = say
         self._stop_load = asyncio.Event()
         self._fed: tuple[str, ...] = ()
+        self._planted = setup.planted
         self._load: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Cluster":
@@ -218,6 +221,9 @@ class Cluster:
         if self._load is not None:
             await self._load
 
+    def stop_load_at_once(self) -> None:
+        self._stop_load.set()
+
     async def _send_at_rate(self) -> None:
         began, first = time.monotonic(), len(self.sent)
         while not self._stop_load.is_set():
@@ -264,6 +270,7 @@ class Cluster:
             "max_poll_s": setup.max_poll_s,
             "delays_s": setup.delays_s,
             "features": self.versions[name],
+            "planted": self._planted,
             **changed,
         }
         environment = {
@@ -275,6 +282,10 @@ class Cluster:
         command = [sys.executable, str(HERE / "steered_app.py"), "worker", "-l", "info", "--without-web"]
         self.agent.statistics.pop(name, None)
         self.alive[name] = self.processes.start(name, command, environment=environment, folder=self.folder)
+
+    def mend(self) -> None:
+        """Workers that start from now on have no planted defect."""
+        self._planted = ()
 
     async def terminate(self, name: WorkerId, limit_s: float = 30.0) -> int | None:
         """SIGTERM; the exit code, None when it did not end in time."""

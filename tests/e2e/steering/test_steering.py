@@ -5,9 +5,10 @@ import math
 from pathlib import Path
 
 import pytest
-from steered_cluster import Setup
+from steered_app_names import note_fault
+from steered_cluster import Cluster, Setup, until
 from steered_runs import run
-from steered_scenarios import Scenario, drain_and_return, kills, moves, storm
+from steered_scenarios import Scenario, begin, drain_and_return, kills, moves, storm
 from steered_verdict import Verdict, _repeated_s, steps_back
 
 SHORT = (
@@ -36,6 +37,50 @@ def test_nothing_is_lost_or_done_twice(scenario: Scenario, tmp_path: Path) -> No
     outcome = asyncio.run(run(scenario, tmp_path))
 
     assert outcome.complaints == []
+
+
+FEW_KEYS = {"rate": 100.0, "keys": 8, "preload": 100, "workers": 2}
+"""A key comes again while the worker still reads back what it wrote before."""
+
+
+@pytest.mark.e2e
+def test_the_oracle_finds_a_worker_that_reads_back_its_own_writes(tmp_path: Path) -> None:
+    async def run_on(cluster: Cluster) -> None:
+        await begin(cluster)
+        await asyncio.sleep(5.0)
+
+    setup = Setup(planted=("follows what it owns", "unguarded"), **FEW_KEYS)  # type: ignore[arg-type]
+    outcome = asyncio.run(run(Scenario(name="planted", setup=setup, act=run_on), tmp_path))
+
+    assert outcome.verdict.stepped_back["oracle-counts-changelog"] > 0
+    assert outcome.verdict.too_low["oracle-counts-changelog"] > 0
+    assert [complaint.split(":")[0] for complaint in outcome.complaints][:2] == ["stepped back", "too low"]
+
+
+@pytest.mark.e2e
+def test_such_a_worker_ends_before_it_overwrites_anything(tmp_path: Path) -> None:
+    ended: list[int | None] = []
+
+    async def run_on(cluster: Cluster) -> None:
+        cluster.start_load()
+        workers = list(cluster.alive.values())
+        assert await until(lambda: not any(child.alive for child in workers), 60.0), "it works on"
+        ended.extend(child.exit_code for child in workers)
+        cluster.stop_load_at_once()
+        note_fault(cluster.folder)  # they ended without a commit, as if killed
+        cluster.mend()
+        for name in list(cluster.alive):
+            cluster.start(name)
+        await cluster.settled()
+
+    setup = Setup(planted=("follows what it owns",), **FEW_KEYS)  # type: ignore[arg-type]
+    outcome = asyncio.run(run(Scenario(name="planted", setup=setup, act=run_on), tmp_path))
+
+    assert all(ended)
+    assert sum(outcome.verdict.stepped_back.values()) == 0
+    assert not any(outcome.verdict.lost.values())
+    log = (tmp_path / "run" / "logs" / "w0.log").read_text()
+    assert "state would be overwritten, this worker ends: changelog records for TP(topic='oracle-" in log
 
 
 def test_the_judge_sees_what_is_wrong() -> None:
