@@ -6,7 +6,9 @@ host, would take the others' with it.
 """
 
 from array import array
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,10 +52,37 @@ def host_windows(rows: pa.Table) -> tuple[HostWindow, ...]:
     return tuple(sorted(map(_host, rows.to_pylist()), key=lambda window: window.host))
 
 
-def node_windows(rows: pa.Table) -> tuple[NodeWindow, ...]:
-    """One per worker in rows of kind WORKER; a worker that changed its host is where it was last."""
-    newest = {row["worker"]: row for row in sorted(rows.to_pylist(), key=lambda row: int(row["last_ms"]))}
-    return tuple(sorted(map(_node, newest.values()), key=lambda window: window.worker))
+def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
+    """One per worker in rows of kind WORKER; a worker that changed its host is where it was last.
+
+    What it declares is in rows of kinds OPERATOR and STANDBYS: what its last report says counts.
+    """
+    newest = {row["worker"]: row for row in _by_time(sums[Kind.WORKER])}
+    reports = {_report(row): row for row in newest.values()}
+    operators: defaultdict[WorkerId, dict[OperatorId, int]] = defaultdict(dict)
+    for row in _by_time(sums[Kind.OPERATOR]):
+        if _report(row) in reports:
+            operators[WorkerId(row["worker"])][OperatorId(row["operator"])] = row["partition"]
+    standbys = {row["worker"]: row["partition"] for row in _by_time(sums[Kind.STANDBYS]) if _report(row) in reports}
+    unknown = {(row["host"], row["worker"]): row["operator"] for row in _by_time(sums[Kind.UNKNOWN])}
+    return tuple(
+        replace(
+            _node(newest[worker]),
+            operators=operators.get(worker),
+            standbys=standbys.get(worker),
+            unknown=unknown.get((newest[worker]["host"], worker)),
+        )
+        for worker in sorted(newest)
+    )
+
+
+def _by_time(rows: pa.Table) -> list[dict[str, Any]]:
+    return sorted(rows.to_pylist(), key=lambda row: int(row["last_ms"]))
+
+
+def _report(row: Mapping[str, Any]) -> tuple[str, str, int]:
+    """Rows of one worker in one report have this in common, however many reports were added up."""
+    return row["host"], row["worker"], row["last_ms"]
 
 
 def key_group_windows(rows: pa.Table) -> KeyGroupTable:

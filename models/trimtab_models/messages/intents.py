@@ -86,7 +86,6 @@ def decode_intent(key: bytes | None, payload: bytes) -> Intent:
     by, at, reason = fields.text("by", limit=200), fields.number("at"), fields.text("reason", limit=2000)
     worker = fields.optional("worker", fields.name)
     hold = fields.optional("hold", fields.name) if worker is None else None
-    fields.done()
     intent: Intent
     if worker is not None:
         intent = Drain(worker=WorkerId(worker), by=by, at=at, reason=reason)

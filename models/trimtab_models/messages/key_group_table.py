@@ -186,7 +186,7 @@ def _read_block(fields: Fields, size: int) -> KeyGroupBlock:
     check_once(fields.at("partition"), partition)
     columns: dict[str, array[Any]] = {name: read_number_column(fields, name, size) for name in RATES}
     columns |= {name: read_integer_column(fields, name, size) for name in LEVELS}
-    block = KeyGroupBlock(
+    return KeyGroupBlock(
         app=app,
         operator=operator,
         workers=workers,
@@ -195,5 +195,3 @@ def _read_block(fields: Fields, size: int) -> KeyGroupBlock:
         covered_s=read_number_column(fields, "covered_s", size, whole=True),
         **columns,
     )
-    fields.done()
-    return block

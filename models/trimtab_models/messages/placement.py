@@ -68,7 +68,7 @@ def decode_placement(payload: bytes | None) -> Placement:
 
 def read_placement(fields: Fields) -> Placement:
     """A placement from fields whose version has been read."""
-    placement = Placement(
+    return Placement(
         cluster=fields.name("cluster"),
         app=AppId(fields.name("app")),
         epoch=decode_epoch(fields.take("epoch"), fields.at("epoch")),
@@ -77,8 +77,6 @@ def read_placement(fields: Fields) -> Placement:
             for operator, path, rows in fields.members("owners", limit=MAX_OPERATORS)
         },
     )
-    fields.done()
-    return placement
 
 
 def _read_rows(rows: object, path: str) -> list[Owners]:
