@@ -152,9 +152,12 @@ def to_stop(view: AppView, execution: Execution) -> Scaled | None:
 
 
 def drift(view: AppView, placement: Placement | None) -> Adopted | None:
-    """The reports show other owners than the placement, or there is no placement yet."""
+    """The reports show other owners or other key groups than the placement, or there is no placement yet."""
     if placement is None:
         detail = f"first placement: {len(view.key_groups)} key groups as they are"
+        return Adopted(app=view.app, owners=view.owners, detail=detail)
+    if (changed := _changed_operators(view, placement)) is not None:
+        detail = f"{changed}: the placement follows the reports"
         return Adopted(app=view.app, owners=view.owners, detail=detail)
     other = [
         str(key_group)
@@ -165,6 +168,24 @@ def drift(view: AppView, placement: Placement | None) -> Adopted | None:
         return None
     detail = f"{len(other)} key groups are elsewhere than placed, {other[0]} for one: the placement follows the reports"
     return Adopted(app=view.app, owners=view.owners, detail=detail)
+
+
+def _changed_operators(view: AppView, placement: Placement) -> str | None:
+    """Which operators the placement has and nobody declares any more, which are new, which have other key groups."""
+    now, before = view.owned.sizes, {operator: len(rows) for operator, rows in placement.owners.items()}
+    if now == before:
+        return None
+    other = [
+        f"{operator} ({before[operator]} key groups before, now {now[operator]})"
+        for operator in sorted(now.keys() & before.keys())
+        if now[operator] != before[operator]
+    ]
+    parts: dict[str, list[str]] = {
+        "gone": sorted(before.keys() - now.keys()),
+        "new": sorted(now.keys() - before.keys()),
+        "of another size": other,
+    }
+    return "operators " + "; ".join(f"{what}: {first_few(names)}" for what, names in parts.items() if names)
 
 
 def admit(

@@ -226,6 +226,8 @@ class Decider:
     def _smooth(self, view: AppView) -> AppView:
         """The view with loads over the windows so far."""
         history = self._history.get(view.app, NO_HISTORY)
+        if history.loads is not None and history.loads.sizes != view.owned.sizes:
+            history = NO_HISTORY  # of another job: what its key groups did tells nothing of these
         smoothed, self._history[view.app] = follow(view, history, self._settings.smoothing)
         return smoothed
 

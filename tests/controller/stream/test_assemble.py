@@ -132,6 +132,32 @@ def test_a_worker_declares_what_its_last_report_says() -> None:
     assert (silent.operators, silent.standbys, silent.unknown) == (None, None, None), "an agent of before"
 
 
+def on_two(first: Row, second: Row) -> tuple[str, tuple[str, ...]]:
+    """Where the worker w0 is, and where else, when both hosts report it in these parts of a window."""
+    whole = [host("h0", 0, 10), host("h1", 0, 10)]
+    rows = [worker("w0", first), worker("w0", second)]
+    [snapshot] = assembler().on_rows([*whole, *rows], now_ms=10_100)
+    [node] = snapshot.nodes
+    return node.host, node.also_on
+
+
+def test_two_workers_under_one_name_are_told_from_one_that_moved() -> None:
+    both = host("h0", 0, 10), host("h1", 0, 10)
+    assert on_two(*both) == on_two(*both[::-1]) == ("h1", ("h0",))
+    moved = host("h0", 0, 4), host("h1", 0, 5, last_ms=9_500)
+    assert on_two(*moved) == on_two(*moved[::-1]) == ("h1", ()), "h0 says nothing of it any more"
+    later = host("h0", 0, 4), host("h1", 0, 7, last_ms=9_500)
+    assert on_two(*later) == ("h1", ("h0",)), "for two seconds it ran on both"
+
+
+def test_a_worker_that_its_old_host_says_away_has_moved() -> None:
+    whole = [host("h0", 0, 10), host("h1", 0, 10)]
+    away = worker("w0", host("h0", 0, 6, last_ms=9_500), state=3)._replace(app=None)
+    rows = [worker("w0", host("h0", 0, 4)), away, worker("w0", host("h1", 0, 9, last_ms=9_500))]
+    [snapshot] = assembler().on_rows([*whole, *rows], now_ms=10_100)
+    assert [(node.host, node.also_on) for node in snapshot.nodes] == [("h1", ())]
+
+
 def test_a_host_that_invents_apps_is_not_seen_and_the_others_are() -> None:
     machine = assembler()
     for start_ms, further, seen in ((0, 0, 2), (10_000, 1, 1)):

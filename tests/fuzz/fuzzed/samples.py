@@ -84,7 +84,7 @@ SNAPSHOT = Snapshot(
         NodeWindow(
             worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=0.25, covered_s=10.0, cpu=0.1,
             complete=True, steering=True, epoch=EPOCH, generation=4, memory_bytes=3, operators={SUMS: 64}, standbys=1,
-            unknown="parts do not add up",
+            unknown="parts do not add up", also_on=(HostId("h7"),),
         ),
     ),
     key_groups=(KeyGroupWindow(key_group=SUMS_1, worker=W0, covered_s=10.0, cpu=None, tuples_in_s=1.5, backlog=3),),
