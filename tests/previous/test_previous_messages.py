@@ -109,8 +109,10 @@ NEGOTIATED = {
     "welcome": ("frame", encode_frame(samples.WELCOME)[:-1], "unknown_field protocol"),
     "statistics": ("frame", encode_frame(samples.STATISTICS.for_protocol(2))[:-1], "unknown_field standbys"),
     "snapshot": ("snapshot", encode_snapshot(samples.SNAPSHOT), "unknown_field nodes[0].operators"),
+    "wish": ("intent", intent(samples.FORGET_APP), "unknown_field forget_app"),
 }
-"""Frames: only between two that speak protocol 2.  Snapshots: the stream is of its controller's version."""
+"""Frames: only between two that speak protocol 2.  Snapshots: the stream is of its controller's version.  Wishes: the
+command is of its controller's version; one of before counts what it does not know, and leaves it to its successor."""
 
 
 @pytest.mark.parametrize("name", NEGOTIATED)

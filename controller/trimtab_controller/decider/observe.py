@@ -5,8 +5,9 @@ say that yet, the placement tells it.  A host, worker, key group or load that is
 then there is no view.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.owned import OwnedTable
@@ -43,6 +44,7 @@ class Liveness:
     absent_since: dict[WorkerId, float] = field(default_factory=dict)
     met: frozenset[WorkerId] = frozenset()
     strangers: dict[WorkerId, float] = field(default_factory=dict)
+    ran: dict[WorkerId, tuple[HostId, AppId | None]] = field(default_factory=dict)
 
     def see(self, snapshot: Snapshot, owners: Iterable[WorkerId]) -> None:
         """Take note of who is there, and of owners in the placement that are not."""
@@ -54,6 +56,25 @@ class Liveness:
         self.absent_since = {worker: self.absent_since.get(worker, end_s) for worker in self.owners - here}
         self.met = (self.met & self.owners) | {row.worker for row in snapshot.nodes}
         self.strangers = {worker: self.strangers.get(worker, end_s) for worker in self.owners - self.met}
+        self.ran.update({row.worker: (row.host, row.app) for row in snapshot.nodes if row.worker in here})
+        self.ran = {worker: where for worker, where in self.ran.items() if where[0] in self.hosts}
+
+    def forget_app(self, app: AppId, reporting: Collection[HostId]) -> None:
+        """Nobody waits for its workers any more, nor for the silent hosts on which only they ran."""
+        self._forget({worker for worker, (_, of) in self.ran.items() if of == app}, reporting)
+
+    def forget_worker(self, worker: WorkerId, reporting: Collection[HostId]) -> None:
+        """It counts as gone, and so does its host if that is silent and nobody else ran there."""
+        self._forget({worker}, reporting)
+        if worker in self.owners:
+            self.absent_since[worker] = -math.inf
+            self.strangers.pop(worker, None)
+            self.met |= {worker}
+
+    def _forget(self, workers: set[WorkerId], reporting: Collection[HostId]) -> None:
+        left = {self.ran.pop(worker)[0] for worker in workers & self.ran.keys()}
+        silent = left - set(reporting) - {host for host, _ in self.ran.values()}
+        self.hosts = {host: seen for host, seen in self.hosts.items() if host not in silent}
 
     def lost_hosts(self, snapshot: Snapshot) -> list[HostId]:
         """Hosts that reported lately and do not any more."""

@@ -20,7 +20,11 @@ Owners = tuple[WorkerId, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """`owners[operator][partition]` = (owner, standbys ...), as published under `epoch`."""
+    """`owners[operator][partition]` = (owner, standbys ...), as published under `epoch`.
+
+    Without any operator it takes the app's placement back.  A tombstone could not do that: it has no epoch and no
+    signature, so whoever can write to the topic could write one, or repeat it later.
+    """
 
     cluster: str
     app: AppId
@@ -34,6 +38,11 @@ class Placement:
         """Owner and standbys of a key group; empty when the placement does not speak of it."""
         rows = self.owners.get(operator, ())
         return rows[partition] if partition < len(rows) else ()
+
+    @property
+    def is_taken_back(self) -> bool:
+        """Whether the app is forgotten."""
+        return not self.owners
 
     def document(self) -> dict[str, Any]:
         """The JSON form."""

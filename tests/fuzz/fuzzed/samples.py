@@ -3,7 +3,7 @@
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_models.messages.decode import Fault
 from trimtab_models.messages.handover import HandoverKind, HandoverRecord
-from trimtab_models.messages.intents import AcceptJournal, Drain, Pause
+from trimtab_models.messages.intents import AcceptJournal, Drain, ForgetApp, ForgetWorker, Pause
 from trimtab_models.messages.local import Hello, Statistics, Welcome
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_models.messages.placement import Placement
@@ -93,6 +93,8 @@ SNAPSHOT = Snapshot(
 DRAIN = Drain(worker=W1, by="ann", at=NOW, reason="kernel update")
 PAUSE = Pause(by="ann", at=NOW, reason="release day")
 ACCEPT = AcceptJournal(hold="0123456789abcdef", by="ann", at=NOW, reason="nothing is in flight")
+FORGET_APP = ForgetApp(app=APP, by="ann", at=NOW, reason="replaced")
+FORGET_WORKER = ForgetWorker(worker=W1, by="ann", at=NOW, reason="renamed")
 HELLO = Hello(app=APP, worker=W0, pid=77, steering=False, reason="old", operators={SUMS: 64}, versions={"f": "1"})
 WELCOME = Welcome(cluster=CLUSTER, host=HOST, interval_s=1.0, protocol=2)
 STATISTICS = Statistics(
