@@ -12,14 +12,22 @@ import socket
 import stat
 import struct
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from trimtab_models.messages.allowance import Allowance, Allowances
 from trimtab_models.messages.commands import Ack, Command
 from trimtab_models.messages.decode import BadMessage, Fault
-from trimtab_models.messages.local import MAX_FRAME_BYTES, Hello, Statistics, Welcome, decode_frame, encode_frame
+from trimtab_models.messages.local import (
+    MAX_FRAME_BYTES,
+    PROTOCOL,
+    Hello,
+    Statistics,
+    Welcome,
+    decode_frame,
+    encode_frame,
+)
 from trimtab_models.messages.names import WorkerId
 from trimtab_models.messages.report import MAX_CORES, MAX_COUNT
 
@@ -118,7 +126,8 @@ class PluginServer:
 
     def __init__(self, path: Path, welcome: Welcome, listener: Listener) -> None:
         self._path = path
-        self._welcome = encode_frame(welcome)
+        self._welcome = {False: encode_frame(welcome), True: encode_frame(replace(welcome, protocol=PROTOCOL))}
+        """By whether the plug-in says which protocol it speaks: one of before refuses the agent's."""
         self._listener = listener
         self._server: asyncio.Server | None = None
         self._writers: dict[WorkerId, asyncio.StreamWriter] = {}
@@ -166,7 +175,7 @@ class PluginServer:
                 line = await lines.next(MAX_HELLO_BYTES)
             if line:
                 hello = _expect_hello(line)
-                self._admit(hello.worker, writer)
+                self._admit(hello, writer)
                 worker = hello.worker
                 self._listener.worker_connected(hello, _peer_pid(writer))
                 await self._read_frames(worker, lines)
@@ -186,11 +195,11 @@ class PluginServer:
                 del self._writers[worker]
                 self._listener.worker_gone(worker)
 
-    def _admit(self, worker: WorkerId, writer: asyncio.StreamWriter) -> None:
-        if worker in self._writers:
-            raise _ClosedError("duplicate_worker", f"another process is connected as {worker}")
-        self._writers[worker] = writer
-        writer.write(self._welcome)
+    def _admit(self, hello: Hello, writer: asyncio.StreamWriter) -> None:
+        if hello.worker in self._writers:
+            raise _ClosedError("duplicate_worker", f"another process is connected as {hello.worker}")
+        self._writers[hello.worker] = writer
+        writer.write(self._welcome[hello.protocol > 1])
 
     async def _read_frames(self, worker: WorkerId, lines: _Lines) -> None:
         while line := await lines.next(MAX_FRAME_BYTES):

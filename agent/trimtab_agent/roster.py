@@ -98,11 +98,16 @@ def _sample(worker: WorkerId, entry: _Worker, merged: Statistics | None, use: Pr
         epoch=last.epoch if last else None,
         generation=last.generation if last else None,
         marks=tuple(marks),
+        operators=entry.hello.operators or None,
+        standbys=last.standbys if last else None,
+        unknown=merged.unknown if merged else None,
     )
 
 
 def merge(statistics: list[Statistics], interval_s: float) -> Statistics:
     """One statement about `interval_s` seconds out of those that came in them: sums added, levels of the last.
+
+    What was unknown in a part is unknown in the whole, for the newest reason.
 
     A plug-in that was late covers more seconds than the interval: its sums are scaled down, so that rates are right.
     One that covers fewer has just begun: its sums stand, marked incomplete, for nothing is known of the rest.
@@ -117,6 +122,7 @@ def merge(statistics: list[Statistics], interval_s: float) -> Statistics:
     return replace(
         last,
         interval_s=interval_s,
+        unknown=next((part.unknown for part in reversed(statistics) if part.unknown), None),
         cpu_s=sum(cpu) * scale if len(cpu) == len(statistics) else None,
         complete=all(part.complete for part in statistics) and seconds >= COVERED * interval_s,
         key_groups=tuple(_merge_key_groups(samples, scale)),

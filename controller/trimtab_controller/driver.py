@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from trimtab_controller.chronicle import Chronicle
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import machine as deciding
-from trimtab_controller.decider.decide import Adopted, Decision, Planned, Scaled, Skip
+from trimtab_controller.decider.decide import Adopted, Decision, Forgotten, Planned, Scaled, Skip
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.observe import ownership
 from trimtab_controller.execution import events as executing
@@ -245,7 +245,9 @@ class Controller:
         present = self._execution.state
         match event:
             case Placement():
-                execution = replace(present, placements={**present.placements, event.app: event})
+                placements = {**present.placements, event.app: event}
+                held = {app: placement for app, placement in placements.items() if not placement.is_taken_back}
+                execution = replace(present, placements=held)
             case JournalEntry(execution=told):
                 if self._found.hold is not None:
                     self._see_hold(None)
@@ -290,6 +292,8 @@ class Controller:
                 self._execute(executing.PlacementWanted(app=app, owners=owners))
             case Scaled(kind=kind, worker=worker, host=host):
                 self._execute(executing.ScalingWanted(kind=kind, worker=worker, host=host))
+            case Forgotten(answered=answered, app=app, worker=gone):
+                self._execute(executing.ForgetWanted(answered=answered, app=app, worker=gone))
             case Skip():
                 pass
             case _:
@@ -322,7 +326,7 @@ class Controller:
         """What was signed by a key that has been replaced."""
         if self._key is None:
             return
-        old = to_sign_anew(found.execution.placements.values(), found.signatures, self._key, self._topics)
+        old = to_sign_anew(found.placements, found.signatures, self._key, self._topics)
         if old:
             self._publisher.publish(old)
             log.info("%d placements are signed by key %s now", len(old), self._key.public.id)

@@ -17,7 +17,10 @@ from trimtab_models.signing.keys import SigningKey
 
 
 def records_of(action: Publish, acks_read: Mapping[int, int], topics: Topics) -> list[Record]:
-    """Journal, placements and commands of one publication; `acks_read`: next offsets by partition, journalled too."""
+    """Journal, placements, commands and ends of intents of one publication.
+
+    `acks_read`: next offsets by partition, journalled too.
+    """
     entry = JournalEntry(execution=action.execution, acks_read=acks_read)
     return [
         Record(topic=topics.journal, key=JOURNAL_KEY, value=encode_entry(entry)),
@@ -26,6 +29,7 @@ def records_of(action: Publish, acks_read: Mapping[int, int], topics: Topics) ->
             Record(topic=topics.commands, key=command.host.encode(), value=encode_command(command), signed=True)
             for command in action.commands
         ),
+        *(Record(topic=topics.intents, key=key.encode(), value=None) for key in action.answered),
     ]
 
 

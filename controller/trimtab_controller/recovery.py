@@ -28,11 +28,12 @@ log = logging.getLogger(__name__)
 class Found:
     """`execution` is the predecessor's; `acks` were not acted on yet, from `acks_read` on; read on at `positions`.
 
-    `signatures` are those of the placements in `execution`.  On `hold` the execution has nothing but the placements
-    that can be read and the newest epoch that was given out.
+    `placements` are all that were found, also those that take one back, and `signatures` theirs.  On `hold` the
+    execution has nothing but the placements that can be read and the newest epoch that was given out.
     """
 
     execution: Execution
+    placements: tuple[Placement, ...]
     signatures: Mapping[AppId, tuple[bytes, ...]]
     intents: IntentsChanged
     acks: tuple[Message, ...]
@@ -66,7 +67,11 @@ def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: boo
     if not acting:
         positions += [*found.positions(topics.journal), *found.positions(topics.placement)]
     return Found(
-        execution=replace(entry.execution, placements={placement.app: placement for placement, _ in placements}),
+        execution=replace(
+            entry.execution,
+            placements={placement.app: placement for placement, _ in placements if not placement.is_taken_back},
+        ),
+        placements=tuple(placement for placement, _ in placements),
         signatures={placement.app: signatures for placement, signatures in placements},
         intents=_intents(found, topics, inbox),
         acks=tuple(later.messages),
@@ -100,7 +105,8 @@ def _inherited(
     if isinstance(entry, Hold):
         return entry
     present = entry.execution.round if entry.execution.busy else None
-    if flawed is None and present is not None and all(placement.app != present.app for placement in placements):
+    placed = {placement.app for placement in placements if not placement.is_taken_back}
+    if flawed is None and present is not None and present.app not in placed:
         flawed = f"plan {present.plan} for app {present.app} is in flight, but no placement of it can be trusted"
     return entry if flawed is None else Hold(flaw=Flaw.PLACEMENT, detail=flawed, newest=entry.execution.epoch)
 

@@ -4,8 +4,9 @@ import asyncio
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -31,12 +32,13 @@ ACK = Ack(
 )  # fmt: skip
 
 
-def hello(worker: str = "w0") -> bytes:
+def hello(worker: str = "w0", versions: Mapping[str, str] | None = None) -> bytes:
     return encode_frame(
         Hello(
-            app=AppId("flights"), worker=WorkerId(worker), pid=1, steering=True, reason=None, operators={}, versions={}
+            app=AppId("flights"), worker=WorkerId(worker), pid=1, steering=True, reason=None, operators={},
+            versions=versions or {},
         )
-    )
+    )  # fmt: skip
 
 
 def statistics(*owners: str, partition: int = 0, at_ms: int = 1000) -> bytes:
@@ -118,6 +120,21 @@ def run(test: Callable[[Path], Awaitable[None]], folder: Path) -> None:
         await asyncio.wait_for(test(folder / "a.sock"), 20)
 
     asyncio.run(limited())
+
+
+@pytest.mark.parametrize(
+    ("versions", "protocol"), [({}, None), ({"trimtab-protocol": "1"}, None), ({"trimtab-protocol": "2"}, 2)]
+)
+def test_only_who_speaks_a_protocol_is_told_the_agents(
+    tmp_path: Path, versions: dict[str, str], protocol: int | None
+) -> None:
+    async def story(path: Path) -> None:
+        async with running(path):
+            reader, writer = await connect(path, hello(versions=versions))
+            assert decode_frame(await reader.readline()) == replace(WELCOME, protocol=protocol)
+            writer.close()
+
+    run(story, tmp_path)
 
 
 def test_a_worker_from_hello_to_its_end(tmp_path: Path) -> None:

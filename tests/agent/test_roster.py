@@ -1,5 +1,6 @@
 """What a host's workers give in its report: complete, partial, stale, clamped, away."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,6 +62,21 @@ def test_a_complete_row_has_no_marks() -> None:
         key_groups=(sample(),),
         pairs=(pair(3),),
     )  # fmt: skip
+
+
+def test_what_the_app_consists_of_and_asks_for_and_why_its_loads_are_unknown_is_reported() -> None:
+    made = Roster({W0: 0.25}, 1.0)
+    made.connect(replace(HELLO, operators={OperatorId("sums"): 64}))
+    row = made.take({}, 1.0).workers[0]
+    assert (row.operators, row.standbys, row.unknown) == ({"sums": 64}, None, None), "declared, nothing measured yet"
+    made.report(W0, said(sample(), interval_s=0.5, standbys=1, unknown="no base yet"))
+    made.report(W0, said(sample(), interval_s=0.5, standbys=2))
+    row = made.take({}, 1.0).workers[0]
+    assert (row.standbys, row.unknown) == (2, "no base yet"), "in a part of the interval"
+    made.report(W0, said(sample(), standbys=2))
+    assert made.take({}, 1.0).workers[0].unknown is None
+    assert made.take({}, 1.0).workers[0].standbys == 2, "stale, but nothing else was said"
+    assert roster().take({}, 1.0).workers[0].operators is None, "its metadata was not there yet"
 
 
 def test_statistics_count_once_then_the_worker_is_stale_and_lists_nothing() -> None:

@@ -23,6 +23,7 @@ CONFIGURATION = decode(
 )
 FOUND = Found(
     execution=Execution(generation=1),
+    placements=(),
     signatures={},
     intents=IntentsChanged(intents=()),
     acks=(),

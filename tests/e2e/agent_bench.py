@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -153,9 +153,9 @@ command = ["{sys.executable}", "{__file__}"]
             [Topic(name=s.name, partitions=s.partitions) for s in topic_settings(self.topics)[:5]]
         )
 
-    def start_agent(self) -> Child:
+    def start_agent(self, environment: Mapping[str, str] | None = None) -> Child:
         command = [sys.executable, "-m", "trimtab_agent.cli", "run", "--config", str(self.folder / "agent.toml")]
-        return self._processes.start("agent", command)
+        return self._processes.start("agent", command, environment=environment)
 
     def log(self) -> str:
         return (self._processes.logs / "agent.log").read_text()

@@ -122,6 +122,8 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "number as operator": put("k", 0, "o", value=5),
         "word as worker": put("w", 0, "w", value=True),
         "number as app of a pair": put("e", 0, "a", value=1.5),
+        "number as declared operator": lambda document: document["w"][0].update(os=["sums", 7], oc=[1, 1]),
+        "word as reason": put("w", 0, "unk", value=True),
     },
     Fault.UNKNOWN: {
         "block that claims to be a worker": put("k", 0, "s", value="running"),
@@ -156,6 +158,13 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "no capacity": put("w", 0, "cap", value=0),
         "half an epoch": put("w", 0, "ep", value=[1]),
         "negative epoch": put("w", 0, "ep", value=[1, -1]),
+        "operators without counts": put("w", 0, "os", value=["sums"]),
+        "counts without operators": put("w", 0, "oc", value=[64]),
+        "an operator twice": lambda document: document["w"][0].update(os=["sums", "sums"], oc=[1, 1]),
+        "an operator without key groups": lambda document: document["w"][0].update(os=["sums"], oc=[0]),
+        "an operator with a slash": lambda document: document["w"][0].update(os=["a/b"], oc=[1]),
+        "too many standbys": put("w", 0, "sby", value=1_001),
+        "a reason that begins with a digit": put("w", 0, "unk", value="7 s"),
     },
 }
 

@@ -16,7 +16,7 @@ from trimtab_controller.execution.state import HandoverPhase
 from trimtab_controller.sandbox.broker import Broker, free_ports
 from trimtab_controller.stream.chunks import split
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, encode_ack
-from trimtab_models.messages.names import Epoch, WorkerId
+from trimtab_models.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_models.messages.placement import decode_placement, encode_placement
 
 
@@ -208,6 +208,70 @@ def test_pause_drain_stop_and_what_the_operator_is_told(world: World) -> None:
     assert [node["id"] for node in instance["nodes"]] == ["w0", "w1"]
     world.trimtab("undrain", "w2")
     assert world.next_command(CommandKind.START, start_after, windows=True).worker == "w2"
+
+
+def test_the_placement_follows_renamed_operators_and_the_cluster_is_balanced_again(world: World) -> None:
+    renamed = OperatorId("totals")
+    world.operators = {OPERATOR: 12}
+    world.start()
+    wait_until_it_acts(world)
+    world.wait("first placement", lambda: bool(world.placements), windows=True)
+    world.next_command(CommandKind.PREPARE, windows=True)
+    world.hand_over_rest()
+
+    whole, owners = world.snapshot(), dict(world.owners)
+    world.owners = {KeyGroup(APP, renamed, at): owners[key_group(at)] for at in range(12)}
+    world.operators = {renamed: 12}
+    first, *others = world.snapshot().nodes
+    mixed = (replace(first, operators={OPERATOR: 12}), *others)
+    deadline = time.monotonic() + LIMIT_S
+    while "w0: sums with 12 key groups; w1, w2: totals with 12 key groups" not in world.log_text():
+        assert time.monotonic() < deadline, world.log_text()
+        world.publish_window(nodes=mixed, key_groups=whole.key_groups)
+    world.status_when("reason", lambda shown: shown["runbook"] == "operators_differ")
+    world.wait("adoption", lambda: list(world.placements[-1].owners) == [renamed], windows=True)
+    assert "operators gone: sums; new: totals: the placement follows the reports" in world.log_text()
+    world.check_placements()
+    world.wait("calm", lambda: world.log_text().rstrip().endswith("<= 5.0"), windows=True)
+
+
+def test_an_app_and_a_worker_that_are_gone_for_good_are_forgotten_for_successors_too(world: World) -> None:
+    world.start()
+    wait_until_it_acts(world)
+    world.wait("first placement", lambda: bool(world.placements), windows=True)
+    world.next_command(CommandKind.PREPARE, windows=True)
+    world.hand_over_rest()
+    assert "app app is not gone, it still runs: w0 on h0" in world.trimtab("forget", "app", code=1)
+    assert "either APP, or --worker NAME" in world.trimtab("forget", code=2)
+
+    nodes = tuple(replace(row, app=AppId("other"), operators=None) for row in world.snapshot().nodes)
+    world.status_when("window", lambda shown: shown["window_end"] is not None)
+    world.publish_window(nodes=nodes, key_groups=())
+    world.status_when("other app", lambda shown: {row["app"] for row in shown["nodes"]} == {"other"})
+    world.trimtab("forget", "app", "--reason", "replaced by other")
+    deadline = time.monotonic() + LIMIT_S
+    while "forget app app: its placement of 12 key groups is taken back" not in world.log_text():
+        assert time.monotonic() < deadline, world.log_text()
+        world.publish_window(nodes=nodes, key_groups=())
+    world.wait("the empty placement", lambda: world.placements[-1].is_taken_back)
+    shown = world.status_when("answer", lambda status: "forget" in [row["kind"] for row in status["decisions"]])
+    assert [row["text"].partition(", asked")[0] for row in shown["decisions"] if row["kind"] == "forget"] == [
+        "forget app app: its placement of 12 key groups is taken back"
+    ]
+
+    world.running[-1].kill()
+    world.start()
+    world.wait("restart", lambda: world.log_text().count("acting as generation") == 2)
+    world.publish_window(nodes=nodes, key_groups=())
+    shown = world.status_when("its apps", lambda status: status["apps"] != [] and status["epoch"][0] == 2)
+    assert [row["app"] for row in shown["apps"]] == ["other"]
+    world.trimtab("forget", "--worker", "w9")
+    deadline = time.monotonic() + LIMIT_S
+    while "forget worker w9: it is not waited for" not in world.log_text():
+        assert time.monotonic() < deadline, world.log_text()
+        world.publish_window(nodes=nodes, key_groups=())
+    world.wait("the app is back", lambda: not world.placements[-1].is_taken_back, windows=True)
+    world.check_placements()
 
 
 def test_a_dry_run_says_what_it_would_do_and_does_nothing(world: World) -> None:

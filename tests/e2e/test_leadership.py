@@ -2,85 +2,22 @@
 
 import itertools
 import signal
-import subprocess
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from island import Island, obstacle
-from played_cluster import LIMIT_S, PROGRAM, World
+from played_cluster import LIMIT_S, World
 from proxy import Proxy
+from rivals import Rival, wait_for_leader
 
 from trimtab_controller.execution.state import Handover, HandoverPhase
 from trimtab_controller.kafka.publisher import transactional_id
 from trimtab_controller.sandbox.broker import Broker, Detour, free_ports
 from trimtab_controller.sandbox.processes import Processes
 from trimtab_models.messages.commands import Command, CommandKind, Phase, Refusal
-
-
-class Rival:
-    """One of several controllers of the world."""
-
-    def __init__(self, world: World, name: str, *, bootstrap: str | None = None, island: Island | None = None) -> None:
-        self.world = world
-        self.island = island
-        self.port = free_ports(1)[0]
-        self.config = world.folder / f"{name}.toml"
-        self.config.write_text(world.configuration(self.port, world.folder / name, bootstrap))
-        self._log = world.folder / f"{name}.log"
-        with self._log.open("wb") as output:
-            command = [*PROGRAM, "controller", "run", "--act", "--config", str(self.config)]
-            line = command if island is None else island.inside(*command)
-            self.process = subprocess.Popen(line, stdout=output, stderr=subprocess.STDOUT)
-        world.running.append(self.process)
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
-
-    @property
-    def leads(self) -> bool:
-        """By its own word: the last one counts."""
-        words = {
-            "acting as generation": True,
-            "the lease is back": True,
-            "nothing is commanded until": False,
-            "leads no longer": False,
-        }
-        last = max(words, key=self.log.rfind)
-        return last in self.log and words[last]
-
-    def role(self) -> str:
-        url = f"http://127.0.0.1:{self.port}/metrics"
-        if self.island is not None:
-            text = self.island.fetch(url)
-        else:
-            with urllib.request.urlopen(url, timeout=5) as page:
-                text = page.read().decode()
-        [role] = [
-            line for line in text.splitlines() if line.startswith("trimtab_controller_role{") and line.endswith(" 1.0")
-        ]
-        return role.partition('"')[2].partition('"')[0]
-
-    def wait(self, what: str, condition: Callable[[], bool]) -> None:
-        wait(what, condition, self)
-
-
-def wait(what: str, condition: Callable[[], bool], *rivals: Rival) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "\n\n".join([f"no {what} within {LIMIT_S:g} s", *(r.log for r in rivals)])
-        time.sleep(0.02)
-
-
-def wait_for_leader(*rivals: Rival) -> tuple[Rival, Rival]:
-    """The leader and the standby."""
-    wait("election", lambda: any(r.leads for r in rivals) and any("standby: waits" in r.log for r in rivals), *rivals)
-    leader, standby = sorted(rivals, key=lambda rival: not rival.leads)
-    return leader, standby
 
 
 def generations(world: World) -> list[int]:

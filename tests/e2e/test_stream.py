@@ -118,8 +118,9 @@ def send_refused(rig: Rig, start_ms: int) -> Counter[str]:
     for fault, payload in bad_payloads(report(rig.cluster, "h0", start_ms + 50_000)):
         rig.send_raw(payload, "h0", start_ms + 50_000)
         expected[fault] += 1
-        with pytest.raises(BadMessage):  # the decoder is as strict
-            decode_report(payload)
+        if fault is not Fault.UNKNOWN:  # there the decoder passes over what another part's field is
+            with pytest.raises(BadMessage):
+                decode_report(payload)
     rig.send(report("another", "h0", start_ms + 60_000))
     far_ms = start_ms + 2 * WINDOW_S * 1000 + 10**7
     rig.send_raw(encode_report(report(rig.cluster, "h0", far_ms)), "h0", start_ms + 60_000)

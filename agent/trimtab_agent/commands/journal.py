@@ -173,9 +173,7 @@ def encode_line(entry: Entry, previous: bytes = b"") -> bytes:
 def decode_line(line: bytes, previous: bytes = b"") -> Entry:
     """The entry of a line that stands behind one with the checksum `previous`; raises BadMessage."""
     fields = _unsealed(line, previous)
-    entry = _read(fields.text("entry"), fields)
-    fields.done()
-    return entry
+    return _read(fields.text("entry"), fields)
 
 
 def _is_whole(line: bytes, previous: bytes) -> bool:
@@ -194,7 +192,6 @@ def _head() -> bytes:
 def _check_head(line: bytes) -> None:
     fields = _unsealed(line, b"")
     fields.text("journal", limit=16)
-    fields.done()
 
 
 def _sealed(body: bytes, previous: bytes) -> bytes:
@@ -258,9 +255,7 @@ def _read(kind: str, fields: Fields) -> Entry:
 
 
 def _process(fields: Fields) -> ProcessId:
-    process = ProcessId(pid=fields.integer("pid", low=1), created=fields.number("created"))
-    fields.done()
-    return process
+    return ProcessId(pid=fields.integer("pid", low=1), created=fields.number("created"))
 
 
 def _nested(fields: Fields, name: str) -> Fields:

@@ -15,6 +15,7 @@ COMMANDS = {
     "snapshot": (OPERATOR, "the present cluster as an instance file for `trimtab solve`"),
     "drain": (OPERATOR, "empty a worker, then stop it"),
     "undrain": (OPERATOR, "take a drain back"),
+    "forget": (OPERATOR, "an app, or a worker's name, that is gone for good"),
     "pause": (OPERATOR, "decide nothing new; a plan in flight ends"),
     "resume": (OPERATOR, "take the pause back, or end a hold"),
     "controller": ("trimtab_controller.cli.controller", "run the controller"),

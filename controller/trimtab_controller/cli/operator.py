@@ -31,13 +31,16 @@ from trimtab_models.messages.intents import (
     PAUSE_KEY,
     AcceptJournal,
     Drain,
+    ForgetApp,
+    ForgetWorker,
     Intent,
     Pause,
     decode_intent,
     drain_key,
     encode_intent,
 )
-from trimtab_models.messages.names import Topics, WorkerId
+from trimtab_models.messages.names import AppId, Topics, WorkerId
+from trimtab_models.messages.report import WorkerState
 from trimtab_models.messages.status import Status, decode_status, encode_status
 from trimtab_models.signing.keys import BadKey
 
@@ -68,6 +71,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "snapshot": run_snapshot,
         "drain": run_drain,
         "undrain": run_undrain,
+        "forget": run_forget,
         "pause": run_pause,
         "resume": run_resume,
     }
@@ -82,10 +86,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
             parser.add_argument("--all", action="store_true", help="all workers, also where there are many")
         if name in ("drain", "undrain"):
             parser.add_argument("node", metavar="NODE", help="the worker's name")
+        if name == "forget":
+            parser.add_argument("app", metavar="APP", nargs="?", help="the app's id")
+            parser.add_argument("--worker", metavar="NAME", help="instead of an app: a worker's name")
         if name == "resume":
             text = "end a hold: go on without what the journal should have told"
             parser.add_argument("--accept-journal", action="store_true", help=text)
-        if name in ("drain", "pause", "resume"):
+        if name in ("drain", "forget", "pause", "resume"):
             parser.add_argument("--reason", default="asked for by an operator", help="shown wherever it matters")
         if name == "snapshot":
             parser.add_argument("--app", help="which app, when there are several")
@@ -257,6 +264,29 @@ def run_undrain(args: argparse.Namespace, target: Target) -> int:
     return _take_back(args, target, key, f"{args.node} may be used again", f"{args.node} was not to be drained")
 
 
+def run_forget(args: argparse.Namespace, target: Target) -> int:
+    """Write the wish to forget an app or a worker that does not run any more."""
+    if (args.app is None) == (args.worker is None):
+        return _refuse("what is gone for good? either APP, or --worker NAME", BAD_USAGE)
+    by, at = _who(), time.time()
+    status = read_status(target)
+    nodes = () if status is None or at - status.at > SILENT_AFTER_S else status.nodes
+    running = [row for row in nodes if row.state is not WorkerState.AWAY]
+    intent: Intent
+    if args.app is not None:
+        intent = ForgetApp(app=AppId(_name(args.app, "an app's id")), by=by, at=at, reason=args.reason)
+        found, what = [row for row in running if row.app == args.app], f"app {args.app}"
+    else:
+        intent = ForgetWorker(worker=WorkerId(_name(args.worker)), by=by, at=at, reason=args.reason)
+        found, what = [row for row in running if row.worker == args.worker], f"worker {args.worker}"
+    if found:
+        where = first_few(f"{row.worker} on {row.host}" for row in found)
+        raise CommandError(f"{what} is not gone, it still runs: {where}; stop it first")
+    _write(target, intent.key, intent)
+    text = f"{what} is forgotten with the next window; `trimtab status` then shows the answer among the decisions"
+    return _say(args, text, intent.key)
+
+
 def run_pause(args: argparse.Namespace, target: Target) -> int:
     """Write the pause."""
     intent = Pause(by=_who(), at=time.time(), reason=args.reason)
@@ -319,9 +349,9 @@ def _write(target: Target, key: str, intent: Intent | None) -> None:
         raise CommandError(f"nothing was written: Kafka at {target.configuration.kafka.bootstrap_servers}: {why}")
 
 
-def _name(text: str) -> str:
+def _name(text: str, what: str = "a worker's name") -> str:
     if not NAME_PATTERN.fullmatch(text):
-        raise CommandError(f"found {text!r}, expected a worker's name")
+        raise CommandError(f"found {text!r}, expected {what}")
     return text
 
 

@@ -1,7 +1,7 @@
 """Decide: what to do about one app, and why; or why not.  Pure functions from view, evaluation and state to a value."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
@@ -11,8 +11,11 @@ from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_controller.plan import Move, Plan
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_models.messages.commands import CommandKind
+from trimtab_models.messages.intents import ForgetApp, ForgetWorker, Intent, drain_key
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_models.messages.placement import Placement
+from trimtab_models.messages.report import WorkerState
+from trimtab_models.messages.snapshot import NodeWindow
 
 SCALING_PATIENCE_S = 60.0
 """How long after a stop or start it may take until the reports show it; then it is asked for again."""
@@ -91,6 +94,20 @@ class Scaled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """The answer to an operator: an app or a worker is forgotten, or, when both are None, it cannot be.
+
+    `answered`: the keys of the intents that end with it.
+    """
+
+    what: str
+    answered: tuple[str, ...]
+    detail: str
+    app: AppId | None = None
+    worker: WorkerId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SolveWanted:
     """A plan is worth looking for; not yet a decision.  `balancing`: the load distance asks for it."""
 
@@ -100,7 +117,7 @@ class SolveWanted:
     balancing: bool
 
 
-Decision = Skip | Planned | Adopted | Scaled
+Decision = Skip | Planned | Adopted | Scaled | Forgotten
 
 
 def not_ready(found: NotReady) -> Skip:
@@ -151,10 +168,38 @@ def to_stop(view: AppView, execution: Execution) -> Scaled | None:
     return None
 
 
+def to_forget(
+    intents: Iterable[Intent], nodes: Sequence[NodeWindow], placements: Mapping[AppId, Placement]
+) -> Forgotten | None:
+    """The answer to the first wish to forget; `nodes`: the workers in the last window."""
+    wish = next((intent for intent in intents if isinstance(intent, ForgetApp | ForgetWorker)), None)
+    if wish is None:
+        return None
+    running = [row for row in nodes if row.state is not WorkerState.AWAY]
+    if isinstance(wish, ForgetApp):
+        what, found = f"app {wish.app}", [row for row in running if row.app == wish.app]
+        placed = placements.get(wish.app)
+        count = sum(map(len, placed.owners.values())) if placed else 0
+        detail = f"its placement of {count} key groups is taken back" if placed else "it had no placement"
+        forgotten = Forgotten(what=what, answered=(wish.key,), detail=detail, app=wish.app)
+    else:
+        what, found = f"worker {wish.worker}", [row for row in running if row.worker == wish.worker]
+        keys = (wish.key, drain_key(wish.worker))
+        detail = "it is not waited for, started or drained any more"
+        forgotten = Forgotten(what=what, answered=keys, detail=detail, worker=wish.worker)
+    if found:
+        names = first_few(f"{row.worker} on {row.host}" for row in found)
+        return Forgotten(what=what, answered=(wish.key,), detail=f"refused, it still runs: {names}; stop it first")
+    return replace(forgotten, detail=f"{detail}, asked for by {wish.by}: {wish.reason}")
+
+
 def drift(view: AppView, placement: Placement | None) -> Adopted | None:
-    """The reports show other owners than the placement, or there is no placement yet."""
+    """The reports show other owners or other key groups than the placement, or there is no placement yet."""
     if placement is None:
         detail = f"first placement: {len(view.key_groups)} key groups as they are"
+        return Adopted(app=view.app, owners=view.owners, detail=detail)
+    if (changed := _changed_operators(view, placement)) is not None:
+        detail = f"{changed}: the placement follows the reports"
         return Adopted(app=view.app, owners=view.owners, detail=detail)
     other = [
         str(key_group)
@@ -165,6 +210,24 @@ def drift(view: AppView, placement: Placement | None) -> Adopted | None:
         return None
     detail = f"{len(other)} key groups are elsewhere than placed, {other[0]} for one: the placement follows the reports"
     return Adopted(app=view.app, owners=view.owners, detail=detail)
+
+
+def _changed_operators(view: AppView, placement: Placement) -> str | None:
+    """Which operators the placement has and nobody declares any more, which are new, which have other key groups."""
+    now, before = view.owned.sizes, {operator: len(rows) for operator, rows in placement.owners.items()}
+    if now == before:
+        return None
+    other = [
+        f"{operator} ({before[operator]} key groups before, now {now[operator]})"
+        for operator in sorted(now.keys() & before.keys())
+        if now[operator] != before[operator]
+    ]
+    parts: dict[str, list[str]] = {
+        "gone": sorted(before.keys() - now.keys()),
+        "new": sorted(now.keys() - before.keys()),
+        "of another size": other,
+    }
+    return "operators " + "; ".join(f"{what}: {first_few(names)}" for what, names in parts.items() if names)
 
 
 def admit(
@@ -265,6 +328,8 @@ def describe(decision: Decision) -> str:
             return f"{decision.app}: {decision.detail}"
         case Scaled():
             return f"{decision.kind} {decision.worker} on {decision.host}: {decision.detail}"
+        case Forgotten():
+            return f"forget {decision.what}: {decision.detail}"
     assert_never(decision)
 
 
@@ -280,4 +345,6 @@ def names_of(decision: Decision) -> tuple[str, str]:
             return "adopt", "ownership"
         case Scaled():
             return str(decision.kind), "drain"
+        case Forgotten(app=app, worker=worker):
+            return "forget", "app" if app is not None else "worker" if worker is not None else "refused"
     assert_never(decision)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from trimtab_controller.decider.decide import (
     Adopted,
     Decision,
+    Forgotten,
     Planned,
     Scaled,
     Settings,
@@ -20,6 +21,7 @@ from trimtab_controller.decider.decide import (
     drift,
     judge,
     not_ready,
+    to_forget,
     to_start,
     to_stop,
 )
@@ -36,7 +38,7 @@ from trimtab_controller.decider.view import AppView, Lack, NotReady
 from trimtab_controller.execution.state import Execution, ScalingPhase
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_models.messages.intents import Drain, Intent, Pause
-from trimtab_models.messages.names import AppId, WorkerId
+from trimtab_models.messages.names import AppId, HostId, WorkerId
 from trimtab_models.messages.snapshot import Snapshot
 
 
@@ -226,6 +228,8 @@ class Decider:
     def _smooth(self, view: AppView) -> AppView:
         """The view with loads over the windows so far."""
         history = self._history.get(view.app, NO_HISTORY)
+        if history.loads is not None and history.loads.sizes != view.owned.sizes:
+            history = NO_HISTORY  # of another job: what its key groups did tells nothing of these
         smoothed, self._history[view.app] = follow(view, history, self._settings.smoothing)
         return smoothed
 
@@ -246,7 +250,9 @@ class Decider:
     def _decide(self, now: float) -> Decided | Solve:
         """The decision about the app that needs it most; those for which nothing could be done lately come last."""
         hosts = frozenset(row.host for row in self.known.snapshot.hosts) if self.known.snapshot else frozenset()
-        decision = self._admit_cluster() or to_start(now, self._execution, self.draining, hosts)
+        decision = (
+            self._forget_wanted(hosts) or self._admit_cluster() or to_start(now, self._execution, self.draining, hosts)
+        )
         if decision is not None:
             return Decided(decision=decision)
         if self.known.lack is not None:
@@ -263,6 +269,22 @@ class Decider:
             skips[app] = found
         nobody = Skip(reason=SkipReason.NOT_READY, detail="no app reports", lack=Lack.NO_WORKERS)
         return Decided(decision=skips[apps[0]] if apps else nobody)
+
+    def _forget_wanted(self, reporting: frozenset[HostId]) -> Forgotten | None:
+        """Also when hosts are lost, or the controller is paused: nothing moves by it, and it may end the lack."""
+        stale = self.known.lack is not None and self.known.lack.lack is Lack.STALE_SNAPSHOT
+        if not self._acting or self._held is not None or self._execution.busy or stale or self.known.snapshot is None:
+            return None
+        found = to_forget(self._intents, self.known.snapshot.nodes, self._execution.placements)
+        if found is None:
+            return None
+        self._intents = tuple(intent for intent in self._intents if intent.key not in found.answered)
+        if found.app is not None:
+            self._liveness.forget_app(found.app, reporting)
+            self._history.pop(found.app, None)
+        if found.worker is not None:
+            self._liveness.forget_worker(found.worker, reporting)
+        return found
 
     def _admit_cluster(self) -> Skip | None:
         return admit_cluster(self._execution, paused=self.paused, held=self._held)

@@ -1,11 +1,13 @@
 """Observe: a snapshot, the placement and the intents become views of the apps, or a reason why they are not ready.
 
-The reports say who owns what; the placement says which key groups there are.  A host, worker, key group or load that is
-missing is unknown, never idle or zero: then there is no view.
+The reports say who owns what.  Which key groups there are is what the app's workers declare; where their agents do not
+say that yet, the placement tells it.  A host, worker, key group or load that is missing is unknown, never idle or zero:
+then there is no view.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.owned import OwnedTable
@@ -13,7 +15,7 @@ from trimtab_controller.decider.view import AppView, Lack, NotReady, Worker, fir
 from trimtab_models.messages.columns import UNKNOWN
 from trimtab_models.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_models.messages.key_group_table import KeyGroupBlock, KeyGroupTable
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
+from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_models.messages.placement import MAX_OPERATORS, Placement, most_bytes
 from trimtab_models.messages.report import WorkerState
 from trimtab_models.messages.snapshot import NodeWindow, PairWindow, Snapshot
@@ -42,6 +44,7 @@ class Liveness:
     absent_since: dict[WorkerId, float] = field(default_factory=dict)
     met: frozenset[WorkerId] = frozenset()
     strangers: dict[WorkerId, float] = field(default_factory=dict)
+    ran: dict[WorkerId, tuple[HostId, AppId | None]] = field(default_factory=dict)
 
     def see(self, snapshot: Snapshot, owners: Iterable[WorkerId]) -> None:
         """Take note of who is there, and of owners in the placement that are not."""
@@ -53,6 +56,25 @@ class Liveness:
         self.absent_since = {worker: self.absent_since.get(worker, end_s) for worker in self.owners - here}
         self.met = (self.met & self.owners) | {row.worker for row in snapshot.nodes}
         self.strangers = {worker: self.strangers.get(worker, end_s) for worker in self.owners - self.met}
+        self.ran.update({row.worker: (row.host, row.app) for row in snapshot.nodes if row.worker in here})
+        self.ran = {worker: where for worker, where in self.ran.items() if where[0] in self.hosts}
+
+    def forget_app(self, app: AppId, reporting: Collection[HostId]) -> None:
+        """Nobody waits for its workers any more, nor for the silent hosts on which only they ran."""
+        self._forget({worker for worker, (_, of) in self.ran.items() if of == app}, reporting)
+
+    def forget_worker(self, worker: WorkerId, reporting: Collection[HostId]) -> None:
+        """It counts as gone, and so does its host if that is silent and nobody else ran there."""
+        self._forget({worker}, reporting)
+        if worker in self.owners:
+            self.absent_since[worker] = -math.inf
+            self.strangers.pop(worker, None)
+            self.met |= {worker}
+
+    def _forget(self, workers: set[WorkerId], reporting: Collection[HostId]) -> None:
+        left = {self.ran.pop(worker)[0] for worker in workers & self.ran.keys()}
+        silent = left - set(reporting) - {host for host, _ in self.ran.values()}
+        self.hosts = {host: seen for host, seen in self.hosts.items() if host not in silent}
 
     def lost_hosts(self, snapshot: Snapshot) -> list[HostId]:
         """Hosts that reported lately and do not any more."""
@@ -154,10 +176,15 @@ def observe(
     nodes = [row for row in nodes if row.state is not WorkerState.AWAY or row.worker in owners]
     present = {row.worker for row in nodes}
     absent = sorted(worker for worker in placed - present if not liveness.gone(worker, end_s, needs.lost_worker_s))
+    if (lack := _lack_of_workers(app, nodes, absent) or _lack_of_agreement(app, nodes)) is not None:
+        return lack
+    declared = _declared(app, nodes)
+    wanted = _placed_or_seen(placement, blocks) if declared is None else declared
+    # In the window in which operators change there are reports of those of before, too.
+    blocks = [kept for block in blocks if len(kept := block.below(wanted.get(block.operator, 0)))]
     lack = (
-        _lack_of_workers(app, nodes, absent)
-        or _lack_of_room(app, blocks, present)
-        or _lack_of_key_groups(app, blocks, placement)
+        _lack_of_room(app, blocks, present)
+        or _lack_of_key_groups(app, blocks, wanted)
         or _lack_of_owners(app, blocks, present)
     )
     if lack is not None:
@@ -174,13 +201,18 @@ def observe(
         flows={
             (row.source, row.target): row.tuples_s
             for row in snapshot.pairs
-            if row.source.app == app and row.target.app == app
+            if all(end.app == app and end.partition < wanted.get(end.operator, 0) for end in (row.source, row.target))
         },
     )
 
 
 def _lack_of_workers(app: AppId, nodes: list[NodeWindow], absent: list[WorkerId]) -> NotReady | None:
     checks = (
+        (
+            Lack.WORKER_TWICE,
+            [f"{row.worker} ({', '.join(sorted((row.host, *row.also_on)))})" for row in nodes if row.also_on],
+            "run on several hosts under one name",
+        ),
         (Lack.WORKER_MISSING, absent, "own key groups but are away"),
         (
             Lack.WORKER_NOT_RUNNING,
@@ -198,6 +230,37 @@ def _lack_of_workers(app: AppId, nodes: list[NodeWindow], absent: list[WorkerId]
     return None
 
 
+def _lack_of_agreement(app: AppId, nodes: list[NodeWindow]) -> NotReady | None:
+    """Key groups are an app's, not a worker's: while it is upgraded its workers may see different ones."""
+    sides: defaultdict[frozenset[tuple[OperatorId, int]], list[WorkerId]] = defaultdict(list)
+    for row in nodes:
+        if row.app == app and row.operators is not None:
+            sides[frozenset(row.operators.items())].append(row.worker)
+    if len(sides) < 2:
+        return None
+    common = frozenset.intersection(*sides)
+    told = []
+    for operators, workers in sorted(sides.items(), key=lambda side: side[1]):
+        own = first_few(f"{name} with {count} key groups" for name, count in sorted(operators - common))
+        told.append(f"{first_few(workers)}: {own or 'no more than the others'}")
+    detail = f"its workers declare different operators; {'; '.join(told)}"
+    return NotReady(lack=Lack.OPERATORS_DIFFER, detail=detail, app=app)
+
+
+def _declared(app: AppId, nodes: list[NodeWindow]) -> Mapping[OperatorId, int] | None:
+    """How many key groups each operator has, by the word of workers that agree; None: an agent does not say it yet."""
+    said = [row.operators for row in nodes if row.app == app]
+    return next(iter(said), None) if None not in said else None
+
+
+def _placed_or_seen(placement: Placement | None, blocks: list[KeyGroupBlock]) -> Mapping[OperatorId, int]:
+    """How many key groups each operator must have: those of the placement, those below the highest reported."""
+    wanted = {operator: len(rows) for operator, rows in placement.owners.items()} if placement else {}
+    for block in blocks:
+        wanted[block.operator] = max(wanted.get(block.operator, 0), max(block.partition) + 1)
+    return wanted
+
+
 def _lack_of_room(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId]) -> NotReady | None:
     """Every worker and every successor must be able to read the placement, which is one message."""
     counts = {block.operator: len(block) for block in blocks}
@@ -211,21 +274,15 @@ def _lack_of_room(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId
     return NotReady(lack=Lack.APP_TOO_LARGE, detail=detail, app=app)
 
 
-def _lack_of_key_groups(app: AppId, blocks: list[KeyGroupBlock], placement: Placement | None) -> NotReady | None:
-    """Known are the key groups of the placement, and those below the highest that was reported."""
+def _lack_of_key_groups(app: AppId, blocks: list[KeyGroupBlock], wanted: Mapping[OperatorId, int]) -> NotReady | None:
     seen = {block.operator: block.partition for block in blocks}
-    known = {operator: len(present) for operator, present in placement.owners.items()} if placement else {}
-    wanted = {
-        operator: max(known.get(operator, 0), max(seen.get(operator, ()), default=-1) + 1)
-        for operator in sorted(known.keys() | seen.keys())
-    }
     missing = sum(wanted.values()) - sum(map(len, blocks))
     if not missing and blocks:
         return None
     # Only the first ones are made: one wild partition number stands for a hundred thousand that are missing.
     names = (
         f"{operator}/{partition}"
-        for operator, count in wanted.items()
+        for operator, count in sorted(wanted.items())
         for partition in sorted(set(range(count)).difference(seen.get(operator, ())))
     )
     detail = (

@@ -113,6 +113,12 @@ class OwnedTable(Sequence[Owned]):
         """Who owns which key group."""
         return dict(zip(self._key_groups(), (self.workers[place] for place in self.owner.tolist()), strict=True))
 
+    @property
+    def sizes(self) -> dict[OperatorId, int]:
+        """How many key groups each operator has, when none below the highest is missing."""
+        counts = np.bincount(self.operator, minlength=len(self.operators)).tolist()
+        return dict(zip(self.operators, counts, strict=True))
+
     def loads_of_workers(self) -> dict[WorkerId, float]:
         """Percent of one core per owner."""
         sums = np.bincount(self.owner, weights=self.load, minlength=len(self.workers))

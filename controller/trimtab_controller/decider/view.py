@@ -27,6 +27,8 @@ class Lack(StrEnum):
     WORKER_NOT_RUNNING = "worker_not_running"
     WORKER_NOT_STEERING = "worker_not_steering"
     WORKER_INCOMPLETE = "worker_incomplete"
+    WORKER_TWICE = "worker_twice"
+    OPERATORS_DIFFER = "operators_differ"
     APP_TOO_LARGE = "app_too_large"
     KEY_GROUPS_MISSING = "key_groups_missing"
     OWNER_UNKNOWN = "owner_unknown"

@@ -46,6 +46,15 @@ class ScalingWanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetWanted:
+    """Take an app's placement back, or drop what is known of a worker; `answered`: keys of intents that end with it."""
+
+    answered: tuple[str, ...]
+    app: AppId | None = None
+    worker: WorkerId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AckSeen:
     """An agent's word."""
 
@@ -65,16 +74,17 @@ class Resumed:
     """A new leader took over this state: the commands in flight are published once more, with the same ids."""
 
 
-Event = PlanDecided | PlacementWanted | ScalingWanted | AckSeen | OwnershipSeen | Resumed
+Event = PlanDecided | PlacementWanted | ScalingWanted | ForgetWanted | AckSeen | OwnershipSeen | Resumed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publish:
-    """To be written in one transaction: the state as journal entry, placements, commands."""
+    """To be written in one transaction: the state as journal entry, placements, commands, ends of intents (keys)."""
 
     execution: Execution
     placements: tuple[Placement, ...] = ()
     commands: tuple[Command, ...] = ()
+    answered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

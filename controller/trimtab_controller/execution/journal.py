@@ -92,7 +92,6 @@ def decode_entry(payload: bytes | None) -> JournalEntry:
         },
     )
     acks_read = dict(_read_offset(path, row) for path, row in fields.items("acks_read", limit=1000))
-    fields.done()
     return JournalEntry(execution=execution, acks_read=acks_read)
 
 
@@ -103,7 +102,7 @@ def _read_offset(path: str, row: object) -> tuple[int, int]:
 
 
 def _read_round(fields: Fields) -> Round:
-    found = Round(
+    return Round(
         plan=fields.name("plan"),
         app=AppId(fields.name("app")),
         reason=fields.text("reason", limit=4000),
@@ -116,8 +115,6 @@ def _read_round(fields: Fields) -> Round:
         handovers=tuple(_read_handover(row) for row in fields.objects("handovers", limit=MAX_HANDOVERS)),
         ended_at=fields.optional("ended_at", fields.number),
     )
-    fields.done()
-    return found
 
 
 def _read_handover(fields: Fields) -> Handover:
@@ -140,7 +137,6 @@ def _read_handover(fields: Fields) -> Handover:
         "detail": fields.optional("detail", lambda name: fields.text(name, limit=100_000)),
         "pause_s": fields.optional("pause_s", fields.number),
     }
-    fields.done()
     try:
         return Handover(**values)
     except ValueError as error:
@@ -148,14 +144,12 @@ def _read_handover(fields: Fields) -> Handover:
 
 
 def _read_scaling(fields: Fields) -> Scaling:
-    found = Scaling(
+    return Scaling(
         command=_read_command(fields, "command"),
         phase=fields.choice("phase", ScalingPhase),
         at=fields.number("at"),
         detail=fields.optional("detail", lambda name: fields.text(name, limit=100_000)),
     )
-    fields.done()
-    return found
 
 
 def _read_command(fields: Fields, name: str) -> Command:

@@ -12,6 +12,7 @@ from trimtab_controller.execution.events import (
     AckSeen,
     Action,
     Event,
+    ForgetWanted,
     Limits,
     OwnershipSeen,
     PlacementWanted,
@@ -32,6 +33,7 @@ from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import Plan
 from trimtab_models.messages.commands import Ack
 from trimtab_models.messages.names import AppId, KeyGroup, WorkerId
+from trimtab_models.messages.placement import Placement
 
 
 class ExecutionMachine:
@@ -59,6 +61,8 @@ class ExecutionMachine:
                 self._adopt(step, app, owners)
             case ScalingWanted():
                 scalings.command_scaling(step, event)
+            case ForgetWanted():
+                self._forget(step, event)
             case AckSeen(ack=ack):
                 self._hear(step, ack)
             case OwnershipSeen():
@@ -135,6 +139,16 @@ class ExecutionMachine:
         for handover in self._handovers():
             if handover.phase is HandoverPhase.RESOLVING and seen.start_s >= handover.since:
                 handovers.resolve(step, handover, seen.owners)
+
+    def _forget(self, step: Step, wanted: ForgetWanted) -> None:
+        """What was forgotten already, or could not be, is answered all the same."""
+        if self.state.busy:
+            raise ValueError("nothing is forgotten while a round is in flight")
+        step.answered, step.changed = wanted.answered, True
+        if wanted.app in self.state.placements and wanted.app is not None:
+            step.adopted[wanted.app] = Placement(cluster=self._cluster, app=wanted.app, epoch=step.epoch, owners={})
+        if wanted.worker is not None:
+            scalings.forget(step, wanted.worker)
 
     def _adopt(self, step: Step, app: AppId, owners: Mapping[KeyGroup, WorkerId]) -> None:
         if self.state.busy:

@@ -8,6 +8,7 @@ from trimtab_controller.execution.events import ScalingWanted
 from trimtab_controller.execution.state import Scaling, ScalingPhase, without_standby
 from trimtab_controller.execution.step import Step
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_models.messages.names import WorkerId
 
 
 def command_scaling(step: Step, wanted: ScalingWanted) -> None:
@@ -27,6 +28,14 @@ def command_scaling(step: Step, wanted: ScalingWanted) -> None:
     if wanted.kind is CommandKind.STOP:
         for placement in step.execution.placements.values():
             step.owners.update(without_standby(placement, wanted.worker))
+
+
+def forget(step: Step, worker: WorkerId) -> None:
+    """A name that is gone for good is not started again, and stands by for nobody."""
+    kept = {name: scaling for name, scaling in step.execution.scalings.items() if name != worker}
+    step.execution = replace(step.execution, scalings=kept)
+    for placement in step.execution.placements.values():
+        step.owners.update(without_standby(placement, worker))
 
 
 def hear(step: Step, scaling: Scaling, ack: Ack) -> None:

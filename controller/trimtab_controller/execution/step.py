@@ -22,6 +22,7 @@ class Step:
     owners: dict[KeyGroup, Owners] = field(default_factory=dict)
     adopted: dict[AppId, Placement] = field(default_factory=dict)
     commands: list[Command] = field(default_factory=list)
+    answered: tuple[str, ...] = ()
     ended: list[Handover] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -48,17 +49,23 @@ class Step:
 
     def close(self) -> list[Action]:
         """The one publication and what it ended; `execution` is then what was published.  Nothing without a change."""
-        present = self.execution.round
-        finished = present is not None and present.ended_at is None and present.ended
-        if finished and present is not None:
-            self.set_round(replace(present, ended_at=self.now))
+        row = self.execution.round
+        finished = row is not None and row.ended_at is None and row.ended
+        if finished and row is not None:
+            self.set_round(replace(row, ended_at=self.now))
         if not self.changed:
             return []
         placements = self._placements()
         merged = {**self.execution.placements, **{placement.app: placement for placement in placements}}
-        self.execution = replace(self.execution, number=self.epoch.number, placements=merged)
+        present = {app: placement for app, placement in merged.items() if not placement.is_taken_back}
+        self.execution = replace(self.execution, number=self.epoch.number, placements=present)
         actions: list[Action] = [
-            Publish(execution=self.execution, placements=placements, commands=tuple(self.commands)),
+            Publish(
+                execution=self.execution,
+                placements=placements,
+                commands=tuple(self.commands),
+                answered=self.answered,
+            ),
             *(HandoverEnded(handover=handover) for handover in self.ended),
         ]
         if finished and self.execution.round is not None:

@@ -193,7 +193,7 @@ class Assembler:
             late_rows=self._late_rows,
             rejected=self._rejected,
             hosts=contents.host_windows(rows[Kind.HOST]),
-            nodes=contents.node_windows(rows[Kind.WORKER]),
+            nodes=contents.node_windows(rows),
             key_groups=contents.key_group_windows(rows[Kind.KEY_GROUP]),
             pairs=contents.pair_windows(rows[Kind.PAIR], covered_s=covered_s),
         )

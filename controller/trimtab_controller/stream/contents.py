@@ -6,7 +6,9 @@ host, would take the others' with it.
 """
 
 from array import array
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +22,7 @@ from trimtab_models.messages.columns import UNKNOWN
 from trimtab_models.messages.decode import MAX_NUMBER
 from trimtab_models.messages.key_group_table import LEVELS, RATES, KeyGroupBlock, KeyGroupTable
 from trimtab_models.messages.names import MAX_PARTITIONS, AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.report import MAX_COUNT
+from trimtab_models.messages.report import MAX_COUNT, WorkerState
 from trimtab_models.messages.snapshot import HostWindow, NodeWindow, PairWindow
 
 DECIMALS = 9
@@ -50,10 +52,70 @@ def host_windows(rows: pa.Table) -> tuple[HostWindow, ...]:
     return tuple(sorted(map(_host, rows.to_pylist()), key=lambda window: window.host))
 
 
-def node_windows(rows: pa.Table) -> tuple[NodeWindow, ...]:
-    """One per worker in rows of kind WORKER; a worker that changed its host is where it was last."""
-    newest = {row["worker"]: row for row in sorted(rows.to_pylist(), key=lambda row: int(row["last_ms"]))}
-    return tuple(sorted(map(_node, newest.values()), key=lambda window: window.worker))
+def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
+    """One per worker in rows of kind WORKER; a worker that changed its host is where it was last.
+
+    What it declares is in rows of kinds OPERATOR and STANDBYS: what its last report says counts.
+    """
+    rows = _by_time(sums[Kind.WORKER])
+    newest = {row["worker"]: row for row in rows}
+    also_on = _also_on(rows, newest)
+    reports = {_report(row): row for row in newest.values()}
+    operators: defaultdict[WorkerId, dict[OperatorId, int]] = defaultdict(dict)
+    for row in _by_time(sums[Kind.OPERATOR]):
+        if _report(row) in reports:
+            operators[WorkerId(row["worker"])][OperatorId(row["operator"])] = row["partition"]
+    standbys = {row["worker"]: row["partition"] for row in _by_time(sums[Kind.STANDBYS]) if _report(row) in reports}
+    unknown = {(row["host"], row["worker"]): row["operator"] for row in _by_time(sums[Kind.UNKNOWN])}
+    return tuple(
+        replace(
+            _node(newest[worker]),
+            operators=operators.get(worker),
+            standbys=standbys.get(worker),
+            unknown=unknown.get((newest[worker]["host"], worker)),
+            also_on=also_on.get(worker, ()),
+        )
+        for worker in sorted(newest)
+    )
+
+
+def _also_on(
+    by_time: Iterable[Mapping[str, Any]], newest: Mapping[str, Mapping[str, Any]]
+) -> dict[str, tuple[HostId, ...]]:
+    """The other hosts that reported a running worker of the same name at the same time.
+
+    One that moved was at no time on both: its old host says it away, or says nothing of it, when the new one begins.
+    """
+    at_host = {(row["worker"], row["host"]): row for row in by_time}
+    found: defaultdict[str, tuple[HostId, ...]] = defaultdict(tuple)
+    for (worker, host), row in sorted(at_host.items()):
+        last = newest[worker]
+        if host != last["host"] and _runs(row) and _runs(last) and _overlap_ms(row, last) > _interval_ms(last) / 2:
+            found[worker] += (HostId(host),)
+    return found
+
+
+def _runs(row: Mapping[str, Any]) -> bool:
+    return STATES[int(row[LEVEL_COLUMNS[1]] or 0)] is not WorkerState.AWAY
+
+
+def _interval_ms(row: Mapping[str, Any]) -> float:
+    return float(row["covered_s"]) * 1000 / int(row["samples"])
+
+
+def _overlap_ms(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    ends = [row["last_ms"] + _interval_ms(row) / 2 for row in (one, other)]
+    starts = [end - row["covered_s"] * 1000 for end, row in zip(ends, (one, other), strict=True)]
+    return float(min(ends) - max(starts))
+
+
+def _by_time(rows: pa.Table) -> list[dict[str, Any]]:
+    return sorted(rows.to_pylist(), key=lambda row: (int(row["last_ms"]), str(row["host"])))
+
+
+def _report(row: Mapping[str, Any]) -> tuple[str, str, int]:
+    """Rows of one worker in one report have this in common, however many reports were added up."""
+    return row["host"], row["worker"], row["last_ms"]
 
 
 def key_group_windows(rows: pa.Table) -> KeyGroupTable:

@@ -23,6 +23,9 @@ class Kind(IntEnum):
     KEY_GROUP = 2
     PAIR = 3
     REJECTED = 4
+    OPERATOR = 5  # what a worker declares: how many key groups (`partition`) an operator has
+    STANDBYS = 6  # and how many standby replicas its app asks for (`partition`)
+    UNKNOWN = 7  # and why its loads are not known (`operator`)
 
 
 class Row(NamedTuple):
@@ -62,6 +65,9 @@ KEYS: Mapping[Kind, tuple[str, ...]] = {
     Kind.WORKER: ("host", "worker", "app"),
     Kind.KEY_GROUP: ("host", "worker", "app", "operator", "partition"),
     Kind.PAIR: ("host", "app", "operator", "partition", "target_operator", "target_partition"),
+    Kind.OPERATOR: ("host", "worker", "app", "operator", "partition"),
+    Kind.STANDBYS: ("host", "worker", "app", "partition"),
+    Kind.UNKNOWN: ("host", "worker", "app", "operator"),
 }
 """Which fields tell the things of a kind from each other; the others of THING are empty there."""
 
@@ -86,6 +92,9 @@ SUMS: Mapping[Kind, Mapping[str, str]] = {
         "bytes_out": "x.bo[i]",
     },
     Kind.PAIR: {"tuples": "x.n[i]", "bytes": "x.b[i]"},
+    Kind.OPERATOR: {},
+    Kind.STANDBYS: {},
+    Kind.UNKNOWN: {},
 }
 LEVELS: Mapping[Kind, Mapping[str, str]] = {
     Kind.HOST: {"cores": "n.cor", "basis": _code("n.b", BASES), "memory_bytes": "n.mem", "memory_limit_bytes": "n.lim"},

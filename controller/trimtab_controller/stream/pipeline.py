@@ -21,6 +21,11 @@ from trimtab_models.messages.report import MAX_REPORT_BYTES
 
 MAX_REPORTS_S, MAX_BYTES_S = 10, 1024 * 1024
 """What one host may send per second, on average over a window; and one report of the largest size."""
+NOTHING = "array(CAST(NULL AS LONG))"
+DECLARED = (
+    f"concat({NOTHING}, coalesce(x.oc, array()), nvl2(x.sby, array(x.sby), array()), nvl2(x.unk, {NOTHING}, array()))"
+)
+"""The worker itself, then what it declares: a row each."""
 KEY = "coalesce(hex(key), '')"
 """A record's key, whatever bytes it is of: in a text, those that are no UTF-8 would all become the same."""
 
@@ -107,11 +112,13 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
         F.explode(F.expr(f"if(fault IS NULL, concat({itself}, r.w, r.k, r.e), {itself})")).alias("x"),
     )
     # What is no block has one sample, at the place 0 of columns that it does not have.
-    partitions = F.expr("coalesce(x.p, x.fp, array(CAST(NULL AS LONG)))")
+    partitions = F.expr(f"coalesce(x.p, x.fp, if(x.s IS NULL, {NOTHING}, {DECLARED}))")
     exploded = parts.select("*", F.posexplode(partitions).alias("i", "partition"))
-    kinds = {"fault IS NOT NULL": Kind.REJECTED, "x IS NULL": Kind.HOST, "x.s IS NOT NULL": Kind.WORKER}
-    kinds |= {"x.o IS NOT NULL": Kind.KEY_GROUP, "true": Kind.PAIR}
+    kinds = {"fault IS NOT NULL": Kind.REJECTED, "x IS NULL": Kind.HOST, "x.s IS NULL AND x.o IS NULL": Kind.PAIR}
+    kinds |= {"x.s IS NULL": Kind.KEY_GROUP, "i = 0": Kind.WORKER, "partition IS NULL": Kind.UNKNOWN}
+    kinds |= {"i <= array_size(x.oc)": Kind.OPERATOR, "true": Kind.STANDBYS}
     kind = "CASE " + " ".join(f"WHEN {test} THEN {value.value}" for test, value in kinds.items()) + " END"
+    declared = f"CASE kind WHEN {Kind.OPERATOR.value} THEN get(x.os, i - 1) WHEN {Kind.UNKNOWN.value} THEN x.unk END"
     return exploded.withColumn("kind", F.expr(kind)).select(
         "at_ms",
         "interval_s",
@@ -119,7 +126,7 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
         "host",
         F.expr("x.w").alias("worker"),
         F.expr("x.a").alias("app"),
-        F.expr("coalesce(fault, x.o, x.fo)").alias("operator"),
+        F.expr(f"coalesce(fault, x.o, x.fo, {declared})").alias("operator"),
         "partition",
         F.expr("x.to").alias("target_operator"),
         F.expr("x.tp[i]").alias("target_partition"),

@@ -1,12 +1,14 @@
 """Which reports are used: SQL that says what is wrong with one, by the same rules as `messages.report.decode_report`.
 
 A report is used as a whole or not at all, so a host with a bad sample counts as not seen rather than as idle.
-Stricter than the decoder: a CPU time must be one that a host can have, no number has a thousand digits, and nothing is
+Fields that no part of a report has are passed over, here as there.  Stricter than the decoder: no part has a field that
+tells another kind of part, a CPU time must be one that a host can have, no number has a thousand digits, and nothing is
 UTF-16 or begins with a byte order mark.  More lenient, where `from_json` does not show it and it changes no number:
-fields that no part of a report has, doubled keys (the last one counts), bytes that are no UTF-8 in what is not read,
-whatever stands behind the report.  `tests/fuzz` compares the two.
+doubled keys (the last one counts), bytes that are no UTF-8 in what is not read, whatever stands behind the report.
+`tests/fuzz` compares the two.
 """
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -16,9 +18,12 @@ from trimtab_models.messages.report import (
     MAX_CORES,
     MAX_COUNT,
     MAX_KEY_GROUPS,
+    MAX_OPERATORS,
     MAX_PAIRS,
     MAX_REPORT_BYTES,
+    MAX_STANDBYS,
     MAX_WORKERS,
+    REASON_PATTERN,
     VERSION,
     Basis,
     Mark,
@@ -31,7 +36,8 @@ PART_TYPE = (
     "w STRING, a STRING, s STRING, cap DOUBLE, cpu DOUBLE, mem LONG, st BOOLEAN, ep ARRAY<LONG>, g LONG, "
     "m ARRAY<STRING>, o STRING, p ARRAY<LONG>, c ARRAY<DOUBLE>, ni ARRAY<LONG>, no ARRAY<LONG>, bi ARRAY<LONG>, "
     "bo ARRAY<LONG>, sb ARRAY<LONG>, lg ARRAY<LONG>, bl ARRAY<LONG>, "
-    "fo STRING, to STRING, fp ARRAY<LONG>, tp ARRAY<LONG>, n ARRAY<LONG>, b ARRAY<LONG>>"
+    "fo STRING, to STRING, fp ARRAY<LONG>, tp ARRAY<LONG>, n ARRAY<LONG>, b ARRAY<LONG>, "
+    "os ARRAY<STRING>, oc ARRAY<LONG>, sby LONG, unk STRING>"
 )
 BROKEN = "broken"
 """Holds the text of a report that is not JSON or has a value of a wrong type."""
@@ -80,7 +86,8 @@ _FOREIGN = {"w": "o p fo to fp tp", "k": "s fo to fp tp", "e": "w s o p"}
 def _too_many(r: str) -> str:
     limits = {f"{r}.w": MAX_WORKERS, f"flatten({r}.k.p)": MAX_KEY_GROUPS, f"flatten({r}.e.fp)": MAX_PAIRS}
     tests = [f"size({array}) > {limit}" for array, limit in limits.items()]
-    return " OR ".join([*tests, _any(f"{r}.w.m", f"size(y) > {len(Mark)}")])
+    tests += [_any(f"{r}.w.m", f"size(y) > {len(Mark)}"), _any(f"{r}.w.os", f"size(y) > {MAX_OPERATORS}")]
+    return " OR ".join(tests)
 
 
 # Spark compiles what works on a whole array (`array_min`), and interprets what works on its elements (`exists`): the
@@ -102,9 +109,15 @@ def _bare_name(value: str, r: str) -> str:
     Looked for only where a name could be one, that costs as much as a part of parsing.  A backslash may hide a key.
     """
     columns = [f"{r}.{array}.{name}" for array, names in _NAMES.items() for name in names.split()]
+    columns += [f"{r}.w.unk", f"flatten(array_compact({r}.w.os))"]
     listed = f"concat_ws(' ', {r}.c, {r}.h, {', '.join(columns)})"
     could_be = rf"{listed} RLIKE '(^| )(true|false|NaN|Infinity|[0-9][0-9.eE-]*)( |$)'"
-    return rf"""{could_be} AND CAST({value} AS STRING) RLIKE '\\\\|"([chwao]|fo|to)"\\s*:\\s*[^"\\[n\\s]'"""
+    bare = (
+        r"\\\\",
+        r'"([chwao]|fo|to|unk)"\\s*:\\s*[^"\\[n\\s]',
+        r'"os"\\s*:\\s*\\[([^\\]]*,)?\\s*[^"\\s\\],]',
+    )
+    return f"{could_be} AND CAST({value} AS STRING) RLIKE '{'|'.join(bare)}'"
 
 
 def _foreign(r: str) -> str:
@@ -130,6 +143,9 @@ def _out_of_range(r: str) -> str:
         _outside(f"{r}.w.cap", 0.001, MAX_CORES),
         _outside(f"{r}.w.cpu", 0, cpu_limit),
         *(f"array_min({r}.w.{name}) < 0" for name in ("mem", "g")),
+        _outside(f"{r}.w.sby", 0, MAX_STANDBYS),
+        _any(f"{r}.w.unk", _unlike("y", REASON_PATTERN)),
+        _any(f"{r}.w", _no_operators("y.os", "y.oc")),
         _outside(_values(f"{r}.k.c"), 0, cpu_limit),
         *(_outside(_values(f"{r}.{partition}"), 0, MAX_PARTITIONS) for partition in ("k.p", "e.fp", "e.tp")),
         *(f"array_min({_values(f'{r}.{counts}')}) < 0" for counts in _counts()),
@@ -154,6 +170,17 @@ def _uneven(blocks: str, columns: tuple[str, ...]) -> str:
     return _any(blocks, " OR ".join(tests))
 
 
+def _no_operators(names: str, counts: str) -> str:
+    """Not as many counts as names, a name that is none or comes twice, an operator without key groups."""
+    tests = [
+        f"array_size({names}) = 0 OR NOT array_size({names}) <=> array_size({counts})",
+        f"array_size(array_distinct({names})) <> array_size({names})",
+        f"exists({names}, z -> z IS NULL OR {_no_name('z')})",
+        f"exists({counts}, z -> z IS NULL OR z < 1 OR z > {MAX_PARTITIONS})",
+    ]
+    return f"NOT ({names} IS NULL AND {counts} IS NULL) AND ({' OR '.join(tests)})"
+
+
 def _any(array: str, test: str) -> str:
     return f"exists({array}, y -> {test})"
 
@@ -164,8 +191,13 @@ def _outside(array: str, low: float, high: float | str) -> str:
 
 
 def _no_name(name: str) -> str:
-    # \z, because $ would let a final line feed through; doubled for the SQL literal.
-    return f"NOT {name} RLIKE '^({NAME_PATTERN.pattern})\\\\z'"
+    return _unlike(name, NAME_PATTERN)
+
+
+def _unlike(text: str, pattern: re.Pattern[str]) -> str:
+    # \z, because $ would let a final line feed through; doubled for the SQL literal, as the quotes in it are.
+    quoted = pattern.pattern.replace("'", r"\'")
+    return f"NOT {text} RLIKE '^({quoted})\\\\z'"
 
 
 def _not_in(x: str, family: type[StrEnum]) -> str:

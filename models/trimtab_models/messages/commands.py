@@ -137,7 +137,6 @@ def read_command(fields: Fields) -> Command:
         target=WorkerId(target) if target else None,
         generation=fields.optional("generation", fields.integer),
     )
-    fields.done()
     if claimed != command.id:
         raise BadMessage(Fault.RANGE, "id", claimed, f"{command.id}, the hash of the content")
     return command
@@ -274,7 +273,7 @@ def decode_ack(payload: bytes | None) -> Ack:
 
 def read_ack(fields: Fields) -> Ack:
     """An ack from fields whose version has been read."""
-    ack = Ack(
+    return Ack(
         cluster=fields.name("cluster"),
         command_id=CommandId(fields.text("command_id", limit=64)),
         epoch=decode_epoch(fields.take("epoch"), "epoch"),
@@ -292,5 +291,3 @@ def read_ack(fields: Fields) -> Ack:
         pause_s=fields.optional("pause_s", fields.number),
         exit_code=fields.optional("exit_code", lambda name: fields.integer(name, low=-255, high=255)),
     )
-    fields.done()
-    return ack

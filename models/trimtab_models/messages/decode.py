@@ -1,7 +1,8 @@
-"""Strict decoding of JSON messages: each field is asked for once, with its limits, and nothing may be left over.
+"""Strict decoding of JSON: each field is asked for once, with its limits.
 
-A decoder asks a `Fields` for what it needs and then calls `done()`.  Every fault is a `BadMessage` that names its
-reason (counted as a metric), the JSON path, what was found and what was expected.
+A decoder asks a `Fields` for what it needs.  Readers of files that people write then call `done()`: a key left over is
+a mistake.  Readers of messages do not: a newer sender may say more than they know.  Every fault is a `BadMessage` that
+names its reason (counted as a metric), the JSON path, what was found and what was expected.
 """
 
 import json

@@ -83,7 +83,7 @@ def encode_handover(record: HandoverRecord) -> bytes:
 def decode_handover(payload: bytes | None) -> HandoverRecord:
     """A hand-over record from the wire; raises BadMessage."""
     fields = parse(payload, version=VERSION)
-    record = HandoverRecord(
+    return HandoverRecord(
         kind=fields.choice("kind", HandoverKind),
         cluster=fields.name("cluster"),
         app=AppId(fields.name("app")),
@@ -97,8 +97,6 @@ def decode_handover(payload: bytes | None) -> HandoverRecord:
         ends=_read_offsets(fields, "ends"),
         held_s=fields.number("held_s"),
     )
-    fields.done()
-    return record
 
 
 def _read_offsets(fields: Fields, name: str) -> Offsets:

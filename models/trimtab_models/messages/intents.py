@@ -1,6 +1,6 @@
-"""What an operator wants to be so: workers drained, the controller paused, a journal given up.
+"""What an operator wants to be so: workers drained, the controller paused, a journal given up, an app forgotten.
 
-Compacted topic; a tombstone takes an intent back.
+Compacted topic; a tombstone takes an intent back.  The controller itself takes back what it has carried out once.
 
 Level-triggered: the controller reads the state, not the act, so an intent survives restarts of everybody.
 """
@@ -8,7 +8,7 @@ Level-triggered: the controller reads the state, not the act, so an intent survi
 from dataclasses import dataclass
 
 from trimtab_models.messages.decode import BadMessage, Fault, encode, parse
-from trimtab_models.messages.names import WorkerId
+from trimtab_models.messages.names import AppId, WorkerId
 
 VERSION = 1
 PAUSE_KEY = "pause"
@@ -59,7 +59,37 @@ class AcceptJournal:
         return ACCEPT_KEY
 
 
-Intent = Drain | Pause | AcceptJournal
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetApp:
+    """An app is gone for good: it has no placement any more, and nobody waits for it."""
+
+    app: AppId
+    by: str
+    at: float
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return f"forget/app/{self.app}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetWorker:
+    """A worker's name is gone for good: nobody waits for it, nor starts or drains it."""
+
+    worker: WorkerId
+    by: str
+    at: float
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return f"forget/worker/{self.worker}"
+
+
+Intent = Drain | Pause | AcceptJournal | ForgetApp | ForgetWorker
 
 
 def drain_key(worker: WorkerId) -> str:
@@ -75,6 +105,10 @@ def encode_intent(intent: Intent) -> bytes:
             document["worker"] = worker
         case AcceptJournal(hold=hold):
             document["hold"] = hold
+        case ForgetApp(app=app):
+            document["forget_app"] = app
+        case ForgetWorker(worker=worker):
+            document["forget_worker"] = worker
         case Pause():
             pass
     return encode(document)
@@ -84,16 +118,21 @@ def decode_intent(key: bytes | None, payload: bytes) -> Intent:
     """An intent from its record; raises BadMessage."""
     fields = parse(payload, version=VERSION, limit=10_000)
     by, at, reason = fields.text("by", limit=200), fields.number("at"), fields.text("reason", limit=2000)
-    worker = fields.optional("worker", fields.name)
-    hold = fields.optional("hold", fields.name) if worker is None else None
-    fields.done()
+    kinds = ("worker", "hold", "forget_app", "forget_worker")
+    kind = next((name for name in kinds if fields.has(name)), None)
+    name = "" if kind is None else fields.name(kind)
     intent: Intent
-    if worker is not None:
-        intent = Drain(worker=WorkerId(worker), by=by, at=at, reason=reason)
-    elif hold is not None:
-        intent = AcceptJournal(hold=hold, by=by, at=at, reason=reason)
-    else:
-        intent = Pause(by=by, at=at, reason=reason)
+    match kind:
+        case "worker":
+            intent = Drain(worker=WorkerId(name), by=by, at=at, reason=reason)
+        case "hold":
+            intent = AcceptJournal(hold=name, by=by, at=at, reason=reason)
+        case "forget_app":
+            intent = ForgetApp(app=AppId(name), by=by, at=at, reason=reason)
+        case "forget_worker":
+            intent = ForgetWorker(worker=WorkerId(name), by=by, at=at, reason=reason)
+        case _:
+            intent = Pause(by=by, at=at, reason=reason)
     if key != intent.key.encode():
         raise BadMessage(Fault.RANGE, "key", key, intent.key)
     return intent

@@ -74,6 +74,26 @@ class KeyGroupBlock:
     def __len__(self) -> int:
         return len(self.partition)
 
+    def below(self, count: int) -> KeyGroupBlock:
+        """The key groups of partitions below `count`; the block itself when these are all."""
+        if max(self.partition) < count:
+            return self
+        places = [place for place, partition in enumerate(self.partition) if partition < count]
+
+        def kept(name: str) -> array[Any]:
+            column = getattr(self, name)
+            return array(column.typecode, [column[place] for place in places])
+
+        return KeyGroupBlock(
+            app=self.app,
+            operator=self.operator,
+            workers=self.workers,
+            partition=kept("partition"),
+            worker=kept("worker"),
+            covered_s=kept("covered_s"),
+            **{name: kept(name) for name in (*RATES, *LEVELS)},
+        )
+
     def owned(self) -> dict[WorkerId, int]:
         """How many key groups each of the owners has."""
         return {self.workers[place]: count for place, count in Counter(self.worker).items()}
@@ -186,7 +206,7 @@ def _read_block(fields: Fields, size: int) -> KeyGroupBlock:
     check_once(fields.at("partition"), partition)
     columns: dict[str, array[Any]] = {name: read_number_column(fields, name, size) for name in RATES}
     columns |= {name: read_integer_column(fields, name, size) for name in LEVELS}
-    block = KeyGroupBlock(
+    return KeyGroupBlock(
         app=app,
         operator=operator,
         workers=workers,
@@ -195,5 +215,3 @@ def _read_block(fields: Fields, size: int) -> KeyGroupBlock:
         covered_s=read_number_column(fields, "covered_s", size, whole=True),
         **columns,
     )
-    fields.done()
-    return block

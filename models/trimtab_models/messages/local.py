@@ -3,10 +3,11 @@
 The plug-in connects and says `hello`; the agent answers `welcome`; then statistics and acks go up, commands go down.
 """
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from trimtab_models.messages.commands import Ack, Command, read_ack, read_command
 from trimtab_models.messages.decode import BadMessage, Fault, Fields, check_integer, check_text, encode, parse
@@ -22,15 +23,22 @@ from trimtab_models.messages.names import (
 from trimtab_models.messages.report import (
     MAX_KEY_GROUPS,
     MAX_PAIRS,
+    MAX_STANDBYS,
     KeyGroupSample,
     PairSample,
     WorkerState,
     read_key_group_sample,
     read_pair_sample,
+    reason_text,
 )
 
 VERSION = 1
+PROTOCOL = 2
+"""What this code speaks on the socket.  A plug-in names its own in `Hello.versions`, an agent in its welcome; what came
+with a protocol is sent only to who knows it, for those of the first refuse every field that they do not know."""
+PROTOCOL_KEY = "trimtab-protocol"
 MAX_FRAME_BYTES = 8 * 1024 * 1024
+MAX_FAULTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +57,12 @@ class Hello:
         object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
         object.__setattr__(self, "versions", MappingProxyType(dict(self.versions)))
 
+    @property
+    def protocol(self) -> int:
+        """The newest version of these frames that the plug-in reads."""
+        said = self.versions.get(PROTOCOL_KEY, "")
+        return int(said) if re.fullmatch("[1-9][0-9]{0,8}", said) else 1
+
     def document(self) -> dict[str, Any]:
         """The JSON form."""
         return {
@@ -64,15 +78,20 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """The agent's answer: who it is and how often it wants statistics."""
+    """The agent's answer: who it is and how often it wants statistics.
+
+    `protocol`: the newest version of these frames that the agent reads, only to who speaks one; None = the first.
+    """
 
     cluster: str
     host: HostId
     interval_s: float
+    protocol: int | None = None
 
     def document(self) -> dict[str, Any]:
         """The JSON form."""
-        return {"cluster": self.cluster, "host": self.host, "interval_s": self.interval_s}
+        document = {"cluster": self.cluster, "host": self.host, "interval_s": self.interval_s}
+        return document if self.protocol is None else {**document, "protocol": self.protocol}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +99,8 @@ class Statistics:
     """What a worker measured in the interval of `interval_s` seconds that ended at `at_ms` (epoch milliseconds).
 
     `refused` counts, by reason, the placements and hand-over records that the worker refused since its start.
+    From protocol 2 on: `standbys` = how many standby replicas the app asks for; `unknown` = why the loads of the key
+    groups are not known in this interval, kept as `reason_text` has it.
     """
 
     at_ms: int
@@ -92,12 +113,24 @@ class Statistics:
     key_groups: tuple[KeyGroupSample, ...]
     pairs: tuple[PairSample, ...]
     refused: Mapping[Fault, int] = field(default_factory=dict)
+    standbys: int | None = None
+    unknown: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "refused", MappingProxyType(dict(self.refused)))
+        if self.unknown is not None:
+            object.__setattr__(self, "unknown", reason_text(self.unknown))
+
+    def for_protocol(self, protocol: int) -> Self:
+        """What an agent may be told that reads this version of the frames."""
+        return self if protocol >= PROTOCOL else replace(self, standbys=None, unknown=None)
 
     def document(self) -> dict[str, Any]:
         """The JSON form."""
+        later = {"standbys": self.standbys, "unknown": self.unknown}
+        return self._first_document() | {name: value for name, value in later.items() if value is not None}
+
+    def _first_document(self) -> dict[str, Any]:
         return {
             "at_ms": self.at_ms,
             "interval_s": self.interval_s,
@@ -146,7 +179,7 @@ def _read_hello(fields: Fields) -> Hello:
         if type(count) is not int or not 0 < count <= MAX_PARTITIONS:
             raise BadMessage(Fault.RANGE, path, count, f"1 to {MAX_PARTITIONS} key groups")
         operators[OperatorId(operator)] = count
-    hello = Hello(
+    return Hello(
         app=AppId(fields.name("app")),
         worker=WorkerId(fields.name("worker")),
         pid=fields.integer("pid", low=1),
@@ -155,22 +188,19 @@ def _read_hello(fields: Fields) -> Hello:
         operators=operators,
         versions={name: check_text(value, path, 100) for name, path, value in fields.members("versions", limit=20)},
     )
-    fields.done()
-    return hello
 
 
 def _read_welcome(fields: Fields) -> Welcome:
-    welcome = Welcome(
+    return Welcome(
         cluster=fields.name("cluster"),
         host=HostId(fields.name("host")),
         interval_s=fields.number("interval_s", low=0.01, high=3600.0),
+        protocol=fields.optional("protocol", lambda name: fields.integer(name, low=1, high=999_999_999)),
     )
-    fields.done()
-    return welcome
 
 
 def _read_statistics(fields: Fields) -> Statistics:
-    statistics = Statistics(
+    return Statistics(
         at_ms=fields.integer("at_ms"),
         interval_s=fields.number("interval_s", low=0.001, high=3600.0),
         state=fields.choice("state", WorkerState),
@@ -181,16 +211,14 @@ def _read_statistics(fields: Fields) -> Statistics:
         key_groups=tuple(read_key_group_sample(row) for row in fields.objects("key_groups", limit=MAX_KEY_GROUPS)),
         pairs=tuple(read_pair_sample(row) for row in fields.objects("pairs", limit=MAX_PAIRS)),
         refused=fields.optional("refused", lambda name: _read_refused(fields, name)) or {},
+        standbys=fields.optional("standbys", lambda name: fields.integer(name, high=MAX_STANDBYS)),
+        unknown=fields.optional("unknown", lambda name: fields.text(name, limit=1000)),
     )
-    fields.done()
-    return statistics
 
 
 def _read_refused(fields: Fields, name: str) -> dict[Fault, int]:
-    known = {fault.value: fault for fault in Fault}
-    refused = {}
-    for word, path, count in fields.members(name, limit=len(known)):
-        if word not in known:
-            raise BadMessage(Fault.RANGE, path, word, "one of " + ", ".join(known))
-        refused[known[word]] = check_integer(count, path, 0, 2**63 - 1)
-    return refused
+    """Reasons that this code does not know are passed over: a newer plug-in may refuse for more of them."""
+    counts = {
+        word: check_integer(count, path, 0, 2**63 - 1) for word, path, count in fields.members(name, limit=MAX_FAULTS)
+    }
+    return {fault: counts[fault] for fault in Fault if fault in counts}

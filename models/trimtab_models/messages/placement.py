@@ -20,7 +20,11 @@ Owners = tuple[WorkerId, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """`owners[operator][partition]` = (owner, standbys ...), as published under `epoch`."""
+    """`owners[operator][partition]` = (owner, standbys ...), as published under `epoch`.
+
+    Without any operator it takes the app's placement back.  A tombstone could not do that: it has no epoch and no
+    signature, so whoever can write to the topic could write one, or repeat it later.
+    """
 
     cluster: str
     app: AppId
@@ -34,6 +38,11 @@ class Placement:
         """Owner and standbys of a key group; empty when the placement does not speak of it."""
         rows = self.owners.get(operator, ())
         return rows[partition] if partition < len(rows) else ()
+
+    @property
+    def is_taken_back(self) -> bool:
+        """Whether the app is forgotten."""
+        return not self.owners
 
     def document(self) -> dict[str, Any]:
         """The JSON form."""
@@ -68,7 +77,7 @@ def decode_placement(payload: bytes | None) -> Placement:
 
 def read_placement(fields: Fields) -> Placement:
     """A placement from fields whose version has been read."""
-    placement = Placement(
+    return Placement(
         cluster=fields.name("cluster"),
         app=AppId(fields.name("app")),
         epoch=decode_epoch(fields.take("epoch"), fields.at("epoch")),
@@ -77,8 +86,6 @@ def read_placement(fields: Fields) -> Placement:
             for operator, path, rows in fields.members("owners", limit=MAX_OPERATORS)
         },
     )
-    fields.done()
-    return placement
 
 
 def _read_rows(rows: object, path: str) -> list[Owners]:

@@ -5,20 +5,24 @@ There are thousands of key groups and pairs: they travel in blocks of what has t
 Agents write reports; the stream reads the same keys with Spark SQL.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from trimtab_models.messages.columns import (
+    check_once,
     columns_of,
     read_integers,
     read_known_integers,
     read_known_numbers,
+    read_names,
     read_size,
 )
-from trimtab_models.messages.decode import BadMessage, Fault, Fields, encode, parse
+from trimtab_models.messages.decode import BadMessage, Fault, Fields, check_text, encode, parse
 from trimtab_models.messages.names import (
     MAX_PARTITIONS,
     AppId,
@@ -32,6 +36,8 @@ from trimtab_models.messages.names import (
 
 VERSION = 2
 MAX_WORKERS = 1_000
+MAX_OPERATORS = 1_000
+MAX_STANDBYS = 1_000
 MAX_KEY_GROUPS = 200_000
 MAX_PAIRS = 1_000_000
 MAX_REPORT_BYTES = 8 * 1024 * 1024
@@ -39,6 +45,16 @@ MAX_CORES = 10_000
 """No host has more: CPU seconds above this times the interval are no measurement."""
 MAX_COUNT = 2**53
 """Of tuples, bytes or records: a float tells it from the next, and sums of them fit into 64 bits."""
+
+REASON_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9 .,:;%/()+<>=_*'-]{0,199}")
+"""A reason in a report.  Spark reads numbers, arrays and text in foreign scripts as text too: this tells them apart."""
+_NOT_IN_REASONS = re.compile(r"[^A-Za-z0-9 .,:;%/()+<>=_*'-]")
+
+
+def reason_text(text: str) -> str:
+    """The text as a report can hold it: at most 200 characters, those that `REASON_PATTERN` does not know as `_`."""
+    fitting = _NOT_IN_REASONS.sub("_", text)[:200]
+    return fitting if REASON_PATTERN.fullmatch(fitting) else f"reason {fitting}"[:200].rstrip()
 
 
 class Basis(StrEnum):
@@ -93,7 +109,11 @@ class HostSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSample:
-    """One worker process: `cpu_s` in the interval, `capacity` in cores, resident bytes, what it does."""
+    """One worker process: `cpu_s` in the interval, `capacity` in cores, resident bytes, what it does.
+
+    `operators` = number of key groups of each operator of its app, `standbys` = how many standby replicas the app asks
+    for, `unknown` = why the loads of its key groups are not known in this interval.
+    """
 
     worker: WorkerId
     app: AppId | None
@@ -105,9 +125,22 @@ class WorkerSample:
     epoch: Epoch | None = None
     generation: int | None = None
     marks: tuple[Mark, ...] = ()
+    operators: Mapping[OperatorId, int] | None = None
+    standbys: int | None = None
+    unknown: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.operators is not None:
+            object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
 
     def document(self) -> dict[str, Any]:
-        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m."""
+        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; os and oc (operators and their counts), sby, unk."""
+        operators = self.operators
+        names, counts = (None, None) if operators is None else (list(operators), list(operators.values()))
+        later = {"os": names, "oc": counts, "sby": self.standbys, "unk": self.unknown}
+        return self._first_document() | {key: value for key, value in later.items() if value is not None}
+
+    def _first_document(self) -> dict[str, Any]:
         return {
             "w": self.worker,
             "a": self.app,
@@ -219,7 +252,7 @@ def encode_report(report: Report) -> bytes:
 def decode_report(payload: bytes | None) -> Report:
     """A report from the wire; raises BadMessage."""
     fields = parse(payload, version=VERSION, limit=MAX_REPORT_BYTES)
-    report = Report(
+    return Report(
         cluster=fields.name("c"),
         host=HostId(fields.name("h")),
         at_ms=fields.integer("t"),
@@ -230,8 +263,6 @@ def decode_report(payload: bytes | None) -> Report:
         key_groups=_read_key_groups(fields),
         pairs=_read_pairs(fields),
     )
-    fields.done()
-    return report
 
 
 # Keys of a block that differ from those of a worker where the types do: the stream parses both as one type.
@@ -271,7 +302,6 @@ def _read_key_groups(fields: Fields) -> tuple[KeyGroupSample, ...]:
         partitions = read_integers(block, "p", size, high=MAX_PARTITIONS)
         cpu = read_known_numbers(block, "c", size)
         counts = [read_known_integers(block, key, size) for key in ("ni", "no", "bi", "bo", "sb", "lg", "bl")]
-        block.done()
         samples += [
             KeyGroupSample(
                 key_group=KeyGroup(app, operator, partition),
@@ -306,7 +336,6 @@ def _read_pairs(fields: Fields) -> tuple[PairSample, ...]:
         source, target = OperatorId(block.name("fo")), OperatorId(block.name("to"))
         ends = [read_integers(block, key, size, high=MAX_PARTITIONS) for key in ("fp", "tp")]
         counts = [read_integers(block, key, size) for key in ("n", "b")]
-        block.done()
         samples += [
             PairSample(
                 source=KeyGroup(app, source, from_partition),
@@ -320,7 +349,7 @@ def _read_pairs(fields: Fields) -> tuple[PairSample, ...]:
 
 
 def _read_host(fields: Fields) -> HostSample:
-    sample = HostSample(
+    return HostSample(
         cpu_s=fields.optional("cpu", fields.number),
         cores=fields.optional("cor", fields.number),
         basis=fields.choice("b", Basis),
@@ -329,13 +358,11 @@ def _read_host(fields: Fields) -> HostSample:
         memory_bytes=fields.optional("mem", fields.integer),
         memory_limit_bytes=fields.optional("lim", fields.integer),
     )
-    fields.done()
-    return sample
 
 
 def _read_worker(fields: Fields) -> WorkerSample:
     app = fields.optional("a", fields.name)
-    sample = WorkerSample(
+    return WorkerSample(
         worker=WorkerId(fields.name("w")),
         app=AppId(app) if app else None,
         state=fields.choice("s", WorkerState),
@@ -346,9 +373,30 @@ def _read_worker(fields: Fields) -> WorkerSample:
         epoch=fields.optional("ep", lambda name: decode_epoch(fields.take(name), fields.at(name))),
         generation=fields.optional("g", fields.integer),
         marks=tuple(_read_mark(path, value) for path, value in fields.items("m", limit=len(Mark))),
+        operators=_read_operators(fields),
+        standbys=fields.optional("sby", lambda name: fields.integer(name, high=MAX_STANDBYS)),
+        unknown=fields.optional("unk", lambda name: check_reason(fields.take(name), fields.at(name))),
     )
-    fields.done()
-    return sample
+
+
+def _read_operators(fields: Fields) -> dict[OperatorId, int] | None:
+    if not (fields.has("os") or fields.has("oc")):
+        return None
+    size = read_size(fields, "os", limit=MAX_OPERATORS)
+    names = read_names(fields, "os", limit=MAX_OPERATORS)
+    check_once(fields.at("os"), names)
+    counts = read_integers(fields, "oc", size, high=MAX_PARTITIONS)
+    if 0 in counts:
+        raise BadMessage(Fault.RANGE, fields.at("oc"), 0, f"1 to {MAX_PARTITIONS} key groups")
+    return dict(zip(map(OperatorId, names), counts, strict=True))
+
+
+def check_reason(value: object, path: str) -> str:
+    """A reason as `reason_text` makes it."""
+    reason = check_text(value, path, 200)
+    if not REASON_PATTERN.fullmatch(reason):
+        raise BadMessage(Fault.RANGE, path, reason, "letters, digits, spaces and .,:;%/()+<>=_*'-")
+    return reason
 
 
 def _read_mark(path: str, value: object) -> Mark:
@@ -359,7 +407,7 @@ def _read_mark(path: str, value: object) -> Mark:
 
 def read_key_group_sample(fields: Fields) -> KeyGroupSample:
     """A key group on the local socket."""
-    sample = KeyGroupSample(
+    return KeyGroupSample(
         worker=WorkerId(fields.name("w")),
         key_group=_read_key_group(fields, fields.name("a"), "o", "p"),
         cpu_s=fields.optional("cpu", fields.number),
@@ -371,21 +419,17 @@ def read_key_group_sample(fields: Fields) -> KeyGroupSample:
         lag_records=fields.optional("lg", fields.integer),
         backlog=fields.optional("bl", fields.integer),
     )
-    fields.done()
-    return sample
 
 
 def read_pair_sample(fields: Fields) -> PairSample:
     """A pair on the local socket."""
     app = fields.name("a")
-    sample = PairSample(
+    return PairSample(
         source=_read_key_group(fields, app, "fo", "fp"),
         target=_read_key_group(fields, app, "to", "tp"),
         tuples=fields.integer("n"),
         bytes=fields.integer("b"),
     )
-    fields.done()
-    return sample
 
 
 def _read_key_group(fields: Fields, app: str, operator: str, partition: str) -> KeyGroup:

@@ -37,7 +37,7 @@ from trimtab_models.messages.names import (
     WorkerId,
     decode_epoch,
 )
-from trimtab_models.messages.report import Basis, WorkerState
+from trimtab_models.messages.report import MAX_OPERATORS, MAX_STANDBYS, Basis, WorkerState, check_reason
 
 VERSION = 2
 MAX_SNAPSHOT_BYTES = 1024 * 1024 * 1024
@@ -65,6 +65,8 @@ class NodeWindow:
     """A worker process: `capacity` and `cpu` in cores; `state`, `epoch`, `generation`, `steering` as last reported.
 
     `complete` is False when any of its samples in the window was marked partial, stale or clamped.
+    `operators` and `standbys` as last declared (see `WorkerSample`); `unknown` = the last reason in the window for
+    which loads were not known.  `also_on` = other hosts on which a process of this name ran at the same time.
     """
 
     worker: WorkerId
@@ -79,6 +81,14 @@ class NodeWindow:
     memory_bytes: int | None = None
     epoch: Epoch | None = None
     generation: int | None = None
+    operators: Mapping[OperatorId, int] | None = None
+    standbys: int | None = None
+    unknown: str | None = None
+    also_on: tuple[HostId, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.operators is not None:
+            object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +182,12 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 
 def _node_document(row: NodeWindow) -> dict[str, Any]:
-    epoch = list(row.epoch) if row.epoch else None
-    return {**{name: getattr(row, name) for name in _NODE}, "epoch": epoch, "generation": row.generation}
+    document = {name: getattr(row, name) for name in _NODE}
+    document |= {"epoch": list(row.epoch) if row.epoch else None, "generation": row.generation}
+    operators = None if row.operators is None else dict(row.operators)
+    also_on = list(row.also_on) or None
+    later = {"operators": operators, "standbys": row.standbys, "unknown": row.unknown, "also_on": also_on}
+    return document | {name: value for name, value in later.items() if value is not None}
 
 
 def _pair_blocks(windows: Iterable[PairWindow]) -> list[dict[str, Any]]:
@@ -207,14 +221,13 @@ def decode_snapshot(payload: bytes | None) -> Snapshot:
         key_groups=read_blocks(fields, "key_groups"),
         pairs=_read_pairs(fields),
     )
-    fields.done()
     check_once("hosts", [row.host for row in snapshot.hosts])
     check_once("nodes", [row.worker for row in snapshot.nodes])
     return snapshot
 
 
 def _read_host(fields: Fields) -> HostWindow:
-    row = HostWindow(
+    return HostWindow(
         host=HostId(fields.name("host")),
         covered_s=fields.number("covered_s"),
         cpu=fields.optional("cpu", fields.number),
@@ -225,13 +238,11 @@ def _read_host(fields: Fields) -> HostWindow:
         memory_bytes=fields.optional("memory_bytes", fields.integer),
         memory_limit_bytes=fields.optional("memory_limit_bytes", fields.integer),
     )
-    fields.done()
-    return row
 
 
 def _read_node(fields: Fields) -> NodeWindow:
     app = fields.optional("app", fields.name)
-    row = NodeWindow(
+    return NodeWindow(
         worker=WorkerId(fields.name("worker")),
         host=HostId(fields.name("host")),
         app=AppId(app) if app else None,
@@ -244,9 +255,18 @@ def _read_node(fields: Fields) -> NodeWindow:
         memory_bytes=fields.optional("memory_bytes", fields.integer),
         epoch=fields.optional("epoch", lambda name: decode_epoch(fields.take(name), fields.at(name))),
         generation=fields.optional("generation", fields.integer),
+        operators=fields.optional("operators", lambda name: _read_counts(fields, name)),
+        standbys=fields.optional("standbys", lambda name: fields.integer(name, high=MAX_STANDBYS)),
+        unknown=fields.optional("unknown", lambda name: check_reason(fields.take(name), fields.at(name))),
+        also_on=tuple(map(HostId, read_names(fields, "also_on", limit=MAX_NODES))) if fields.has("also_on") else (),
     )
-    fields.done()
-    return row
+
+
+def _read_counts(fields: Fields, name: str) -> dict[OperatorId, int]:
+    return {
+        OperatorId(operator): check_integer(count, path, 1, MAX_PARTITIONS)
+        for operator, path, count in fields.members(name, limit=MAX_OPERATORS)
+    }
 
 
 def _read_pairs(fields: Fields) -> tuple[PairWindow, ...]:
@@ -256,7 +276,6 @@ def _read_pairs(fields: Fields) -> tuple[PairWindow, ...]:
         source, target = _read_operator(block, "from"), _read_operator(block, "to")
         ends = [read_integers(block, name, size, high=MAX_PARTITIONS) for name in ("source", "target")]
         rates = [read_numbers(block, name, size) for name in ("tuples_s", "bytes_s")]
-        block.done()
         windows += [
             PairWindow(
                 source=KeyGroup(*source, from_partition),

@@ -161,7 +161,7 @@ def _round_document(row: RoundStatus) -> dict[str, object]:
 def decode_status(payload: bytes | None) -> Status:
     """A status from the wire; raises BadMessage."""
     fields = parse(payload, version=VERSION)
-    status = Status(
+    return Status(
         cluster=fields.name("cluster"),
         at=fields.number("at"),
         acting=fields.flag("acting"),
@@ -179,22 +179,14 @@ def decode_status(payload: bytes | None) -> Status:
         },
         hold=fields.optional("hold", lambda name: _read_hold(fields.fields(name))),
     )
-    fields.done()
-    return status
 
 
 def _rows(fields: Fields, name: str, limit: int, read: Callable[[Fields], T]) -> tuple[T, ...]:
-    rows = []
-    for row in fields.objects(name, limit=limit):
-        rows.append(read(row))
-        row.done()
-    return tuple(rows)
+    return tuple(read(row) for row in fields.objects(name, limit=limit))
 
 
 def _read_hold(fields: Fields) -> HoldStatus:
-    hold = HoldStatus(id=fields.name("id"), text=fields.text("text", limit=4000))
-    fields.done()
-    return hold
+    return HoldStatus(id=fields.name("id"), text=fields.text("text", limit=4000))
 
 
 def _read_node(row: Fields) -> NodeStatus:

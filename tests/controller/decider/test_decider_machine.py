@@ -5,7 +5,18 @@ from dataclasses import replace
 import pytest
 from decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 
-from trimtab_controller.decider.decide import Adopted, Decision, Planned, Scaled, Settings, Skip, SkipReason, describe
+from trimtab_controller.decider.decide import (
+    Adopted,
+    Decision,
+    Forgotten,
+    Planned,
+    Scaled,
+    Settings,
+    Skip,
+    SkipReason,
+    describe,
+    names_of,
+)
 from trimtab_controller.decider.machine import (
     Decided,
     Decider,
@@ -23,8 +34,8 @@ from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase,
 from trimtab_controller.plan import Move, Plan
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_models.messages.commands import CommandKind
-from trimtab_models.messages.intents import Drain, Intent, Pause
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
+from trimtab_models.messages.intents import Drain, ForgetApp, ForgetWorker, Intent, Pause
+from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_models.messages.report import Basis, WorkerState
 from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
 
@@ -182,6 +193,123 @@ def test_windows_that_began_before_the_last_round_ended_do_not_count() -> None:
 def test_a_successor_does_not_take_the_window_of_hours_later_for_what_the_round_brought() -> None:
     made = decider(execution(BALANCED, round=a_round(900.0)))
     assert [type(action) for action in made.on_event(1011.0, window(BALANCED))] == [Decided]
+
+
+TOTALS = OperatorId("totals")
+
+
+def declared(event: SnapshotArrived, *operators: dict[OperatorId, int]) -> SnapshotArrived:
+    """The window, with what its workers declare."""
+    nodes = zip(event.snapshot.nodes, operators, strict=True)
+    return SnapshotArrived(snapshot=replace(event.snapshot, nodes=tuple(replace(n, operators=o) for n, o in nodes)))
+
+
+def test_the_placement_follows_renamed_merged_and_shrunk_operators_and_says_so() -> None:
+    counts = OperatorId("counts")
+    before = {**ON_W0, KeyGroup(APP, counts, 0): W1, KeyGroup(APP, counts, 1): W1}
+    now = {KeyGroup(APP, TOTALS, 0): W0, KeyGroup(APP, counts, 0): W1}
+    made = decider(execution(before))
+    made.on_event(1011.0, window(before))
+    decision = only(made.on_event(1021.0, declared(window(now, 1020.0), *[{TOTALS: 1, counts: 1}] * 2)))
+    assert decision == Adopted(
+        app=APP,
+        owners=now,
+        detail="operators gone: sums; new: totals; of another size: counts (2 key groups before, now 1): the placement "
+        "follows the reports",
+    )
+    adopted = placement_of("c", APP, Epoch(1, 2), decision.owners, made._execution.placements[APP])
+    assert adopted.owners == {TOTALS: ((W0,),), counts: ((W1,),)}
+
+
+def test_while_workers_of_two_versions_run_nothing_is_decided() -> None:
+    decision = only(decider(execution(ON_W0)).on_event(1011.0, declared(window(ON_W0), {OPERATOR: 3}, {TOTALS: 3})))
+    assert isinstance(decision, Skip)
+    assert (decision.reason, decision.lack) == (SkipReason.NOT_READY, Lack.OPERATORS_DIFFER)
+    assert decision.detail == (
+        "app: operators_differ: its workers declare different operators; w0: sums with 3 key groups; "
+        "w1: totals with 3 key groups"
+    )
+
+
+def test_what_key_groups_did_is_forgotten_with_them() -> None:
+    settings = replace(SETTINGS, min_windows=2)
+    made = Decider(settings, NEEDS, execution(BALANCED), acting=True)
+    for end_s in (1010.0, 1020.0):
+        made.on_event(end_s + 1, window(BALANCED, end_s))
+    renamed = {KeyGroup(APP, TOTALS, at): W0 for at in range(3)}
+    made.on_event(1022.0, ExecutionChanged(execution=execution(renamed)))
+    decision = only(made.on_event(1031.0, declared(window(renamed, 1030.0), *[{TOTALS: 3}] * 2)))
+    assert isinstance(decision, Skip)
+    assert decision.lack is Lack.TOO_FEW_WINDOWS
+    assert made._history[APP].windows == 1
+
+
+FORGET_APP = ForgetApp(app=APP, by="op", at=1.0, reason="replaced")
+FORGET_W1 = ForgetWorker(worker=W1, by="op", at=1.0, reason="renamed")
+OTHER = {KeyGroup(AppId("other"), OPERATOR, at): WorkerId(f"w{7 + at}") for at in range(2)}
+
+
+def two_apps() -> Execution:
+    other = placement_of("c", AppId("other"), Epoch(1, 1), OTHER, None)
+    return replace(execution(ON_W0), placements={**execution(ON_W0).placements, AppId("other"): other})
+
+
+def of_app(event: SnapshotArrived, app: str) -> SnapshotArrived:
+    nodes = tuple(replace(row, app=AppId(app)) for row in event.snapshot.nodes)
+    return SnapshotArrived(snapshot=replace(event.snapshot, nodes=nodes))
+
+
+def test_an_app_that_is_gone_is_forgotten_also_while_paused_and_hosts_are_lost() -> None:
+    made = decider(two_apps(), PAUSE)
+    made.on_event(1011.0, of_app(window(OTHER, 1010.0, workers=tuple(OTHER.values())), "other"))
+    made.on_event(1021.0, window(ON_W0, 1020.0))
+    assert made.known.lack is not None
+    assert made.known.lack.lack is Lack.HOSTS_LOST, "its two, of four"
+    made.on_event(1022.0, IntentsChanged(intents=(PAUSE, replace(FORGET_APP, app=AppId("other")))))
+    decision = only(made.on_event(1031.0, window(ON_W0, 1030.0)))
+    assert decision == Forgotten(
+        what="app other",
+        answered=("forget/app/other",),
+        detail="its placement of 2 key groups is taken back, asked for by op: replaced",
+        app=AppId("other"),
+    )
+    made.on_event(1032.0, ExecutionChanged(execution=execution(ON_W0)))
+    after = only(made.on_event(1041.0, window(ON_W0, 1040.0)))
+    assert isinstance(after, Skip)
+    assert after.reason is SkipReason.PAUSED, "said once"
+    assert (made.known.lack, list(made.known.views)) == (None, [APP])
+
+
+def test_who_still_runs_is_not_forgotten() -> None:
+    for wish, what in ((FORGET_APP, "app app"), (FORGET_W1, "worker w1")):
+        decision = only(decider(execution(BALANCED), wish).on_event(1011.0, window(BALANCED)))
+        assert isinstance(decision, Forgotten)
+        assert (decision.what, decision.answered, decision.app, decision.worker) == (what, (wish.key,), None, None)
+        assert "w1 on h1" in decision.detail
+        assert names_of(decision) == ("forget", "refused")
+
+
+def test_a_forgotten_worker_is_not_waited_for_started_or_drained() -> None:
+    stopped = Scaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=900.0)
+    made = decider(execution({**BALANCED, kg(2): W0}, scalings={W1: stopped}), DRAIN_W1, FORGET_W1)
+    alone = {kg(0): W0, kg(1): W0, kg(2): W0}
+    decision = only(made.on_event(1011.0, window(alone, workers=(W0,))))
+    assert isinstance(decision, Forgotten)
+    assert (decision.worker, decision.answered) == (W1, ("forget/worker/w1", "drain/w1"))
+    assert made.draining == frozenset()
+    made.on_event(1012.0, ExecutionChanged(execution=execution({**BALANCED, kg(2): W0})))
+    after = only(made.on_event(1021.0, window(alone, 1020.0, workers=(W0,))))
+    assert isinstance(after, Adopted), "not worker_missing for a minute, and no start"
+    assert after.owners == alone
+
+
+def test_nothing_is_forgotten_while_a_round_is_in_flight_on_hold_or_in_a_dry_run() -> None:
+    busy = only(decider(execution(ON_W0, round=a_round(None)), FORGET_W1).on_event(1011.0, window(ON_W0)))
+    dry = decider(execution(BALANCED), FORGET_APP, acting=False).on_event(1011.0, window(BALANCED))
+    held = decider(execution(ON_W0), FORGET_W1)
+    held.on_event(1001.0, HoldChanged(reason="the journal"))
+    for decision in (busy, only(dry), only(held.on_event(1011.0, window(ON_W0)))):
+        assert isinstance(decision, Skip)
 
 
 def test_what_a_round_brought_is_measured_and_not_smoothed() -> None:

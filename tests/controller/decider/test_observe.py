@@ -295,3 +295,83 @@ def test_a_view_is_an_instance_of_the_contract() -> None:
     assert [(each.id, each.removing) for each in instance.nodes] == [("w0", False), ("w1", True)]
     assert [each.state_bytes for each in instance.key_groups] == [1000, 1000, 1000], "unknown = the largest known"
     assert [(each.source, each.target, each.rate) for each in instance.flows] == [("app/sums/0", "app/sums/2", 5.0)]
+
+
+# ---- what the workers declare
+
+
+TOTALS = OperatorId("totals")
+
+
+def declaring(*operators: dict[OperatorId, int] | None) -> tuple[NodeWindow, ...]:
+    return tuple(node(worker, operators=said) for worker, said in zip((W0, W1), operators, strict=True))
+
+
+def of(operator: OperatorId, *owners: WorkerId) -> list[KeyGroupWindow]:
+    return [replace(owned(at, owner), key_group=KeyGroup(APP, operator, at)) for at, owner in enumerate(owners)]
+
+
+def seen_with(declared: tuple[NodeWindow, ...], *rows: KeyGroupWindow) -> Snapshot:
+    return replace(WHOLE, nodes=declared, key_groups=rows)
+
+
+def test_the_key_groups_are_those_that_the_workers_declare_whatever_the_placement_says() -> None:
+    renamed = {TOTALS: 2}
+    found = look(seen_with(declaring(renamed, renamed), *of(OPERATOR, W0, W0, W1), *of(TOTALS, W0, W1)))
+    assert isinstance(found, AppView)
+    assert found.owners == {KeyGroup(APP, TOTALS, 0): W0, KeyGroup(APP, TOTALS, 1): W1}, "of before the change: none"
+
+
+def test_of_an_operator_with_fewer_key_groups_than_before_the_others_are_gone() -> None:
+    found = look(seen_with(declaring({OPERATOR: 2}, {OPERATOR: 2}), *of(OPERATOR, W0, W1, W1)))
+    assert isinstance(found, AppView)
+    assert found.owners == {kg(0): W0, kg(1): W1}
+
+
+def test_what_is_declared_and_not_reported_is_missing() -> None:
+    more = {OPERATOR: 3, TOTALS: 2}
+    found = look(seen_with(declaring(more, more), *WHOLE.key_groups, *of(TOTALS, W0)))
+    assert isinstance(found, NotReady)
+    assert (found.lack, found.detail) == (
+        Lack.KEY_GROUPS_MISSING,
+        "1 key groups were not reported: totals/1",
+    )
+
+
+def test_workers_that_declare_different_operators_are_named_with_what_they_declare() -> None:
+    sides = declaring({OPERATOR: 3, TOTALS: 2}, {OPERATOR: 4, TOTALS: 2})
+    found = look(seen_with(sides, *of(OPERATOR, W0, W0, W1), *of(TOTALS, W0, W1)))
+    assert isinstance(found, NotReady)
+    assert (found.lack, found.detail) == (
+        Lack.OPERATORS_DIFFER,
+        "its workers declare different operators; w0: sums with 3 key groups; w1: sums with 4 key groups",
+    )
+    found = look(seen_with(declaring({OPERATOR: 3}, {OPERATOR: 3, TOTALS: 2}), *WHOLE.key_groups))
+    assert isinstance(found, NotReady)
+    assert found.detail.endswith("w0: no more than the others; w1: totals with 2 key groups")
+
+
+def test_while_an_agent_does_not_say_it_the_placement_tells_the_key_groups() -> None:
+    assert isinstance(look(seen_with(declaring({OPERATOR: 3}, None), *WHOLE.key_groups)), AppView)
+    renamed = seen_with(declaring({TOTALS: 3}, None), *of(TOTALS, W0, W0, W1))
+    assert lack_of(look(renamed)) is Lack.KEY_GROUPS_MISSING
+
+
+def test_pairs_of_key_groups_that_are_gone_are_left_out() -> None:
+    pairs = tuple(
+        PairWindow(source=kg(0), target=target, tuples_s=1.0, bytes_s=1.0)
+        for target in (kg(1), kg(2), KeyGroup(APP, TOTALS, 0))
+    )
+    seen = seen_with(declaring({OPERATOR: 2}, {OPERATOR: 2}), *of(OPERATOR, W0, W1))
+    found = look(replace(seen, pairs=pairs))
+    assert isinstance(found, AppView)
+    assert found.flows == {(kg(0), kg(1)): 1.0}
+
+
+def test_two_workers_under_one_name_are_named_with_their_hosts() -> None:
+    found = look(replace(WHOLE, nodes=(node(W0, also_on=(HostId("h7"),)), node(W1))))
+    assert isinstance(found, NotReady)
+    assert (found.lack, found.detail) == (
+        Lack.WORKER_TWICE,
+        "workers that run on several hosts under one name: w0 (h0, h7)",
+    )

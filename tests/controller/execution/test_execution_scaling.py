@@ -14,6 +14,7 @@ from execution_transcripts import (
     W2,
     ack,
     handover,
+    kg,
     published,
     released,
     rows,
@@ -22,6 +23,8 @@ from execution_transcripts import (
 
 from trimtab_controller.execution.answers import ACK_GRACE_S
 from trimtab_controller.execution.events import (
+    ForgetWanted,
+    PlacementWanted,
     Publish,
     Resumed,
     ScalingWanted,
@@ -35,6 +38,7 @@ from trimtab_controller.execution.state import (
 )
 from trimtab_models.messages.commands import CommandKind, Phase
 from trimtab_models.messages.names import AppId, Epoch
+from trimtab_models.messages.placement import Placement
 
 
 def test_a_successor_repeats_a_stop_that_nobody_has_answered() -> None:
@@ -83,3 +87,37 @@ def test_a_stop_without_answer_fails_and_a_late_word_is_still_the_truth() -> Non
     assert machine.state.scalings[W0].phase is ScalingPhase.FAILED
     machine.on_event(T0 + 70, ack(publish.commands[0], Phase.STOPPED, exit_code=0))
     assert machine.state.scalings[W0].stopped
+
+
+def test_a_forgotten_app_has_no_placement_and_its_last_word_is_an_empty_one() -> None:
+    given = started(W0, W1)
+    [publish] = given.on_event(T0, ForgetWanted(answered=("forget/app/app",), app=APP))
+    assert isinstance(publish, Publish)
+    assert publish.placements == (Placement(cluster="c", app=APP, epoch=Epoch(1, 2), owners={}),)
+    assert (publish.answered, dict(publish.execution.placements)) == (("forget/app/app",), {})
+    [again] = given.on_event(T0, ForgetWanted(answered=("forget/app/app",), app=APP))
+    assert isinstance(again, Publish)
+    assert (again.placements, again.answered) == ((), ("forget/app/app",)), "asked for twice: answered twice"
+    [back] = given.on_event(T0, PlacementWanted(app=APP, owners={kg(0): W1}))
+    assert isinstance(back, Publish)
+    assert back.execution.placements[APP].owners == {OPERATOR: ((W1,),)}, "and when it comes back it has one again"
+
+
+def test_a_forgotten_worker_is_in_no_scaling_and_stands_by_for_nobody() -> None:
+    given = started(W0)
+    given.on_event(T0, ScalingWanted(kind=CommandKind.STOP, worker=W1, host=HOSTS[W1]))
+    placement = replace(given.state.placements[APP], owners={OPERATOR: ((W0, W1, W2),)})
+    given.state = replace(given.state, placements={APP: placement})
+    [publish] = given.on_event(T0, ForgetWanted(answered=("forget/worker/w1", "drain/w1"), worker=W1))
+    assert isinstance(publish, Publish)
+    assert dict(publish.execution.scalings) == {}
+    assert publish.execution.placements[APP].owners == {OPERATOR: ((W0, W2),)}
+    assert publish.answered == ("forget/worker/w1", "drain/w1")
+
+
+def test_a_wish_that_is_refused_ends_too() -> None:
+    given = started(W0)
+    before = given.state
+    [publish] = given.on_event(T0, ForgetWanted(answered=("forget/app/app",)))
+    assert isinstance(publish, Publish)
+    assert (publish.placements, publish.execution) == ((), replace(before, number=2))

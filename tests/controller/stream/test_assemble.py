@@ -96,6 +96,11 @@ def assembler(expected: Sequence[str] | None = ("h0", "h1"), from_ms: int = 0, w
     )
 
 
+def declared(name: str, on: Row, kind: Kind, text: str | None, number: int | None) -> Row:
+    known = {"sums": [None] * 5, "known_s": [0.0] * 5, "levels": [None] * 7}
+    return on._replace(kind=kind, worker=name, app="app", operator=text, partition=number, **known)
+
+
 def published(snapshots: Sequence[Snapshot]) -> list[tuple[int, int, int]]:
     return [(snapshot.end_ms, snapshot.hosts_seen, snapshot.hosts_expected) for snapshot in snapshots]
 
@@ -109,6 +114,48 @@ def test_a_window_is_published_once_when_every_expected_host_has_covered_it() ->
     assert machine.on_rows([host("h0", 0, 10), host("h1", 0, 9)], now_ms=9_100) == []
     assert published(machine.on_rows([host("h1", 0, 1, last_ms=9_500)], now_ms=10_100)) == [(10_000, 2, 2)]
     assert machine.on_rows([], now_ms=10_200) == []
+
+
+def test_a_worker_declares_what_its_last_report_says() -> None:
+    early, late = host("h0", 0, 5, last_ms=4_500), host("h0", 0, 5, last_ms=9_500)
+    unsure = host("h0", 0, 1, last_ms=7_500)
+    rows = [worker("w0", early), declared("w0", early, Kind.OPERATOR, "old", 8)]
+    rows += [declared("w0", early, Kind.STANDBYS, None, 0), declared("w0", early, Kind.UNKNOWN, "starts", None)]
+    machine = assembler(("h0",))
+    assert machine.on_rows([early, *rows], now_ms=5_000) == []
+    rows = [worker("w0", late), *(declared("w0", late, Kind.OPERATOR, name, 4) for name in ("sums", "counts"))]
+    rows += [declared("w0", late, Kind.STANDBYS, None, 2), declared("w0", unsure, Kind.UNKNOWN, "no base yet", None)]
+    [snapshot] = machine.on_rows([late, *rows, worker("w1", late)], now_ms=10_100)
+    known, silent = snapshot.nodes
+    assert (known.operators, known.standbys) == ({"sums": 4, "counts": 4}, 2)
+    assert known.unknown == "no base yet", "the newest reason in the window, though it knows its loads again"
+    assert (silent.operators, silent.standbys, silent.unknown) == (None, None, None), "an agent of before"
+
+
+def on_two(first: Row, second: Row) -> tuple[str, tuple[str, ...]]:
+    """Where the worker w0 is, and where else, when both hosts report it in these parts of a window."""
+    whole = [host("h0", 0, 10), host("h1", 0, 10)]
+    rows = [worker("w0", first), worker("w0", second)]
+    [snapshot] = assembler().on_rows([*whole, *rows], now_ms=10_100)
+    [node] = snapshot.nodes
+    return node.host, node.also_on
+
+
+def test_two_workers_under_one_name_are_told_from_one_that_moved() -> None:
+    both = host("h0", 0, 10), host("h1", 0, 10)
+    assert on_two(*both) == on_two(*both[::-1]) == ("h1", ("h0",))
+    moved = host("h0", 0, 4), host("h1", 0, 5, last_ms=9_500)
+    assert on_two(*moved) == on_two(*moved[::-1]) == ("h1", ()), "h0 says nothing of it any more"
+    later = host("h0", 0, 4), host("h1", 0, 7, last_ms=9_500)
+    assert on_two(*later) == ("h1", ("h0",)), "for two seconds it ran on both"
+
+
+def test_a_worker_that_its_old_host_says_away_has_moved() -> None:
+    whole = [host("h0", 0, 10), host("h1", 0, 10)]
+    away = worker("w0", host("h0", 0, 6, last_ms=9_500), state=3)._replace(app=None)
+    rows = [worker("w0", host("h0", 0, 4)), away, worker("w0", host("h1", 0, 9, last_ms=9_500))]
+    [snapshot] = assembler().on_rows([*whole, *rows], now_ms=10_100)
+    assert [(node.host, node.also_on) for node in snapshot.nodes] == [("h1", ())]
 
 
 def test_a_host_that_invents_apps_is_not_seen_and_the_others_are() -> None:

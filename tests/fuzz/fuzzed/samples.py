@@ -3,7 +3,7 @@
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_models.messages.decode import Fault
 from trimtab_models.messages.handover import HandoverKind, HandoverRecord
-from trimtab_models.messages.intents import AcceptJournal, Drain, Pause
+from trimtab_models.messages.intents import AcceptJournal, Drain, ForgetApp, ForgetWorker, Pause
 from trimtab_models.messages.local import Hello, Statistics, Welcome
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_models.messages.placement import Placement
@@ -70,7 +70,8 @@ REPORT = Report(
     workers=(
         WorkerSample(
             worker=W0, app=APP, state=WorkerState.RUNNING, capacity=0.25, cpu_s=0.1, memory_bytes=9, steering=True,
-            epoch=EPOCH, generation=4, marks=(Mark.CLAMPED,),
+            epoch=EPOCH, generation=4, marks=(Mark.CLAMPED,), operators={SUMS: 64, OperatorId("x"): 2}, standbys=1,
+            unknown="parts do not add up: 0.3 of 0.5 s",
         ),
     ),
     key_groups=(KEY_GROUP_SAMPLE,), pairs=(PAIR_SAMPLE,),
@@ -82,7 +83,8 @@ SNAPSHOT = Snapshot(
     nodes=(
         NodeWindow(
             worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=0.25, covered_s=10.0, cpu=0.1,
-            complete=True, steering=True, epoch=EPOCH, generation=4, memory_bytes=3,
+            complete=True, steering=True, epoch=EPOCH, generation=4, memory_bytes=3, operators={SUMS: 64}, standbys=1,
+            unknown="parts do not add up", also_on=(HostId("h7"),),
         ),
     ),
     key_groups=(KeyGroupWindow(key_group=SUMS_1, worker=W0, covered_s=10.0, cpu=None, tuples_in_s=1.5, backlog=3),),
@@ -91,11 +93,14 @@ SNAPSHOT = Snapshot(
 DRAIN = Drain(worker=W1, by="ann", at=NOW, reason="kernel update")
 PAUSE = Pause(by="ann", at=NOW, reason="release day")
 ACCEPT = AcceptJournal(hold="0123456789abcdef", by="ann", at=NOW, reason="nothing is in flight")
+FORGET_APP = ForgetApp(app=APP, by="ann", at=NOW, reason="replaced")
+FORGET_WORKER = ForgetWorker(worker=W1, by="ann", at=NOW, reason="renamed")
 HELLO = Hello(app=APP, worker=W0, pid=77, steering=False, reason="old", operators={SUMS: 64}, versions={"f": "1"})
-WELCOME = Welcome(cluster=CLUSTER, host=HOST, interval_s=1.0)
+WELCOME = Welcome(cluster=CLUSTER, host=HOST, interval_s=1.0, protocol=2)
 STATISTICS = Statistics(
     at_ms=999_000, interval_s=1.0, state=WorkerState.RUNNING, cpu_s=0.1, epoch=EPOCH, generation=4, complete=True,
-    key_groups=(KEY_GROUP_SAMPLE,), pairs=(PAIR_SAMPLE,), refused={Fault.UNSIGNED: 3},
+    key_groups=(KEY_GROUP_SAMPLE,), pairs=(PAIR_SAMPLE,), refused={Fault.UNSIGNED: 3}, standbys=1,
+    unknown="parts do not add up",
 )  # fmt: skip
 STATUS = Status(
     cluster=CLUSTER, at=NOW, acting=True, epoch=EPOCH, paused="by ann", window_end=NOW, coverage=0.5,

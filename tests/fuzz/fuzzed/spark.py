@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from trimtab_controller.stream import pipeline
-from trimtab_controller.stream.measures import BASES, LEVELS, STATES, SUMS, Kind
+from trimtab_controller.stream.measures import BASES, LEVEL_COLUMNS, LEVELS, STATES, SUM_COLUMNS, SUMS, Kind
 from trimtab_controller.stream.session import open_session
 from trimtab_models.messages.decode import BadMessage, Fault, encode
 from trimtab_models.messages.report import (
@@ -138,11 +138,23 @@ def is_stricter(record: bytes, reason: Fault, arrival_ms: int) -> bool:
     report = decode_report(record)
     spent = [report.sample.cpu_s, *(each.cpu_s for each in (*report.workers, *report.key_groups))]
     return {
+        Fault.UNKNOWN: has_foreign_fields(record),
         Fault.MALFORMED: re.search(rb"[0-9]{900}|^\xff\xfe|^\xfe\xff|^\xef\xbb\xbf", record) is not None,
         Fault.CLUSTER: report.cluster != CLUSTER,
         Fault.FUTURE: report.at_ms - arrival_ms > MAX_AHEAD_MS,
         Fault.RANGE: max(cpu_s or 0.0 for cpu_s in spent) > MAX_CORES * report.interval_s,
     }.get(reason, False)
+
+
+def has_foreign_fields(record: bytes) -> bool:
+    """Whether a worker, or a block, has a field that tells another kind of them."""
+    document = json.loads(record)
+    return any(
+        part.get(name) is not None
+        for kind, names in {"w": "o p fo to fp tp", "k": "s fo to fp tp", "e": "w s o p"}.items()
+        for part in document[kind]
+        for name in names.split()
+    )
 
 
 # ---- what is meant by a record
@@ -192,9 +204,32 @@ def rows_of(report: Report, arrival_ms: int) -> Iterator[Row]:
     """The rows of a report, in the order of the columns of `pipeline.samples`."""
     at_ms = int(min(report.at_ms, arrival_ms) - report.interval_s * 500)
     for sample in (report.sample, *report.workers, *report.key_groups, *report.pairs):
+        if isinstance(sample, WorkerSample):
+            unused = [None] * (len(SUM_COLUMNS) + len(LEVEL_COLUMNS))
+            for kind, *label in _declared(sample):
+                yield (
+                    at_ms,
+                    report.interval_s,
+                    kind,
+                    report.host,
+                    sample.worker,
+                    sample.app,
+                    *label,
+                    None,
+                    None,
+                    *unused,
+                )
         kind, *place = _place(sample)
         values = [_padded(sample, kind, measures) for measures in (SUMS, LEVELS)]
         yield (at_ms, report.interval_s, kind, report.host, *place, *chain(*values))
+
+
+def _declared(sample: WorkerSample) -> Iterator[Row]:
+    yield from ((Kind.OPERATOR, *declared) for declared in (sample.operators or {}).items())
+    if sample.standbys is not None:
+        yield (Kind.STANDBYS, None, sample.standbys)
+    if sample.unknown is not None:
+        yield (Kind.UNKNOWN, sample.unknown, None)
 
 
 def _place(sample: HostSample | WorkerSample | KeyGroupSample | PairSample) -> Row:

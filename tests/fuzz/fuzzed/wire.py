@@ -11,6 +11,8 @@ from fuzzed.samples import (
     ACCEPT,
     DRAIN,
     EPOCH,
+    FORGET_APP,
+    FORGET_WORKER,
     HELLO,
     HOST,
     NOW,
@@ -171,7 +173,10 @@ DECODERS = (
     Decoder(name="ack", samples=(encode_ack(TOOK), encode_ack(REFUSED)), decode=decode_ack, encode=encode_ack),
     Decoder(name="hand-over", samples=(encode_handover(RELEASED),), decode=decode_handover, encode=encode_handover),
     Decoder(
-        name="intent", samples=tuple(map(write_intent, (DRAIN, PAUSE, ACCEPT))), decode=read_intent, encode=write_intent
+        name="intent",
+        samples=tuple(map(write_intent, (DRAIN, PAUSE, ACCEPT, FORGET_APP, FORGET_WORKER))),
+        decode=read_intent,
+        encode=write_intent,
     ),
     Decoder(name="status", samples=(encode_status(STATUS),), decode=decode_status, encode=encode_status),
     Decoder(

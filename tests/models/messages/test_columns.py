@@ -110,7 +110,6 @@ def test_what_has_the_same_names_shares_a_block_and_unknown_columns_are_null() -
         (lambda block: block.update(c=[None, "1"]), Fault.TYPE, "k[0].c[1]"),
         (lambda block: block.update(c={}), Fault.TYPE, "k[0].c"),
         (lambda block: block.update(bl=[0, 10**400]), Fault.RANGE, "k[0].bl[1]"),
-        (lambda block: block.update(more=[1, 2]), Fault.UNKNOWN, "k[0].more"),
         (lambda block: block.pop("o"), Fault.MISSING, "k[0].o"),
     ],
 )

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -158,12 +159,94 @@ def test_a_message_comes_back_as_it_was(name):
 
 
 @pytest.mark.parametrize("name", CODECS)
-def test_an_extra_field_is_refused(name):
+def test_what_a_newer_sender_says_besides_is_passed_over_wherever_it_stands(name):
     value, encode, decode = CODECS[name]
-    document = json.loads(encode(value))
+    maps = ("owners", "operators", "versions", "refused", "rejected")  # their keys are names, not fields
+
+    def and_more(part):
+        match part:
+            case dict():
+                return {key: each if key in maps else and_more(each) for key, each in part.items()} | {"surprise": [1]}
+            case list():
+                return [and_more(each) for each in part]
+        return part
+
+    assert decode(json.dumps(and_more(json.loads(encode(value)))).encode()) == value
+
+
+@pytest.mark.parametrize(
+    ("versions", "protocol"),
+    [({}, 1), ({"trimtab-protocol": "2"}, 2), ({"trimtab-protocol": "17"}, 17), ({"trimtab-protocol": "two"}, 1)],
+)
+def test_the_protocol_of_a_plug_in_is_what_its_versions_say(versions, protocol):
+    assert replace(HELLO, versions=versions).protocol == protocol
+
+
+def test_an_agent_of_the_first_protocol_is_told_nothing_that_it_refuses():
+    told = replace(STATISTICS, standbys=2, unknown="no base yet")
+    assert told.for_protocol(2) == told
+    assert told.for_protocol(1) == STATISTICS
+    assert encode_names(STATISTICS) == encode_names(told) - {"standbys", "unknown"}
+    assert encode_names(local.Welcome(cluster="demo", host="h0", interval_s=1.0)) == {
+        "v", "frame", "cluster", "host", "interval_s",
+    }  # fmt: skip
+
+
+def encode_names(frame):
+    return set(json.loads(local.encode_frame(frame)))
+
+
+def test_refusals_that_the_agent_does_not_know_are_passed_over():
+    line = local.encode_frame(replace(STATISTICS, refused={Fault.UNSIGNED: 2})).replace(
+        b'{"unsigned"', b'{"moonless":7,"unsigned"'
+    )
+    assert dict(local.decode_frame(line).refused) == {Fault.UNSIGNED: 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "fitting"),
+    [
+        ("the parts do not add up: 0.3 + 0.4 > 0.5 s", "the parts do not add up: 0.3 + 0.4 > 0.5 s"),
+        ('a "b" [c] {d} \\ ? \u00e9\n', "a _b_ _c_ _d_ _ _ __"),
+        ("7 s", "reason 7 s"),
+        ("", "reason"),
+        ("x" * 300, "x" * 200),
+    ],
+)
+def test_a_reason_is_kept_as_a_report_can_hold_it(text, fitting):
+    kept = replace(STATISTICS, unknown=text).unknown
+    assert kept == fitting
+    assert report.check_reason(kept, "unk") == kept
+    assert replace(STATISTICS, unknown=kept).unknown == kept
+
+
+@pytest.mark.parametrize(
+    ("change", "fault", "path"),
+    [
+        ({"os": ["sums"], "oc": [1, 2]}, Fault.RANGE, "w[0].oc"),
+        ({"os": ["sums", "sums"], "oc": [1, 2]}, Fault.RANGE, "w[0].os"),
+        ({"os": ["a/b"], "oc": [1]}, Fault.RANGE, "w[0].os[0]"),
+        ({"os": ["sums"], "oc": [0]}, Fault.RANGE, "w[0].oc"),
+        ({"os": ["sums"]}, Fault.MISSING, "w[0].oc[0]"),
+        ({"oc": [1]}, Fault.MISSING, "w[0].os"),
+        ({"sby": -1}, Fault.RANGE, "w[0].sby"),
+        ({"unk": "7 s"}, Fault.RANGE, "w[0].unk"),
+        ({"unk": 7}, Fault.TYPE, "w[0].unk"),
+    ],
+)
+def test_what_a_worker_declares_is_checked(change, fault, path):
+    document = json.loads(report.encode_report(REPORT))
+    document["w"][0].update(change)
     with pytest.raises(BadMessage) as caught:
-        decode(json.dumps({**document, "surprise": 1}).encode())
-    assert (caught.value.fault, caught.value.path) == (Fault.UNKNOWN, "surprise")
+        report.decode_report(json.dumps(document).encode())
+    assert (caught.value.fault, caught.value.path) == (fault, path)
+
+
+def test_what_a_worker_declares_comes_back():
+    workers = (replace(REPORT.workers[0], operators={"sums": 64, "x": 2}, standbys=1, unknown="no base yet"),)
+    assert report.decode_report(report.encode_report(replace(REPORT, workers=workers))).workers == workers
+    nodes = (replace(SNAPSHOT.nodes[0], operators={"sums": 64, "x": 2}, standbys=0, unknown="no base yet"),)
+    assert snapshot.decode_snapshot(snapshot.encode_snapshot(replace(SNAPSHOT, nodes=nodes))).nodes == nodes
 
 
 @pytest.mark.parametrize("name", CODECS)

@@ -92,7 +92,13 @@ def rows_of(report: Report, window_ms: int) -> Iterator[Row]:
     start_ms = last_ms // window_ms * window_ms
     interval_s = report.interval_s
 
-    def row(kind: Kind, measures: Measures, worker: str | None, sample: KeyGroupSample | WorkerSample | None) -> Row:
+    def row(
+        kind: Kind,
+        measures: Measures,
+        worker: str | None,
+        sample: KeyGroupSample | WorkerSample | None,
+        declared: tuple[str | None, int | None] = (None, None),
+    ) -> Row:
         key_group = sample.key_group if isinstance(sample, KeyGroupSample) else None
         return Row(
             start_ms=start_ms,
@@ -100,8 +106,8 @@ def rows_of(report: Report, window_ms: int) -> Iterator[Row]:
             host=report.host,
             worker=worker,
             app=key_group.app if key_group else sample.app if isinstance(sample, WorkerSample) else None,
-            operator=key_group.operator if key_group else None,
-            partition=key_group.partition if key_group else None,
+            operator=key_group.operator if key_group else declared[0],
+            partition=key_group.partition if key_group else declared[1],
             target_operator=None,
             target_partition=None,
             samples=1,
@@ -119,6 +125,12 @@ def rows_of(report: Report, window_ms: int) -> Iterator[Row]:
         marked = float(bool(worker.marks))
         generation = float(worker.generation or 0)
         yield row(Kind.WORKER, ([worker.cpu_s, marked], [*levels, *epoch, generation]), worker.worker, worker)
+        for operator, count in (worker.operators or {}).items():
+            yield row(Kind.OPERATOR, ([], []), worker.worker, worker, (operator, count))
+        if worker.standbys is not None:
+            yield row(Kind.STANDBYS, ([], []), worker.worker, worker, (None, worker.standbys))
+        if worker.unknown is not None:
+            yield row(Kind.UNKNOWN, ([], []), worker.worker, worker, (worker.unknown, None))
     for sample in report.key_groups:
         sums: list[float | None] = [sample.cpu_s, float(sample.tuples_in or 0), None, None, None]
         yield row(Kind.KEY_GROUP, (sums, [float(sample.state_bytes or 0), 0.0, 0.0]), sample.worker, sample)

@@ -35,7 +35,7 @@ class Board:
         self.layout: Layout | None = None
         """None until the topics are known, and for ever in an app that is not steered."""
         self.faust_standbys = 0
-        """Standby replicas that the app had asked Faust for: given back when it turns out that it is not steered."""
+        """Standby replicas that the app asks for; Faust is given them back when it turns out not to be steered."""
         self.applied: Epoch = NO_EPOCH
         """Epoch of the placement that the last rebalance applied; NO_EPOCH = Faust's own assignment."""
         self.differs: str | None = None

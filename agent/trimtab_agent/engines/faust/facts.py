@@ -54,6 +54,11 @@ class Facts:
         """Number of key groups of each operator; empty until the broker's metadata is known."""
         return {operator.id: operator.partitions for operator in self._ownership.operators().values()}
 
+    @property
+    def standbys(self) -> int:
+        """How many standby replicas the app asks for."""
+        return self._board.faust_standbys
+
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""
         return self._ownership.owned()

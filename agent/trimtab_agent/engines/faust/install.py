@@ -56,6 +56,7 @@ def install(app: Any, *, operators: Operators | None = None, settings: SteeringS
     """
     cluster, worker = _named("TRIMTAB_CLUSTER"), WorkerId(_named("TRIMTAB_WORKER"))
     board = Board(cluster=cluster, app=AppId(app.conf.id), worker=worker, trust=_trust())
+    board.faust_standbys = app.conf.table_standby_replicas
     chosen = settings or SteeringSettings()
     steering = FaustSteering(
         app,
@@ -110,7 +111,6 @@ def unfit_tables(app: Any) -> Iterator[str]:
 
 def _steer(app: Any, board: Board, steering: FaustSteering, settings: SteeringSettings) -> None:
     fence = Fence(app.conf.broker_session_timeout)
-    board.faust_standbys = app.conf.table_standby_replicas
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AlreadyConfiguredWarning)  # nothing has used them before the worker starts
         app.conf.table_standby_replicas = 0  # standbys follow the placement, not Faust

@@ -32,7 +32,16 @@ from trimtab_agent.engines.faust.outcomes import (
 )
 from trimtab_models.messages.commands import Ack, Command, Phase, Refusal
 from trimtab_models.messages.decode import BadMessage, Fault
-from trimtab_models.messages.local import MAX_FRAME_BYTES, Hello, Statistics, Welcome, decode_frame, encode_frame
+from trimtab_models.messages.local import (
+    MAX_FRAME_BYTES,
+    PROTOCOL,
+    PROTOCOL_KEY,
+    Hello,
+    Statistics,
+    Welcome,
+    decode_frame,
+    encode_frame,
+)
 from trimtab_models.messages.names import AppId, WorkerId
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.2, 5.0
@@ -41,7 +50,7 @@ WRITE_LIMIT_S = 10.0
 """An agent that takes nothing for so long is given up, and tried anew."""
 MAX_WAITING_ACKS = 10_000
 MAX_COMMANDS = 1_000
-PACKAGES = ("faust-streaming", "aiokafka", "mode-streaming", "rocksdict")
+PACKAGES = ("trimtab", "faust-streaming", "aiokafka", "mode-streaming", "rocksdict")
 
 logger = get_logger(__name__)
 
@@ -112,7 +121,7 @@ class Link(Service):  # type: ignore[misc]
             logger.info("connected to the agent of host %s", welcome.host)
             await _first_of(
                 self._receive(reader, welcome),
-                self._report(writer, welcome.interval_s, hello),
+                self._report(writer, welcome, hello),
                 self._acknowledge(writer),
             )
         except HelloChanged:
@@ -152,7 +161,7 @@ class Link(Service):  # type: ignore[misc]
             try:
                 frame = decode_frame(line)
                 if not isinstance(frame, Command):
-                    raise BadMessage(Fault.UNKNOWN, "frame", frame, "a command")
+                    raise BadMessage(Fault.RANGE, "frame", type(frame).__name__.lower(), "a command")
             except BadMessage as exc:
                 self._note(f"bad frame from the agent: {exc.fault}", exc)
             else:
@@ -198,8 +207,9 @@ class Link(Service):  # type: ignore[misc]
             self._acks_wait.clear()
             await self._acks_wait.wait()
 
-    async def _report(self, writer: asyncio.StreamWriter, interval_s: float, hello: Hello) -> None:
+    async def _report(self, writer: asyncio.StreamWriter, welcome: Welcome, hello: Hello) -> None:
         """Statistics at every multiple of the interval, so that all workers' intervals are the same."""
+        interval_s = welcome.interval_s
         self._collector.skip()
         began = time.monotonic()
         while True:
@@ -210,7 +220,7 @@ class Link(Service):  # type: ignore[misc]
             at_s = round(self._clock() / interval_s) * interval_s
             statistics = self._collector.collect(at_ms=round(at_s * 1000), interval_s=now - began)
             began = now
-            await self._write(writer, statistics)
+            await self._write(writer, statistics.for_protocol(welcome.protocol or 1))
             if self._hello() != hello:  # the operators are known only some time after the start
                 raise HelloChanged
 
@@ -238,7 +248,7 @@ def until_multiple(now: float, interval_s: float) -> float:
 @cache
 def versions() -> Mapping[str, str]:
     """What this process runs on."""
-    found = {"python": platform.python_version()}
+    found = {PROTOCOL_KEY: str(PROTOCOL), "python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
             found[package] = version(package)

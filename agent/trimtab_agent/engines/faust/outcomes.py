@@ -94,6 +94,10 @@ class Steering(Protocol):
     def operators(self) -> Mapping[OperatorId, int]:
         """Number of key groups of each operator; empty until the broker's metadata is known."""
 
+    @property
+    def standbys(self) -> int:
+        """How many standby replicas the app asks for."""
+
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""
 

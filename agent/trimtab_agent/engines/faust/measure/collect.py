@@ -10,7 +10,7 @@ from trimtab_agent.engines.faust.measure.sensor import Flow, KeyGroupSensor, Tak
 from trimtab_agent.engines.faust.outcomes import Steering
 from trimtab_models.messages.local import Statistics
 from trimtab_models.messages.names import KeyGroup, WorkerId
-from trimtab_models.messages.report import KeyGroupSample, PairSample, WorkerState
+from trimtab_models.messages.report import MAX_STANDBYS, KeyGroupSample, PairSample, WorkerState
 
 KeyGroupOf = Callable[[str, int], KeyGroup | None]
 
@@ -71,6 +71,7 @@ class Collector:
             ),
             pairs=_pairs(taken, steering.key_group_of),
             refused=steering.refused,
+            standbys=min(steering.standbys, MAX_STANDBYS),
         )
 
     def _sample(self, key_group: KeyGroup, tally: _Tally, cpu_s: float) -> KeyGroupSample:

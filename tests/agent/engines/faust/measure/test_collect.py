@@ -33,6 +33,7 @@ class FakeSteering:
     epoch: Epoch | None = EPOCH
     generation: int | None = 4
     refusal: str | None = None
+    standbys: int = 1
     refused: Mapping[Fault, int] = field(default_factory=lambda: {Fault.UNSIGNED: 2})
 
     def operators(self) -> Mapping[OperatorId, int]:

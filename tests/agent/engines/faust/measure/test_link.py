@@ -3,6 +3,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,8 @@ class FakeCollector:
             complete=True,
             key_groups=(),
             pairs=(),
+            standbys=1,
+            unknown="no base yet",
         )
 
 
@@ -177,6 +180,21 @@ def test_it_presents_itself_and_then_reports_at_multiples_of_the_interval(path: 
     assert [s.at_ms % 50 for s in statistics] == [0, 0, 0]
     assert [s.cpu_s for s in statistics] == [101.0, 102.0, 103.0]  # what was before the welcome is skipped
     assert all(s.interval_s >= INTERVAL_S / 2 for s in statistics)
+
+
+@pytest.mark.parametrize(("protocol", "told"), [(None, (None, None)), (2, (1, "no base yet")), (3, (1, "no base yet"))])
+def test_only_an_agent_of_its_protocol_is_told_what_came_with_it(path: Path, protocol: int | None, told: object):
+    async def scenario() -> tuple[Hello, Statistics]:
+        async with FakeAgent(path) as agent, running(path):
+            connection = Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S))
+            hello = await connection.read()
+            connection.write(encode_frame(replace(WELCOME, protocol=protocol)))
+            return hello, await connection.read()
+
+    hello, statistics = asyncio.run(scenario())
+    assert hello.versions.keys() >= {"trimtab", "trimtab-protocol"}
+    assert hello.protocol == 2
+    assert (statistics.standbys, statistics.unknown) == told
 
 
 def test_it_presents_itself_anew_when_that_has_changed(path: Path):
@@ -308,7 +326,7 @@ Counts = dict[str, int]
         (b"not json\n", "malformed"),
         (b'{"v":99,"frame":"command"}\n', "wrong_version"),
         (b'{"v":1,"frame":"dance"}\n', "out_of_range"),
-        (encode_frame(WELCOME), "unknown_field"),
+        (encode_frame(WELCOME), "out_of_range"),
         (encode_frame(command()).replace(b'"w0"', b'"w9"'), "out_of_range"),
     ],
 )

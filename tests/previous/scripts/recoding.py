@@ -1,0 +1,77 @@
+"""Reads messages and writes them again: `KIND BASE64` per line of standard input, the same back, or `KIND !FAULT`."""
+
+import base64
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import trimtab_models
+from trimtab_agent.commands.journal import decode_line, encode_line
+from trimtab_controller.execution.journal import decode_entry, encode_entry
+from trimtab_controller.stream.chunks import Reassembler, read_chunk, split
+from trimtab_models.messages.commands import decode_ack, decode_command, encode_ack, encode_command
+from trimtab_models.messages.decode import BadMessage
+from trimtab_models.messages.handover import decode_handover, encode_handover
+from trimtab_models.messages.intents import decode_intent, encode_intent
+from trimtab_models.messages.local import decode_frame, encode_frame
+from trimtab_models.messages.placement import decode_placement, encode_placement
+from trimtab_models.messages.report import decode_report, encode_report
+from trimtab_models.messages.snapshot import decode_snapshot, encode_snapshot
+from trimtab_models.messages.status import decode_status, encode_status
+
+
+def again(decode: Callable[[bytes], Any], encode: Callable[[Any], bytes]) -> Callable[[bytes], bytes]:
+    return lambda data: encode(decode(data))
+
+
+def intent_again(data: bytes) -> bytes:
+    """Key, line feed, value."""
+    key, _, value = data.partition(b"\n")
+    found = decode_intent(key, value)
+    return found.key.encode() + b"\n" + encode_intent(found)
+
+
+def chunk_again(data: bytes) -> bytes:
+    """Headers and the value of a snapshot that is one record."""
+    headers, _, value = data.partition(b"\n")
+    given = [(name, text.encode()) for name, text in json.loads(headers)]
+    snapshot = Reassembler("c").add(read_chunk(given, value))
+    assert snapshot is not None
+    return as_chunk(snapshot)
+
+
+def as_chunk(snapshot: Any) -> bytes:
+    [chunk] = split(snapshot)
+    return json.dumps([(name, text.decode()) for name, text in chunk.headers]).encode() + b"\n" + chunk.payload
+
+
+CODECS = {
+    "report": again(decode_report, encode_report),
+    "snapshot": again(decode_snapshot, encode_snapshot),
+    "chunk": chunk_again,
+    "placement": again(decode_placement, encode_placement),
+    "command": again(decode_command, encode_command),
+    "ack": again(decode_ack, encode_ack),
+    "handover": again(decode_handover, encode_handover),
+    "status": again(decode_status, encode_status),
+    "intent": intent_again,
+    "frame": again(decode_frame, lambda frame: encode_frame(frame)[:-1]),
+    "entry": again(decode_entry, encode_entry),
+    "line": again(decode_line, lambda entry: encode_line(entry)[:-1]),
+}
+
+
+def main() -> None:
+    """For each line one; the first line tells which code this is."""
+    print(trimtab_models.__file__, flush=True)
+    for row in sys.stdin:
+        name, _, data = row.strip().partition(" ")
+        try:
+            print(name, base64.b64encode(CODECS[name](base64.b64decode(data))).decode(), flush=True)
+        except BadMessage as error:
+            print(name, f"!{error.fault} {error.path}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

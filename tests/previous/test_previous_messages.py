@@ -1,0 +1,124 @@
+"""Every message as this version sends it is read by the previous one, and the other way round."""
+
+import base64
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fuzzed import samples
+from fuzzed.wire import ENTRIES, LINES
+from previous import SCRIPTS, environment, unpack
+from recoding import CODECS, as_chunk
+
+from trimtab_agent.commands.journal import encode_line
+from trimtab_agent.engines.faust.link import versions
+from trimtab_controller.execution.journal import encode_entry
+from trimtab_models.messages.commands import encode_ack, encode_command
+from trimtab_models.messages.handover import encode_handover
+from trimtab_models.messages.intents import Intent, encode_intent
+from trimtab_models.messages.local import encode_frame
+from trimtab_models.messages.placement import encode_placement
+from trimtab_models.messages.report import encode_report
+from trimtab_models.messages.snapshot import encode_snapshot
+from trimtab_models.messages.status import encode_status
+
+
+class Previous:
+    """The previous version, asked to read messages and to write them again."""
+
+    def __init__(self, packages: Path) -> None:
+        command = [sys.executable, str(SCRIPTS / "recoding.py")]
+        pipe = subprocess.PIPE
+        env = {"PATH": "", **environment(packages)}
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env)
+        assert self._process.stdout is not None
+        code = self._process.stdout.readline().strip()
+        assert Path(code).is_relative_to(packages), f"{code} is not the previous version's"
+
+    def again(self, kind: str, message: bytes) -> bytes | str:
+        """The message as it writes what it has read; or why it refuses it."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{kind} {base64.b64encode(message).decode()}\n")
+        self._process.stdin.flush()
+        name, _, answer = self._process.stdout.readline().strip().partition(" ")
+        assert name == kind, f"it has ended at a {kind}"
+        return answer[1:] if answer.startswith("!") else base64.b64decode(answer)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        assert self._process.wait(20) == 0
+
+
+@pytest.fixture(scope="module")
+def previous(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Previous]:
+    made = Previous(unpack(tmp_path_factory.mktemp("previous")))
+    yield made
+    made.close()
+
+
+def intent(value: Intent) -> bytes:
+    return value.key.encode() + b"\n" + encode_intent(value)
+
+
+[NODE], [WORKER] = samples.SNAPSHOT.nodes, samples.REPORT.workers
+NEW = {"operators": None, "standbys": None, "unknown": None}
+SNAPSHOT = replace(samples.SNAPSHOT, nodes=(replace(NODE, **NEW, also_on=()),))
+HELLO = replace(samples.HELLO, versions=versions())
+
+READ: dict[str, tuple[str, bytes]] = {
+    "report of an agent that is not told anything new": (
+        "report",
+        encode_report(replace(samples.REPORT, workers=(replace(WORKER, **NEW),))),
+    ),
+    "snapshot of such reports": ("snapshot", encode_snapshot(SNAPSHOT)),
+    "chunk": ("chunk", as_chunk(SNAPSHOT)),
+    "placement": ("placement", encode_placement(samples.PLACEMENT)),
+    **{f"command: {each.kind}": ("command", encode_command(each)) for each in (samples.PREPARE, samples.STOP)},
+    "command: release": ("command", encode_command(samples.RELEASE)),
+    **{f"ack: {each.phase}": ("ack", encode_ack(each)) for each in (samples.TOOK, samples.REFUSED)},
+    "hand-over": ("handover", encode_handover(samples.RELEASED)),
+    "status": ("status", encode_status(samples.STATUS)),
+    **{f"intent: {each.key}": ("intent", intent(each)) for each in (samples.DRAIN, samples.PAUSE, samples.ACCEPT)},
+    **{f"journal: {place}": ("entry", encode_entry(each)) for place, each in enumerate(ENTRIES)},
+    **{
+        f"agent's journal: {type(each).__name__} {at}": ("line", encode_line(each)[:-1])
+        for at, each in enumerate(LINES)
+    },
+    "frame: hello": ("frame", encode_frame(HELLO)[:-1]),
+    "frame: welcome to a plug-in of before": ("frame", encode_frame(replace(samples.WELCOME, protocol=None))[:-1]),
+    "frame: statistics for an agent of before": ("frame", encode_frame(samples.STATISTICS.for_protocol(1))[:-1]),
+    "frame: command": ("frame", encode_frame(samples.RELEASE)[:-1]),
+    "frame: ack": ("frame", encode_frame(samples.TOOK)[:-1]),
+}
+"""What this version sends to one of before: the very form of before, so that it is also what one of before sends."""
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_message_is_the_same_to_both_versions(previous: Previous, name: str) -> None:
+    kind, message = READ[name]
+    assert previous.again(kind, message) == message
+    assert CODECS[kind](message) == message
+
+
+NEGOTIATED = {
+    "welcome": ("frame", encode_frame(samples.WELCOME)[:-1], "unknown_field protocol"),
+    "statistics": ("frame", encode_frame(samples.STATISTICS.for_protocol(2))[:-1], "unknown_field standbys"),
+    "snapshot": ("snapshot", encode_snapshot(samples.SNAPSHOT), "unknown_field nodes[0].operators"),
+    "wish": ("intent", intent(samples.FORGET_APP), "unknown_field forget_app"),
+}
+"""Frames: only between two that speak protocol 2.  Snapshots: the stream is of its controller's version.  Wishes: the
+command is of its controller's version; one of before counts what it does not know, and leaves it to its successor."""
+
+
+@pytest.mark.parametrize("name", NEGOTIATED)
+def test_what_is_new_is_read_by_this_version_and_would_be_refused_by_the_previous_one(
+    previous: Previous, name: str
+) -> None:
+    kind, message, refusal = NEGOTIATED[name]
+    assert CODECS[kind](message) == message
+    assert previous.again(kind, message) == refusal
