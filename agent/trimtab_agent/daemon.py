@@ -89,6 +89,7 @@ class Agent:
         )
         self._link = KafkaLink(settings, self, loop, self._commands.positions)
         self._steering: dict[WorkerId, bool] = {}
+        self._breaches: dict[WorkerId, int] = {}
         self._complaints = Allowance(rate=1, burst=100)
         self._loop_complaints = Allowance(rate=1, burst=100)
         self._listen = configuration.metrics
@@ -183,8 +184,17 @@ class Agent:
         self._roster.report(worker, statistics)
         for reason, count in statistics.refused.items():
             self._metrics.worker_refused.labels(worker, reason).follow(count)
+        if statistics.breaches:
+            self._state_breached(worker, statistics.breaches)
         owned = frozenset(sample.key_group for sample in statistics.key_groups)
         self._commands.handle(WorkerReported(worker=worker, owned=owned, complete=statistics.complete))
+
+    def _state_breached(self, worker: WorkerId, count: int) -> None:
+        new = count - self._breaches.get(worker, 0)
+        self._breaches[worker] = count
+        if new > 0:
+            self._metrics.state_breaches.labels(worker).inc(new)
+            self._say(logging.CRITICAL, "worker ends, its state was about to be overwritten", worker=worker)
 
     def worker_acked(self, worker: WorkerId, ack: Ack) -> None:
         """Its answer to a command."""
@@ -197,6 +207,7 @@ class Agent:
         self._steering.pop(worker, None)
         self._count_workers()
         self._metrics.worker_refused.remove_by_labels({"worker": worker})
+        self._breaches.pop(worker, None)
         self._say(logging.WARNING, "worker disconnected", worker=worker)
         self._commands.handle(WorkerDisconnected(worker=worker))
 

@@ -29,6 +29,11 @@ class Metrics:
             ["worker", "reason"],
             registry=self.registry,
         )
+        self.state_breaches = self._counter(
+            "worker_state_breaches",
+            "Workers that ended because a changelog was about to overwrite their state",
+            "worker",
+        )
         self.bad_frames = self._counter("bad_frames", "Frames of plug-ins that were dropped", "reason")
         self.workers_connected = self._gauge("workers_connected", "Workers connected to the agent")
         self.workers_steering = self._gauge("workers_steering", "Connected workers that take commands")

@@ -100,7 +100,8 @@ class Statistics:
 
     `refused` counts, by reason, the placements and hand-over records that the worker refused since its start.
     From protocol 2 on: `standbys` = how many standby replicas the app asks for; `unknown` = why the loads of the key
-    groups are not known in this interval, kept as `reason_text` has it.
+    groups are not known in this interval, kept as `reason_text` has it; `breaches` = how often, since its start, the
+    worker was about to overwrite state that it writes itself: then it ends.
     """
 
     at_ms: int
@@ -115,6 +116,7 @@ class Statistics:
     refused: Mapping[Fault, int] = field(default_factory=dict)
     standbys: int | None = None
     unknown: str | None = None
+    breaches: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "refused", MappingProxyType(dict(self.refused)))
@@ -123,11 +125,11 @@ class Statistics:
 
     def for_protocol(self, protocol: int) -> Self:
         """What an agent may be told that reads this version of the frames."""
-        return self if protocol >= PROTOCOL else replace(self, standbys=None, unknown=None)
+        return self if protocol >= PROTOCOL else replace(self, standbys=None, unknown=None, breaches=None)
 
     def document(self) -> dict[str, Any]:
         """The JSON form."""
-        later = {"standbys": self.standbys, "unknown": self.unknown}
+        later = {"standbys": self.standbys, "unknown": self.unknown, "breaches": self.breaches}
         return self._first_document() | {name: value for name, value in later.items() if value is not None}
 
     def _first_document(self) -> dict[str, Any]:
@@ -213,6 +215,7 @@ def _read_statistics(fields: Fields) -> Statistics:
         refused=fields.optional("refused", lambda name: _read_refused(fields, name)) or {},
         standbys=fields.optional("standbys", lambda name: fields.integer(name, high=MAX_STANDBYS)),
         unknown=fields.optional("unknown", lambda name: fields.text(name, limit=1000)),
+        breaches=fields.optional("breaches", fields.integer),
     )
 
 

@@ -19,7 +19,7 @@ from steered_app_names import Feature, faults, note_fault
 from trimtab_controller.sandbox.broker import Broker, Topic
 from trimtab_controller.sandbox.processes import Child, Processes
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
-from trimtab_models.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
+from trimtab_models.messages.local import PROTOCOL, Hello, Statistics, Welcome, decode_frame, encode_frame
 from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
 from trimtab_models.messages.placement import Placement, encode_placement
 from trimtab_models.messages.report import WorkerState
@@ -113,7 +113,7 @@ class Agent:
             hello = decode_frame((await reader.readuntil(b"\n"))[:-1])
             assert isinstance(hello, Hello)
             self.hellos[hello.worker], self._writers[hello.worker] = hello, writer
-            writer.write(encode_frame(Welcome(cluster=CLUSTER, host=HOST, interval_s=0.5)))
+            writer.write(encode_frame(Welcome(cluster=CLUSTER, host=HOST, interval_s=0.5, protocol=PROTOCOL)))
             while True:
                 match decode_frame((await reader.readuntil(b"\n"))[:-1]):
                     case Ack() as ack:

@@ -60,12 +60,14 @@ def test_the_oracle_finds_a_worker_that_reads_back_its_own_writes(tmp_path: Path
 @pytest.mark.e2e
 def test_such_a_worker_ends_before_it_overwrites_anything(tmp_path: Path) -> None:
     ended: list[int | None] = []
+    told: list[int | None] = []
 
     async def run_on(cluster: Cluster) -> None:
         cluster.start_load()
         workers = list(cluster.alive.values())
         assert await until(lambda: not any(child.alive for child in workers), 60.0), "it works on"
         ended.extend(child.exit_code for child in workers)
+        told.extend(statistics.breaches for _, statistics in cluster.agent.statistics.values())
         cluster.stop_load_at_once()
         note_fault(cluster.folder)  # they ended without a commit, as if killed
         cluster.mend()
@@ -77,6 +79,7 @@ def test_such_a_worker_ends_before_it_overwrites_anything(tmp_path: Path) -> Non
     outcome = asyncio.run(run(Scenario(name="planted", setup=setup, act=run_on), tmp_path))
 
     assert all(ended)
+    assert all(told), "its agent was not told"
     assert sum(outcome.verdict.stepped_back.values()) == 0
     assert not any(outcome.verdict.lost.values())
     log = (tmp_path / "run" / "logs" / "w0.log").read_text()

@@ -32,6 +32,8 @@ class Board:
         """The placement and its signatures: whoever is given it by this worker can check it too."""
         self.refused: Counter[Fault] = Counter()
         """Placements and hand-over records that were refused, by reason."""
+        self.breaches = 0
+        """How often a changelog was about to overwrite state that this worker writes."""
         self.layout: Layout | None = None
         """None until the topics are known, and for ever in an app that is not steered."""
         self.faust_standbys = 0

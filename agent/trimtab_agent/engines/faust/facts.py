@@ -46,6 +46,11 @@ class Facts:
         return dict(self._board.refused)
 
     @property
+    def breaches(self) -> int:
+        """How often, since the start, a changelog was about to overwrite state that this worker writes."""
+        return self._board.breaches
+
+    @property
     def generation(self) -> int | None:
         """Generation of the consumer group; None before the first join."""
         return self._handover.generation or None

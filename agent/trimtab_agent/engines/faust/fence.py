@@ -31,8 +31,6 @@ class Fence:
         """An event was refused: it is gone from its queue and only comes back with a rejoin."""
         self.broken = False
         """State was not written, or nearly overwritten: nothing that this process does may count any more."""
-        self.breaches = 0
-        """How often a changelog was about to overwrite state that this worker writes."""
         self._heard_at: float | None = None
 
     def heard(self, sent_at: float) -> None:

@@ -13,6 +13,8 @@ its last events, at most one commit interval, are done again by others.
 
 import asyncio
 import logging
+import os
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,6 +24,10 @@ from trimtab_agent.engines.faust.fence import Fence
 
 log = logging.getLogger(__name__)
 
+END_LIMIT_S = 15.0
+"""How long a worker may take to stop in order; after that its process ends at once."""
+EXIT_CODE = os.EX_SOFTWARE
+
 
 class StateBreach(Exception):
     """A changelog was about to overwrite a table partition that this worker is writing itself."""
@@ -30,9 +36,10 @@ class StateBreach(Exception):
 class StoreGuard:
     """Watches the stores of one app."""
 
-    def __init__(self, app: Any, fence: Fence) -> None:
+    def __init__(self, app: Any, fence: Fence, on_breach: Callable[[], None]) -> None:
         self._app = app
         self._fence = fence
+        self._on_breach = on_breach
 
     def watch(self) -> None:
         """Watch over every table of the app, from now on."""
@@ -64,7 +71,7 @@ class StoreGuard:
                 active = self._app.assignor._active_tps
                 if touched := sorted({event.message.tp for event in own if event.message.tp in active}):
                     error = StateBreach(f"changelog records for {touched[0]}, which this worker owns and writes")
-                    self._fence.breaches += 1
+                    self._on_breach()
                     self._end("state would be overwritten, this worker ends: %s", error)
                     raise error
             apply(own, to_key, to_value)
@@ -82,3 +89,16 @@ class StoreGuard:
             self._fence.break_off()
             log.critical(complaint, error)
             self._app.loop.call_soon_threadsafe(lambda: self._app.add_future(self._app.crash(error)))
+            _end_process_after(END_LIMIT_S)
+
+
+def _end_process_after(limit_s: float) -> None:
+    """Whatever holds up an orderly stop: a worker that may do nothing must not stay a member of its group."""
+
+    def end() -> None:
+        log.critical("this worker has not stopped within %g s of its fault, and ends now", limit_s)
+        os._exit(EXIT_CODE)
+
+    timer = threading.Timer(limit_s, end)
+    timer.daemon = True
+    timer.start()

@@ -121,6 +121,8 @@ def _steer(app: Any, board: Board, steering: FaustSteering, settings: SteeringSe
     stop_consumer = app._stop_consumer
 
     async def finish_and_stop() -> None:
+        if fence.broken:
+            return  # nothing that is begun may be finished, and waiting for it would take for ever
         if app._consumer is not None:
             await app._consumer.finish()
         await stop_consumer()

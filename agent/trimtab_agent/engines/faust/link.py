@@ -11,7 +11,7 @@ import os
 import platform
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -89,6 +89,8 @@ class Link(Service):  # type: ignore[misc]
         self._waiting: deque[Ack] = deque()
         self._acks_wait = asyncio.Event()
         self._commands: set[asyncio.Task[None]] = set()
+        self._last_words: Callable[[], Awaitable[None]] | None = None
+        """Sends statistics now; None without a connection."""
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _keep_connected(self) -> None:
@@ -105,9 +107,12 @@ class Link(Service):  # type: ignore[misc]
             retry_s = min(2 * retry_s, LAST_RETRY_S)
 
     async def on_stop(self) -> None:
-        """Commands under way end with the app."""
+        """Commands under way end with the app; that its state was in danger is said before."""
         for task in self._commands:
             task.cancel()
+        if self._steering.breaches and self._last_words is not None:
+            with contextlib.suppress(OSError, TimeoutError):
+                await self._last_words()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """One connection, until either side ends it; whether it was welcome."""
@@ -132,6 +137,7 @@ class Link(Service):  # type: ignore[misc]
             logger.exception("the link failed and starts anew")
             self._note("fault of the link", exc)
         finally:
+            self._last_words = None
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
@@ -212,15 +218,20 @@ class Link(Service):  # type: ignore[misc]
         interval_s = welcome.interval_s
         self._collector.skip()
         began = time.monotonic()
-        while True:
-            await asyncio.sleep(until_multiple(self._clock(), interval_s))
+
+        async def send(at_s: float) -> None:
+            nonlocal began
             now = time.monotonic()
-            if now - began < interval_s / 2:
-                continue  # a timer rang early, or the link came just before the multiple
-            at_s = round(self._clock() / interval_s) * interval_s
-            statistics = self._collector.collect(at_ms=round(at_s * 1000), interval_s=now - began)
+            statistics = self._collector.collect(at_ms=round(at_s * 1000), interval_s=max(now - began, 0.001))
             began = now
             await self._write(writer, statistics.for_protocol(welcome.protocol or 1))
+
+        self._last_words = lambda: send(self._clock())
+        while True:
+            await asyncio.sleep(until_multiple(self._clock(), interval_s))
+            if time.monotonic() - began < interval_s / 2:
+                continue  # a timer rang early, or the link came just before the multiple
+            await send(round(self._clock() / interval_s) * interval_s)
             if self._hello() != hello:  # the operators are known only some time after the start
                 raise HelloChanged
 

@@ -88,6 +88,10 @@ class Steering(Protocol):
         """Placements and hand-over records refused since the start, by reason."""
 
     @property
+    def breaches(self) -> int:
+        """How often, since the start, a changelog was about to overwrite state that this worker writes."""
+
+    @property
     def generation(self) -> int | None:
         """Generation of the consumer group; None before the first join."""
 

@@ -129,6 +129,10 @@ class FaustSteering(Facts):
             self._start(self._settle())
             self._start(self._windows.follow())
 
+    def breached(self) -> None:
+        """Count it; the worker is about to end."""
+        self._board.breaches += 1
+
     async def close(self) -> None:
         """End everything that runs beside the app."""
         if self._side is not None:

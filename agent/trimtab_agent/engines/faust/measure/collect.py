@@ -72,6 +72,7 @@ class Collector:
             pairs=_pairs(taken, steering.key_group_of),
             refused=steering.refused,
             standbys=min(steering.standbys, MAX_STANDBYS),
+            breaches=steering.breaches,
         )
 
     def _sample(self, key_group: KeyGroup, tally: _Tally, cpu_s: float) -> KeyGroupSample:

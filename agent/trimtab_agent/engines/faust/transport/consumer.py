@@ -36,6 +36,9 @@ class Watcher(Protocol):
     def stable(self) -> None:
         """Tables are restored, sources are open."""
 
+    def breached(self) -> None:
+        """A changelog was about to overwrite state that this worker writes; it ends.  Called from any thread."""
+
 
 class SteeredConsumer(Consumer):  # type: ignore[misc]
     """Faust's consumer; `blocked` partitions are owned, but nothing of them reaches a stream."""

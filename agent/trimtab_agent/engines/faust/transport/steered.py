@@ -25,6 +25,6 @@ class SteeredTransport(Transport):  # type: ignore[misc]
 
     def create_consumer(self, callback: Any, **options: Any) -> SteeredConsumer:
         """The app's consumer; its tables are all there by now."""
-        StoreGuard(self.app, self.fence).watch()
+        StoreGuard(self.app, self.fence, lambda: self.watcher.breached()).watch()
         consumer: SteeredConsumer = super().create_consumer(callback, **options)
         return consumer

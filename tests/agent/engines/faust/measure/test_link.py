@@ -57,6 +57,7 @@ class FakeSteering:
     def __init__(self, execute: Callable[[Command, Report], Awaitable[None]]) -> None:
         self.execute = execute
         self.refusal: str | None = None
+        self.breaches = 0
         self.known = {OperatorId("sums"): 8}
 
     def operators(self) -> Mapping[OperatorId, int]:
@@ -86,6 +87,7 @@ class FakeCollector:
             pairs=(),
             standbys=1,
             unknown="no base yet",
+            breaches=3,
         )
 
 
@@ -182,7 +184,9 @@ def test_it_presents_itself_and_then_reports_at_multiples_of_the_interval(path: 
     assert all(s.interval_s >= INTERVAL_S / 2 for s in statistics)
 
 
-@pytest.mark.parametrize(("protocol", "told"), [(None, (None, None)), (2, (1, "no base yet")), (3, (1, "no base yet"))])
+@pytest.mark.parametrize(
+    ("protocol", "told"), [(None, (None, None, None)), (2, (1, "no base yet", 3)), (3, (1, "no base yet", 3))]
+)
 def test_only_an_agent_of_its_protocol_is_told_what_came_with_it(path: Path, protocol: int | None, told: object):
     async def scenario() -> tuple[Hello, Statistics]:
         async with FakeAgent(path) as agent, running(path):
@@ -194,7 +198,25 @@ def test_only_an_agent_of_its_protocol_is_told_what_came_with_it(path: Path, pro
     hello, statistics = asyncio.run(scenario())
     assert hello.versions.keys() >= {"trimtab", "trimtab-protocol"}
     assert hello.protocol == 2
-    assert (statistics.standbys, statistics.unknown) == told
+    assert (statistics.standbys, statistics.unknown, statistics.breaches) == told
+
+
+def test_that_state_was_in_danger_is_said_before_the_worker_has_ended(path: Path):
+    async def scenario() -> tuple[Statistics, float]:
+        async with FakeAgent(path) as agent:
+            async with running(path) as link:
+                connection = Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S))
+                await connection.read()
+                connection.write(encode_frame(replace(WELCOME, protocol=2, interval_s=60.0)))
+                while link._last_words is None:
+                    await asyncio.sleep(0.01)
+                link._steering.breaches = 1
+                began = time.monotonic()
+            return await connection.read(), time.monotonic() - began
+
+    statistics, seconds = asyncio.run(scenario())
+    assert statistics.breaches == 3
+    assert seconds < 30.0, "it waited for the interval's end"
 
 
 def test_it_presents_itself_anew_when_that_has_changed(path: Path):
