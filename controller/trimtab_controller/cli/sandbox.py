@@ -61,6 +61,7 @@ def add_parser(commands: "Commands") -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry out the subcommand; the exit code."""
+    arguments.folder = arguments.folder.resolve()
     try:
         return int(arguments.action_function(arguments))
     except (UsageError, StateError, BrokerError, ClusterError, JarError, JavaMissingError) as error:
@@ -71,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 def run_up(arguments: argparse.Namespace) -> int:
     """Start everything and leave it running; what was started ends again when that fails or is interrupted."""
     settings, topics = read_settings(arguments)
-    folder: Path = arguments.folder.absolute()
+    folder: Path = arguments.folder
     _make_room(folder)
     print(f"starting, logs in {folder / 'logs'}", flush=True)
     with Cluster(settings, folder) as cluster:

@@ -6,6 +6,7 @@ import pytest
 
 from trimtab_controller.cli.sandbox import UsageError, add_parser, read_settings
 from trimtab_controller.sandbox.broker import Topic
+from trimtab_controller.sandbox.cluster import make_socket_folder
 from trimtab_controller.sandbox.marks import end_marked
 from trimtab_controller.sandbox.processes import Processes
 from trimtab_controller.sandbox.state import SandboxState, StartedProcess, load_state
@@ -70,6 +71,33 @@ def test_a_folder_with_other_things_in_it_is_not_touched(tmp_path: Path, capsys:
     assert trimtab("up", "--folder", str(tmp_path)) == 1
     assert "holds more than a sandbox (thesis.txt): choose another --folder" in capsys.readouterr().err
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_the_readmes_commands_end_what_they_started_in_the_default_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "out" / "sandbox"
+    processes = Processes(folder / "logs")
+    child = processes.start("w0", [sys.executable, "-c", "import time; time.sleep(60)"])
+    processes.release()
+    try:
+        SandboxState(
+            cluster="c",
+            mark=processes.mark,
+            bootstrap_servers="127.0.0.1:9",
+            sockets=make_socket_folder(folder),
+            processes={"w0": StartedProcess(pid=child.pid, log=child.log)},
+            ports={},
+        ).save(folder)
+
+        assert trimtab("status") == 0
+        assert trimtab("down") == 0
+        assert capsys.readouterr().out.endswith(f"ended; data and logs stay in {folder}\n")
+        assert not child.alive
+        assert trimtab("status") == 1
+    finally:
+        end_marked(processes.mark)
 
 
 def test_status_and_down_of_what_is_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
