@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,14 +28,12 @@ def mark() -> Iterator[str]:
     end_marked(mark)
 
 
-def sandbox(
-    mark: str, *arguments: str, folder: Path, environment: Mapping[str, str] | None = None
-) -> "subprocess.Popen[str]":
+def sandbox(mark: str, *arguments: str, folder: Path) -> "subprocess.Popen[str]":
     command = [sys.executable, "-c", PROGRAM, "sandbox", *arguments]
     return subprocess.Popen(
         command,
         cwd=folder,
-        env=with_mark(mark, {**os.environ, **(environment or {})}),
+        env=with_mark(mark, os.environ),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -88,11 +86,23 @@ def test_up_status_down(mark: str, tmp_path: Path) -> None:
     assert output.count(" alive ") == 6
 
     with sandbox(mark, "down", folder=tmp_path) as down:
-        assert down.communicate(timeout=120) == (f"ended; data and logs stay in {folder}\n", "")
+        assert down.communicate(timeout=120) == (f"stopped; data and logs are kept in {folder}\n", "")
     assert down.returncode == 0
     assert marked(mark) == []
     assert bound(port for ports in state.ports.values() for port in ports) == []
     assert (folder / "logs" / "controller.log").exists()
+
+
+def test_a_worker_that_ends_while_it_starts_is_no_success(mark: str, tmp_path: Path) -> None:
+    """It ends some time after it was started, as any app that fails while it is imported."""
+    (tmp_path / "shop.py").write_text("import time\ntime.sleep(3)\nraise RuntimeError('no such shop')\n")
+    with sandbox(mark, "up", "--workers", "1", "--app", "shop:app", folder=tmp_path) as up:
+        output, errors = up.communicate(timeout=120)
+    assert up.returncode == 1
+    assert "alive" not in output
+    assert errors.startswith("trimtab sandbox: w0 ended with exit code 1:\n")
+    assert "RuntimeError: no such shop" in errors
+    assert marked(mark) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill-9"])
