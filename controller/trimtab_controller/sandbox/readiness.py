@@ -1,5 +1,6 @@
 """What a sandbox needs before it starts, and how it sees that its workers are up."""
 
+import sys
 from collections.abc import Iterable
 from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
@@ -16,7 +17,8 @@ ANSWER_LIMIT_S = 2.0
 
 def missing_modules(names: Iterable[str] = WORKER_MODULES) -> list[str]:
     """The modules that are not installed; nothing is imported."""
-    return [name for name in names if find_spec(name) is None]
+    # A loaded module is not asked for its spec: Faust's own, once imported, has none.
+    return [name for name in names if sys.modules.get(name) is None and find_spec(name) is None]
 
 
 def connected_workers(metrics_port: int) -> int:
