@@ -118,7 +118,7 @@ class Controller:
 
     def _start(self, stack: ExitStack) -> None:
         self._metrics.acting.set(self._acting)
-        collocating = self._configuration.balance.method is Method.ALBIC
+        collocating = self._configuration.balance.planned_with is Method.ALBIC
         self._solver = SolverProcess(serve=serve_collocating) if collocating else SolverProcess()
         stack.callback(self._solver.close)
         self._follower, found = self._connect()

@@ -23,10 +23,14 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collocation:
-    """Share of the tuples between key groups that stay within a worker, from 0 to 1."""
+    """Share of the tuples between key groups that stay within a worker, from 0 to 1.
+
+    `saved_pp`: by how much the mean load falls with what these tuples cost between workers (pp of capacity).
+    """
 
     before: float
     planned: float
+    saved_pp: float
 
     @property
     def gain_pp(self) -> float:
@@ -40,7 +44,8 @@ class Plan:
 
     `before` and `planned` are load distances in pp, `lower_bound` what is provably reachable within the budget.
     `status` is the solver's, `fallback` True when the solver was killed and the greedy method answered.
-    `hosts` has the host of every worker named in a move; `collocation` None: the method does not look at it.
+    `hosts` has the host of every worker named in a move; `collocation` None: not part of this plan.
+    `note`: what else the operator should know.
     """
 
     app: AppId
@@ -54,6 +59,7 @@ class Plan:
     fallback: bool = False
     solve_s: float = 0.0
     collocation: Collocation | None = None
+    note: str = ""
 
     def __post_init__(self) -> None:
         if not self.moves:

@@ -51,6 +51,8 @@ class World:
     workers: list[str] = field(default_factory=lambda: ["w0", "w1", "w2"])
     pairs: tuple[PairWindow, ...] = ()
     operators: dict[OperatorId, int] | None = None
+    state_bytes: int = 1000
+    """Of each key group."""
     commands: list[Command] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
     journal: list[bytes] = field(default_factory=list)
@@ -178,7 +180,7 @@ listen = "127.0.0.1:{metrics_port}"
                     covered_s=WINDOW_S,
                     cpu=0.02,
                     tuples_in_s=10.0,
-                    state_bytes=1000,
+                    state_bytes=self.state_bytes,
                 )
                 for each, owner in sorted(self.owners.items())
             ),

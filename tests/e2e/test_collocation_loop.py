@@ -13,17 +13,21 @@ def remote(world: World) -> int:
     return sum(world.owners[pair.source] != world.owners[pair.target] for pair in world.pairs)
 
 
-def test_pairs_come_together_inside_the_band(world: World) -> None:
+def play(world: World, balance: str, *, tuples_s: float) -> None:
     """Every worker has four key groups: there is nothing to balance, but each talks to one on the next worker."""
-    world.config.write_text(world.config.read_text().replace("[balance]\n", '[balance]\nmethod = "albic"\n'))
+    world.config.write_text(world.config.read_text().replace("[balance]\n", f"[balance]\n{balance}\n"))
     for number in range(6):
         world.owners[key_group(number)] = f"w{number % 3}"
         world.owners[key_group(number + 6)] = f"w{(number + 1) % 3}"
     world.pairs = tuple(
-        PairWindow(source=key_group(number), target=key_group(number + 6), tuples_s=100.0, bytes_s=1000.0)
+        PairWindow(source=key_group(number), target=key_group(number + 6), tuples_s=tuples_s, bytes_s=10.0 * tuples_s)
         for number in range(6)
     )
     world.start()
+
+
+def test_pairs_come_together_inside_the_band_for_a_measured_saving(world: World) -> None:
+    play(world, 'method = "albic"\nremote_tuple_cpu_s = 0.0002', tuples_s=100.0)
     wait_until_it_acts(world)
     world.hand_over(world.next_command(CommandKind.PREPARE, windows=True))
     world.hand_over_rest()
@@ -38,7 +42,22 @@ def test_pairs_come_together_inside_the_band(world: World) -> None:
     assert (row["before"], row["planned"], row["after"]) == tuple(pytest.approx(0.0) for _ in range(3))
     [plan] = [each for each in status["decisions"] if each["kind"] == "plan"]
     assert plan["reason"] == "collocation"
-    assert "6 moves, load distance 0.0 -> 0.0 (bound 0.0), collocation 0.0% -> 100.0%" in plan["text"]
+    assert "6 moves, load distance 0.0 -> 0.0 (bound 0.0), collocation 0.0% -> 100.0%, saving 8.0 pp" in plan["text"]
     assert world.metric("trimtab_controller_collocation_ratio") == 1.0
     assert json.loads(world.trimtab("plan", "--json"))["reason"] == "inside_band"
     assert "collocation 100%" in world.trimtab("status")
+
+
+def test_no_gigabyte_moves_for_a_tuple_a_second_whose_saving_nobody_measured(world: World) -> None:
+    world.state_bytes = 10**9
+    play(world, 'method = "albic"', tuples_s=1.0)
+    wait_until_it_acts(world)
+    calm = 'trimtab_controller_decisions_total{kind="skip",reason="inside_band"}'
+    world.wait("rest in several windows", lambda: world.metric(calm) >= 3, windows=True)
+
+    status = world.status_when("calm", lambda status: status["decisions"][-1]["reason"] == "inside_band")
+    note = "collocation: not used, no measured saving (each hop goes through the broker)"
+    assert status["decisions"][-1]["text"].count(note) == 1
+    assert status["apps"][0]["collocation"] == 0.0
+    assert (status["rounds"], world.commands, remote(world)) == ([], [], 6)
+    assert note in " ".join(world.trimtab("plan").split())

@@ -28,10 +28,15 @@ def mark() -> Iterator[str]:
     end_marked(mark)
 
 
-def sandbox(mark: str, *arguments: str) -> "subprocess.Popen[str]":
+def sandbox(mark: str, *arguments: str, folder: Path) -> "subprocess.Popen[str]":
     command = [sys.executable, "-c", PROGRAM, "sandbox", *arguments]
     return subprocess.Popen(
-        command, env=with_mark(mark, os.environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=folder,
+        env=with_mark(mark, os.environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -62,8 +67,9 @@ def running(bootstrap: str, hosts: int) -> set[str]:
 
 
 def test_up_status_down(mark: str, tmp_path: Path) -> None:
-    folder = tmp_path / "sandbox"
-    with sandbox(mark, "up", "--workers", "2", "--folder", str(folder)) as up:
+    """As the README has it: in the default folder, which is relative."""
+    folder = tmp_path / "out" / "sandbox"
+    with sandbox(mark, "up", "--workers", "2", folder=tmp_path) as up:
         output, errors = up.communicate(timeout=120)
     assert (up.returncode, errors) == (0, "")
     assert f"logs in {folder / 'logs'}" in output
@@ -74,22 +80,34 @@ def test_up_status_down(mark: str, tmp_path: Path) -> None:
     assert running(state.bootstrap_servers, 2) == {"w0", "w1"}
     assert "commands are verified" in (folder / "logs" / "h0.log").read_text()
     assert "placements are not verified" not in (folder / "logs" / "w0.log").read_text()
-    with sandbox(mark, "status", "--folder", str(folder)) as status:
+    with sandbox(mark, "status", folder=tmp_path) as status:
         output, _ = status.communicate(timeout=60)
     assert status.returncode == 0
     assert output.count(" alive ") == 6
 
-    with sandbox(mark, "down", "--folder", str(folder)) as down:
-        assert down.communicate(timeout=120) == (f"ended; data and logs stay in {folder}\n", "")
+    with sandbox(mark, "down", folder=tmp_path) as down:
+        assert down.communicate(timeout=120) == (f"stopped; data and logs are kept in {folder}\n", "")
     assert down.returncode == 0
     assert marked(mark) == []
     assert bound(port for ports in state.ports.values() for port in ports) == []
     assert (folder / "logs" / "controller.log").exists()
 
 
+def test_a_worker_that_ends_while_it_starts_is_no_success(mark: str, tmp_path: Path) -> None:
+    """It ends some time after it was started, as any app that fails while it is imported."""
+    (tmp_path / "shop.py").write_text("import time\ntime.sleep(3)\nraise RuntimeError('no such shop')\n")
+    with sandbox(mark, "up", "--workers", "1", "--app", "shop:app", folder=tmp_path) as up:
+        output, errors = up.communicate(timeout=120)
+    assert up.returncode == 1
+    assert "alive" not in output
+    assert errors.startswith("trimtab sandbox: w0 ended with exit code 1:\n")
+    assert "RuntimeError: no such shop" in errors
+    assert marked(mark) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill-9"])
 def test_what_was_started_ends_when_up_is_interrupted(mark: str, tmp_path: Path, number: signal.Signals) -> None:
-    with sandbox(mark, "up", "--folder", str(tmp_path / "sandbox")) as up:
+    with sandbox(mark, "up", "--folder", "sandbox", folder=tmp_path) as up:
         wait_for(lambda: any("kafka.Kafka" in words for words in command_lines(mark).values()))
         up.send_signal(number)
         up.communicate(timeout=60)

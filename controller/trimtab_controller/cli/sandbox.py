@@ -5,13 +5,15 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING
 
-from trimtab_controller.sandbox.broker import BrokerError, Topic
+from trimtab_controller.sandbox.broker import BrokerError, Topic, log_end
 from trimtab_controller.sandbox.cluster import Cluster, ClusterError
 from trimtab_controller.sandbox.configuration import SandboxSettings
 from trimtab_controller.sandbox.jars import JarError
 from trimtab_controller.sandbox.java import JavaMissingError
+from trimtab_controller.sandbox.readiness import missing_modules
 from trimtab_controller.sandbox.state import SandboxState, StateError, forget_state, load_state
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ FLIGHTS_ENVIRONMENT = {
     "FLIGHTS_DATA_DIR": "{data}",
     "FLIGHTS_WEB_PORT": "{web_port}",
 }
+CONNECT_LIMIT_S = 60.0
+LOG_LINES = 5
+"""Shown of the log of a process that has ended."""
 OWN_ENTRIES = re.compile(r"broker|controller|keys|logs|sockets|state\.json|[wh]\d+")
 """What a sandbox makes in its folder, and may remove from it."""
 
@@ -52,8 +57,8 @@ def add_parser(commands: "Commands") -> None:
         help="for the workers; {broker}, {data}, {web_port}, {worker} are filled in",
     )
     up.add_argument("--act", action="store_true", help="let the controller act, not only say what it would do")
-    status = actions.add_parser("status", help="what is alive, and where the logs are")
-    down = actions.add_parser("down", help="end everything")
+    status = actions.add_parser("status", help="show which processes are alive, and where their logs are")
+    down = actions.add_parser("down", help="stop everything")
     for action, function in ((up, run_up), (status, run_status), (down, run_down)):
         action.add_argument("--folder", type=Path, default=FOLDER, help=f"state, data and logs (default: {FOLDER})")
         action.set_defaults(run=run, action_function=function)
@@ -61,6 +66,7 @@ def add_parser(commands: "Commands") -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry out the subcommand; the exit code."""
+    arguments.folder = arguments.folder.resolve()
     try:
         return int(arguments.action_function(arguments))
     except (UsageError, StateError, BrokerError, ClusterError, JarError, JavaMissingError) as error:
@@ -69,27 +75,35 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_up(arguments: argparse.Namespace) -> int:
-    """Start everything and leave it running; what was started ends again when that fails or is interrupted."""
+    """Start everything and leave it running; if a part fails or `up` is interrupted, end all of it again."""
     settings, topics = read_settings(arguments)
-    folder: Path = arguments.folder.absolute()
+    folder: Path = arguments.folder
+    if missing := missing_modules():
+        raise UsageError(
+            f"workers cannot start: {', '.join(missing)} not installed; add the extra `faust`: "
+            "pip install '.[controller,faust]'"
+        )
     _make_room(folder)
     print(f"starting, logs in {folder / 'logs'}", flush=True)
     with Cluster(settings, folder) as cluster:
         cluster.start(topics, act=arguments.act)
-        cluster.check()
+        away = cluster.wait_for_workers(CONNECT_LIMIT_S)
         state = cluster.state()
         state.save(folder)
         cluster.release()
-    _print_state(state)
+    alive = _print_state(state)
+    if away:
+        print(
+            f"not connected to an agent after {CONNECT_LIMIT_S:g} s, so not steered: {', '.join(away)}; "
+            "does the app call install(app)?"
+        )
     print(f"trimtab status --config {cluster.controller_toml}")
-    return 0
+    return 0 if alive else 1
 
 
 def run_status(arguments: argparse.Namespace) -> int:
-    """Say what is alive; 0 only when all is."""
-    state = _required_state(arguments.folder)
-    _print_state(state)
-    return 0 if all(state.alive().values()) else 1
+    """Print which processes are alive; 0 if all are."""
+    return 0 if _print_state(_required_state(arguments.folder)) else 1
 
 
 def run_down(arguments: argparse.Namespace) -> int:
@@ -97,10 +111,10 @@ def run_down(arguments: argparse.Namespace) -> int:
     state = _required_state(arguments.folder)
     left = state.end()
     if not left.nothing:
-        print(f"trimtab sandbox: left over: {left.processes} processes, {left.ports} ports", file=sys.stderr)
+        print(f"trimtab sandbox: still there: {left.processes} processes, {left.ports} ports in use", file=sys.stderr)
         return 1
     forget_state(arguments.folder)
-    print(f"ended; data and logs stay in {arguments.folder}")
+    print(f"stopped; data and logs are kept in {arguments.folder}")
     return 0
 
 
@@ -142,22 +156,27 @@ def _make_room(folder: Path) -> None:
         return
     state = load_state(folder)
     if state is not None and any(state.alive().values()):
-        raise UsageError(f"a sandbox is up in {folder}: end it first by `trimtab sandbox down`")
+        raise UsageError(f"a sandbox is already running in {folder}: end it first with `trimtab sandbox down`")
     foreign = sorted(entry.name for entry in folder.iterdir() if not OWN_ENTRIES.fullmatch(entry.name))
     if foreign:
-        raise UsageError(f"{folder} holds more than a sandbox ({foreign[0]}): choose another --folder")
+        raise UsageError(f"{folder} contains files that are not a sandbox's ({foreign[0]}): choose another --folder")
     shutil.rmtree(folder)
 
 
 def _required_state(folder: Path) -> SandboxState:
     state = load_state(folder)
     if state is None:
-        raise UsageError(f"no sandbox is on record in {folder}: start one by `trimtab sandbox up`")
+        raise UsageError(f"no sandbox in {folder}: start one with `trimtab sandbox up`")
     return state
 
 
-def _print_state(state: SandboxState) -> None:
+def _print_state(state: SandboxState) -> bool:
+    """Print each process, with the end of its log if it has ended; returns whether all are alive."""
     print(f"cluster {state.cluster}, broker at {state.bootstrap_servers}")
-    for name, alive in state.alive().items():
+    living = state.alive()
+    for name, alive in living.items():
         started = state.processes[name]
         print(f"  {name:<12} pid {started.pid:<8} {'alive' if alive else 'ENDED':<6} {started.log}")
+        if not alive and started.log.exists():
+            print(indent(log_end(started.log, LOG_LINES), "      "))
+    return all(living.values())

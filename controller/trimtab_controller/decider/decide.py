@@ -17,6 +17,7 @@ from trimtab_models.messages.placement import Placement
 from trimtab_models.messages.report import WorkerState
 from trimtab_models.messages.snapshot import NodeWindow
 
+NO_SAVING = "collocation: not used, no measured saving (each hop goes through the broker)"
 SCALING_PATIENCE_S = 60.0
 """How long after a stop or start it may take until the reports show it; then it is asked for again."""
 
@@ -37,6 +38,12 @@ class SkipReason(StrEnum):
     SOLVER_FAILED = "solver_failed"
 
 
+OF_BALANCE = frozenset(
+    {SkipReason.TOO_SOON, SkipReason.INSIDE_BAND, SkipReason.INSIDE_NOISE, SkipReason.NOTHING_BETTER}
+)
+"""Nothing is done because the loads of an app do not ask for it, or not yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """From the configuration's [balance]; distances in pp, times in seconds.
@@ -44,7 +51,10 @@ class Settings:
     Nothing moves while the load distance is within `load_distance`, or for less than `min_gain`.  A worker is emptied
     while the others stay within `drain_load_distance`: higher than the band, or one heavy key group would hold it up.
     Loads and flows are smoothed over windows (`smoothing` = weight of the newest) and believed after `min_windows`.
-    With ALBIC key groups also move inside the band, for `min_collocation_gain` or more (pp of the tuples between them).
+    With ALBIC key groups also move inside the band, if more of the tuples between them stay within a worker (by
+    `min_collocation_gain`, in pp) and that lowers the mean load by `min_gain`.  What is saved follows from
+    `remote_tuple_cpu_s`, the measured CPU seconds that a tuple costs only because it goes to another worker; while
+    that is unknown (None), ALBIC plans for balance alone.
     """
 
     method: Method = Method.MILP
@@ -56,6 +66,17 @@ class Settings:
     min_gain: float = 0.5
     drain_load_distance: float = 25.0
     min_collocation_gain: float = 2.0
+    remote_tuple_cpu_s: float | None = None
+
+    @property
+    def planned_with(self) -> Method:
+        """The method that plans are made with."""
+        return self.method if self.remote_tuple_cpu_s else Method.MILP
+
+    @property
+    def note(self) -> str:
+        """Why `method` is not what plans are made with."""
+        return "" if self.planned_with is self.method else NO_SAVING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +259,7 @@ def admit(
     if distance is None or noise is None:
         return Skip(reason=SkipReason.ALL_DRAINING, detail=f"{view.app}: every worker is to be drained, none is left")
     to_empty = [worker for worker in view.draining if view.owned_by(worker)]
-    collocation = evaluation.collocation if settings.method is Method.ALBIC else None
+    collocation = evaluation.collocation if settings.planned_with is Method.ALBIC else None
     balancing = distance > max(settings.load_distance, noise)
     if not to_empty and (calm := _calm(view, distance, noise, settings, windows, idle=collocation in (None, 1.0))):
         return calm
@@ -273,8 +294,7 @@ def _calm(view: AppView, distance: float, noise: float, settings: Settings, wind
 def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | Skip:
     """Whether the solver's answer is worth carrying out."""
     evened = wanted.balancing and answer.before - answer.load_distance >= settings.min_gain
-    together = answer.collocation is not None and answer.collocation.gain_pp >= settings.min_collocation_gain
-    if not answer.moves or not (wanted.draining or evened or together):
+    if not answer.moves or not (wanted.draining or evened or _together_pays(answer, settings)):
         detail = (
             f"{wanted.view.app}: {wanted.reason}, but {settings.max_migrations} moves bring it only from "
             f"{answer.before:.1f} to {answer.load_distance:.1f} (bound {answer.lower_bound:.1f}){_together(answer)}"
@@ -303,10 +323,32 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
     )
 
 
+def _together_pays(answer: Answer, settings: Settings) -> bool:
+    found = answer.collocation
+    if found is None:
+        return False
+    return found.gain_pp >= settings.min_collocation_gain and found.saved_pp >= settings.min_gain
+
+
+def noted(decision: Decision, settings: Settings) -> Decision:
+    """A decision about the balance of an app, with the settings' note."""
+    if not settings.note:
+        return decision
+    match decision:
+        case Skip(reason=reason, detail=detail) if reason in OF_BALANCE:
+            return replace(decision, detail=f"{detail}; {settings.note}")
+        case Planned(plan=plan):
+            return Planned(plan=replace(plan, note=settings.note))
+    return decision
+
+
 def _together(found: Answer | Plan) -> str:
     if found.collocation is None:
         return ""
-    return f", collocation {found.collocation.before:.1%} -> {found.collocation.planned:.1%}"
+    return (
+        f", collocation {found.collocation.before:.1%} -> {found.collocation.planned:.1%}, "
+        f"saving {found.collocation.saved_pp:.1f} pp of load"
+    )
 
 
 def _by(found: Answer | Plan) -> str:
@@ -323,6 +365,7 @@ def describe(decision: Decision) -> str:
             return (
                 f"{plan.app}: {count} move{'s' if count != 1 else ''}, load distance {plan.before:.1f} -> "
                 f"{plan.planned:.1f} (bound {plan.lower_bound:.1f}){_together(plan)}, because {plan.reason}{_by(plan)}"
+                f"{'; ' if plan.note else ''}{plan.note}"
             )
         case Adopted():
             return f"{decision.app}: {decision.detail}"

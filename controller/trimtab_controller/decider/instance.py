@@ -9,7 +9,7 @@ from trimtab_models.instances import KeyGroup as InstanceKeyGroup
 
 def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Question:
     """What the solver is asked about the app."""
-    return Question(instance=instance_of(view, settings), time_limit_s=time_limit_s, method=settings.method)
+    return Question(instance=instance_of(view, settings), time_limit_s=time_limit_s, method=settings.planned_with)
 
 
 def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
@@ -22,6 +22,7 @@ def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
     for row in view.key_groups:
         largest[row.key_group.operator] = max(largest.get(row.key_group.operator, 0), row.state_bytes or 0)
     known = view.owners
+    end_cost = 100.0 * (settings.remote_tuple_cpu_s or 0.0) / 2.0  # percent of a core per tuple/s, at each of both ends
     return BalanceInstance(
         nodes=tuple(Node(id=worker.id, capacity=worker.capacity, removing=worker.draining) for worker in view.workers),
         key_groups=tuple(
@@ -40,5 +41,9 @@ def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
             if source in known and target in known
         ),
         budget=Budget(max_migrations=settings.max_migrations),
-        options=Options(max_load_distance=settings.drain_load_distance if view.draining else settings.load_distance),
+        options=Options(
+            max_load_distance=settings.drain_load_distance if view.draining else settings.load_distance,
+            serialise_cost=end_cost,
+            deserialise_cost=end_cost,
+        ),
     )

@@ -21,6 +21,7 @@ from trimtab_controller.decider.decide import (
     drift,
     judge,
     not_ready,
+    noted,
     to_forget,
     to_start,
     to_stop,
@@ -266,7 +267,7 @@ class Decider:
                 return Solve(view=found.view)
             if not isinstance(found, Skip):
                 return Decided(decision=found)
-            skips[app] = found
+            skips[app] = noted(found, self._settings)
         nobody = Skip(reason=SkipReason.NOT_READY, detail="no app reports", lack=Lack.NO_WORKERS)
         return Decided(decision=skips[apps[0]] if apps else nobody)
 
@@ -317,7 +318,7 @@ class Decider:
             self._in_vain[wanted.view.app] = now
         else:
             self._in_vain.clear()  # or one that gains in each round would always come before them
-        return [Decided(decision=decision)]
+        return [Decided(decision=noted(decision, self._settings))]
 
     def _judge(self, wanted: SolveWanted, answer: Answer | NoAnswer) -> Planned | Skip:
         """What the answer is worth, after all that was heard while the solver worked."""

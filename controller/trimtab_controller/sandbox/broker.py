@@ -172,6 +172,8 @@ class Broker:
 
         Raises BrokerError, also for a topic that exists.
         """
+        if not topics:
+            return
         admin = AdminClient(for_librdkafka(self.kafka))
         new = [NewTopic(topic.name, topic.partitions, 1, config=dict(topic.settings)) for topic in topics]
         for name, created in admin.create_topics(new, operation_timeout=limit_s).items():

@@ -28,11 +28,13 @@ from trimtab_controller.sandbox.configuration import (
 )
 from trimtab_controller.sandbox.cpu import CpuMeter, Part
 from trimtab_controller.sandbox.processes import Child, LeftOver, Processes
+from trimtab_controller.sandbox.readiness import connected_workers
 from trimtab_controller.sandbox.state import SOCKETS_PREFIX, SandboxState, StartedProcess
 from trimtab_controller.sandbox.toml import to_toml
 from trimtab_models.messages.names import Topics, TopicSettings, topic_settings
 
 AGENT_READY_LIMIT_S = 60.0
+POLL_S = 0.2
 SOCKET_PATH_BYTES = 100
 """Every system allows so many for the path of a Unix socket, and hardly more."""
 
@@ -156,11 +158,27 @@ class Cluster:
             raise ClusterError(f"{name} was never started; started were: {', '.join(self._children) or 'none'}")
         return self._children[name]
 
+    def wait_for_workers(self, limit_s: float) -> list[str]:
+        """Wait until every worker has reached its agent; returns those that had not within the limit.
+
+        Raises ClusterError, with the end of its log, for a process that has ended.
+        """
+        deadline = time.monotonic() + limit_s
+        hosts = range(self.settings.workers)
+        while True:
+            for child in self._children.values():
+                if not child.alive:
+                    raise _ended(child)
+            away = [index for index in hosts if not connected_workers(self._metrics_ports[index])]
+            if not away or time.monotonic() > deadline:
+                return [worker_name(index) for index in away]
+            time.sleep(POLL_S)
+
     def check(self) -> None:
         """Raise ClusterError, with the end of its log, for a process that failed by itself."""
         for child in self._children.values():
             if child.exit_code and not child.ended_here:
-                raise ClusterError(f"{child.name} ended with exit code {child.exit_code}:\n{log_end(child.log)}")
+                raise _ended(child)
 
     @property
     def pids(self) -> dict[str, int]:
@@ -287,6 +305,10 @@ def program(module: str, *arguments: str) -> list[str]:
 
 def _own_topic(settings: TopicSettings) -> Topic:
     return Topic(name=settings.name, partitions=settings.partitions, settings=settings.configuration)
+
+
+def _ended(child: Child) -> ClusterError:
+    return ClusterError(f"{child.name} ended with exit code {child.exit_code}:\n{log_end(child.log)}")
 
 
 def _wait_for_socket(child: Child, socket: Path) -> None:

@@ -82,7 +82,8 @@ class SandboxState:
 
 
 def load_state(folder: Path) -> SandboxState | None:
-    """The record in the folder; None when there is none. Raises StateError for one that cannot be read."""
+    """The record in the folder, however the folder is named; None without one. Raises StateError if it is damaged."""
+    folder = folder.resolve()
     path = _path(folder)
     if not path.exists():
         return None
@@ -93,7 +94,7 @@ def load_state(folder: Path) -> SandboxState | None:
 
 
 def _read(fields: Fields, folder: Path) -> SandboxState:
-    """The record, checked: by it processes are ended and a folder is removed."""
+    """The record in a resolved folder, checked: by it processes are ended and a folder is removed."""
     fields.integer("version", low=VERSION, high=VERSION)
     state = SandboxState(
         cluster=fields.name("cluster"),
@@ -106,7 +107,7 @@ def _read(fields: Fields, folder: Path) -> SandboxState:
         ports={name: _read_ports(row, at) for name, at, row in fields.members("ports", limit=MAX_PROCESSES)},
     )
     fields.done()
-    if state.sockets != folder / "sockets" and not state.sockets.name.startswith(SOCKETS_PREFIX):
+    if state.sockets.resolve() != folder / "sockets" and not state.sockets.name.startswith(SOCKETS_PREFIX):
         raise BadMessage(Fault.RANGE, "sockets", str(state.sockets), "a folder that a sandbox has made")
     return state
 

@@ -51,7 +51,13 @@ def _collocating(question: Question, stop: Stop, passed_s: Callable[[], float]) 
     if isinstance(result, Infeasible):
         return NoAnswer(reason=result.reason)
     found = _answer_of(question, problem.balance, result.balance, passed_s(), fallback=False)
-    collocation = Collocation(before=problem.collocation(problem.balance.home), planned=result.collocation)
+    balance = problem.balance
+    saved = float(balance.load.sum()) - result.predicted_load
+    collocation = Collocation(
+        before=problem.collocation(balance.home),
+        planned=result.collocation,
+        saved_pp=saved / float(balance.capacity[balance.kept].sum()),
+    )
     return replace(found, collocation=collocation) if isinstance(found, Answer) else found
 
 

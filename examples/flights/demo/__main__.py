@@ -1,4 +1,4 @@
-"""`python -m flights.demo [--out FOLDER]`: run, judge, write summary and picture; exit 0 if all promises held."""
+"""`python -m flights.demo [--out FOLDER]`: run, judge, write summary and picture; exit 0 unless data was broken."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ from rich.console import Console
 from flights.demo.evidence import Evidence, gather
 from flights.demo.picture import draw
 from flights.demo.scenario import DemoSettings, Outcome, Scenario, sandbox_settings
-from flights.demo.summary import Course, Drained, broken_promises, summary
+from flights.demo.summary import Course, Drained, summary
 from flights.demo.view import View, closing
 from flights.producer import NotDelivered
 from flights.steered_run import RunError
@@ -28,7 +28,7 @@ from trimtab_controller.sandbox.java import JavaMissingError
 from trimtab_models.messages.names import WorkerId
 
 OUT = Path("out", "demo")
-WIDTH = 130
+WIDTH = 138
 """Columns where no terminal tells how many it has."""
 
 
@@ -42,7 +42,7 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        document, broken = run(out, DemoSettings(), console)
+        document = run(out, DemoSettings(), console)
     except (RunError, NotDelivered, ClusterError, BrokerError, JarError, JavaMissingError) as error:
         console.print(f"the demo failed: {error}\nlogs: {out / 'sandbox' / 'logs'}", style="red", markup=False)
         return 1
@@ -50,13 +50,13 @@ def main() -> int:
         console.print("interrupted; everything that was started has ended")
         return 130
     (out / "summary.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    console.print(closing(document, broken))
+    console.print(closing(document))
     console.print(f"{out / 'summary.json'}\n{out / 'load.png'}\nlogs: {out / 'sandbox' / 'logs'}", markup=False)
-    return 1 if broken else 0
+    return 1 if document["broken"] else 0
 
 
-def run(out: Path, settings: DemoSettings, console: Console) -> tuple[dict[str, object], list[str]]:
-    """(summary, broken promises) of one run."""
+def run(out: Path, settings: DemoSettings, console: Console) -> dict[str, object]:
+    """The summary of one run."""
     started_at, cluster = time.time(), Cluster(sandbox_settings(settings), out / "sandbox")
     console.print(f"logs: {cluster.logs}", markup=False)
     with cluster:
@@ -88,8 +88,7 @@ def run(out: Path, settings: DemoSettings, console: Console) -> tuple[dict[str, 
         ports_left=left.ports,
     )
     draw(evidence, course, out / "load.png")
-    document = summary(course, evidence)
-    return document, broken_promises(document)
+    return summary(course, evidence)
 
 
 def _key_groups_left(outcome: Outcome, evidence: Evidence) -> int | None:

@@ -1,9 +1,7 @@
 """Loads of workers in one window, as measured: percent of each worker's capacity; pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from math import sqrt
-from statistics import fmean, variance
+from collections.abc import Iterable
 
 from trimtab_models.messages.names import WorkerId
 from trimtab_models.messages.snapshot import Snapshot
@@ -19,42 +17,27 @@ def node_loads(snapshot: Snapshot) -> dict[WorkerId, float] | None:
     return {node.worker: 100.0 * cores[node.worker] / node.capacity for node in snapshot.nodes}
 
 
-def load_distance(snapshot: Snapshot, draining: Iterable[WorkerId] = ()) -> float | None:
-    """Percentage points: max |load - mean| over kept workers, max (load - mean) over those marked for removal."""
-    loads = node_loads(snapshot)
-    marked = set(draining)
-    kept = [node for node in snapshot.nodes if node.worker not in marked]
+def deviations(snapshot: Snapshot, draining: Iterable[WorkerId] = ()) -> dict[WorkerId, float] | None:
+    """Load of each worker above the mean load (pp); None when anything is unknown.
+
+    All load over the capacity of the workers that stay is the mean.  A worker that is being drained is left out where
+    it has less.
+    """
+    loads, marked = node_loads(snapshot), set(draining)
+    kept = sum(node.capacity for node in snapshot.nodes if node.worker not in marked)
     if loads is None or not kept:
         return None
-    total = sum(loads[node.worker] * node.capacity for node in snapshot.nodes)
-    mean = total / sum(node.capacity for node in kept)
-    distances = [abs(loads[node.worker] - mean) for node in kept]
-    return max([*distances, *(loads[worker] - mean for worker in marked & loads.keys())])
+    mean = sum(loads[node.worker] * node.capacity for node in snapshot.nodes) / kept
+    found = {worker: load - mean for worker, load in loads.items()}
+    return {worker: above for worker, above in found.items() if worker not in marked or above > 0}
 
 
-def window_noise(snapshots: Iterable[Snapshot]) -> float | None:
-    """How far a worker's deviation from the mean load strays from window to window while nothing changes.
-
-    A standard deviation over all workers, in pp: so uncertain is what one window shows.  None if unknown.
-    """
-    strayed: dict[WorkerId, list[float]] = defaultdict(list)
-    for snapshot in snapshots:
-        loads = node_loads(snapshot)
-        if loads is not None:
-            cores = sum(node.capacity for node in snapshot.nodes)
-            mean = sum(loads[node.worker] * node.capacity for node in snapshot.nodes) / cores
-            for worker, load in loads.items():
-                strayed[worker].append(load - mean)
-    known = [variance(deviations) for deviations in strayed.values() if len(deviations) > 1]
-    return sqrt(fmean(known)) if known else None
+def load_distance(snapshot: Snapshot, draining: Iterable[WorkerId] = ()) -> float | None:
+    """Percentage points: max |load - mean| over kept workers, max (load - mean) over those marked for removal."""
+    found = deviations(snapshot, draining)
+    return None if found is None else max(map(abs, found.values()))
 
 
 def windows_inside(snapshots: Iterable[Snapshot], start: float, end: float) -> list[Snapshot]:
     """The windows that lie wholly in [start, end] (epoch seconds)."""
     return [row for row in snapshots if row.start_ms >= start * 1000 and row.end_ms <= end * 1000]
-
-
-def first_window_after(snapshots: Sequence[Snapshot], end: float) -> Snapshot | None:
-    """The first window that began at or after `end` (epoch seconds)."""
-    later = [row for row in snapshots if row.start_ms >= end * 1000]
-    return min(later, key=lambda row: row.start_ms, default=None)

@@ -3,7 +3,9 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 
+from flights.demo.summary import STOP_MARGIN_S
 from flights.demo.view import View
 from flights.replay import Sent
 from flights.steered_run import TICK_S, SteeredRun
@@ -14,7 +16,6 @@ from trimtab_models.messages.names import WorkerId
 from trimtab_models.messages.status import RoundStatus
 
 WINDOW_LIMIT_S = 120.0
-QUIET_REASONS = frozenset({"inside_band", "nothing_better"})
 BAND_PP = 0.8
 """Below the 1 pp that is promised, so that the controller goes on until the promise is kept."""
 
@@ -31,9 +32,10 @@ class DemoSettings:
     surge_factor: float = 3.0
     surge_key_groups: int = 8
     window_s: float = 5.0
-    calm_windows: int = 4
-    settle_limit_s: float = 60.0
-    drain_limit_s: float = 75.0
+    calm_windows: int = 7
+    judged_windows: int = 6
+    settle_limit_s: float = 75.0
+    drain_limit_s: float = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +95,13 @@ class Scenario:
 
         run.phase("balance")
         run.trimtab("resume")
-        self._settle()
+        self._settle(time.time())
 
         surge = run.key_groups_of(worker_name(0))[: settings.surge_key_groups]
         run.holds_within(settings.window_s, self._window_begins)  # so that whole windows show the shift
         run.phase(f"{len(surge)} key groups of {worker_name(0)} grow by a factor of {settings.surge_factor:g}")
         run.producer.set_speed(surge, settings.surge_factor)
-        self._settle()
+        self._settle(time.time())
 
         drained = worker_name(settings.workers - 1)
         run.phase(f"drain {drained}")
@@ -107,7 +109,7 @@ class Scenario:
         run.trimtab("drain", drained, "--reason", "kernel update")
         run.until(lambda: not run.cluster.child(drained).alive, settings.drain_limit_s, f"{drained} stopped")
         stopped_at = time.time()
-        self._settle()
+        self._settle(stopped_at + STOP_MARGIN_S)
 
         return Outcome(
             sent=run.finish(),
@@ -127,18 +129,20 @@ class Scenario:
     def _window_begins(self) -> bool:
         return time.time() % self._settings.window_s < 2 * TICK_S
 
-    def _settle(self) -> None:
-        """Until a round of this phase has ended and a later whole window asks for nothing more.
+    def _settle(self, since: float) -> None:
+        """Until a round of this phase has ended and enough whole windows in which nothing moved have come after it.
 
-        Not longer than the limit: whether the promises were kept is judged at the end, from what was measured.
+        Not longer than the limit: the judgement at the end takes the windows that there are.
         """
-        run = self._run
+        run, settings = self._run, self._settings
         begun = run.phases[-1][0]
 
         def settled() -> bool:
             ends = [row.ended_at for row in run.watch.rounds.values() if row.started_at > begun]
-            decision = run.last.decisions[-1]
-            quiet = decision.reason in QUIET_REASONS and run.last.plan_in_flight is None
-            return bool(ends) and quiet and all(end is not None and decision.at > end for end in ends)
+            if not ends or None in ends or run.last.plan_in_flight is not None:
+                return False
+            still_from = max(since, *(end for end in ends if end is not None))
+            first = ceil(still_from / settings.window_s) * settings.window_s
+            return (run.last.window_end or 0.0) >= first + settings.judged_windows * settings.window_s
 
-        run.holds_within(self._settings.settle_limit_s, settled)
+        run.holds_within(settings.settle_limit_s, settled)

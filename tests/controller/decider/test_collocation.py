@@ -14,6 +14,7 @@ from trimtab_controller.decider.decide import (
     describe,
     judge,
     names_of,
+    noted,
 )
 from trimtab_controller.decider.evaluate import History, evaluate, follow
 from trimtab_controller.decider.instance import question_of
@@ -28,14 +29,16 @@ from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, W
 APP = AppId("app")
 W0, W1 = WorkerId("w0"), WorkerId("w1")
 MILP = Settings(load_distance=5.0, min_windows=1, max_migrations=4)
-ALBIC = replace(MILP, method=Method.ALBIC)
+ALBIC = replace(MILP, method=Method.ALBIC, remote_tuple_cpu_s=5e-4)
+UNMEASURED = replace(ALBIC, remote_tuple_cpu_s=None)
+NOTE = "collocation: not used, no measured saving (each hop goes through the broker)"
 
 
 def kg(operator: str, partition: int) -> KeyGroup:
     return KeyGroup(APP, OperatorId(operator), partition)
 
 
-def crossed(*, draining: bool = False, load: float = 10.0) -> AppView:
+def crossed(*, draining: bool = False, load: float = 10.0, rate: float = 100.0) -> AppView:
     """Two workers, balanced; each of two sources sends to the sink on the other worker only."""
     owners = {kg("in", 0): W0, kg("in", 1): W1, kg("sums", 0): W1, kg("sums", 1): W0}
     return AppView(
@@ -47,8 +50,13 @@ def crossed(*, draining: bool = False, load: float = 10.0) -> AppView:
             for worker in (W0, W1)
         ),
         key_groups=tuple(Owned(key_group=each, owner=owners[each], load=load, state_bytes=9) for each in owners),
-        flows={(kg("in", 0), kg("sums", 0)): 100.0, (kg("in", 1), kg("sums", 1)): 100.0},
+        flows={(kg("in", 0), kg("sums", 0)): rate, (kg("in", 1), kg("sums", 1)): rate},
     )
+
+
+def heaped() -> AppView:
+    """The same, all on one of the workers."""
+    return replace(crossed(), key_groups=tuple(replace(row, owner=W0) for row in crossed().key_groups))
 
 
 def admitted(view: AppView, settings: Settings, windows: int = 1) -> Skip | SolveWanted:
@@ -82,17 +90,22 @@ def test_the_model_brings_them_together_and_the_plan_says_so() -> None:
     assert isinstance(wanted, SolveWanted)
     found = answer(question_of(wanted.view, ALBIC, 10.0))
     assert isinstance(found, Answer)
-    assert found.collocation == Collocation(before=0.0, planned=1.0)
+    assert found.collocation == Collocation(before=0.0, planned=1.0, saved_pp=pytest.approx(5.0))  # 0.1 of 2 cores
     assert found.load_distance <= ALBIC.load_distance
     decision = judge(wanted, found, ALBIC)
     assert isinstance(decision, Planned)
     assert len(decision.plan.moves) == 2
     assert names_of(decision) == ("plan", "collocation")
-    assert "collocation 0.0% -> 100.0%, because collocation 0%" in describe(decision)
+    assert "collocation 0.0% -> 100.0%, saving 5.0 pp of load, because collocation 0%" in describe(decision)
+    assert NOTE not in describe(noted(decision, ALBIC))
 
 
-@pytest.mark.parametrize(("planned", "moves"), [(0.5, False), (0.521, True)])
-def test_a_round_inside_the_band_needs_its_gain_of_collocation(planned: float, moves: bool) -> None:
+@pytest.mark.parametrize(
+    ("planned", "saved_pp", "moves"), [(0.5, 0.6, False), (0.521, 0.6, True), (0.521, 0.5, True), (1.0, 0.49, False)]
+)
+def test_a_round_inside_the_band_needs_its_gain_of_collocation_and_of_load(
+    planned: float, saved_pp: float, moves: bool
+) -> None:
     wanted = SolveWanted(view=crossed(), reason="collocation 50%", draining=False, balancing=False)
     found = Answer(
         moves=((kg("in", 0), W0, W1),),
@@ -101,10 +114,55 @@ def test_a_round_inside_the_band_needs_its_gain_of_collocation(planned: float, m
         load_distance=0.0,
         lower_bound=0.0,
         solve_s=0.1,
-        collocation=Collocation(before=0.5, planned=planned),
+        collocation=Collocation(before=0.5, planned=planned, saved_pp=saved_pp),
     )
     assert isinstance(judge(wanted, found, ALBIC), Planned) is moves
     assert isinstance(judge(replace(wanted, balancing=True), found, ALBIC), Planned), "the load distance asks for it"
+
+
+def test_nothing_moves_for_a_saving_that_is_too_small() -> None:
+    """A tuple a second each way saves 0.05 pp of load."""
+    for load in (10.0, 0.0):
+        wanted = admitted(crossed(load=load, rate=1.0), ALBIC)
+        assert isinstance(wanted, SolveWanted)
+        found = answer(question_of(wanted.view, ALBIC, 10.0))
+        assert isinstance(found, Answer)
+        decision = judge(wanted, found, ALBIC)
+        assert isinstance(decision, Skip)
+        assert decision.reason is SkipReason.NOTHING_BETTER
+
+
+def test_without_a_measured_saving_plans_are_for_balance_and_every_decision_says_so() -> None:
+    calm = admitted(crossed(), UNMEASURED)
+    assert isinstance(calm, Skip)
+    assert calm.reason is SkipReason.INSIDE_BAND
+    assert describe(noted(calm, UNMEASURED)) == f"nothing: app: load distance inside band 0.0 <= 5.0; {NOTE}"
+
+    view = heaped()
+    wanted = admitted(view, UNMEASURED)
+    assert isinstance(wanted, SolveWanted)
+    question = question_of(view, UNMEASURED, 10.0)
+    assert (question.method, question.instance.options) == (Method.MILP, question_of(view, MILP, 1.0).instance.options)
+    found = answer(question)
+    assert isinstance(found, Answer)
+    plan = noted(judge(wanted, found, UNMEASURED), UNMEASURED)
+    assert describe(plan).endswith(
+        f"load distance 20.0 -> 0.0 (bound 0.0), because load distance 20.0 above 5.0; {NOTE}"
+    )
+    assert names_of(plan) == ("plan", "load_distance")
+
+
+def test_what_is_missing_is_said_without_a_word_about_collocation() -> None:
+    early = admitted(heaped(), replace(UNMEASURED, min_windows=3))
+    assert isinstance(early, Skip)
+    assert early.reason is SkipReason.NOT_READY
+    assert noted(early, UNMEASURED) == early
+    assert noted(calm := Skip(reason=SkipReason.INSIDE_BAND, detail="even"), MILP) == calm
+
+
+def test_half_of_what_a_remote_tuple_costs_is_spent_at_each_end() -> None:
+    options = question_of(crossed(), ALBIC, 1.0).instance.options
+    assert options.serialise_cost == options.deserialise_cost == pytest.approx(0.025)  # percent of a core per tuple/s
 
 
 def test_a_plan_may_go_as_far_as_the_band_and_a_drain_as_far_as_a_drain_may() -> None:

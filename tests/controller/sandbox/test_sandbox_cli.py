@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from trimtab_controller.cli.sandbox import UsageError, add_parser, read_settings
+from trimtab_controller.cli.sandbox import LOG_LINES, UsageError, add_parser, read_settings
 from trimtab_controller.sandbox.broker import Topic
+from trimtab_controller.sandbox.cluster import make_socket_folder
 from trimtab_controller.sandbox.marks import end_marked
 from trimtab_controller.sandbox.processes import Processes
 from trimtab_controller.sandbox.state import SandboxState, StartedProcess, load_state
@@ -60,7 +61,7 @@ def test_without_a_sandbox_there_is_nothing_to_see(
 ) -> None:
     assert trimtab(action, "--folder", str(tmp_path)) == 1
     assert capsys.readouterr().err == (
-        f"trimtab sandbox: no sandbox is on record in {tmp_path}: start one by `trimtab sandbox up`\n"
+        f"trimtab sandbox: no sandbox in {tmp_path}: start one with `trimtab sandbox up`\n"
     )
 
 
@@ -68,8 +69,47 @@ def test_a_folder_with_other_things_in_it_is_not_touched(tmp_path: Path, capsys:
     (tmp_path / "logs").mkdir()
     (tmp_path / "thesis.txt").write_text("years of work")
     assert trimtab("up", "--folder", str(tmp_path)) == 1
-    assert "holds more than a sandbox (thesis.txt): choose another --folder" in capsys.readouterr().err
+    assert "contains files that are not a sandbox's (thesis.txt): choose another --folder" in capsys.readouterr().err
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_the_readmes_commands_end_what_they_started_in_the_default_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "out" / "sandbox"
+    processes = Processes(folder / "logs")
+    child = processes.start("w0", [sys.executable, "-c", "import time; time.sleep(60)"])
+    processes.release()
+    try:
+        SandboxState(
+            cluster="c",
+            mark=processes.mark,
+            bootstrap_servers="127.0.0.1:9",
+            sockets=make_socket_folder(folder),
+            processes={"w0": StartedProcess(pid=child.pid, log=child.log)},
+            ports={},
+        ).save(folder)
+
+        assert trimtab("status") == 0
+        assert trimtab("down") == 0
+        assert capsys.readouterr().out.endswith(f"stopped; data and logs are kept in {folder}\n")
+        assert not child.alive
+        assert trimtab("status") == 1
+    finally:
+        end_marked(processes.mark)
+
+
+def test_without_faust_nothing_is_started_and_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "faust", None)
+    assert trimtab("up", "--folder", str(tmp_path / "sandbox")) == 1
+    assert capsys.readouterr().err == (
+        "trimtab sandbox: workers cannot start: faust not installed; add the extra `faust`: "
+        "pip install '.[controller,faust]'\n"
+    )
+    assert not (tmp_path / "sandbox").exists()
 
 
 def test_status_and_down_of_what_is_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,13 +131,16 @@ def test_status_and_down_of_what_is_up(tmp_path: Path, capsys: pytest.CaptureFix
         assert trimtab("up", *folder) == 1
         assert capsys.readouterr() == (
             f"cluster c, broker at 127.0.0.1:9\n  broker       pid {child.pid:<8} alive  {child.log}\n",
-            f"trimtab sandbox: a sandbox is up in {tmp_path}: end it first by `trimtab sandbox down`\n",
+            f"trimtab sandbox: a sandbox is already running in {tmp_path}: end it first with `trimtab sandbox down`\n",
         )
         assert child.alive
 
         child.kill()
+        child.log.write_text("".join(f"line {number}\n" for number in range(LOG_LINES + 1)))
         assert trimtab("status", *folder) == 1
-        assert f"pid {child.pid:<8} ENDED" in capsys.readouterr().out
+        shown = capsys.readouterr().out.splitlines()
+        assert shown[1] == f"  broker       pid {child.pid:<8} ENDED  {child.log}"
+        assert shown[2:] == [f"      line {number}" for number in range(1, LOG_LINES + 1)]
         assert trimtab("down", *folder) == 0
         assert load_state(tmp_path) is None
         assert child.log.exists()

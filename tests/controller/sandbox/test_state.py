@@ -66,6 +66,16 @@ def test_what_is_saved_is_loaded(released: SandboxState, tmp_path: Path) -> None
     assert load_state(tmp_path) is None
 
 
+def test_a_record_is_found_by_every_name_of_its_folder(
+    released: SandboxState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released.save(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path.parent)
+    for name in (Path(tmp_path.name), Path(".", tmp_path.name, "..", tmp_path.name), tmp_path / "link"):
+        assert load_state(name) == released
+
+
 def test_all_end_in_order_and_only_once(released: SandboxState, tmp_path: Path) -> None:
     assert released.alive() == dict.fromkeys(("broker", "h0", "w0", "controller"), True)
     assert released.end() == LeftOver(processes=0, ports=0)

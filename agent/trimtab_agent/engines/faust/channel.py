@@ -134,11 +134,14 @@ class Channel:
             await reader.stop()
 
     async def _lacks_topics(self, reader: Any) -> bool:
-        """Whether topics are missing; said once."""
+        """Whether topics are missing; logged when the set of missing topics changes."""
         before, wanted = self._missing, {self._placement.topic, self._handover.topic}
         self._missing = frozenset(wanted - await reader.topics())
-        if self._missing != before:
-            log.warning("not steered while there is no topic %s", ", ".join(sorted(self._missing)) or "(all are there)")
+        if self._missing - before:
+            names = ", ".join(sorted(self._missing))
+            log.warning("missing topics: %s; this worker is not steered until they exist", names)
+        elif before and not self._missing:
+            log.info("all topics exist now; this worker can be steered")
         return bool(self._missing)
 
     def _dispatch(self, record: Any) -> None:

@@ -175,3 +175,35 @@ def test_what_cannot_be_read_for_long_is_tried_again_and_said_once(
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(channel_module.for_ever(read, "not read for now"))
     assert [row.getMessage() for row in caplog.records] == ["not read for now: OSError('no right to read')"]
+
+
+class Metadata:
+    """A reader that knows of these topics."""
+
+    def __init__(self, *topics: str) -> None:
+        self._topics = set(topics)
+
+    async def topics(self) -> set[str]:
+        return self._topics
+
+
+def test_missing_topics_are_named_once_and_their_coming_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    placement, handover = "trimtab.c.placement", "trimtab.c.handover"
+    known: list[tuple[str, ...]] = [(), (), (placement,), (placement, handover), (placement, handover), (handover,)]
+    channel = Line().channel
+
+    lacks = [asyncio.run(channel._lacks_topics(Metadata(*topics))) for topics in known]
+
+    assert lacks == [True, True, True, False, False, True]
+    assert [(row.levelname, row.getMessage()) for row in caplog.records] == [
+        ("WARNING", f"missing topics: {handover}, {placement}; this worker is not steered until they exist"),
+        ("INFO", "all topics exist now; this worker can be steered"),
+        ("WARNING", f"missing topics: {placement}; this worker is not steered until they exist"),
+    ]
+
+
+def test_nothing_is_logged_when_all_topics_exist(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    assert not asyncio.run(Line().channel._lacks_topics(Metadata("trimtab.c.placement", "trimtab.c.handover")))
+    assert caplog.records == []
