@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from confluent_kafka.admin import AdminClient, NewPartitions
 from steered_app_names import Feature
 from steered_cluster import SOURCE, Cluster, Setup, operators, trimtabs_topics, until, worker
 from steered_scenarios import Act, Scenario, begin, hand_overs
@@ -120,20 +121,63 @@ async def worker_renamed(cluster: Cluster) -> None:
 
 
 async def disk_lost(cluster: Cluster) -> None:
-    """A worker starts again on another host: without its disk, then with it."""
+    """A worker starts on another host, without its disk; then again, with the disk that it had at first."""
     await begin(cluster)
-    for keep in (False, True):
-        name = worker(1)
+    name = worker(1)
+    disk, first = cluster.folder / name, cluster.folder / "first-disk"
+    for number in range(2):
         assert await cluster.terminate(name) == 0
-        old, elsewhere = cluster.folder / name, cluster.folder / f"{name}-elsewhere"
-        if keep:
-            old.rename(elsewhere)
-            elsewhere.rename(old)
+        if number == 0:
+            disk.rename(first)
         else:
-            old.rename(elsewhere)
+            disk.rename(cluster.folder / "second-disk")
+            first.rename(disk)
         cluster.start(name)
         await cluster.settled(150.0)
         assert await hand_overs(cluster, 2) == 2
+    await cluster.settled()
+
+
+async def plug_in_upgraded(cluster: Cluster) -> None:
+    """From the previous version of the plug-in to this one and back, worker by worker, hand-overs among all of them."""
+    old, new = (Feature.PREVIOUS_PLUG_IN,), ()
+    await begin(cluster)
+    assert await hand_overs(cluster, 2) == 2
+    for features in (new, old):
+        for name in list(cluster.alive):
+            assert await cluster.terminate(name) == 0
+            cluster.start(name, features)
+            await cluster.settled()
+            assert await hand_overs(cluster, 3, most=2) == 3, "versions of the plug-in do not understand each other"
+    await cluster.settled()
+
+
+async def one_name_twice(cluster: Cluster) -> None:
+    """A second process under a worker's name, on another disk: it gets no key group that is placed; then it ends."""
+    await begin(cluster)
+    name = worker(0)
+    twin = cluster.start_twin(name)
+    await asyncio.sleep(8.0)
+    assert all(child.alive for child in cluster.alive.values())
+    assert await cluster.end(twin) == 0
+    await cluster.settled(150.0)
+    assert await hand_overs(cluster, 3) == 3
+    await cluster.settled()
+
+
+async def partitions_added(cluster: Cluster) -> None:
+    """A stateless topic grows, and the workers are restarted one by one: all partitions are worked on."""
+    await begin(cluster)
+    cluster.feed("alerts")
+    await hand_overs(cluster, 2)
+    more = cluster.setup.partitions + 4
+    AdminClient({"bootstrap.servers": cluster.broker.address}).create_partitions([NewPartitions("alerts", more)])
+    cluster.partitions["alerts"] = more
+    for name in list(cluster.alive):
+        assert await cluster.terminate(name) == 0
+        cluster.start(name)
+        await cluster.settled()
+    assert await hand_overs(cluster, 3) == 3
     await cluster.settled()
 
 
@@ -161,6 +205,17 @@ CHANGES = (
         name="first start without any topic", setup=Setup(seed=28, placed=False, own_topics=False), act=first_start
     ),
     Scenario(name="plug-in removed and installed", setup=Setup(seed=29), act=plug_in_removed_and_installed),
+    Scenario(
+        name="plug-in upgraded and back",
+        setup=Setup(seed=32, features=(Feature.PREVIOUS_PLUG_IN,)),
+        act=plug_in_upgraded,
+    ),
+    Scenario(name="two workers under one name", setup=Setup(seed=33), act=one_name_twice),
+    Scenario(
+        name="partitions added to a stateless topic",
+        setup=Setup(seed=34, features=(Feature.STATELESS,), besides=("alerts",)),
+        act=partitions_added,
+    ),
     Scenario(name="worker renamed", setup=Setup(seed=30), act=worker_renamed),
     Scenario(name="worker's disk lost, then kept", setup=Setup(seed=31), act=disk_lost),
 )

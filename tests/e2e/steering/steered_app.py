@@ -26,6 +26,7 @@ SETUP = json.loads(os.environ["ORACLE_SETUP"])
 FOLDER = Path(SETUP["folder"])
 PARTITIONS = SETUP["partitions"]
 WORKER = os.environ["TRIMTAB_WORKER"]
+DISK = SETUP.get("disk", WORKER)
 FEATURES = frozenset(map(Feature, SETUP.get("features", ())))
 
 # ---- defects that the oracle must find
@@ -52,12 +53,12 @@ app = faust.App(
     SETUP["app"],
     broker=f"kafka://{SETUP['bootstrap']}",
     store="rocksdb://",
-    datadir=str(FOLDER / WORKER),
-    canonical_url=f"http://{WORKER}:6066",
+    datadir=str(FOLDER / DISK),
+    canonical_url=f"http://{DISK}:6066",
     web_enabled=False,
     topic_partitions=PARTITIONS,
     topic_replication_factor=1,
-    broker_client_id=WORKER,
+    broker_client_id=DISK,
     broker_commit_interval=SETUP["commit_interval_s"],
     broker_session_timeout=SETUP["session_s"],
     broker_heartbeat_interval=SETUP["heartbeat_s"],

@@ -19,6 +19,7 @@ class Feature(StrEnum):
     ONE_OPERATOR = "operators merged"
     UNNAMED = "operators not named"
     STOCK = "without the plug-in"
+    PREVIOUS_PLUG_IN = "with the previous version of the plug-in"
 
 
 def note_fault(folder: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+from previous import unpack
 from steered_app_names import Feature, faults, note_fault
 
 from trimtab_controller.sandbox.broker import Broker, Topic
@@ -33,6 +34,7 @@ CHANGELOGS = ("oracle-counts-changelog", SUMS, "oracle-groups-changelog")
 WINDOWED = "oracle-windowed-changelog"
 EXTRAS, RENAMED = "oracle-extras-changelog", "oracle-renamed-changelog"
 HERE = Path(__file__).parent
+COMMAND = [sys.executable, str(HERE / "steered_app.py"), "worker", "-l", "info", "--without-web"]
 OPERATORS: dict[Feature | None, tuple[OperatorId, ...]] = {
     None: (SOURCE, REGROUP),
     Feature.OTHER_NAMES: (OperatorId("source-2"), OperatorId("regroup-2")),
@@ -68,6 +70,8 @@ class Setup:
     own_topics: bool = True
     """The cluster makes changelogs and the repartition topic, and Trimtab's; else the job's client makes its own, and
     nobody Trimtab's."""
+    besides: tuple[str, ...] = ()
+    """Topics that the first version of the job reads besides, with those of their outputs."""
     planted: tuple[str, ...] = ()
     """Defects of the plug-in, see the app."""
     features: tuple[Feature, ...] = ()
@@ -149,8 +153,11 @@ class Cluster:
         self._epoch = 0
         self._say = say
         self._stop_load = asyncio.Event()
+        self.partitions: dict[str, int] = {}
+        """Of topics that have another number than the others."""
         self._fed: tuple[str, ...] = ()
         self._planted = setup.planted
+        self._environments: dict[WorkerId, dict[str, str]] = {}
         self._load: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Cluster":
@@ -158,6 +165,7 @@ class Cluster:
         self.processes.__enter__()
         names = ["numbers", "outputs", "totals", *(["regrouped"] if self.setup.own_topics else [])]
         compact = {"cleanup.policy": "compact"}
+        names += [name for topic in self.setup.besides for name in (topic, f"{topic}_done")]
         topics = [Topic(name=name, partitions=self.setup.partitions) for name in names]
         if self.setup.own_topics:
             logs = [Topic(name=n, partitions=self.setup.partitions, settings=compact) for n in self.setup.changelogs]
@@ -245,7 +253,7 @@ class Cluster:
             number = len(sent)
             key = f"k{number % self.setup.keys}"
             sent.append(key)
-            partition = (number % self.setup.keys) % self.setup.partitions
+            partition = (number % self.setup.keys) % self.partitions.get(topic, self.setup.partitions)
             await self._producer.send(topic, str(number).encode(), key=key.encode(), partition=partition)
         await self._producer.flush()
 
@@ -279,9 +287,20 @@ class Cluster:
             "TRIMTAB_WORKER": name,
             "TRIMTAB_SOCKET": str(self.folder / "agent.sock"),
         }
-        command = [sys.executable, str(HERE / "steered_app.py"), "worker", "-l", "info", "--without-web"]
+        if Feature.PREVIOUS_PLUG_IN in self.versions[name]:
+            environment["PYTHONPATH"] = str(self._previous_release())
         self.agent.statistics.pop(name, None)
-        self.alive[name] = self.processes.start(name, command, environment=environment, folder=self.folder)
+        self.alive[name] = self.processes.start(name, COMMAND, environment=environment, folder=self.folder)
+        self._environments[name] = environment
+
+    def start_twin(self, name: WorkerId) -> Child:
+        """One more process under a worker's name, on a disk of its own."""
+        setup = json.loads(self._environments[name]["ORACLE_SETUP"])
+        environment = {**self._environments[name], "ORACLE_SETUP": json.dumps({**setup, "disk": f"{name}-twin"})}
+        return self.processes.start(f"{name}-twin", COMMAND, environment=environment, folder=self.folder)
+
+    def _previous_release(self) -> Path:
+        return release if (release := self.folder / "previous").exists() else unpack(release)
 
     def mend(self) -> None:
         """Workers that start from now on have no planted defect."""
@@ -289,7 +308,10 @@ class Cluster:
 
     async def terminate(self, name: WorkerId, limit_s: float = 30.0) -> int | None:
         """SIGTERM; the exit code, None when it did not end in time."""
-        child = self.alive.pop(name)
+        return await self.end(self.alive.pop(name), limit_s)
+
+    async def end(self, child: Child, limit_s: float = 30.0) -> int | None:
+        """SIGTERM; the exit code, None when it did not end in time."""
         child.send(signal.SIGTERM)
         return child.exit_code if await until(lambda: not child.alive, limit_s) else None
 

@@ -23,6 +23,8 @@ COMMIT_TAKES_S = 1.0
 """What a commit may need until it is in the log: 0.9 s was seen at a load of ten per core, a tenth of that on a quiet
 machine. It is begun once per commit interval."""
 
+EXAMPLES = 5
+
 Records = dict[int, list[tuple[bytes | None, bytes | None, float]]]
 """Partition -> key, value and timestamp (epoch seconds)."""
 
@@ -33,6 +35,8 @@ class Verdict:
 
     sent: int
     lost: dict[str, int]
+    examples: tuple[int, ...]
+    """Inputs that are in no output."""
     duplicated: dict[str, int]
     repeated_s: float | None
     """How long before a fault the oldest event was done that was done again; infinite when no fault explains it."""
@@ -56,6 +60,8 @@ class Verdict:
             "not committed": self.not_committed,
         }
         found = [f"{what}: {counts}" for what, counts in never.items() if any(counts.values())]
+        if self.examples:
+            found.append(f"never done: inputs {self.examples}")
         if self.repeated_s is not None and self.repeated_s > again_s:
             found.append(
                 f"duplicated: {self.duplicated}, done {self.repeated_s:.2f} s before a fault, allowed {again_s} s"
@@ -77,7 +83,8 @@ async def judge(cluster: Cluster) -> Verdict:
     def left() -> dict[str, int]:
         found = {}
         for topic in ("numbers", "regrouped", *cluster.sent_besides):
-            wanted = {TopicPartition(topic, p): OffsetSpec.latest() for p in partitions}
+            count = range(cluster.partitions.get(topic, len(partitions)))
+            wanted = {TopicPartition(topic, p): OffsetSpec.latest() for p in count}
             ends = {tp.partition: f.result().offset for tp, f in admin.list_offsets(wanted).items()}
             group = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(APP)])
             committed = {tp.partition: tp.offset for tp in group[APP].result().topic_partitions if tp.topic == topic}
@@ -117,6 +124,7 @@ def _judged(cluster: Cluster, read: dict[str, Records], not_committed: dict[str,
     return Verdict(
         sent=sent,
         lost=lost,
+        examples=tuple(number for number in range(sent) if number not in done["outputs"])[:EXAMPLES],
         duplicated=twice,
         repeated_s=_repeated_s(done, cluster.faults),
         stepped_back={topic: steps_back(read[topic]) for topic in cluster.changelogs},

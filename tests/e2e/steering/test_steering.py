@@ -90,6 +90,7 @@ def test_the_judge_sees_what_is_wrong() -> None:
     fine = Verdict(
         sent=3,
         lost={"outputs": 0},
+        examples=(),
         duplicated={"outputs": 0},
         repeated_s=None,
         stepped_back={"counts": 0},
