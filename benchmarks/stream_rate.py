@@ -64,6 +64,8 @@ def report(host: int, at_ms: int, key_groups: int) -> bytes:
         cpu_s=0.5,
         epoch=Epoch(1, 1),
         generation=1,
+        operators={OperatorId("delays"): 10 * key_groups},
+        standbys=1,
     )
     whole = HostSample(cpu_s=0.5, cores=2.0, basis=Basis.CGROUP, received_bytes=10**6, sent_bytes=10**6)
     return encode_report(
@@ -100,7 +102,7 @@ def measure_rate(broker: Broker, topics: Topics, samples: int) -> dict[str, floa
     records = source.option("subscribe", topics.reports).load().coalesce(1)
     sampled = pipeline.samples(records, cluster=CLUSTER, max_ahead_ms=10_000)
     summed = pipeline.windows(sampled, window_ms=10_000)
-    rows = reports * (KEY_GROUPS_PER_REPORT + 2)  # each with its host and its worker
+    rows = reports * (KEY_GROUPS_PER_REPORT + 2)  # each with its host and its worker, not counting what that declares
     rates, cpu_rates = [], []
     for index in range(WARM_UP_ROUNDS + ROUNDS):
         began, used = time.monotonic(), sum(jvm.cpu_times()[:2]) + time.process_time()

@@ -65,6 +65,11 @@ def placed(number: int) -> Record:
     return Record(TOPICS.placement, APP.encode(), encode_placement(placement))
 
 
+def taken_back(number: int) -> Record:
+    placement = Placement(cluster="c", app=APP, epoch=Epoch(1, number), owners={})
+    return Record(TOPICS.placement, APP.encode(), encode_placement(placement))
+
+
 def told(number: int, *, acting: bool = True) -> Record:
     status = Status(
         cluster="c", at=1.0, acting=acting, epoch=Epoch(1, number), paused=None, window_end=None, coverage=None
@@ -101,6 +106,8 @@ def test_what_fits_together_is_gone_on_with(records: list[Record]) -> None:
         ([placed(5), journalled(4)], Flaw.TRUNCATED),
         ([told(5), placed(4), journalled(4)], Flaw.TRUNCATED),
         ([journalled(4, plan_in_flight=True)], Flaw.PLACEMENT),
+        ([taken_back(4), journalled(4, plan_in_flight=True)], Flaw.PLACEMENT),
+        ([taken_back(5), journalled(4)], Flaw.TRUNCATED),
         ([Record(TOPICS.placement, b"app", b"{"), journalled(4)], Flaw.PLACEMENT),
         ([Record(TOPICS.placement, b"app", b"{")], Flaw.PLACEMENT),
     ],
@@ -128,3 +135,9 @@ def test_an_old_placement_that_somebody_wrote_once_more_is_not_the_last() -> Non
     found = Reading(messages=cast("list[Message]", [placed(3), placed(4), placed(3)]))
     [(placement, _)], flawed = _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
     assert (placement.epoch, flawed) == (Epoch(1, 4), None)
+
+
+def test_an_app_that_was_forgotten_stays_so_though_somebody_writes_its_old_placement_once_more() -> None:
+    found = Reading(messages=cast("list[Message]", [placed(3), taken_back(4), placed(3)]))
+    [(placement, _)], flawed = _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
+    assert (placement.is_taken_back, placement.epoch, flawed) == (True, Epoch(1, 4), None)

@@ -375,3 +375,17 @@ def test_two_workers_under_one_name_are_named_with_their_hosts() -> None:
         Lack.WORKER_TWICE,
         "workers that run on several hosts under one name: w0 (h0, h7)",
     )
+
+
+def test_with_a_forgotten_app_go_its_silent_hosts_but_none_on_which_another_one_ran() -> None:
+    other, shared = AppId("other"), HostId("h0")
+    before = snapshot(
+        [node(W0), node(W1, app=other), node(WorkerId("w2"), app=other, host=shared), node(WorkerId("w3"), app=other)],
+        [],
+    )
+    liveness = Liveness()
+    liveness.see(before, [])
+    liveness.forget_app(other, reporting=[HostId("h3")])
+    assert sorted(liveness.hosts) == ["h0", "h3"], "not h1; h3 reports still"
+    liveness.forget_worker(W0, reporting=[])
+    assert sorted(liveness.hosts) == ["h3"], "nobody else is known to have run on h0"
