@@ -117,7 +117,8 @@ class Agent:
             hello = decode_frame((await reader.readuntil(b"\n"))[:-1])
             assert isinstance(hello, Hello)
             self.hellos[hello.worker], self._writers[hello.worker] = hello, writer
-            writer.write(encode_frame(Welcome(cluster=CLUSTER, host=HOST, interval_s=0.5, protocol=PROTOCOL)))
+            protocol = PROTOCOL if hello.protocol > 1 else None
+            writer.write(encode_frame(Welcome(cluster=CLUSTER, host=HOST, interval_s=0.5, protocol=protocol)))
             while True:
                 match decode_frame((await reader.readuntil(b"\n"))[:-1]):
                     case Ack() as ack:
@@ -172,8 +173,11 @@ class Cluster:
             topics += [*logs, *trimtabs_topics()]
         self.broker.create_topics(topics)
         self._server = await self.agent.serve(self.folder / "agent.sock")
-        self._producer = AIOKafkaProducer(bootstrap_servers=self.broker.address, enable_idempotence=True)
-        await self._producer.start()
+        # Apart: while a client waits for a new topic's leader it sends nothing of the others either.
+        self._producer, self._placements = (
+            AIOKafkaProducer(bootstrap_servers=self.broker.address, enable_idempotence=True) for _ in range(2)
+        )
+        await asyncio.gather(self._producer.start(), self._placements.start())
         workers = [worker(i) for i in range(self.setup.workers)]
         count = self.setup.partitions
         self.rows = {
@@ -192,7 +196,7 @@ class Cluster:
         try:
             if self._load is not None:
                 await self._load
-            await self._producer.stop()
+            await asyncio.gather(self._producer.stop(), self._placements.stop())
             self._server.close()
         finally:
             self.processes.__exit__(None, None, None)
@@ -208,18 +212,21 @@ class Cluster:
 
     async def send_numbers(self, count: int) -> None:
         keys, partitions = self.setup.keys, self.setup.partitions
+        sending = []
         for _ in range(count):
             number, now = len(self.sent), time.time()
             key = f"k{number % keys}"
             self.sent.append((key, int(now * 1e3) / 1e3))
-            await self._producer.send(
-                "numbers",
-                str(number).encode(),
-                key=key.encode(),
-                partition=(number % keys) % partitions,
-                timestamp_ms=int(now * 1e3),
+            sending.append(
+                await self._producer.send(
+                    "numbers",
+                    str(number).encode(),
+                    key=key.encode(),
+                    partition=(number % keys) % partitions,
+                    timestamp_ms=int(now * 1e3),
+                )
             )
-        await self._producer.flush()
+        await asyncio.gather(*sending)
 
     def start_load(self) -> None:
         self._load = asyncio.create_task(self._send_at_rate())
@@ -248,14 +255,15 @@ class Cluster:
 
     async def send_besides(self, topic: str, count: int) -> None:
         """Inputs of a topic that only some versions of the job read."""
-        sent = self.sent_besides.setdefault(topic, [])
+        sent, sending = self.sent_besides.setdefault(topic, []), []
         for _ in range(count):
             number = len(sent)
             key = f"k{number % self.setup.keys}"
             sent.append(key)
             partition = (number % self.setup.keys) % self.partitions.get(topic, self.setup.partitions)
-            await self._producer.send(topic, str(number).encode(), key=key.encode(), partition=partition)
-        await self._producer.flush()
+            value = str(number).encode()
+            sending.append(await self._producer.send(topic, value, key=key.encode(), partition=partition))
+        await asyncio.gather(*sending)
 
     # ---- workers
 
@@ -406,7 +414,7 @@ class Cluster:
         self._epoch += 1
         owners = {operator: tuple(rows) for operator, rows in self.rows.items()}
         placement = Placement(cluster=CLUSTER, app=APP, epoch=self.epoch, owners=owners)
-        await self._producer.send_and_wait(Topics(CLUSTER).placement, encode_placement(placement), key=APP.encode())
+        await self._placements.send_and_wait(Topics(CLUSTER).placement, encode_placement(placement), key=APP.encode())
 
     def row(self, key_group: KeyGroup) -> tuple[WorkerId, ...]:
         return self.rows[key_group.operator][key_group.partition]
