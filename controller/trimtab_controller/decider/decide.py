@@ -1,7 +1,7 @@
 """Decide: what to do about one app, and why; or why not.  Pure functions from view, evaluation and state to a value."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import assert_never
 
@@ -12,7 +12,7 @@ from trimtab_controller.plan import Move, Plan
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_models.messages.commands import CommandKind
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
-from trimtab_models.messages.placement import Placement
+from trimtab_models.messages.placement import Owners, Placement
 
 SCALING_PATIENCE_S = 60.0
 """How long after a stop or start it may take until the reports show it; then it is asked for again."""
@@ -66,17 +66,28 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A plan to carry out."""
+    """A plan to carry out; `standbys` = new rows of key groups that it does not move."""
 
     plan: Plan
+    standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """The placement is to say what the reports show."""
+    """The placement is to say what the reports show; `standbys` = rows in which other workers stand by than before."""
 
     app: AppId
     owners: Mapping[KeyGroup, WorkerId]
+    detail: str
+    standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbysPlaced:
+    """Other workers are to keep the state of these key groups warm; their owners stay."""
+
+    app: AppId
+    rows: Mapping[KeyGroup, Owners]
     detail: str
 
 
@@ -100,7 +111,7 @@ class SolveWanted:
     balancing: bool
 
 
-Decision = Skip | Planned | Adopted | Scaled
+Decision = Skip | Planned | Adopted | StandbysPlaced | Scaled
 
 
 def not_ready(found: NotReady) -> Skip:
@@ -261,7 +272,7 @@ def describe(decision: Decision) -> str:
                 f"{plan.app}: {count} move{'s' if count != 1 else ''}, load distance {plan.before:.1f} -> "
                 f"{plan.planned:.1f} (bound {plan.lower_bound:.1f}){_together(plan)}, because {plan.reason}{_by(plan)}"
             )
-        case Adopted():
+        case Adopted() | StandbysPlaced():
             return f"{decision.app}: {decision.detail}"
         case Scaled():
             return f"{decision.kind} {decision.worker} on {decision.host}: {decision.detail}"
@@ -278,6 +289,8 @@ def names_of(decision: Decision) -> tuple[str, str]:
             return "plan", next((reason for reason in reasons if plan.reason.startswith(reason)), "load_distance")
         case Adopted():
             return "adopt", "ownership"
+        case StandbysPlaced():
+            return "standbys", "standbys"
         case Scaled():
             return str(decision.kind), "drain"
     assert_never(decision)
