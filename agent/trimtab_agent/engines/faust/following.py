@@ -66,15 +66,25 @@ class Following:
         """Follow those that are still placed here; False: a rebalance came between, at its end all is settled anew."""
         async with self._turn:
             generation = self._handover.generation
-            wanted = list(filter(self._is_placed, key_groups))
             try:
                 self._handover.check(generation)
-                await self._standbys.warm(wanted, lambda: self._handover.check(generation))
+                await self._warm_each(list(filter(self._is_placed, key_groups)), generation)
             except GenerationOver:
                 return False
-            except Exception as fault:  # a local table that cannot be used must not keep all others cold
-                log.warning("not kept warm: %s: %r", ", ".join(map(str, wanted)), fault)
             return True
+
+    async def _warm_each(self, key_groups: Collection[KeyGroup], generation: int) -> None:
+        """Together, with two requests; one by one where a table cannot be used: the others must not stay cold."""
+        try:
+            await self._standbys.warm(key_groups, lambda: self._handover.check(generation))
+        except GenerationOver:
+            raise
+        except Exception as fault:
+            if len(key_groups) > 1:
+                for key_group in key_groups:
+                    await self._warm_each([key_group], generation)
+            else:
+                log.warning("not kept warm: %s: %r", ", ".join(map(str, key_groups)), fault)
 
     def _placed(self) -> frozenset[KeyGroup]:
         return frozenset(
