@@ -291,7 +291,8 @@ class Decider:
         placement = self._execution.placements.get(app)
         if self._acting and (adopted := drift(view, placement)) is not None:
             found = self._standbys.next_round(now, view, placement)
-            return replace(adopted, detail=adopted.detail + _with_standbys(found), standbys=found.rows)
+            detail = f"{adopted.detail}; {_told(found)}" if found.rows else adopted.detail
+            return replace(adopted, detail=detail, standbys=found.rows)
         stop = to_stop(view, self._execution)
         evaluation, windows = self.known.evaluations[app], self._history[app].windows
         return stop or admit(now, view, evaluation, self._execution, self._settings, windows=windows)
@@ -304,8 +305,7 @@ class Decider:
                 continue
             found = self._standbys.next_round(now, view, placement)
             if found.rows:
-                detail = f"standbys of {len(found.rows)} key groups{_with_standbys(found)}"
-                return StandbysPlaced(app=app, rows=found.rows, detail=detail)
+                return StandbysPlaced(app=app, rows=found.rows, detail=_told(found))
         return None
 
     # --- an answer ------------------------------------------------------------------------------------------------
@@ -347,11 +347,10 @@ class Decider:
         return not_ready(lack) if isinstance(lack, NotReady) else judge(wanted, answer, self._settings)
 
 
-def _with_standbys(found: StandbyRows) -> str:
-    if not found.rows:
-        return ""
-    rest = f", {found.missing} key groups still lack one" if found.missing else ""
-    return f": {found.added} are new{rest}"
+def _told(found: StandbyRows) -> str:
+    """What the new rows are about."""
+    what = f"{found.added} new standbys" if found.added else f"fewer standbys of {len(found.rows)} key groups"
+    return what + (f", {found.missing} key groups still lack one" if found.missing else "")
 
 
 def last_change(execution: Execution) -> float | None:
