@@ -50,6 +50,7 @@ class World:
     owners: dict[KeyGroup, str] = field(default_factory=lambda: {key_group(p): "w0" for p in range(12)})
     workers: list[str] = field(default_factory=lambda: ["w0", "w1", "w2"])
     pairs: tuple[PairWindow, ...] = ()
+    standbys: int | None = None
     commands: list[Command] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
     journal: list[bytes] = field(default_factory=list)
@@ -166,6 +167,7 @@ listen = "127.0.0.1:{metrics_port}"
                     cpu=0.2,
                     complete=True,
                     steering=True,
+                    standbys=self.standbys,
                 )
                 for worker in self.workers
             ),
