@@ -41,11 +41,17 @@ if SETUP["plugin"]:
     plugin = install(app)
 
 
+def text(raw: Any) -> str:
+    """Faust gives raw keys as bytes or as text, by their type."""
+    return raw.decode() if isinstance(raw, bytes) else str(raw)
+
+
 @app.agent(inputs)
 async def follow(stream: Any) -> None:
     """Keep the newest value of each key, and say who did it."""
     async for event in stream.events():
-        states[event.key.decode()] = states[event.key.decode()][:1] + event.value.decode()
+        key, value = text(event.key), text(event.value)
+        states[key] = states[key][:1] + value
         await outputs.send(key=event.key, value=WORKER, partition=event.message.partition)
 
 

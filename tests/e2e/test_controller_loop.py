@@ -205,6 +205,7 @@ def test_every_key_group_has_a_standby_also_when_a_worker_is_gone(world: World) 
     world.wait("standbys of all again", complete, windows=True)
     world.check_placements()
     assert Counter(rows().values()) == {("w0", "w1"): 6, ("w1", "w0"): 6}
+    world.publish_window()
     world.status_when("none is missing", lambda shown: [row["missing_standbys"] for row in shown["apps"]] == [0])
     assert world.metric("trimtab_controller_key_groups_without_standby") == 0
 
