@@ -478,7 +478,7 @@ class WorkerProcess:
             key_groups=tuple(rows),
             pairs=(),
             refused=refused,
-            standbys=1,
+            standbys=self.board.faust_standbys,
         )
 
     # --- time

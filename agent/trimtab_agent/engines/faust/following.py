@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from trimtab_agent.engines.faust.board import Board
@@ -41,12 +42,15 @@ class Following:
     async def settle(self) -> None:
         """Close what is not to be kept warm, open what is.
 
-        There may be hundreds to open: a few at a time, commands come in between.
+        There may be hundreds to open: a few at a time, with as long a pause for the app's own work.  Commands come in
+        between.
         """
         cold = sorted(await self.cool())
         for first in range(0, len(cold), WARMED_AT_ONCE):
+            began = time.monotonic()
             if not await self._warm_placed(cold[first : first + WARMED_AT_ONCE]):
                 return
+            await asyncio.sleep(time.monotonic() - began)
 
     async def cool(self) -> frozenset[KeyGroup]:
         """Close what is not to be kept warm; returns what is to be, and is not yet."""
