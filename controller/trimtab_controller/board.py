@@ -137,6 +137,7 @@ def _apps(decider: Decider) -> tuple[AppStatus, ...]:
                 mean_load=evaluation.mean_load if evaluation else None,
                 noise=evaluation.noise if evaluation else None,
                 collocation=evaluation.collocation if evaluation else None,
+                missing_standbys=decider.known.missing_standbys.get(app),
                 not_ready=f"{view.lack}: {view.detail}" if isinstance(view, NotReady) else None,
             )
         )

@@ -43,6 +43,7 @@ class Chronicle:
         """A window, and what the decider made of it."""
         self._metrics.coverage.set(snapshot.coverage)
         self._metrics.see_evaluations(decider.known.evaluations)
+        self._metrics.see_missing_standbys(decider.known.missing_standbys)
 
     def answer(self, answer: Answer | NoAnswer) -> None:
         """What the solver said."""
@@ -56,6 +57,7 @@ class Chronicle:
         self._metrics.decisions.labels(*names_of(decision)).inc()
         if isinstance(decision, Skip) and decision.lack is Lack.STALE_SNAPSHOT:
             self._metrics.see_evaluations({})
+            self._metrics.see_missing_standbys({})
         if isinstance(decision, Planned):
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
             self._metrics.planned.labels(decision.plan.app).set(decision.plan.planned)

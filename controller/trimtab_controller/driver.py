@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from trimtab_controller.chronicle import Chronicle
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import machine as deciding
-from trimtab_controller.decider.decide import Adopted, Decision, Forgotten, Planned, Scaled, Skip
+from trimtab_controller.decider.decide import Adopted, Decision, Forgotten, Planned, Scaled, Skip, StandbysPlaced
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.observe import ownership
 from trimtab_controller.execution import events as executing
@@ -286,10 +286,12 @@ class Controller:
 
     def _act_on(self, decision: Decision) -> None:
         match decision:
-            case Planned(plan=plan):
-                self._execute(executing.PlanDecided(plan=plan))
-            case Adopted(app=app, owners=owners):
-                self._execute(executing.PlacementWanted(app=app, owners=owners))
+            case Planned(plan=plan, standbys=rows):
+                self._execute(executing.PlanDecided(plan=plan, standbys=rows))
+            case Adopted(app=app, owners=owners, standbys=rows):
+                self._execute(executing.PlacementWanted(app=app, owners=owners, standbys=rows))
+            case StandbysPlaced(app=app, rows=rows):
+                self._execute(executing.StandbysWanted(app=app, rows=rows))
             case Scaled(kind=kind, worker=worker, host=host):
                 self._execute(executing.ScalingWanted(kind=kind, worker=worker, host=host))
             case Forgotten(answered=answered, app=app, worker=gone):

@@ -62,6 +62,8 @@ class Metrics:
         self.decisions = counter("decisions_total", "Decisions by kind and reason.", "kind", "reason")
         self.load_distance = gauge("load_distance_pp", "Smoothed load distance; absent while unknown.", "app")
         self.collocation = gauge("collocation_ratio", "Tuples between key groups that stay within a worker.", "app")
+        text = "Key groups with fewer standbys than the app asks for; absent while unknown."
+        self.missing_standbys = gauge("key_groups_without_standby", text, "app")
         self.lower_bound = gauge("lower_bound_pp", "Proven bound of the last plan.", "app")
         self.planned = gauge("planned_load_distance_pp", "Load distance that the last plan predicted.", "app")
         self.measured = gauge("measured_load_distance_pp", "Load distance in the first window after the round.", "app")
@@ -101,6 +103,10 @@ class Metrics:
         for phase in HandoverPhase:
             rows = row.handovers if busy and row is not None else ()
             self.in_flight.labels(phase).set(sum(handover.phase is phase for handover in rows))
+
+    def see_missing_standbys(self, missing: Mapping[AppId, int]) -> None:
+        """The apps of which it is known; nothing of the others."""
+        _show(self.missing_standbys, missing)
 
     def see_evaluations(self, evaluations: Mapping[AppId, Evaluation]) -> None:
         """The apps in the last snapshot; of all others nothing is known any more."""

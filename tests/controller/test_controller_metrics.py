@@ -27,12 +27,15 @@ def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
     metrics = Metrics()
     metrics.see_evaluations({AppId(f"a{number}"): evaluation(5.0, 0.5) for number in range(100)})
     metrics.see_evaluations({AppId("a0"): evaluation(4.0, None), AppId("a1"): evaluation(None, 0.25)})
+    metrics.see_missing_standbys({AppId("a0"): 2, AppId("a1"): 1})
+    metrics.see_missing_standbys({AppId("a1"): 0})
 
     samples = [sample for metric in metrics.registry.collect() for sample in metric.samples]
     found = {(sample.name, sample.labels["app"]): sample.value for sample in samples if "app" in sample.labels}
     assert found == {
         ("trimtab_controller_load_distance_pp", "a0"): 4.0,
         ("trimtab_controller_collocation_ratio", "a1"): 0.25,
+        ("trimtab_controller_key_groups_without_standby", "a1"): 0.0,
     }
 
 
@@ -75,6 +78,8 @@ def test_what_an_app_had_is_unknown_when_windows_stay_away() -> None:
     metrics = Metrics()
     chronicle = Chronicle("c", metrics, acting=True, previous=None)
     metrics.see_evaluations({AppId("a0"): evaluation(5.0, 0.5)})
+    metrics.see_missing_standbys({AppId("a0"): 2})
     stale = not_ready(NotReady(lack=Lack.STALE_SNAPSHOT, detail="the last window ended 90 s ago"))
     chronicle.decision(1000.0, stale, Execution(generation=1))
-    assert metrics.registry.get_sample_value("trimtab_controller_load_distance_pp", {"app": "a0"}) is None
+    for name in ("load_distance_pp", "key_groups_without_standby"):
+        assert metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": "a0"}) is None

@@ -53,6 +53,7 @@ class World:
     operators: dict[OperatorId, int] | None = None
     state_bytes: int = 1000
     """Of each key group."""
+    standbys: int | None = None
     commands: list[Command] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
     journal: list[bytes] = field(default_factory=list)
@@ -170,6 +171,7 @@ listen = "127.0.0.1:{metrics_port}"
                     complete=True,
                     steering=True,
                     operators=self.operators,
+                    standbys=self.standbys,
                 )
                 for worker in self.workers
             ),

@@ -3,8 +3,10 @@
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import aiokafka
@@ -17,7 +19,7 @@ from trimtab_controller.sandbox.broker import Broker, free_ports
 from trimtab_controller.stream.chunks import split
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, encode_ack
 from trimtab_models.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.placement import decode_placement, encode_placement
+from trimtab_models.messages.placement import Owners, decode_placement, encode_placement
 
 
 def is_measured(status: dict) -> bool:
@@ -178,6 +180,34 @@ def test_bad_input_is_counted_and_nothing_crashes_or_is_planned(world: World) ->
     wanted = {"malformed", "wrong_version", "out_of_range", "future_dated", "other_cluster"}
     world.status_when("all reasons", lambda shown: wanted <= {name.rpartition(".")[2] for name in shown["rejected"]})
     world.next_command(CommandKind.PREPARE, windows=True)  # and after all that it does its work
+
+
+def test_every_key_group_has_a_standby_also_when_a_worker_is_gone(world: World) -> None:
+    def rows() -> dict[KeyGroup, Owners]:
+        last = world.placements[-1] if world.placements else None
+        return {each: last.of(each.operator, each.partition) if last else () for each in world.owners}
+
+    def complete() -> bool:
+        return all(len(row) == 2 and set(row) <= set(world.workers) for row in rows().values())
+
+    world.config.write_text(world.config.read_text().replace("[balance]\n", "[balance]\nlost_worker_s = 3.0\n"))
+    world.standbys = 1
+    world.owners = {key_group(p): f"w{p % 3}" for p in range(12)}
+    world.start()
+    wait_until_it_acts(world)
+    world.wait("standbys", complete, windows=True)
+    assert [placement.epoch for placement in world.placements] == [Epoch(1, 2)], "with the first placement"
+    assert Counter(rows().values()) == dict.fromkeys(permutations(world.workers, 2), 2), "orphans would be spread"
+
+    world.workers.remove("w2")
+    planned = {each: row[1] for each, row in rows().items() if row[0] == "w2"}
+    world.owners.update(planned)
+    world.wait("standbys of all again", complete, windows=True)
+    world.check_placements()
+    assert Counter(rows().values()) == {("w0", "w1"): 6, ("w1", "w0"): 6}
+    world.publish_window()
+    world.status_when("none is missing", lambda shown: [row["missing_standbys"] for row in shown["apps"]] == [0])
+    assert world.metric("trimtab_controller_key_groups_without_standby") == 0
 
 
 def test_pause_drain_stop_and_what_the_operator_is_told(world: World) -> None:

@@ -82,7 +82,6 @@ READ: dict[str, tuple[str, bytes]] = {
     "command: release": ("command", encode_command(samples.RELEASE)),
     **{f"ack: {each.phase}": ("ack", encode_ack(each)) for each in (samples.TOOK, samples.REFUSED)},
     "hand-over": ("handover", encode_handover(samples.RELEASED)),
-    "status": ("status", encode_status(samples.STATUS)),
     **{f"intent: {each.key}": ("intent", intent(each)) for each in (samples.DRAIN, samples.PAUSE, samples.ACCEPT)},
     **{f"journal: {place}": ("entry", encode_entry(each)) for place, each in enumerate(ENTRIES)},
     **{
@@ -109,9 +108,11 @@ NEGOTIATED = {
     "welcome": ("frame", encode_frame(samples.WELCOME)[:-1], "unknown_field protocol"),
     "statistics": ("frame", encode_frame(samples.STATISTICS.for_protocol(2))[:-1], "unknown_field standbys"),
     "snapshot": ("snapshot", encode_snapshot(samples.SNAPSHOT), "unknown_field nodes[0].operators"),
+    "status": ("status", encode_status(samples.STATUS), "unknown_field apps[0].missing_standbys"),
     "wish": ("intent", intent(samples.FORGET_APP), "unknown_field forget_app"),
 }
-"""Frames: only between two that speak protocol 2.  Snapshots: the stream is of its controller's version.  Wishes: the
+"""Frames: only between two that speak protocol 2.  Snapshots: the stream is of its controller's version.  Status: so is
+`trimtab status`; a controller of before that takes over begins its history anew.  Wishes: the
 command is of its controller's version; one of before counts what it does not know, and leaves it to its successor."""
 
 

@@ -203,7 +203,8 @@ def _app(app: AppStatus) -> Text:
     noise = f" (noise {app.noise:.1f})" if app.noise is not None else ""
     mean = f", mean load {app.mean_load:.1f} %" if app.mean_load is not None else ""
     together = f", collocation {app.collocation:.0%}" if app.collocation is not None else ""
-    return Text(f"load distance {app.load_distance:.1f} pp{noise}{mean}{together}, {app.key_groups} key groups")
+    text = Text(f"load distance {app.load_distance:.1f} pp{noise}{mean}{together}, {app.key_groups} key groups")
+    return text.append(f", {app.missing_standbys} lack a standby", "yellow") if app.missing_standbys else text
 
 
 def _nodes_title(status: Status, *, all_nodes: bool) -> str:

@@ -1,7 +1,7 @@
 """Decide: what to do about one app, and why; or why not.  Pure functions from view, evaluation and state to a value."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import assert_never
 
@@ -13,7 +13,7 @@ from trimtab_controller.solver.answer import Answer, Method
 from trimtab_models.messages.commands import CommandKind
 from trimtab_models.messages.intents import ForgetApp, ForgetWorker, Intent, drain_key
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
-from trimtab_models.messages.placement import Placement
+from trimtab_models.messages.placement import Owners, Placement
 from trimtab_models.messages.report import WorkerState
 from trimtab_models.messages.snapshot import NodeWindow
 
@@ -90,17 +90,28 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A plan to carry out."""
+    """A plan to carry out; `standbys` = new rows of key groups that it does not move."""
 
     plan: Plan
+    standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """The placement is to say what the reports show."""
+    """The placement is to say what the reports show; `standbys` = rows in which other workers stand by than before."""
 
     app: AppId
     owners: Mapping[KeyGroup, WorkerId]
+    detail: str
+    standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbysPlaced:
+    """Other workers are to keep the state of these key groups warm; their owners stay."""
+
+    app: AppId
+    rows: Mapping[KeyGroup, Owners]
     detail: str
 
 
@@ -138,7 +149,7 @@ class SolveWanted:
     balancing: bool
 
 
-Decision = Skip | Planned | Adopted | Scaled | Forgotten
+Decision = Skip | Planned | Adopted | StandbysPlaced | Scaled | Forgotten
 
 
 def not_ready(found: NotReady) -> Skip:
@@ -338,7 +349,7 @@ def noted(decision: Decision, settings: Settings) -> Decision:
         case Skip(reason=reason, detail=detail) if reason in OF_BALANCE:
             return replace(decision, detail=f"{detail}; {settings.note}")
         case Planned(plan=plan):
-            return Planned(plan=replace(plan, note=settings.note))
+            return replace(decision, plan=replace(plan, note=settings.note))
     return decision
 
 
@@ -367,7 +378,7 @@ def describe(decision: Decision) -> str:
                 f"{plan.planned:.1f} (bound {plan.lower_bound:.1f}){_together(plan)}, because {plan.reason}{_by(plan)}"
                 f"{'; ' if plan.note else ''}{plan.note}"
             )
-        case Adopted():
+        case Adopted() | StandbysPlaced():
             return f"{decision.app}: {decision.detail}"
         case Scaled():
             return f"{decision.kind} {decision.worker} on {decision.host}: {decision.detail}"
@@ -386,6 +397,8 @@ def names_of(decision: Decision) -> tuple[str, str]:
             return "plan", next((reason for reason in reasons if plan.reason.startswith(reason)), "load_distance")
         case Adopted():
             return "adopt", "ownership"
+        case StandbysPlaced():
+            return "standbys", "standbys"
         case Scaled():
             return str(decision.kind), "drain"
         case Forgotten(app=app, worker=worker):

@@ -4,7 +4,7 @@ Every snapshot ends in one decision: at once, or when the solver has answered.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.decide import (
     Adopted,
@@ -16,6 +16,7 @@ from trimtab_controller.decider.decide import (
     Skip,
     SkipReason,
     SolveWanted,
+    StandbysPlaced,
     admit,
     admit_cluster,
     drift,
@@ -35,6 +36,8 @@ from trimtab_controller.decider.observe import (
     parts_of,
     placed_workers,
 )
+from trimtab_controller.decider.standby_rounds import StandbyRounds
+from trimtab_controller.decider.standbys import StandbyRows
 from trimtab_controller.decider.view import AppView, Lack, NotReady
 from trimtab_controller.execution.state import Execution, ScalingPhase
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -109,12 +112,16 @@ Action = Solve | Decided | RoundMeasured
 
 @dataclass(slots=True)
 class Known:
-    """What the last snapshot showed, for the status; `views` holds what is missing where a view is not ready."""
+    """What the last snapshot showed, for the status; `views` holds what is missing where a view is not ready.
+
+    `missing_standbys` = how many key groups of an app have fewer standbys than it asks for.
+    """
 
     snapshot: Snapshot | None = None
     views: dict[AppId, AppView | NotReady] = field(default_factory=dict)
     evaluations: dict[AppId, Evaluation] = field(default_factory=dict)
     lack: NotReady | None = None
+    missing_standbys: dict[AppId, int] = field(default_factory=dict)
 
 
 class Decider:
@@ -129,6 +136,7 @@ class Decider:
         self._held: str | None = None
         self._liveness = Liveness()
         self._history: dict[AppId, History] = {}
+        self._standbys = StandbyRounds()
         self._wanted: SolveWanted | None = None
         self._in_vain: dict[AppId, float] = {}  # when an app was last asked about, and nothing came of it
         self._measured: str | None = None
@@ -197,7 +205,9 @@ class Decider:
         evaluations = {
             app: evaluate(view, self._history[app]) for app, view in views.items() if isinstance(view, AppView)
         }
-        self.known = Known(snapshot=snapshot, views=views, evaluations=evaluations, lack=lack)
+        self._standbys.see(views, self._execution.placements)
+        missing = dict(self._standbys.missing)
+        self.known = Known(snapshot=snapshot, views=views, evaluations=evaluations, lack=lack, missing_standbys=missing)
         self._in_vain = {app: at for app, at in self._in_vain.items() if app in views}
         actions: list[Action] = list(self._measure(raw))
         if self._wanted is None:
@@ -269,7 +279,7 @@ class Decider:
                 return Decided(decision=found)
             skips[app] = noted(found, self._settings)
         nobody = Skip(reason=SkipReason.NOT_READY, detail="no app reports", lack=Lack.NO_WORKERS)
-        return Decided(decision=skips[apps[0]] if apps else nobody)
+        return Decided(decision=self._place_standbys(now) or (skips[apps[0]] if apps else nobody))
 
     def _forget_wanted(self, reporting: frozenset[HostId]) -> Forgotten | None:
         """Also when hosts are lost, or the controller is paused: nothing moves by it, and it may end the lack."""
@@ -301,11 +311,25 @@ class Decider:
         view = self.known.views[app]
         if isinstance(view, NotReady):
             return not_ready(view)
-        if self._acting and (adopted := drift(view, self._execution.placements.get(app))) is not None:
-            return adopted
+        placement = self._execution.placements.get(app)
+        if self._acting and (adopted := drift(view, placement)) is not None:
+            found = self._standbys.next_round(now, view, placement)
+            detail = f"{adopted.detail}; {_told(found)}" if found.rows else adopted.detail
+            return replace(adopted, detail=detail, standbys=found.rows)
         stop = to_stop(view, self._execution)
         evaluation, windows = self.known.evaluations[app], self._history[app].windows
         return stop or admit(now, view, evaluation, self._execution, self._settings, windows=windows)
+
+    def _place_standbys(self, now: float) -> StandbysPlaced | None:
+        """When nothing else is to be done: the standbys of the first app that lacks some, or has too many."""
+        for app, view in self.known.views.items():
+            placement = self._execution.placements.get(app)
+            if not self._acting or isinstance(view, NotReady) or placement is None:
+                continue
+            found = self._standbys.next_round(now, view, placement)
+            if found.rows:
+                return StandbysPlaced(app=app, rows=found.rows, detail=_told(found))
+        return None
 
     # --- an answer ------------------------------------------------------------------------------------------------
 
@@ -316,9 +340,27 @@ class Decider:
         decision = self._judge(wanted, answer)
         if isinstance(decision, Skip):
             self._in_vain[wanted.view.app] = now
-        else:
-            self._in_vain.clear()  # or one that gains in each round would always come before them
+            return [Decided(decision=noted(self._instead_of(now, decision), self._settings))]
+        self._in_vain.clear()  # or one that gains in each round would always come before them
+        if self._acting:
+            decision = self._with_standbys(now, wanted.view, decision)
         return [Decided(decision=noted(decision, self._settings))]
+
+    def _instead_of(self, now: float, skip: Skip) -> Decision:
+        """Standbys, where a plan was looked for in vain; what forbids a plan forbids them too."""
+        if self._admit_cluster() is not None or self.known.lack is not None:
+            return skip
+        drifted = (
+            isinstance(view, AppView) and drift(view, self._execution.placements.get(app)) is not None
+            for app, view in self.known.views.items()
+        )
+        return skip if any(drifted) else self._place_standbys(now) or skip
+
+    def _with_standbys(self, now: float, view: AppView, planned: Planned) -> Planned:
+        """The plan and, in the same publication, the standbys of the key groups that it does not move."""
+        moved = {move.key_group for move in planned.plan.moves}
+        placement = self._execution.placements.get(view.app)
+        return replace(planned, standbys=self._standbys.next_round(now, view, placement, besides=moved).rows)
 
     def _judge(self, wanted: SolveWanted, answer: Answer | NoAnswer) -> Planned | Skip:
         """What the answer is worth, after all that was heard while the solver worked."""
@@ -328,6 +370,12 @@ class Decider:
             return changed
         lack = self.known.lack or self.known.views.get(wanted.view.app)
         return not_ready(lack) if isinstance(lack, NotReady) else judge(wanted, answer, self._settings)
+
+
+def _told(found: StandbyRows) -> str:
+    """What the new rows are about."""
+    what = f"{found.added} new standbys" if found.added else f"fewer standbys of {len(found.rows)} key groups"
+    return what + (f", {found.missing} key groups still lack one" if found.missing else "")
 
 
 def last_change(execution: Execution) -> float | None:

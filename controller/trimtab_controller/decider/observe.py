@@ -16,7 +16,7 @@ from trimtab_models.messages.columns import UNKNOWN
 from trimtab_models.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_models.messages.key_group_table import KeyGroupBlock, KeyGroupTable
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.placement import MAX_OPERATORS, Placement, most_bytes
+from trimtab_models.messages.placement import MAX_OPERATORS, MAX_WANTED_STANDBYS, Placement, most_bytes
 from trimtab_models.messages.report import WorkerState
 from trimtab_models.messages.snapshot import NodeWindow, PairWindow, Snapshot
 
@@ -203,7 +203,18 @@ def observe(
             for row in snapshot.pairs
             if all(end.app == app and end.partition < wanted.get(end.operator, 0) for end in (row.source, row.target))
         },
+        standbys=_wanted_standbys(nodes, blocks),
     )
+
+
+def _wanted_standbys(nodes: list[NodeWindow], blocks: list[KeyGroupBlock]) -> int | None:
+    """As many as the app asks for (the most, while its workers say different numbers) and its placement can hold."""
+    asked = [row.standbys for row in nodes if row.standbys is not None]
+    if not asked:
+        return None
+    counts, longest = {block.operator: len(block) for block in blocks}, max(len(row.worker) for row in nodes)
+    fitting = (n for n in range(MAX_WANTED_STANDBYS, 0, -1) if most_bytes(counts, longest, n) <= MAX_MESSAGE_BYTES)
+    return min(max(asked), next(fitting, 0))
 
 
 def _lack_of_workers(app: AppId, nodes: list[NodeWindow], absent: list[WorkerId]) -> NotReady | None:

@@ -70,7 +70,8 @@ class AppView:
     """One app, completely known: every key group with its owner and load, every owner a running worker.
 
     `start_s`, `end_s` bound the window (epoch seconds); `flows` are tuples per second between key groups.  `key_groups`
-    is kept as an `OwnedTable`, whatever sequence it is made from.
+    is kept as an `OwnedTable`, whatever sequence it is made from.  `standbys` = how many each key group should have;
+    None = not known, older agents do not say it.
     """
 
     app: AppId
@@ -79,6 +80,7 @@ class AppView:
     workers: tuple[Worker, ...]
     key_groups: Sequence[Owned]
     flows: Mapping[tuple[KeyGroup, KeyGroup], float]
+    standbys: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", OwnedTable.of(self.app, self.key_groups))

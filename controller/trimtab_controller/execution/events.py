@@ -1,13 +1,13 @@
 """What the execution hears and what it asks for; and the limits that it keeps."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trimtab_controller.execution.state import Execution, Handover, Round
 from trimtab_controller.plan import Plan
 from trimtab_models.messages.commands import Ack, Command, CommandKind
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
-from trimtab_models.messages.placement import Placement
+from trimtab_models.messages.placement import Owners, Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,17 +23,30 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDecided:
-    """Carry out this plan."""
+    """Carry out this plan; `standbys` = new rows of key groups that it does not move."""
 
     plan: Plan
+    standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementWanted:
-    """Publish the ownership as the reports show it: the first placement, or the engine decided otherwise."""
+    """Publish the ownership as the reports show it: the first placement, or the engine decided otherwise.
+
+    `standbys` = rows in which other workers stand by than before.
+    """
 
     app: AppId
     owners: Mapping[KeyGroup, WorkerId]
+    standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbysWanted:
+    """Publish rows in which other workers stand by than before; the owners stay."""
+
+    app: AppId
+    rows: Mapping[KeyGroup, Owners]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +87,9 @@ class Resumed:
     """A new leader took over this state: the commands in flight are published once more, with the same ids."""
 
 
-Event = PlanDecided | PlacementWanted | ScalingWanted | ForgetWanted | AckSeen | OwnershipSeen | Resumed
+Event = (
+    PlanDecided | PlacementWanted | StandbysWanted | ScalingWanted | ForgetWanted | AckSeen | OwnershipSeen | Resumed
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

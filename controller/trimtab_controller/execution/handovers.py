@@ -13,7 +13,7 @@ from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import Move, Plan
 from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_models.messages.names import KeyGroup, WorkerId
-from trimtab_models.messages.placement import Owners, Placement
+from trimtab_models.messages.placement import MAX_STANDBYS, Owners, Placement
 
 RETRY_DELAY_S = 2.0
 """Times the attempt: a rebalance that came between needs about a second."""
@@ -60,7 +60,10 @@ def _row(placement: Placement, move: Move) -> Owners:
 
 
 def prepare(step: Step, handover: Handover) -> None:
-    """The target opens the state and follows it; the placement names it as a standby."""
+    """The target opens the state and follows it; the placement names it as a standby.
+
+    It comes behind the others: should the source die now, they are warm and it is not yet.
+    """
     command = _command(step, CommandKind.PREPARE, handover, step.limits.prepare_timeout_s)
     step.put(
         replace(
@@ -74,7 +77,21 @@ def prepare(step: Step, handover: Handover) -> None:
         )
     )
     step.commands.append(command)
-    step.owners.update(dict.fromkeys(handover.key_groups, (handover.source, handover.target)))
+    step.owners.update(
+        {
+            key_group: row if handover.target in row else (*row[:MAX_STANDBYS], handover.target)
+            for key_group, row in zip(handover.key_groups, handover.previous, strict=True)
+        }
+    )
+
+
+def _given(handover: Handover) -> dict[KeyGroup, Owners]:
+    """The rows once the target owns: the source is its first standby, and there are as many as before, or one."""
+    ends = (handover.source, handover.target)
+    return {
+        key_group: (*ends[::-1], *(each for each in row[1:] if each not in ends))[: max(2, len(row))]
+        for key_group, row in zip(handover.key_groups, handover.previous, strict=True)
+    }
 
 
 def hear(step: Step, handover: Handover, ack: Ack) -> None:
@@ -130,13 +147,13 @@ def release(step: Step, handover: Handover, ack: Ack) -> None:
         )
     )
     step.commands.append(command)
-    step.owners.update(dict.fromkeys(handover.key_groups, (handover.target, handover.source)))
+    step.owners.update(_given(handover))
 
 
 def _finish(step: Step, handover: Handover, ack: Ack) -> None:
     _end(step, handover, HandoverPhase.DONE, None, pause_s=ack.pause_s)
     if handover.phase is HandoverPhase.WAITING:  # it was given up too early: the placement follows it
-        step.owners.update(dict.fromkeys(handover.key_groups, (handover.target, handover.source)))
+        step.owners.update(_given(handover))
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -190,7 +207,8 @@ def resolve(step: Step, handover: Handover, reported: Mapping[KeyGroup, WorkerId
 def _settle(step: Step, handover: Handover, owners: Iterable[WorkerId]) -> None:
     """The engine decided otherwise: the placement follows it."""
     _end(step, handover, HandoverPhase.FAILED, f"{handover.detail}; other workers own it now")
-    step.owners.update({key_group: (owner,) for key_group, owner in zip(handover.key_groups, owners, strict=True)})
+    rows = zip(handover.key_groups, handover.previous, owners, strict=True)
+    step.owners.update({kg: (owner, *(each for each in row[1:] if each != owner)) for kg, row, owner in rows})
 
 
 def _end(

@@ -19,6 +19,7 @@ from trimtab_controller.execution.events import (
     PlanDecided,
     Resumed,
     ScalingWanted,
+    StandbysWanted,
 )
 from trimtab_controller.execution.state import (
     ENDED,
@@ -28,12 +29,13 @@ from trimtab_controller.execution.state import (
     HandoverPhase,
     Round,
     placement_of,
+    with_owners,
 )
 from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import Plan
 from trimtab_models.messages.commands import Ack
 from trimtab_models.messages.names import AppId, KeyGroup, WorkerId
-from trimtab_models.messages.placement import Placement
+from trimtab_models.messages.placement import Owners, Placement
 
 
 class ExecutionMachine:
@@ -55,10 +57,15 @@ class ExecutionMachine:
         """What follows from the event; nothing when it does not matter any more."""
         step = self._step(now)
         match event:
-            case PlanDecided(plan=plan):
+            case PlanDecided(plan=plan, standbys=rows):
                 self._begin(step, plan)
-            case PlacementWanted(app=app, owners=owners):
-                self._adopt(step, app, owners)
+                self._place_standbys(step, plan.app, rows)
+            case PlacementWanted(app=app, owners=owners, standbys=rows):
+                self._adopt(step, app, owners, rows)
+            case StandbysWanted(app=app, rows=rows):
+                if self.state.busy:
+                    raise ValueError("the placement belongs to the round in flight")
+                self._place_standbys(step, app, rows)
             case ScalingWanted():
                 scalings.command_scaling(step, event)
             case ForgetWanted():
@@ -150,9 +157,21 @@ class ExecutionMachine:
         if wanted.worker is not None:
             scalings.forget(step, wanted.worker)
 
-    def _adopt(self, step: Step, app: AppId, owners: Mapping[KeyGroup, WorkerId]) -> None:
+    def _place_standbys(self, step: Step, app: AppId, rows: Mapping[KeyGroup, Owners]) -> None:
+        """Rows of key groups that do not move; none may name another owner than the placement."""
+        placement = self.state.placements[app]
+        for key_group, row in rows.items():
+            if placement.of(key_group.operator, key_group.partition)[:1] != row[:1]:
+                raise ValueError(f"{key_group} would get the owner {row[:1]} together with its standbys")
+        step.owners.update(rows)
+        step.changed |= bool(rows)
+
+    def _adopt(
+        self, step: Step, app: AppId, owners: Mapping[KeyGroup, WorkerId], standbys: Mapping[KeyGroup, Owners]
+    ) -> None:
         if self.state.busy:
             raise ValueError("the placement belongs to the round in flight")
         previous = self.state.placements.get(app)
-        step.adopted[app] = placement_of(self._cluster, app, step.epoch, owners, previous)
+        adopted = placement_of(self._cluster, app, step.epoch, owners, previous)
+        step.adopted[app] = with_owners(adopted, step.epoch, standbys)
         step.changed = True

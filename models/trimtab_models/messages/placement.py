@@ -11,6 +11,10 @@ from trimtab_models.messages.names import MAX_PARTITIONS, AppId, Epoch, Operator
 VERSION = 1
 MAX_OPERATORS = 1000
 MAX_STANDBYS = 8
+MAX_WANTED_STANDBYS = MAX_STANDBYS - 1
+"""So many an app may ask for: a key group that moves has its target besides."""
+MAX_MOVING = 1_000
+"""Key groups of one plan."""
 MAX_HEAD_BYTES = 600
 """Two names of 200 characters, an epoch, and the keys."""
 
@@ -55,14 +59,17 @@ class Placement:
         }
 
 
-def most_bytes(counts: Mapping[OperatorId, int], longest_name: int) -> int:
+def most_bytes(counts: Mapping[OperatorId, int], longest_name: int, standbys: int = 0) -> int:
     """How large a placement of so many key groups per operator can become, by workers' names of so many characters.
 
-    In the course of time each key group has an owner and, since it moved, a standby.
+    Each key group has an owner and so many standbys.  Of none, in the course of time, one: its owner before it moved.
+    While some move, their targets come to so many.
     """
-    row = len(encode([["", ""]])) - 1 + 2 * longest_name  # with its comma, without the outer brackets
+    names = 1 + max(1, standbys)
+    row = len(encode([[""] * names])) - 1 + names * longest_name  # with its comma, without the outer brackets
     operators = sum(len(operator) + len('"":[],') + count * row for operator, count in counts.items())
-    return operators + MAX_HEAD_BYTES
+    moving = min(MAX_MOVING, sum(counts.values())) if standbys else 0
+    return operators + moving * (len(',""') + longest_name) + MAX_HEAD_BYTES
 
 
 def encode_placement(placement: Placement) -> bytes:

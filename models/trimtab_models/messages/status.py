@@ -41,6 +41,7 @@ class AppStatus:
 
     `noise` = how much of the load distance may be noise, by how well the last windows were foreseen (pp).
     `collocation` = share of the tuples between key groups that stay within a worker.
+    `missing_standbys` = key groups with fewer standbys than the app asks for.
     """
 
     app: AppId
@@ -50,11 +51,12 @@ class AppStatus:
     not_ready: str | None
     noise: float | None = None
     collocation: float | None = None
+    missing_standbys: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionStatus:
-    """One decision: `kind` is plan, skip, adopt, stop, start; `reason` an enum word; `text` a line to read."""
+    """One decision: `kind` is plan, skip, adopt, standbys, stop or start; `reason` a word; `text` a line to read."""
 
     at: float
     kind: str
@@ -213,6 +215,7 @@ def _read_app(row: Fields) -> AppStatus:
         not_ready=row.optional("not_ready", lambda name: row.text(name, limit=4000)),
         noise=row.optional("noise", row.number),
         collocation=row.optional("collocation", lambda name: row.number(name, high=1.0)),
+        missing_standbys=row.optional("missing_standbys", row.integer),
     )
 
 

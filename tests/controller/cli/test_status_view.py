@@ -73,6 +73,17 @@ def test_the_first_lines_say_how_it_stands() -> None:
     assert "  orders  load distance 2.2 pp (noise 0.5), mean load 50.0 %, 63 key groups" in lines
 
 
+def test_key_groups_that_a_crash_would_cost_a_restore_are_said() -> None:
+    def line(missing: int | None) -> str:
+        apps = tuple(replace(app, missing_standbys=missing) for app in STATUS.apps)
+        [found] = [line for line in shown(replace(STATUS, apps=apps), width=120) if "load distance 2.2 pp" in line]
+        return found
+
+    assert line(7).endswith("63 key groups, 7 lack a standby")
+    assert line(0).endswith("63 key groups")
+    assert line(None).endswith("63 key groups")
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_nothing_is_wider_than_the_terminal_and_a_worker_has_one_line(width: int) -> None:
     lines = shown(STATUS, width=width)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from confluent_kafka.admin import AdminClient, NewPartitions
 from steered_app_names import Feature
 from steered_cluster import SOURCE, Cluster, Setup, operators, trimtabs_topics, until, worker
 from steered_scenarios import Act, Scenario, begin, hand_overs
@@ -170,9 +169,7 @@ async def partitions_added(cluster: Cluster) -> None:
     await begin(cluster)
     cluster.feed("alerts")
     await hand_overs(cluster, 2)
-    more = cluster.setup.partitions + 4
-    AdminClient({"bootstrap.servers": cluster.broker.address}).create_partitions([NewPartitions("alerts", more)])
-    cluster.partitions["alerts"] = more
+    await cluster.add_partitions("alerts", cluster.setup.partitions + 4)
     for name in list(cluster.alive):
         assert await cluster.terminate(name) == 0
         cluster.start(name)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import faust
+from faust.tables.recovery import Recovery
 from steered_app_names import BUCKETS_PER_S, WINDOW_S, Feature, note_fault
 
 from trimtab_agent.engines.faust import SteeringSettings, guarded, handover, install, ownership, standby, steering
@@ -109,7 +110,7 @@ elif Feature.OTHER_NAMES in FEATURES:
 elif Feature.UNNAMED in FEATURES:
     own = {}
 if Feature.STOCK not in FEATURES:
-    install(app, operators=own, settings=SteeringSettings(took_limit_s=SETUP.get("took_limit_s", 4.0)))
+    plugin = install(app, operators=own, settings=SteeringSettings(took_limit_s=SETUP.get("took_limit_s", 4.0)))
 
 seen: dict[int, dict[int, int]] = defaultdict(dict)
 """Partition of `numbers` -> bucket of 5 ms -> longest latency in ms."""
@@ -155,6 +156,28 @@ async def write_what_was_seen() -> None:
             taken = {partition: list(buckets.items()) for partition, buckets in seen.items()}
             seen.clear()
             log.write(json.dumps(taken) + "\n")
+
+
+@app.task
+async def write_what_is_warm() -> None:
+    while Feature.STOCK not in FEATURES:
+        await asyncio.sleep(0.5)
+        followed = plugin.steering._standbys.followed()
+        lag = await plugin.steering._standbys.lag_records(followed)
+        (FOLDER / f"{WORKER}.new").write_text(json.dumps({"key_groups": sorted(map(str, followed)), "lag": lag}))
+        (FOLDER / f"{WORKER}.new").rename(FOLDER / f"{WORKER}.warm")
+
+
+seek = Recovery._seek_offsets
+
+
+async def seek_and_note(self: Any, consumer: Any, tps: Any, offsets: Any, title: str) -> None:
+    with (FOLDER / f"{WORKER}.restored").open("a") as log:
+        log.write(json.dumps({"title": title, "partitions": len(tps), "records": self.active_remaining_total()}) + "\n")
+    await seek(self, consumer, tps, offsets, title)
+
+
+Recovery._seek_offsets = seek_and_note
 
 
 # ---- faults: "die POINT" or "stop POINT" in the worker's file; delays (seconds) by step, or by worker and step

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+from confluent_kafka.admin import AdminClient, NewPartitions
 from previous import unpack
 from steered_app_names import Feature, faults, note_fault
 
@@ -113,9 +114,13 @@ class Agent:
             self._writers[command.worker].write(encode_frame(command))
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hello = None
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             hello = decode_frame((await reader.readuntil(b"\n"))[:-1])
             assert isinstance(hello, Hello)
+            if hello.worker in self._writers:  # as the real one does: another process has the name
+                writer.close()
+                return
             self.hellos[hello.worker], self._writers[hello.worker] = hello, writer
             protocol = PROTOCOL if hello.protocol > 1 else None
             writer.write(encode_frame(Welcome(cluster=CLUSTER, host=HOST, interval_s=0.5, protocol=protocol)))
@@ -127,6 +132,8 @@ class Agent:
                         self.statistics[hello.worker] = (time.time(), statistics)
                 self.news.set()
                 self.news.clear()
+        if hello is not None and self._writers.get(hello.worker) is writer:
+            del self._writers[hello.worker]
         writer.close()
 
 
@@ -227,6 +234,14 @@ class Cluster:
                 )
             )
         await asyncio.gather(*sending)
+
+    async def add_partitions(self, topic: str, count: int) -> None:
+        """Let a topic have so many; from then on the load goes to all of them."""
+        admin = AdminClient({"bootstrap.servers": self.broker.address})
+        admin.create_partitions([NewPartitions(topic, count)])[topic].result(20.0)
+        while len(await self._producer.partitions_for(topic)) < count:
+            await self._producer.client.force_metadata_update()
+        self.partitions[topic] = count
 
     def start_load(self) -> None:
         self._load = asyncio.create_task(self._send_at_rate())

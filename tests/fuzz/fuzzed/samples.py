@@ -110,7 +110,12 @@ STATUS = Status(
             draining=False, steering=True,
         ),
     ),
-    apps=(AppStatus(app=APP, key_groups=3, load_distance=1.0, mean_load=2.0, not_ready="no [samples]", noise=0.5),),
+    apps=(
+        AppStatus(
+            app=APP, key_groups=3, load_distance=1.0, mean_load=2.0, not_ready="no [samples]", noise=0.5,
+            missing_standbys=1,
+        ),
+    ),
     decisions=(DecisionStatus(at=NOW, kind="skip", reason="balanced", text="inside the band"),),
     rounds=(
         RoundStatus(

@@ -3,7 +3,7 @@
 The checker knows the messages' decoders and nothing else of the product.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from simulated.broker import Stored
@@ -18,7 +18,7 @@ from trimtab_models.messages.commands import Ack, Command, Phase, decode_ack, de
 from trimtab_models.messages.decode import BadMessage
 from trimtab_models.messages.handover import HandoverKind, decode_handover
 from trimtab_models.messages.names import NO_EPOCH, AppId, CommandId, Epoch, HostId, KeyGroup, Topics, WorkerId
-from trimtab_models.messages.placement import Placement, decode_placement
+from trimtab_models.messages.placement import Owners, Placement, decode_placement
 
 UNOWNED_LIMIT_S = 45.0
 """So long may a key group be without an owner while nothing fails: a session, a rebalance, a hand-over not taken."""
@@ -240,6 +240,17 @@ class Checker:
         """Owners in the placements."""
         rows = (row for placement in self._placements.values() for rows in placement.owners.values() for row in rows)
         return {row[0] for row in rows if row}
+
+    def without_standby(self, hosts: Mapping[WorkerId, HostId]) -> list[Owners]:
+        """Rows of the placements that would lose the key group's state with the owner's host, where others remain."""
+        rows = (row for placement in self._placements.values() for rows in placement.owners.values() for row in rows)
+        return [
+            row
+            for row in rows
+            if row
+            and {hosts.get(each) for each in row[1:]} <= {hosts.get(row[0]), None}
+            and len(set(hosts.values())) > 1
+        ]
 
     def misplaced(self) -> list[KeyGroup]:
         """Key groups that are elsewhere than the placement says."""

@@ -37,8 +37,12 @@ class Rotation:
             world.timeline.at(at + 1.0, world.start_controller)
 
     def finish(self) -> None:
-        """Nobody trusts the old key any more; whoever still has it is ended for good."""
+        """Nobody trusts the old key any more; whoever still has it is ended for good.  Not while nobody leads: the
+        placements have not been signed anew."""
         world = self._world
+        if world.election.holder is None:
+            world.timeline.after(TRUSTED_AFTER_S, self.finish)
+            return
         for process in self._old_processes:
             process.kill()
         world.keys.finish()

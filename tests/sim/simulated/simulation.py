@@ -158,6 +158,9 @@ class Simulation:
             return "a plan is in flight"
         if misplaced := world.checker.misplaced():
             return f"{len(misplaced)} key groups are elsewhere than placed"
+        hosts = {worker: name for name, host in world.hosts.items() if not host.left for worker in host.names}
+        if world.standbys and (unsafe := world.checker.without_standby(hosts)):
+            return f"{len(unsafe)} key groups have no standby on another host"
         distance = world.load_distance()
         if distance > BALANCE.load_distance + MEASURED_PP:
             return f"load distance {distance:.2f}"

@@ -478,6 +478,7 @@ class WorkerProcess:
             key_groups=tuple(rows),
             pairs=(),
             refused=refused,
+            standbys=self.board.faust_standbys,
         )
 
     # --- time

@@ -97,6 +97,8 @@ class World:
         self.keys.create()
         self._configuration = configuration(self.keys)
         self.rotating = False
+        self.standbys: int | None = (1, 2, None)[seed % 3]
+        """So many the app asks for; older agents do not say it."""
         self.intruder = Intruder(self.random, self.broker, self.topics)
         key_groups = self.random.choice((8, 8, 12, 12, 16))
         self.group = Group(self.timeline, APP, {OPERATOR: key_groups})
@@ -226,6 +228,7 @@ class World:
             trust=trust_file(host.machine),
             followed=self.checker.see_followed,
         )
+        started.board.faust_standbys = self.standbys
         host.workers[worker] = host.machine.workers[worker] = started
         return started
 

@@ -13,6 +13,7 @@ from trimtab_agent.engines.faust.answers import MAX_REMEMBERED, Answer, Answers
 from trimtab_agent.engines.faust.board import Board
 from trimtab_agent.engines.faust.channel import Channel, Connection
 from trimtab_agent.engines.faust.facts import Facts
+from trimtab_agent.engines.faust.following import Following
 from trimtab_agent.engines.faust.handover import Denied, Handover
 from trimtab_agent.engines.faust.operators import Layout, MixedPartitions
 from trimtab_agent.engines.faust.outcomes import Abandoned, Outcome, Prepared, Refused, Rejoined, Released, Report, Took
@@ -68,7 +69,14 @@ class FaustSteering(Facts):
         """Hand-overs released here, by id; set when the target says `took`."""
         self._seen: dict[tuple[HandoverKind, str, int], None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._settling = asyncio.Lock()
+        self._following = Following(
+            board,
+            ownership,
+            standbys,
+            self._handover,
+            prepared=lambda: (key_group for _, key_groups in self._prepared.values() for key_group in key_groups),
+            ready=self._may_keep_warm,
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._side: SideLoop | None = None
 
@@ -126,7 +134,7 @@ class FaustSteering(Facts):
                 self._ownership.learn(self._board.layout)
             except MixedPartitions as error:
                 self._withdraw(str(error))
-            self._start(self._settle())
+            self._start(self._following.settle())
             self._start(self._windows.follow())
 
     def breached(self) -> None:
@@ -144,7 +152,7 @@ class FaustSteering(Facts):
 
     def _follow_placement(self) -> None:
         if self._channel.loaded.is_set():
-            self._on_loop(self._settle)
+            self._on_loop(self._following.settle)
 
     def _read_handover(self, record: HandoverRecord, written_at: float) -> None:
         if record.app == self._board.app:
@@ -164,31 +172,9 @@ class FaustSteering(Facts):
         if not task.cancelled() and task.exception() is not None:
             log.error("steering failed", exc_info=task.exception())
 
-    # ---- standbys follow the placement
-
-    async def _settle(self) -> None:
-        """Keep warm what the placement says and what was prepared, and nothing else."""
-        async with self._settling:
-            if self._refusal is not None or not await self._until(lambda: self._handover.is_stable, SETTLE_LIMIT_S):
-                return  # a rebalance: it ends with `stable()`, which comes here again
-            generation = self._handover.generation
-            wanted = self._placed_here().union(*(key_groups for _, key_groups in self._prepared.values()))
-            self._standbys.cool(self._standbys.followed() - wanted)
-            try:
-                await self._standbys.warm(wanted, lambda: self._handover.check(generation))
-            except GenerationOver:
-                return
-
-    def _placed_here(self) -> frozenset[KeyGroup]:
-        """Key groups that the placement gives this worker in any role, and of which it does not own a part (yet)."""
-        placement, worker = self._board.placement, self._board.worker
-        return frozenset(
-            key_group
-            for operator in self._ownership.operators().values()
-            for key_group in (self._ownership.key_group(operator, p) for p in range(operator.partitions))
-            if placement is not None and worker in placement.of(operator.id, key_group.partition)
-            if not self._ownership.holds(key_group)
-        )
+    async def _may_keep_warm(self) -> bool:
+        """Not in a rebalance: it ends with `stable()`, which settles again."""
+        return self._refusal is None and await self._until(lambda: self._handover.is_stable, SETTLE_LIMIT_S)
 
     # ---- commands
 
@@ -238,8 +224,7 @@ class FaustSteering(Facts):
         """Follow the changelogs until the lag is small; returns the lag in records."""
         limit_s = min(self._settings.prepare_limit_s, command.deadline - time.time())
         deadline = time.monotonic() + limit_s
-        async with self._settling:
-            await self._standbys.warm(command.key_groups, lambda: self._handover.check(generation))
+        await self._following.warm(command.key_groups, generation)
         while (lag := await self._standbys.lag_records(command.key_groups)) > self._settings.prepared_lag_records:
             self._handover.check(generation)
             if time.monotonic() > deadline:
@@ -251,7 +236,7 @@ class FaustSteering(Facts):
     async def _abandon(self, command: Command, answer: Answer) -> None:
         assert command.handover is not None
         self._prepared.pop(command.handover, None)
-        await self._settle()
+        await self._following.cool()
         answer.say(Abandoned())
 
     async def _rejoin(self, command: Command, answer: Answer) -> None:

@@ -1,0 +1,80 @@
+"""When standbys are placed, and how many at once: restores must not flood the hosts."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from trimtab_controller.decider.standbys import Budget, StandbyRows, choose_standbys, count_missing
+from trimtab_controller.decider.view import AppView, NotReady, Worker
+from trimtab_models.messages.names import AppId, KeyGroup
+from trimtab_models.messages.placement import Placement
+
+ROUND = Budget(key_groups=20, state_bytes=1 << 30)
+"""What one worker begins to restore in one round; it opens 20 databases in a second or two."""
+ROUND_INTERVAL_S = 10.0
+"""Between two rounds of an app in which restores begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Situation:
+    """What the standbys of an app depend on; the placement is looked at once, however many windows it holds."""
+
+    placement: Placement
+    workers: tuple[Worker, ...]
+    wanted: int
+
+    def is_still(self, other: "_Situation | None") -> bool:
+        """Whether nothing has changed."""
+        return (
+            other is not None
+            and self.placement is other.placement
+            and (self.wanted, self.workers) == (other.wanted, other.workers)
+        )
+
+
+class StandbyRounds:
+    """`missing` = key groups of each app that have fewer standbys than they should; not known of the others."""
+
+    def __init__(self) -> None:
+        self.missing: dict[AppId, int] = {}
+        self._counted: dict[AppId, _Situation] = {}
+        self._settled: dict[AppId, _Situation] = {}
+        self._begun_at: dict[AppId, float] = {}
+
+    def see(self, views: Mapping[AppId, AppView | NotReady], placements: Mapping[AppId, Placement]) -> None:
+        """Count what is missing in the apps that are known now."""
+        before, self.missing = self.missing, {}
+        for app, view in views.items():
+            found = _situation(view, placements.get(app)) if isinstance(view, AppView) else None
+            if found is None or not isinstance(view, AppView):
+                continue
+            same = found.is_still(self._counted.get(app)) and app in before
+            self.missing[app] = before[app] if same else count_missing(view, found.placement, found.wanted)
+            self._counted[app] = found
+        for remembered in (self._counted, self._settled, self._begun_at):
+            for gone in remembered.keys() - views.keys():
+                del remembered[gone]
+
+    def next_round(
+        self, now: float, view: AppView, placement: Placement | None, *, besides: Collection[KeyGroup] = ()
+    ) -> StandbyRows:
+        """What is to be published now, nothing about the key groups `besides`.  No rows: nothing, or not yet."""
+        if view.standbys is None:
+            return StandbyRows()
+        found = _situation(view, placement)
+        if found is not None and found.is_still(self._settled.get(view.app)):
+            return StandbyRows()
+        if now < self._begun_at.get(view.app, 0.0) + ROUND_INTERVAL_S:
+            return StandbyRows()
+        chosen = choose_standbys(view, placement, view.standbys, ROUND)
+        if found is not None and not chosen.rows:
+            self._settled[view.app] = found
+        rows = {key_group: row for key_group, row in chosen.rows.items() if key_group not in besides}
+        if rows and chosen.added:
+            self._begun_at[view.app] = now
+        return StandbyRows(rows=rows, added=chosen.added, missing=chosen.missing)
+
+
+def _situation(view: AppView, placement: Placement | None) -> _Situation | None:
+    if placement is None or view.standbys is None:
+        return None
+    return _Situation(placement, view.workers, view.standbys)

@@ -1,0 +1,262 @@
+"""Standbys: which workers keep a key group's state warm, so that the loss of its owner costs no restore.
+
+Every key group gets as many as its app asks for: on other hosts than the owner's and than each other's, never on a
+worker that is to be drained; on other workers of the same host where all run on one.  A standby that fits stays: a
+change costs a restore.  A gap is filled with the worker whose expected load is the least: its own, a share of what it
+follows, and what it would inherit when the owner's host is lost, by its capacity.  Orphans of one host are dealt out
+heaviest first, so they spread over the others as evenly as their loads allow.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from trimtab_controller.decider.owned import Floats, OwnedTable
+from trimtab_controller.decider.view import AppView, Worker
+from trimtab_models.messages.columns import UNKNOWN
+from trimtab_models.messages.names import KeyGroup, WorkerId
+from trimtab_models.messages.placement import Owners, Placement
+
+FOLLOWING_SHARE = 0.2
+"""What following a key group costs, as a share of its load: a guess, it evens out what workers follow."""
+IDLE_SHARE = 0.1
+"""A key group counts for at least so much of the mean load: those without load are spread too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one worker may begin to restore in one round; one key group it may always."""
+
+    key_groups: int
+    state_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyRows:
+    """`rows` = (owner, standby ...) of the key groups whose standbys change, `added` of them new.
+
+    `missing` = key groups that still have fewer standbys than they should.
+    """
+
+    rows: Mapping[KeyGroup, Owners] = field(default_factory=dict)
+    added: int = 0
+    missing: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", MappingProxyType(dict(self.rows)))
+
+
+def count_missing(view: AppView, placement: Placement | None, wanted: int) -> int:
+    """How many key groups have fewer standbys in the placement than they should."""
+    cluster = _Cluster.of(view)
+    kept = cluster.fitting(placement, wanted)
+    return sum(len(found) < cluster.due(owner, wanted) for found, owner in zip(kept, cluster.owner, strict=True))
+
+
+def choose_standbys(view: AppView, placement: Placement | None, wanted: int, budget: Budget) -> StandbyRows:
+    """The rows to publish so that every key group has `wanted` standbys, as far as budget and workers allow."""
+    cluster = _Cluster.of(view)
+    kept = cluster.fitting(placement, wanted)
+    before = [tuple(found) for found in kept]
+    filling = _Filling(cluster, kept, budget)
+    for rank in range(wanted):
+        filling.fill(rank, wanted)
+    present = cluster.present(placement)
+    names = [worker.id for worker in cluster.workers]
+    rows = {}
+    for place, (found, standbys) in enumerate(zip(kept, present, strict=True)):
+        chosen = tuple(names[each] for each in found)
+        if chosen != standbys:
+            rows[cluster.key_group(place)] = (names[cluster.owner[place]], *chosen)
+    return StandbyRows(
+        rows=rows,
+        added=sum(len(found) - len(old) for found, old in zip(kept, before, strict=True)),
+        missing=sum(len(found) < cluster.due(owner, wanted) for found, owner in zip(kept, cluster.owner, strict=True)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cluster:
+    """The view by places: workers in their order, `owner` and `host` are places of workers and of hosts."""
+
+    view: AppView
+    table: OwnedTable
+    workers: tuple[Worker, ...]
+    places: Mapping[WorkerId, int]
+    owner: list[int]
+    host: list[int]
+    on_host: list[list[int]]
+    eligible: list[bool]
+    eligible_hosts: frozenset[int]
+
+    @classmethod
+    def of(cls, view: AppView) -> "_Cluster":
+        table, workers = view.owned, view.workers
+        places = {worker.id: place for place, worker in enumerate(workers)}
+        names = {name: place for place, name in enumerate(sorted({worker.host for worker in workers}))}
+        host = [names[worker.host] for worker in workers]
+        on_host: list[list[int]] = [[] for _ in names]
+        for place, each in enumerate(host):
+            on_host[each].append(place)
+        owners = [places[name] for name in table.workers]
+        eligible = [not worker.draining for worker in workers]
+        return cls(
+            view=view,
+            table=table,
+            workers=workers,
+            places=places,
+            owner=[owners[each] for each in table.owner.tolist()],
+            host=host,
+            on_host=on_host,
+            eligible=eligible,
+            eligible_hosts=frozenset(each for each, fits in zip(host, eligible, strict=True) if fits),
+        )
+
+    def key_group(self, place: int) -> KeyGroup:
+        return KeyGroup(
+            self.view.app, self.table.operators[self.table.operator[place]], int(self.table.partition[place])
+        )
+
+    def apart(self, owner: int) -> bool:
+        """Whether there is another host for the standbys of what this worker owns."""
+        return len(self.eligible_hosts) > (self.host[owner] in self.eligible_hosts)
+
+    def domain(self, owner: int) -> tuple[bool, int]:
+        """What is lost together with this worker: its host, or itself where there is no other host."""
+        return (True, self.host[owner]) if self.apart(owner) else (False, owner)
+
+    def lost_with(self, domain: tuple[bool, int]) -> list[int]:
+        """The workers of a domain."""
+        return self.on_host[domain[1]] if domain[0] else [domain[1]]
+
+    def due(self, owner: int, wanted: int) -> int:
+        """How many standbys a key group of this worker can have, of so many wanted."""
+        if self.apart(owner):
+            return min(wanted, len(self.eligible_hosts) - (self.host[owner] in self.eligible_hosts))
+        return min(wanted, sum(self.eligible[each] for each in self.on_host[self.host[owner]] if each != owner))
+
+    def present(self, placement: Placement | None) -> list[Owners]:
+        """The standbys in the placement, without the owner: by what the reports show it may be one of them."""
+        if placement is None:
+            return [()] * len(self.table)
+        rows = [placement.owners.get(operator, ()) for operator in self.table.operators]
+        found = []
+        for operator, partition, owner in zip(
+            self.table.operator.tolist(), self.table.partition.tolist(), self.owner, strict=True
+        ):
+            row = rows[operator][partition][1:] if partition < len(rows[operator]) else ()
+            name = self.workers[owner].id
+            found.append(tuple(each for each in row if each != name) if name in row else row)
+        return found
+
+    def fitting(self, placement: Placement | None, wanted: int) -> list[list[int]]:
+        """Of each key group the present standbys that may stay."""
+        due = [self.due(owner, wanted) for owner in range(len(self.workers))]
+        return [
+            self._fitting(standbys, owner, due[owner])
+            for standbys, owner in zip(self.present(placement), self.owner, strict=True)
+        ]
+
+    def _fitting(self, standbys: Owners, owner: int, due: int) -> list[int]:
+        apart = self.apart(owner)
+        used = {self.host[owner]} if apart else {owner}
+        kept: list[int] = []
+        for name in standbys:
+            place = self.places.get(name)
+            if place is None or not self.eligible[place] or len(kept) == due:
+                continue
+            where = self.host[place] if apart else place
+            if where not in used:
+                used.add(where)
+                kept.append(place)
+        return kept
+
+
+class _Filling:
+    """Fills the gaps in `kept`, rank by rank, one domain after the other."""
+
+    def __init__(self, cluster: _Cluster, kept: list[list[int]], budget: Budget) -> None:
+        table, size = cluster.table, len(cluster.workers)
+        self._cluster = cluster
+        self._kept = kept
+        self._budget = budget
+        mean = float(table.load.mean()) if len(table) else 0.0
+        self._weight = table.load + (IDLE_SHARE * mean if mean else 1.0)
+        self._bytes = _known_bytes(table)
+        self._capacity = np.array([worker.capacity for worker in cluster.workers], np.float64)
+        self._carried: Floats = np.bincount(cluster.owner, weights=table.load, minlength=size).astype(np.float64)
+        """Own load, and a share of what is followed."""
+        self._inherited: dict[tuple[bool, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))
+        self._begun = np.zeros(size, np.int64)
+        self._begun_bytes = np.zeros(size, np.float64)
+        self._closed = np.array([not fits for fits in cluster.eligible])
+        for place, found in enumerate(kept):
+            for rank, standby in enumerate(found):
+                self._note(place, standby, rank)
+
+    def fill(self, rank: int, wanted: int) -> None:
+        """Give a standby to each key group that has exactly `rank` of them and should have more."""
+        cluster = self._cluster
+        due = [cluster.due(owner, wanted) for owner in range(len(cluster.workers))]
+        orphans: dict[tuple[bool, int], list[int]] = defaultdict(list)
+        for place, (found, owner) in enumerate(zip(self._kept, cluster.owner, strict=True)):
+            if len(found) == rank < due[owner]:
+                orphans[cluster.domain(owner)].append(place)
+        for domain in sorted(orphans):
+            self._fill_domain(rank, domain, sorted(orphans[domain], key=lambda place: -self._weight[place]))
+
+    def _fill_domain(self, rank: int, domain: tuple[bool, int], orphans: Iterable[int]) -> None:
+        heavier = self._carried.copy()
+        for each, load in self._inherited[domain].items():
+            heavier[each] += load
+        expected = heavier / self._capacity
+        expected[self._closed] = np.inf
+        expected[self._cluster.lost_with(domain)] = np.inf
+        for place in orphans:
+            standby = self._least(expected, self._beside(place, apart=domain[0]))
+            if standby is None:
+                continue
+            expected[standby] += self._note(place, standby, rank) / self._capacity[standby]
+            self._kept[place].append(standby)
+            if self._begin(place, standby):
+                expected[standby] = np.inf
+
+    def _beside(self, place: int, *, apart: bool) -> list[int]:
+        """The workers that cannot be the next standby, since they or their neighbours are one already."""
+        cluster, found = self._cluster, self._kept[place]
+        return [worker for each in found for worker in cluster.on_host[cluster.host[each]]] if apart else found
+
+    @staticmethod
+    def _least(expected: Floats, taken: list[int]) -> int | None:
+        if taken:
+            expected = expected.copy()
+            expected[taken] = np.inf
+        least = int(expected.argmin())
+        return None if expected[least] == np.inf else least
+
+    def _note(self, place: int, standby: int, rank: int) -> float:
+        """What the standby has more to expect; only the first one inherits."""
+        weight = float(self._weight[place])
+        self._carried[standby] += FOLLOWING_SHARE * weight
+        if rank:
+            return FOLLOWING_SHARE * weight
+        self._inherited[self._cluster.domain(self._cluster.owner[place])][standby] += weight
+        return (1.0 + FOLLOWING_SHARE) * weight
+
+    def _begin(self, place: int, standby: int) -> bool:
+        """Count a restore; returns whether the worker may begin no more in this round."""
+        self._begun[standby] += 1
+        self._begun_bytes[standby] += self._bytes[place]
+        full = self._begun[standby] >= self._budget.key_groups or self._begun_bytes[standby] >= self._budget.state_bytes
+        self._closed[standby] |= full
+        return bool(full)
+
+
+def _known_bytes(table: OwnedTable) -> Floats:
+    """State that was not measured is taken to be as large as the largest of its operator."""
+    largest = np.zeros(len(table.operators), np.int64)
+    np.maximum.at(largest, table.operator, np.maximum(table.state_bytes, 0))
+    return np.where(table.state_bytes == UNKNOWN, largest[table.operator], table.state_bytes).astype(np.float64)

@@ -1,0 +1,177 @@
+"""What a worker keeps warm, and that opening it keeps nobody waiting."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from faust.types import TP
+
+from trimtab_agent.engines.faust.following import WARMED_AT_ONCE, Following
+from trimtab_agent.engines.faust.standby import Standbys
+from trimtab_agent.engines.faust.tail import Tail
+from trimtab_agent.engines.faust.transport.thread import GenerationOver
+from trimtab_models.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
+from trimtab_models.messages.placement import Placement
+
+APP, OPERATOR = AppId("a"), OperatorId("sums")
+HERE, OTHER = WorkerId("here"), WorkerId("other")
+
+
+class Operator:
+    id = OPERATOR
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+
+
+class Ownership:
+    """This worker owns key group 0."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.databases: dict[int, object] = {}
+
+    def operators(self) -> dict[OperatorId, Operator]:
+        return {OPERATOR: Operator(self.partitions)}
+
+    def key_group(self, operator: Operator, partition: int) -> KeyGroup:
+        return KeyGroup(APP, operator.id, partition)
+
+    def key_group_of(self, topic: str, partition: int) -> KeyGroup:
+        return KeyGroup(APP, OPERATOR, partition)
+
+    def holds(self, key_group: KeyGroup) -> bool:
+        return key_group.partition == 0
+
+    def is_active(self, tp: TP) -> bool:
+        return tp.partition == 0
+
+    def changelogs(self, key_groups: Iterable[KeyGroup]) -> set[TP]:
+        return {TP("log", key_group.partition) for key_group in key_groups}
+
+    def table(self, changelog: TP) -> Any:
+        return Table(self.databases)
+
+
+class Table:
+    """Of partition 3 the local copy is ahead of its changelog: the topic was made anew."""
+
+    def __init__(self, databases: dict[int, object]) -> None:
+        self.data = self
+        self._dbs = databases
+
+    def _open_for_partition(self, partition: int) -> object:
+        return object()
+
+    def persisted_offset(self, changelog: TP) -> int:
+        return 99 if changelog.partition == 3 else 4
+
+
+class Consumer:
+    async def earliest_offsets(self, *changelogs: TP) -> dict[TP, int]:
+        return dict.fromkeys(changelogs, 0)
+
+    async def highwaters(self, *changelogs: TP) -> dict[TP, int]:
+        return dict.fromkeys(changelogs, 9)
+
+
+class App:
+    consumer = Consumer()
+
+
+class Handover:
+    generation = 1
+
+    def __init__(self) -> None:
+        self.checks = 0
+        self.over_after: int | None = None
+
+    def check(self, generation: int) -> None:
+        self.checks += 1
+        if self.over_after is not None and self.checks > self.over_after:
+            raise GenerationOver("a rebalance")
+
+
+class Board:
+    worker = HERE
+    placement: Placement | None = None
+
+    def place(self, *rows: tuple[WorkerId, ...]) -> None:
+        self.placement = Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={OPERATOR: rows})
+
+
+class Situation:
+    def __init__(self, partitions: int) -> None:
+        self.board: Any = Board()
+        self.handover: Any = Handover()
+        self.tail = Tail({})
+        ownership: Any = Ownership(partitions)
+        self.prepared: list[KeyGroup] = []
+        standbys = Standbys(App(), ownership, self.tail)
+        self.following = Following(
+            self.board, ownership, standbys, self.handover, prepared=lambda: self.prepared, ready=self.ready
+        )
+        self.is_ready = True
+
+    async def ready(self) -> bool:
+        return self.is_ready
+
+    @property
+    def followed(self) -> list[int]:
+        return sorted(tp.partition for tp in self.tail.followed)
+
+
+def key_group(partition: int) -> KeyGroup:
+    return KeyGroup(APP, OPERATOR, partition)
+
+
+def test_what_the_placement_and_hand_overs_name_is_warm_and_nothing_else() -> None:
+    made = Situation(6)
+    made.board.place((HERE,), (OTHER, HERE), (OTHER,), (), (HERE,), (OTHER,))
+    made.prepared = [key_group(2)]
+    asyncio.run(made.following.warm([key_group(5), key_group(2)], 1))
+    asyncio.run(made.following.settle())
+    assert made.followed == [1, 2, 4], "0 is owned here, 5 is not placed here any more"
+
+
+def test_nothing_is_begun_while_the_worker_is_not_ready() -> None:
+    made = Situation(3)
+    made.board.place((HERE,), (OTHER, HERE), (OTHER, HERE))
+    made.is_ready = False
+    asyncio.run(made.following.settle())
+    assert made.followed == []
+
+
+def test_a_command_waits_for_a_few_key_groups_only() -> None:
+    made = Situation(40)
+    made.board.place(*[(OTHER, HERE)] * 39)
+    found = []
+
+    async def command() -> None:
+        while not made.followed:
+            await asyncio.sleep(0)
+        await made.following.warm([key_group(39)], 1)
+        found.extend(made.followed)
+
+    async def both() -> None:
+        await asyncio.gather(made.following.settle(), command())
+
+    asyncio.run(both())
+    assert 39 in found
+    assert len(found) <= 2 * WARMED_AT_ONCE
+    assert len(made.followed) == 38, "all but the one that is owned and the one that cannot be used"
+
+
+def test_a_table_that_cannot_be_used_does_not_keep_the_others_cold() -> None:
+    made = Situation(12)
+    made.board.place(*[(OTHER, HERE)] * 12)
+    asyncio.run(made.following.settle())
+    assert made.followed == [1, 2, *range(4, 12)]
+
+
+def test_a_rebalance_ends_it() -> None:
+    made = Situation(40)
+    made.board.place(*[(OTHER, HERE)] * 40)
+    made.handover.over_after = 5
+    asyncio.run(made.following.settle())
+    assert len(made.followed) <= WARMED_AT_ONCE

@@ -1,0 +1,138 @@
+"""When standbys are placed: with an adoption, with a plan, and when nothing else is to be done."""
+
+from dataclasses import replace
+
+import pytest
+from decider_situations import APP, W0, W1, a_round, kg
+from test_decider_machine import BALANCED, ON_W0, PAUSE, answer, decider, execution, only, window
+
+from trimtab_controller.decider.decide import Adopted, Planned, Skip, SkipReason, StandbysPlaced, describe, names_of
+from trimtab_controller.decider.machine import Decider, ExecutionChanged, SnapshotArrived, Solve
+from trimtab_controller.decider.standby_rounds import ROUND, ROUND_INTERVAL_S
+from trimtab_controller.execution.state import Execution, with_owners
+from trimtab_models.messages.names import Epoch, KeyGroup, WorkerId
+from trimtab_models.messages.placement import Owners
+
+WARM = {kg(0): (W0, W1), kg(1): (W1, W0)}
+
+
+def asking(arrived: SnapshotArrived, *standbys: int | None) -> SnapshotArrived:
+    """The window with what the workers say that their app asks for."""
+    asked = standbys * len(arrived.snapshot.nodes) if len(standbys) == 1 else standbys
+    nodes = tuple(replace(row, standbys=each) for row, each in zip(arrived.snapshot.nodes, asked, strict=True))
+    return SnapshotArrived(snapshot=replace(arrived.snapshot, nodes=nodes))
+
+
+def published(made: Decider, present: Execution, rows: dict[KeyGroup, Owners]) -> Execution:
+    """What the execution does with the rows."""
+    placement = with_owners(present.placements[APP], Epoch(1, present.number + 1), rows)
+    after = replace(present, number=present.number + 1, placements={APP: placement})
+    made.on_event(0.0, ExecutionChanged(execution=after))
+    return after
+
+
+def test_the_first_placement_names_standbys() -> None:
+    decision = only(decider(execution(None)).on_event(1011.0, asking(window(BALANCED), 1)))
+    detail = "first placement: 2 key groups as they are; 2 new standbys"
+    assert decision == Adopted(app=APP, owners=BALANCED, detail=detail, standbys=WARM)
+
+
+def test_standbys_that_are_missing_are_placed_when_nothing_else_is_to_be_done() -> None:
+    present = execution(BALANCED)
+    made = decider(present)
+    decision = only(made.on_event(1011.0, asking(window(BALANCED), 1)))
+    assert decision == StandbysPlaced(app=APP, rows=WARM, detail="2 new standbys")
+    assert describe(decision) == "app: 2 new standbys"
+    assert names_of(decision) == ("standbys", "standbys")
+    assert made.known.missing_standbys == {APP: 2}
+    published(made, present, WARM)
+    calm = only(made.on_event(1031.0, asking(window(BALANCED, 1030.0), 1)))
+    assert isinstance(calm, Skip)
+    assert (calm.reason, made.known.missing_standbys) == (SkipReason.INSIDE_BAND, {APP: 0})
+
+
+@pytest.mark.parametrize("asked", [(None,), (0,)])
+def test_where_none_are_asked_for_or_nobody_says_it_nothing_is_done(asked: tuple[int | None]) -> None:
+    made = decider(execution(BALANCED))
+    decision = only(made.on_event(1011.0, asking(window(BALANCED), *asked)))
+    assert isinstance(decision, Skip)
+    assert made.known.missing_standbys == ({} if asked == (None,) else {APP: 0})
+
+
+def test_while_workers_disagree_the_most_is_asked_for() -> None:
+    decision = only(decider(execution(BALANCED)).on_event(1011.0, asking(window(BALANCED), None, 1)))
+    assert isinstance(decision, StandbysPlaced)
+    fewer = only(decider(execution(BALANCED)).on_event(1011.0, asking(window(BALANCED), 0, 1)))
+    assert fewer == decision
+
+
+def test_nothing_is_placed_while_it_must_not_be() -> None:
+    in_flight = execution(BALANCED, round=a_round(None))
+    for made, lack in (
+        (decider(in_flight), None),
+        (decider(execution(BALANCED), PAUSE), None),
+        (decider(execution(BALANCED), acting=False), None),
+    ):
+        decision = only(made.on_event(1011.0, asking(window(BALANCED), 1)))
+        assert isinstance(decision, Skip), decision
+        assert decision.lack is lack
+    unready = asking(window(BALANCED, workers=(W0,)), 1)
+    decision = only(decider(execution(BALANCED)).on_event(1011.0, unready))
+    assert isinstance(decision, Skip)
+    assert decision.lack is not None
+
+
+def test_a_plan_brings_the_standbys_of_what_it_does_not_move() -> None:
+    made = decider(execution(ON_W0))
+    [solve] = made.on_event(1011.0, asking(window(ON_W0), 1))
+    assert isinstance(solve, Solve)
+    decision = only(made.on_event(1011.5, answer((kg(2), W0, W1))))
+    assert isinstance(decision, Planned)
+    assert decision.standbys == {kg(0): (W0, W1), kg(1): (W0, W1)}
+
+
+def test_a_plan_that_was_looked_for_in_vain_gives_its_place_to_standbys() -> None:
+    present = execution(ON_W0)
+    made = decider(present)
+    made.on_event(1011.0, asking(window(ON_W0), 1))
+    decision = only(made.on_event(1011.5, answer()))
+    assert isinstance(decision, StandbysPlaced)
+    published(made, present, dict(decision.rows))
+    made.on_event(1031.0, asking(window(ON_W0, 1030.0), 1))
+    again = only(made.on_event(1031.5, answer()))
+    assert isinstance(again, Skip)
+    assert again.reason is SkipReason.NOTHING_BETTER
+
+
+def test_what_drifted_while_the_solver_worked_gets_no_standbys() -> None:
+    made = decider(execution(ON_W0))
+    made.on_event(1011.0, asking(window(ON_W0), 1))
+    elsewhere = {**ON_W0, kg(2): W1}
+    assert made.on_event(1021.0, asking(window(elsewhere, 1020.0), 1)) == []
+    assert isinstance(only(made.on_event(1021.5, answer())), Skip)
+
+
+def test_restores_begin_round_by_round() -> None:
+    """Of many key groups some are placed at once, the next ones later; what is told is how many are left."""
+    many = {kg(at): W0 for at in range(2 * ROUND.key_groups + 1)}
+    present = execution(many)
+    made = decider(present)
+    workers = (W0, W1)
+    sizes = []
+    for end_s in (1010.0, 1012.0, 1010.0 + ROUND_INTERVAL_S, 1010.0 + 2 * ROUND_INTERVAL_S, 1090.0):
+        [action] = made.on_event(end_s + 0.5, asking(window(many, end_s, cpu=0.0001, workers=workers), 1))
+        decision = action.decision  # type: ignore[union-attr]
+        sizes.append(len(decision.rows) if isinstance(decision, StandbysPlaced) else 0)
+        if isinstance(decision, StandbysPlaced):
+            assert ("still lack one" in decision.detail) == (sum(sizes) < len(many))
+            present = published(made, present, dict(decision.rows))
+    assert sizes == [ROUND.key_groups, 0, ROUND.key_groups, 1, 0]
+
+
+def test_a_standby_that_is_gone_is_replaced_and_one_too_many_is_dropped() -> None:
+    w2 = WorkerId("w2")
+    made = decider(execution(BALANCED))
+    published(made, execution(BALANCED), {kg(0): (W0, w2), kg(1): (W1, W0, w2)})
+    decision = only(made.on_event(1011.0, asking(window(BALANCED), 1)))
+    assert isinstance(decision, StandbysPlaced)
+    assert decision.rows == WARM

@@ -1,0 +1,202 @@
+"""Which workers stand by: on other hosts, stable, where the least is to be expected."""
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+import pytest
+from decider_situations import APP, OPERATOR, kg
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.standbys import Budget, StandbyRows, choose_standbys, count_missing
+from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.execution.state import placement_of, with_owners
+from trimtab_models.messages.names import Epoch, HostId, WorkerId
+from trimtab_models.messages.placement import Owners, Placement
+
+PLENTY = Budget(key_groups=10**9, state_bytes=1 << 60)
+
+
+def worker(name: str, host: str, capacity: float = 1.0, *, draining: bool = False) -> Worker:
+    return Worker(id=WorkerId(name), host=HostId(host), capacity=capacity, draining=draining)
+
+
+def view(workers: list[Worker], owners: list[str], loads: list[float] | None = None, size: int | None = 100) -> AppView:
+    """Key groups 0, 1, ... at these owners."""
+    rows = [
+        Owned(key_group=kg(at), owner=WorkerId(owner), load=loads[at] if loads else 10.0, state_bytes=size)
+        for at, owner in enumerate(owners)
+    ]
+    return AppView(app=APP, start_s=0.0, end_s=10.0, workers=tuple(workers), key_groups=rows, flows={})
+
+
+def placed(seen: AppView, standbys: dict[int, tuple[str, ...]] | None = None) -> Placement:
+    bare = placement_of("c", APP, Epoch(1, 1), seen.owners, None)
+    rows = {
+        kg(at): (seen.owners[kg(at)], *map(WorkerId, names))
+        for at, names in (standbys or {}).items()
+        if kg(at) in seen.owners
+    }
+    return with_owners(bare, Epoch(1, 2), rows)
+
+
+def chosen(found: StandbyRows) -> dict[int, tuple[str, ...]]:
+    """Standbys by partition, of the rows that change."""
+    return {key_group.partition: row[1:] for key_group, row in found.rows.items()}
+
+
+THREE = [worker("a", "h0"), worker("b", "h1"), worker("c", "h2")]
+
+
+def test_each_key_group_gets_a_standby_and_orphans_are_spread() -> None:
+    seen = view(THREE, ["a"] * 4 + ["b"] * 4 + ["c"] * 4)
+    found = choose_standbys(seen, placed(seen), 1, PLENTY)
+    assert (found.added, found.missing) == (12, 0)
+    inherited: dict[str, Counter[str]] = defaultdict(Counter)
+    for owner, standby in found.rows.values():
+        inherited[owner][standby] += 1
+    assert {owner: set(counts.values()) for owner, counts in inherited.items()} == {"a": {2}, "b": {2}, "c": {2}}
+
+
+def test_the_worker_with_the_least_load_inherits_most_and_capacity_counts() -> None:
+    seen = view([worker("a", "h0"), worker("b", "h1"), worker("c", "h2", 4.0)], ["a"] * 4 + ["b"], [10.0] * 5)
+    standbys = Counter(row[1] for row in choose_standbys(seen, placed(seen), 1, PLENTY).rows.values())
+    assert standbys == {"c": 5}
+
+
+def test_a_standby_that_fits_stays_and_one_that_is_gone_is_replaced() -> None:
+    seen = view(THREE, ["a", "a", "a"])
+    before = placed(seen, {0: ("b",), 1: ("b",), 2: ("gone",)})
+    found = choose_standbys(seen, before, 1, PLENTY)
+    assert chosen(found) == {2: ("c",)}
+    assert count_missing(seen, before, 1) == 1
+
+
+def test_a_worker_to_be_drained_stands_by_for_nobody_but_what_it_owns_has_standbys() -> None:
+    seen = view([*THREE[:2], worker("c", "h2", draining=True)], ["a", "c"])
+    found = choose_standbys(seen, placed(seen, {0: ("c",)}), 1, PLENTY)
+    assert chosen(found) == {0: ("b",), 1: ("b",)}
+
+
+def test_other_hosts_come_first_and_without_any_other_workers_do() -> None:
+    two_hosts = [worker("a", "h0"), worker("b", "h0"), worker("c", "h1")]
+    seen = view(two_hosts, ["a", "b", "c"])
+    found = choose_standbys(seen, placed(seen, {0: ("b",)}), 2, PLENTY)
+    assert chosen(found)[0] == chosen(found)[1] == ("c",), "one other host, one standby"
+    assert (len(chosen(found)[2]), found.missing) == (1, 0)
+    one_host = [worker("a", "h0"), worker("b", "h0"), worker("c", "h0")]
+    seen = view(one_host, ["a", "b", "c"])
+    assert chosen(choose_standbys(seen, placed(seen), 2, PLENTY)) == {
+        0: ("b", "c"),
+        1: ("a", "c"),
+        2: ("a", "b"),
+    }
+
+
+def test_a_lone_worker_lacks_nothing() -> None:
+    seen = view(THREE[:1], ["a", "a"])
+    assert choose_standbys(seen, placed(seen, {0: ("gone",)}), 1, PLENTY) == StandbyRows(rows={kg(0): (WorkerId("a"),)})
+
+
+def test_fewer_wanted_drops_the_last_ones() -> None:
+    seen = view(THREE, ["a", "a"])
+    before = placed(seen, {0: ("c", "b"), 1: ("b",)})
+    assert chosen(choose_standbys(seen, before, 1, PLENTY)) == {0: ("c",)}
+    assert chosen(choose_standbys(seen, before, 0, PLENTY)) == {0: (), 1: ()}
+
+
+def test_an_owner_that_stood_by_is_no_standby_of_its_own() -> None:
+    """Its placed owner is dead: the group gave the key group to the standby."""
+    seen = view(THREE[1:], ["b"])
+    before = replace(placed(seen), owners={OPERATOR: ((WorkerId("a"), WorkerId("b")),)})
+    assert choose_standbys(seen, before, 1, PLENTY).rows == {kg(0): (WorkerId("b"), WorkerId("c"))}
+
+
+@pytest.mark.parametrize(
+    ("budget", "added"), [(Budget(key_groups=2, state_bytes=1 << 60), 4), (Budget(key_groups=9, state_bytes=250), 6)]
+)
+def test_a_worker_begins_only_so_many_restores_in_a_round(budget: Budget, added: int) -> None:
+    seen = view(THREE, ["a"] * 20)
+    found = choose_standbys(seen, placed(seen), 1, budget)
+    assert (found.added, found.missing, len(found.rows)) == (added, 20 - added, added)
+
+
+def test_state_that_was_not_measured_counts_like_the_largest_of_its_operator() -> None:
+    rows = [
+        Owned(key_group=kg(at), owner=WorkerId("a"), load=1.0, state_bytes=1000 if at == 0 else None) for at in range(8)
+    ]
+    seen = replace(view(THREE[:2], []), key_groups=rows)
+    found = choose_standbys(seen, placed(seen), 1, Budget(key_groups=100, state_bytes=3000))
+    assert found.added == 3
+
+
+def test_idle_key_groups_are_spread_too() -> None:
+    seen = view(THREE, ["a"] * 10, [0.0] * 10)
+    counts = Counter(row[1] for row in choose_standbys(seen, placed(seen), 1, PLENTY).rows.values())
+    assert counts == {"b": 5, "c": 5}
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[AppView, Placement, int]:
+    count = draw(st.integers(1, 6))
+    hosts = draw(st.integers(1, count))
+    workers = [
+        worker(f"w{at}", f"h{at % hosts}", draw(st.sampled_from([0.5, 1.0])), draining=draw(st.booleans()))
+        for at in range(count)
+    ]
+    names = [each.id for each in workers]
+    owners = draw(st.lists(st.sampled_from(names), min_size=1, max_size=12))
+    loads = draw(st.lists(st.floats(0.0, 50.0), min_size=len(owners), max_size=len(owners)))
+    seen = view(workers, list(owners), loads)
+    any_name = st.sampled_from([*names, WorkerId("gone")])
+    before = {
+        at: tuple(name for name in draw(st.lists(any_name, max_size=4, unique=True)) if name != owner)
+        for at, owner in enumerate(owners)
+    }
+    return seen, placed(seen, before), draw(st.integers(0, 3))
+
+
+def _faults(seen: AppView, placement: Placement, wanted: int) -> list[str]:
+    """What is wrong with a placement whose every gap could be filled: a second opinion, key group by key group."""
+    faults = []
+    able = {each.id: each.host for each in seen.workers if not each.draining}
+    for key_group, owner in seen.owners.items():
+        row = placement.of(key_group.operator, key_group.partition)
+        host = seen.hosts[owner]
+        apart = {able[name] for name in able} - {host}
+        places = [able.get(name) for name in row[1:]] if apart else list(row[1:])
+        due = min(wanted, len(apart) if apart else len([name for name in able if name != owner]))
+        if row[0] != owner or len(row) != 1 + due or not set(row[1:]) <= able.keys() or owner in row[1:]:
+            faults.append(f"{key_group}: {row}, expected {due} standbys of {sorted(able)} for {owner}")
+        if len(set(places)) != len(places) or (apart and host in places):
+            faults.append(f"{key_group}: {row} is not apart: {places}")
+    return faults
+
+
+@given(situations())
+def test_every_gap_is_filled_with_what_fits_and_what_fits_stays(situation: tuple[AppView, Placement, int]) -> None:
+    seen, before, wanted = situation
+    found = choose_standbys(seen, before, wanted, PLENTY)
+    after = with_owners(before, Epoch(1, 3), found.rows)
+    assert _faults(seen, after, wanted) == []
+    assert found.missing == count_missing(seen, after, wanted) == 0
+    assert choose_standbys(seen, after, wanted, PLENTY).rows == {}, "stable"
+    assert choose_standbys(seen, before, wanted, PLENTY) == found, "deterministic"
+
+
+@given(situations(), st.integers(1, 3))
+def test_rounds_within_a_budget_come_to_the_same_end(situation: tuple[AppView, Placement, int], each: int) -> None:
+    seen, placement, wanted = situation
+    for _ in range(40):
+        found = choose_standbys(seen, placement, wanted, Budget(key_groups=each, state_bytes=1 << 60))
+        begun: Counter[str] = Counter()
+        for key_group, row in found.rows.items():
+            old: Owners = placement.of(key_group.operator, key_group.partition)
+            begun.update(set(row[1:]) - set(old))
+        assert max(begun.values(), default=0) <= each
+        assert found.added == begun.total()
+        if not found.rows:
+            break
+        placement = with_owners(placement, Epoch(1, 3), found.rows)
+    assert _faults(seen, placement, wanted) == []

@@ -1,0 +1,81 @@
+"""A worker is killed while every key group has a warm standby: those own, and restore next to nothing."""
+
+import json
+from typing import Any
+
+from steered_app_names import note_fault
+from steered_cluster import APP, CLUSTER, Cluster, until, worker
+from steered_scenarios import begin
+
+from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.standby_rounds import ROUND
+from trimtab_controller.decider.standbys import choose_standbys
+from trimtab_controller.decider.view import AppView, Worker
+from trimtab_models.messages.names import HostId, KeyGroup, WorkerId
+from trimtab_models.messages.placement import Placement
+
+
+async def crash(cluster: Cluster) -> None:
+    """kill -9 of one worker, which starts again at the end."""
+    await begin(cluster)
+    _name_standbys(cluster)
+    await cluster.publish()
+    assert await until(lambda: _is_warm(cluster), 60.0), f"not warm: {_warm(cluster)}"
+    victim = worker(0)
+    planned = {each: cluster.row(each)[1] for each in _owned_by(cluster, victim)}
+    assert len(set(planned.values())) == len(cluster.alive) - 1, "orphans are spread"
+    noted = {name: len(_restored(cluster, name)) for name in cluster.alive}
+    note_fault(cluster.folder)
+    cluster.alive.pop(victim).kill()
+    await cluster.settled()
+    owners = cluster.owners()
+    assert {each: owners[each] for each in planned} == {each: [name] for each, name in planned.items()}
+    for name in cluster.alive:
+        rows = _restored(cluster, name)[noted[name] :]
+        assert {row["title"] for row in rows} == {"active"}, f"Faust's own standbys: {rows}"
+        most = max(row["records"] for row in rows)
+        assert most <= cluster.setup.rate, f"{name} restored {most} records"
+    cluster.start(victim)
+    await cluster.settled(150.0)
+
+
+def _name_standbys(cluster: Cluster) -> None:
+    """One each, as the controller would: every worker counts as a host."""
+    rows = {operator: tuple(present) for operator, present in cluster.rows.items()}
+    view = AppView(
+        app=APP,
+        start_s=0.0,
+        end_s=10.0,
+        workers=tuple(Worker(id=n, host=HostId(f"h-{n}"), capacity=1.0, draining=False) for n in cluster.alive),
+        key_groups=[
+            Owned(key_group=k, owner=cluster.row(k)[0], load=1.0, state_bytes=None) for k in cluster.key_groups
+        ],
+        flows={},
+    )
+    present = Placement(cluster=CLUSTER, app=APP, epoch=cluster.epoch, owners=rows)
+    for key_group, row in choose_standbys(view, present, 1, ROUND).rows.items():
+        cluster.place([key_group], row)
+
+
+def _owned_by(cluster: Cluster, name: WorkerId) -> list[KeyGroup]:
+    return [each for each in cluster.key_groups if cluster.row(each)[0] == name]
+
+
+def _warm(cluster: Cluster) -> dict[WorkerId, dict[str, Any]]:
+    """What the living follow, by their own word."""
+    files = {name: cluster.folder / f"{name}.warm" for name in cluster.alive}
+    return {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
+
+
+def _is_warm(cluster: Cluster) -> bool:
+    """Whether every key group has the standby of its row, and that has all but the last second."""
+    wanted = {n: sorted(str(k) for k in cluster.key_groups if n in cluster.row(k)[1:]) for n in cluster.alive}
+    said = _warm(cluster)
+    lags = [row["lag"] for row in said.values()]
+    return {n: row["key_groups"] for n, row in said.items()} == wanted and max(lags) <= cluster.setup.rate
+
+
+def _restored(cluster: Cluster, name: WorkerId) -> list[dict[str, Any]]:
+    """What Faust had still to read from changelogs, each time that it restored tables."""
+    log = cluster.folder / f"{name}.restored"
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
