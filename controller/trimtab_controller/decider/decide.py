@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from trimtab_controller.decider.evaluate import Evaluation
+from trimtab_controller.decider.promises import Misses
 from trimtab_controller.decider.view import AppView, Lack, NotReady, first_few
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_controller.plan import Move, Plan
@@ -36,6 +37,7 @@ class SkipReason(StrEnum):
     ALL_DRAINING = "all_draining"
     NOTHING_BETTER = "nothing_better"
     SOLVER_FAILED = "solver_failed"
+    PLANS_MISS = "plans_miss"
 
 
 OF_BALANCE = frozenset(
@@ -252,9 +254,19 @@ def _changed_operators(view: AppView, placement: Placement) -> str | None:
 
 
 def admit(
-    now: float, view: AppView, evaluation: Evaluation, execution: Execution, settings: Settings, *, windows: int
+    now: float,
+    view: AppView,
+    evaluation: Evaluation,
+    execution: Execution,
+    settings: Settings,
+    *,
+    windows: int,
+    misses: Misses | None = None,
 ) -> Skip | SolveWanted:
-    """Whether a plan is worth looking for.  A worker to be drained overrides band and samples, not the interval."""
+    """Whether a plan is worth looking for.
+
+    A worker to be drained overrides band, samples and plans that missed, not the interval.
+    """
     distance, noise = evaluation.load_distance, evaluation.noise
     if distance is None or noise is None:
         return Skip(reason=SkipReason.ALL_DRAINING, detail=f"{view.app}: every worker is to be drained, none is left")
@@ -263,6 +275,9 @@ def admit(
     balancing = distance > max(settings.load_distance, noise)
     if not to_empty and (calm := _calm(view, distance, noise, settings, windows, idle=collocation in (None, 1.0))):
         return calm
+    if not to_empty and misses is not None and misses.holding:
+        detail = f"{view.app}: load distance {distance:.1f}, but {misses.detail}; no further plan for balance"
+        return Skip(reason=SkipReason.PLANS_MISS, detail=detail)
     ended_at = execution.round.ended_at if execution.round else None
     if ended_at is not None and now - ended_at < settings.min_interval_s:
         left_s = settings.min_interval_s - (now - ended_at)

@@ -27,6 +27,7 @@ def node(name: str, load: float | None = 50.0, **other: object) -> NodeStatus:
         key_groups=32,
         draining=False,
         steering=True,
+        used_pct=72.5,
     )
     return replace(preset, **other)  # type: ignore[arg-type]
 
@@ -77,7 +78,7 @@ def test_the_first_lines_say_how_it_stands() -> None:
 def test_nothing_is_wider_than_the_terminal_and_a_worker_has_one_line(width: int) -> None:
     lines = shown(STATUS, width=width)
     assert max(map(len, lines)) <= width
-    assert ["orders-1", "host-orders-1", "61.2", "1", "32"] in [line.split() for line in lines]
+    assert ["orders-1", "host-orders-1", "61.2", "72.5", "1", "32"] in [line.split() for line in lines]
     [plan] = [number for number, line in enumerate(lines) if "3.14  load distance 8.6 above 5.0" in line]
     assert lines[plan + 1].strip() == "8.6 -> 0.7 (0.4 planned), 13 key groups moved, pause 0.20 s"
 
@@ -144,8 +145,8 @@ def test_a_plan_in_flight_says_how_far_it_is() -> None:
 
 
 def test_of_many_workers_those_that_matter_are_shown() -> None:
-    many = [node(f"w{number}", float(number)) for number in range(100)]
-    many[7] = node("w7", None, app=None, state=WorkerState.AWAY, steering=False)
+    many = [node(f"w{number}", float(number), used_pct=None) for number in range(100)]
+    many[7] = node("w7", None, app=None, state=WorkerState.AWAY, steering=False, used_pct=None)
     many[8] = node("w8", 8.0, draining=True, key_groups=0)
     status = replace(STATUS, nodes=tuple(many))
     lines = shown(status)

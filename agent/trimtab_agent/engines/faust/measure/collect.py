@@ -69,7 +69,8 @@ class Collector:
             key_groups=len(owned),
             calm=began is not None and began == self._calm_at,
         )
-        shares = self._shares(interval, work)
+        unknown = contradiction(process_s=interval.process_s, agents_s=interval.agents_s)
+        cpu_s = self._shares(interval, work, unknown)
         return Statistics(
             at_ms=at_ms,
             interval_s=interval_s,
@@ -79,17 +80,13 @@ class Collector:
             generation=steering.generation,
             complete=bool(steering.operators()),
             key_groups=tuple(
-                self._sample(
-                    key_group,
-                    tallies.get(key_group, _Tally()),
-                    shares.get(key_group, 0.0) if shares is not None else None,
-                )
-                for key_group in owned
+                self._sample(key_group, tallies.get(key_group, _Tally()), cpu_s(key_group)) for key_group in owned
             ),
             pairs=_pairs(taken, steering.key_group_of),
             refused=steering.refused,
             standbys=min(steering.standbys, MAX_STANDBYS),
             breaches=steering.breaches,
+            unknown=unknown,
         )
 
     def _calm_now(self) -> tuple[int | None, int] | None:
@@ -101,19 +98,18 @@ class Collector:
         return steering.generation, disturbances
 
     def _shares(
-        self, interval: Interval, work: Mapping[KeyGroup | None, Work]
-    ) -> Mapping[KeyGroup | None, float] | None:
-        """CPU seconds by key group; None: the parts do not add up, so that no load is known."""
-        reason = contradiction(process_s=interval.process_s, agents_s=interval.agents_s)
-        if reason is not None or interval.process_s is None:
-            if not self._contradicted:
-                log.warning("the loads of this worker's key groups are unknown: %s", reason)
-            self._contradicted = True
-            return None
-        self._contradicted = False
+        self, interval: Interval, work: Mapping[KeyGroup | None, Work], unknown: str | None
+    ) -> Callable[[KeyGroup], float | None]:
+        """The CPU seconds of a key group; None of each when the parts do not add up."""
+        if unknown is not None and not self._contradicted:
+            log.warning("the loads of this worker's key groups are unknown: %s", unknown)
+        self._contradicted = unknown is not None
+        if unknown is not None or interval.process_s is None:
+            return lambda key_group: None
         self._idle.observe(interval)
         idle_s = self._idle.cores(interval.key_groups) * interval.interval_s
-        return apportion(work, process_s=interval.process_s, idle_s=idle_s)
+        shares = apportion(work, process_s=interval.process_s, idle_s=idle_s)
+        return lambda key_group: shares.get(key_group, 0.0)
 
     def _sample(self, key_group: KeyGroup, tally: _Tally, cpu_s: float | None) -> KeyGroupSample:
         return KeyGroupSample(

@@ -214,6 +214,8 @@ def test_when_the_parts_do_not_add_up_loads_are_unknown_and_counts_are_not(
     assert [sample.cpu_s for sample in first.key_groups] == [None, None, None]
     assert [sample.tuples_in for sample in first.key_groups] == [10, 10, 0]
     assert first.cpu_s == (None if process_ns is None else 0.04)
+    assert (first.unknown or "").startswith("its agents' steps take" if process_ns else "the CPU time of its process")
+    assert known.unknown is None
     assert all(sample.cpu_s is not None for sample in known.key_groups)
     assert len(caplog.records) == 2, "said when it begins, not in each interval"
 
