@@ -6,8 +6,8 @@ A successor begins without it: it neither judges its predecessor's plan nor hold
 from collections.abc import Mapping
 
 from trimtab_controller.decider.concerns import Concern, Strains
-from trimtab_controller.decider.evaluate import History, evaluate
-from trimtab_controller.decider.promises import Comparison, Misses, Promise, compare, follow_misses, promised, review
+from trimtab_controller.decider.evaluate import evaluate
+from trimtab_controller.decider.promises import Comparison, Misses, Promise, compare, follow_misses, review
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Round
 from trimtab_models.messages.names import AppId
@@ -40,18 +40,16 @@ class Deliveries:
         """An operator says that it goes on."""
         self._misses.clear()
 
-    def plan(self, now: float, app: AppId, history: History) -> None:
-        """A plan was made for an app, and will be carried out; `history` of its loads."""
-        missed = self._misses.get(app)
-        before = missed.promise if missed else None
-        self._promise = promised(now, self._seen[app], history, self._min_gain, before) if app in self._seen else None
+    def plan(self, now: float, app: AppId) -> None:
+        """A plan was made for an app, and will be carried out."""
+        self._promise = Promise(decided_at=now, view=self._seen[app]) if app in self._seen else None
 
     def measure(self, last: Round, view: AppView, part: Snapshot) -> Comparison:
         """What the first whole window after a round shows of it."""
         promise = self._promise
-        if promise is None or promise.app != last.app or promise.decided_at > last.started_at:
+        if promise is None or promise.view.app != last.app or promise.decided_at > last.started_at:
             return Comparison(load_distance=evaluate(view).load_distance)  # a predecessor's plan
-        found = compare(promise, view, self._load_distance)
+        found = compare(promise, view, load_distance=self._load_distance, min_gain=self._min_gain)
         misses = follow_misses(
             self._misses.pop(last.app, None),
             found,

@@ -107,7 +107,7 @@ def _smoothed(now: Flows, before: Flows, weight: float) -> Flows:
 
 def _mean_square(measured: AppView, predicted: AppView) -> float:
     """Mean square of the difference of the workers' deviations from the mean (pp^2)."""
-    found, foreseen = deviations(measured), deviations(predicted)
+    found, foreseen = _deviations(measured), _deviations(predicted)
     return sum((found[worker] - foreseen[worker]) ** 2 for worker in found) / len(found)
 
 
@@ -118,7 +118,7 @@ def evaluate(view: AppView, history: History = NO_HISTORY) -> Evaluation:
         return Evaluation(
             node_loads=node_loads, mean_load=None, load_distance=None, noise=None, collocation=_collocation(view)
         )
-    found = deviations(view)
+    found = _deviations(view)
     distances = (found[worker.id] if worker.draining else abs(found[worker.id]) for worker in view.workers)
     return Evaluation(
         node_loads=node_loads,
@@ -154,7 +154,6 @@ def _mean_load(view: AppView) -> float:
     return float(view.owned.load.sum()) / sum(worker.capacity for worker in kept)
 
 
-def deviations(view: AppView) -> dict[WorkerId, float]:
-    """Each worker's load against the mean (pp)."""
+def _deviations(view: AppView) -> dict[WorkerId, float]:
     mean = _mean_load(view)
     return {worker: load - mean for worker, load in _node_loads(view).items()}

@@ -358,8 +358,7 @@ class Decider:
             return not_ready(lack)
         decision = judge(wanted, answer, self._settings)
         if isinstance(decision, Planned) and self._acting:
-            app = wanted.view.app
-            self._deliveries.plan(now, app, self._history.get(app, NO_HISTORY))
+            self._deliveries.plan(now, wanted.view.app)
         return decision
 
 

@@ -7,20 +7,25 @@ balance in that app.
 
 Compared is like with like: the loads of the last window before the plan, summed up over the owners that the first
 window after it shows, with what was measured there.  Not the smoothed loads that the plan was made from: they lag
-behind.  Two windows may differ by what windows differ from what was foreseen (`History.error`).  When workers came or
-went in between, or the loads of key groups that did not move have changed, the round cannot be compared.
+behind.  The key groups that did not move are the control: how much their loads differ between the two windows says how
+much those that moved may differ by chance.  With relative errors r of the loads x (r^2 = sum of squared differences /
+sum of x^2, over the unmoved) a worker may differ by NOISE_ERRORS * r * sqrt(sum of its x^2).
+
+When the unmoved of a worker differ by more than that together, the load itself has changed: the round cannot be
+compared.  Nor can it when workers came or went in between, or when the plan was to bring less than chance may.
 """
 
 import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.decider.evaluate import NOISE_ERRORS, Evaluation, History, deviations, evaluate
-from trimtab_controller.decider.owned import Floats, OwnedTable
-from trimtab_controller.decider.view import AppView, Worker, first_few
-from trimtab_models.messages.names import AppId, WorkerId
+from trimtab_controller.decider.evaluate import NOISE_ERRORS, evaluate
+from trimtab_controller.decider.owned import Floats
+from trimtab_controller.decider.view import AppView, first_few
+from trimtab_models.messages.names import WorkerId
 
 MISSES = 2
 """So many rounds in a row may miss; a single one is left to chance."""
@@ -32,16 +37,10 @@ TRY_AGAIN_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """What was measured when a plan was made; it promises that this moves along with the key groups.
+    """What was measured when a plan was made; it promises that this moves along with the key groups."""
 
-    `tolerance` in pp: what two windows may differ by; None: too little was known to say.
-    """
-
-    app: AppId
     decided_at: float
-    loads: OwnedTable
-    workers: tuple[Worker, ...]
-    tolerance: float | None
+    view: AppView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +60,11 @@ class Comparison:
     """A round against its plan.  `load_distance` (pp) as measured, None when that says nothing about the plan.
 
     `incomparable` says why it cannot be told whether the plan was kept; `missed` are the workers that are wrong, worst
-    first, when it was not.
+    first, when it was not; `noise` is what workers may differ by (pp).
     """
 
     load_distance: float | None
+    noise: float = 0.0
     incomparable: str | None = None
     missed: tuple[Mispredicted, ...] = ()
 
@@ -73,12 +73,14 @@ class Comparison:
 class Misses:
     """Rounds of an app in a row that missed their plans; the rest is of the last of them.
 
-    `generation` = of the workers' group then, `agreed` = in how many windows since what moved was measured as promised.
+    `noise` = what workers may differ by (pp), `generation` = of the workers' group then, `agreed` = in how many windows
+    since then what moved was measured as promised.
     """
 
     plans: tuple[str, ...]
     promise: Promise
     workers: tuple[Mispredicted, ...]
+    noise: float
     generation: int | None
     at: float
     agreed: int = 0
@@ -92,52 +94,56 @@ class Misses:
     def detail(self) -> str:
         """Which plans missed, and by whose fault."""
         plans = ", ".join(self.plans[-MISSES:])
-        return f"plans {plans} did not bring what was planned: {first_few(self.workers)}"
+        return f"plans {plans} did not bring what was planned (noise {self.noise:.1f}): {first_few(self.workers)}"
 
     @property
     def concern(self) -> Concern:
         """For the operator."""
         workers = tuple(sorted(each.worker for each in self.workers))
-        return Concern(kind=ConcernKind.PLANS_MISS, app=self.promise.app, workers=workers, detail=self.detail)
+        return Concern(kind=ConcernKind.PLANS_MISS, app=self.promise.view.app, workers=workers, detail=self.detail)
 
 
-def promised(now: float, view: AppView, history: History, min_gain: float, missed: Promise | None = None) -> Promise:
-    """What a plan promises that is made now, `view` being the last window, not smoothed.
+def compare(promise: Promise, view: AppView, *, load_distance: float, min_gain: float) -> Comparison:
+    """What the window (not smoothed) shows of the plan.
 
-    `missed` is the promise of a plan before that missed.  A miss makes windows look less foreseeable; that does not
-    excuse the next one: the tolerance of before holds.
+    Inside the band of `load_distance` any plan was good enough, and less than `min_gain` is nothing to speak of.
     """
-    known = [missed.tolerance] if missed is not None and missed.tolerance is not None else []
-    if history.windows > 1:
-        # The error is that of one window against smoothed loads; here a window stands against another one.
-        error = 2.0 * history.error / (1.0 + history.concentration)
-        known.append(max(min_gain, NOISE_ERRORS * math.sqrt(error)))
-    return Promise(
-        app=view.app,
-        decided_at=now,
-        loads=view.owned,
-        workers=view.workers,
-        tolerance=min(known, default=None),
-    )
-
-
-def compare(promise: Promise, view: AppView, load_distance: float) -> Comparison:
-    """What the window (not smoothed) shows of the plan; inside the band of `load_distance` any plan was good enough."""
     view = replace(view, flows={})
     found = evaluate(view)
-    if (changed := _changed(promise, view)) is not None or found.load_distance is None:
+    if (changed := _changed(promise.view, view)) is not None or found.load_distance is None:
         return Comparison(load_distance=None, incomparable=changed or "every worker is being drained")
-    if promise.tolerance is None:
-        incomparable = "too few windows came before it to tell noise from a miss"
-        return Comparison(load_distance=found.load_distance, incomparable=incomparable)
-    foreseen = _with_loads(view, view.owned.loads_in(promise.loads))
-    distance = evaluate(foreseen).load_distance or 0.0
-    if found.load_distance <= max(load_distance, distance + promise.tolerance):
+    if found.load_distance <= load_distance:
         return Comparison(load_distance=found.load_distance)
-    if _largest_error(foreseen, _with_loads(view, _where_unmoved(promise, view))) > promise.tolerance:
-        incomparable = "the load of key groups that did not move has changed"
-        return Comparison(load_distance=found.load_distance, incomparable=incomparable)
-    return Comparison(load_distance=found.load_distance, missed=_mispredicted(promise, foreseen, view, found))
+    before, unmoved = view.owned.loads_in(promise.view.owned), ~view.owned.moved_since(promise.view.owned)
+    noise = max(min_gain, _noise(view, before, unmoved))
+    foreseen = _with_loads(view, before)
+    planned = evaluate(foreseen).load_distance or 0.0
+    if (unclear := _unclear(promise.view, foreseen, view, unmoved, noise)) is not None:
+        return Comparison(load_distance=found.load_distance, noise=noise, incomparable=unclear)
+    missed = _mispredicted(foreseen, view, noise) if found.load_distance > planned + noise else ()
+    return Comparison(load_distance=found.load_distance, noise=noise, missed=missed)
+
+
+def _unclear(before: AppView, foreseen: AppView, view: AppView, unmoved: NDArray[np.bool_], noise: float) -> str | None:
+    """Why a difference between what was foreseen and the window says nothing about the plan."""
+    gain = (evaluate(before).load_distance or 0.0) - (evaluate(foreseen).load_distance or 0.0)
+    if noise > max(0.0, gain):
+        return f"loads differ by {noise:.1f} between two windows, the plan was to bring {gain:.1f}"
+    alone = _with_loads(view, np.where(unmoved, view.owned.load, foreseen.owned.load))
+    planned, measured = evaluate(foreseen).node_loads, evaluate(alone).node_loads
+    if max(abs(measured[worker] - load) for worker, load in planned.items()) > noise:
+        return "the load of key groups that did not move has changed"
+    return None
+
+
+def _noise(view: AppView, before: Floats, unmoved: NDArray[np.bool_]) -> float:
+    """What a worker's load may differ by between two windows, by the key groups that did not move (pp)."""
+    squares = float(np.sum(before[unmoved] ** 2))
+    if not squares:
+        return 0.0
+    error = math.sqrt(float(np.sum((view.owned.load - before)[unmoved] ** 2)) / squares)
+    loads = _with_loads(view, before**2).owned.loads_of_workers()
+    return max(NOISE_ERRORS * error * math.sqrt(loads.get(each.id, 0.0)) / each.capacity for each in view.workers)
 
 
 def follow_misses(
@@ -149,7 +155,7 @@ def follow_misses(
     if not found.missed:
         return None
     plans = (*(before.plans if before else ()), plan)[-MISSES:]
-    return Misses(plans=plans, promise=promise, workers=found.missed, generation=generation, at=now)
+    return Misses(plans=plans, promise=promise, workers=found.missed, noise=found.noise, generation=generation, at=now)
 
 
 def review(
@@ -172,15 +178,15 @@ def review(
         return misses
     if now - misses.at >= TRY_AGAIN_S:
         return replace(misses, plans=misses.plans[1:], at=now)
-    agreed = misses.agreed + 1 if _agrees(misses.promise, view) else 0
+    agreed = misses.agreed + 1 if _agrees(misses, view) else 0
     return None if agreed >= AGREEING_WINDOWS else replace(misses, agreed=agreed)
 
 
-def _changed(promise: Promise, view: AppView) -> str | None:
+def _changed(before: AppView, after: AppView) -> str | None:
     """What of the job is not what it was when the plan was made: its key groups, or its workers."""
-    if promise.loads.owners.keys() != view.owners.keys():
+    if before.owners.keys() != after.owners.keys():
         return "the app has other key groups"
-    old, new = {worker.id: worker for worker in promise.workers}, {worker.id: worker for worker in view.workers}
+    old, new = {worker.id: worker for worker in before.workers}, {worker.id: worker for worker in after.workers}
     said = [f"{worker} left" for worker in old if worker not in new]
     said += [f"{worker} joined" for worker in new if worker not in old]
     for worker in old.keys() & new.keys():
@@ -195,35 +201,21 @@ def _with_loads(view: AppView, loads: Floats) -> AppView:
     return replace(view, key_groups=view.owned.with_load(loads))
 
 
-def _where_unmoved(promise: Promise, view: AppView) -> Floats:
-    """The loads as promised for what moved, as measured for what did not."""
-    owned = view.owned
-    return np.where(owned.moved_since(promise.loads), owned.loads_in(promise.loads), owned.load)
-
-
-def _largest_error(foreseen: AppView, found: AppView) -> float:
-    """Of the workers' deviations from the mean (pp)."""
-    expected, measured = deviations(foreseen), deviations(found)
-    return max(abs(measured[worker] - expected[worker]) for worker in expected)
-
-
-def _mispredicted(promise: Promise, foreseen: AppView, view: AppView, found: Evaluation) -> tuple[Mispredicted, ...]:
+def _mispredicted(foreseen: AppView, view: AppView, noise: float) -> tuple[Mispredicted, ...]:
     """Who measured something else than was promised, worst first; at least the worst."""
-    planned = evaluate(foreseen).node_loads
+    planned, measured = evaluate(foreseen).node_loads, evaluate(view).node_loads
     workers = sorted(
-        (
-            Mispredicted(worker=worker.id, planned=planned[worker.id], measured=found.node_loads[worker.id])
-            for worker in view.workers
-        ),
+        (Mispredicted(worker=each, planned=planned[each], measured=measured[each]) for each in planned),
         key=lambda each: -abs(each.measured - each.planned),
     )
-    wrong = tuple(each for each in workers if abs(each.measured - each.planned) > (promise.tolerance or 0.0))
+    wrong = tuple(each for each in workers if abs(each.measured - each.planned) > noise)
     return wrong or tuple(workers[:1])
 
 
-def _agrees(promise: Promise, view: AppView) -> bool:
+def _agrees(misses: Misses, view: AppView) -> bool:
     """Whether what moved costs its owners now what it cost before; theirs of before may have been measured wrong."""
-    moved, view = view.owned.moved_since(promise.loads), replace(view, flows={})
-    planned = evaluate(_with_loads(view, np.where(moved, view.owned.loads_in(promise.loads), 0.0))).node_loads
-    measured = evaluate(_with_loads(view, np.where(moved, view.owned.load, 0.0))).node_loads
-    return all(abs(measured[worker] - load) <= (promise.tolerance or 0.0) for worker, load in planned.items())
+    owned, before = view.owned, misses.promise.view.owned
+    moved, view = owned.moved_since(before), replace(view, flows={})
+    planned = evaluate(_with_loads(view, np.where(moved, owned.loads_in(before), 0.0))).node_loads
+    measured = evaluate(_with_loads(view, np.where(moved, owned.load, 0.0))).node_loads
+    return all(abs(measured[worker] - load) <= misses.noise for worker, load in planned.items())
