@@ -4,6 +4,7 @@ A successor begins without it: it neither judges its predecessor's plan nor hold
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from trimtab_controller.decider.concerns import Concern, Strains
 from trimtab_controller.decider.evaluate import evaluate
@@ -64,7 +65,7 @@ class Deliveries:
 
     def review(self, views: Views, parts: Parts, strains: Strains) -> None:
         """What a window (not smoothed) shows, and which misses still count; those of an app that is gone do not."""
-        self._seen = {app: view for app, view in views.items() if isinstance(view, AppView)}
+        self._seen = {app: replace(view, flows={}) for app, view in views.items() if isinstance(view, AppView)}
         for app, misses in list(self._misses.items()):
             view = views.get(app)
             kept: Misses | None = misses

@@ -10,7 +10,15 @@ from trimtab_controller.cli.status_view import SHOWN_NODES, Seen, State, show_st
 from trimtab_controller.leadership.group import Member
 from trimtab_models.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.status import AppStatus, DecisionStatus, HoldStatus, NodeStatus, RoundStatus, Status
+from trimtab_models.messages.status import (
+    AppStatus,
+    ConcernStatus,
+    DecisionStatus,
+    HoldStatus,
+    NodeStatus,
+    RoundStatus,
+    Status,
+)
 
 NOW = 1_000_000.0
 APP = AppId("orders")
@@ -121,6 +129,34 @@ def test_what_is_not_as_it_should_be_comes_with_its_remedy(status: Status, state
 def test_what_is_wrong_names_its_runbook(status: Status, runbook: str | None) -> None:
     assert Seen(status=status, controllers=(LEADER,), now=NOW).runbook == runbook
     assert any(f"runbooks/{runbook}.md" in line for line in shown(status)) == (runbook is not None)
+
+
+FULL = ConcernStatus(kind="over_capacity", app=APP, text="orders-1 uses 110 % of its capacity, its key groups 3 %")
+
+
+def test_what_is_wrong_though_balancing_goes_on_stands_at_the_top_with_its_runbook() -> None:
+    status = replace(STATUS, nodes=(node("orders-1", 3.25, used_pct=110.4), node("orders-2")), concerns=(FULL,))
+    lines = shown(status, width=120)
+
+    assert lines[2:4] == [
+        "over_capacity (orders): orders-1 uses 110 % of its capacity, its key groups 3 %",
+        "What to check and to do: runbooks/over_capacity.md",
+    ]
+    assert ["orders-1", "host-orders-1", "3.2", "110.4", "1", "32", "over", "capacity"] in [
+        line.split() for line in lines
+    ]
+
+
+def test_a_reason_to_do_nothing_is_looked_up_before_a_concern() -> None:
+    lost = (DecisionStatus(at=NOW, kind="skip", reason="hosts_lost", text="-"),)
+    assert Seen(status=replace(STATUS, concerns=(FULL,), decisions=lost), controllers=None, now=NOW).runbook == (
+        "hosts_lost"
+    )
+
+
+def test_a_round_that_cannot_be_compared_shows_no_measured_load_distance() -> None:
+    lines = shown(replace(STATUS, rounds=(replace(ROUND, after=None, incomparable="w2 joined"),)), width=120)
+    assert any("8.6 -> 0.4 planned, 13 key groups moved, cannot be compared: w2 joined" in line for line in lines)
 
 
 def test_who_leads_may_be_unknown_or_nobody() -> None:
