@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import assert_never
 
 from trimtab_controller.decider.evaluate import Evaluation
-from trimtab_controller.decider.promises import Misses
 from trimtab_controller.decider.view import AppView, Lack, NotReady, first_few
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_controller.plan import Move, Plan
@@ -254,19 +253,9 @@ def _changed_operators(view: AppView, placement: Placement) -> str | None:
 
 
 def admit(
-    now: float,
-    view: AppView,
-    evaluation: Evaluation,
-    execution: Execution,
-    settings: Settings,
-    *,
-    windows: int,
-    misses: Misses | None = None,
+    now: float, view: AppView, evaluation: Evaluation, execution: Execution, settings: Settings, *, windows: int
 ) -> Skip | SolveWanted:
-    """Whether a plan is worth looking for.
-
-    A worker to be drained overrides band, samples and plans that missed, not the interval.
-    """
+    """Whether a plan is worth looking for.  A worker to be drained overrides band and samples, not the interval."""
     distance, noise = evaluation.load_distance, evaluation.noise
     if distance is None or noise is None:
         return Skip(reason=SkipReason.ALL_DRAINING, detail=f"{view.app}: every worker is to be drained, none is left")
@@ -275,9 +264,6 @@ def admit(
     balancing = distance > max(settings.load_distance, noise)
     if not to_empty and (calm := _calm(view, distance, noise, settings, windows, idle=collocation in (None, 1.0))):
         return calm
-    if not to_empty and misses is not None and misses.holding:
-        detail = f"{view.app}: load distance {distance:.1f}, but {misses.detail}; no further plan for balance"
-        return Skip(reason=SkipReason.PLANS_MISS, detail=detail)
     ended_at = execution.round.ended_at if execution.round else None
     if ended_at is not None and now - ended_at < settings.min_interval_s:
         left_s = settings.min_interval_s - (now - ended_at)

@@ -331,8 +331,14 @@ class Decider:
             return adopted
         stop = to_stop(view, self._execution)
         evaluation, windows = self.known.evaluations[app], self._history[app].windows
+        if stop is not None:
+            return stop
+        found = admit(now, view, evaluation, self._execution, self._settings, windows=windows)
         misses = self._deliveries.misses(app)
-        return stop or admit(now, view, evaluation, self._execution, self._settings, windows=windows, misses=misses)
+        if isinstance(found, SolveWanted) and not found.draining and misses is not None and misses.holding:
+            detail = f"{app}: {found.reason}, but {misses.detail}; no further plan for balance"
+            return Skip(reason=SkipReason.PLANS_MISS, detail=detail)
+        return found
 
     # --- an answer ------------------------------------------------------------------------------------------------
 

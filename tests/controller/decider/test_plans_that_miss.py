@@ -191,7 +191,7 @@ def test_a_worker_that_is_measured_as_zero_is_given_no_more_after_two_plans() ->
     assert skip == Skip(
         reason=SkipReason.PLANS_MISS,
         detail=(
-            "app: load distance 25.0, but plans 1.1, 1.2 did not bring what was planned (noise 0.5): "
+            "app: load distance 25.0 above 5.0, but plans 1.1, 1.2 did not bring what was planned (noise 0.5): "
             "w1 20.0 % planned, 0.0 % measured; no further plan for balance"
         ),
     )
