@@ -51,16 +51,23 @@ class Speed:
 
 
 @contextmanager
-def one_worker(*, plugin: bool, work: int = 0) -> Iterator[Cluster]:
+def one_worker(
+    *, plugin: bool, work: int = 0, key_groups: int = KEY_GROUPS, interval_s: float = 1.0
+) -> Iterator[Cluster]:
     """A broker, an agent and one worker of the flights job that is ready to work."""
     environment = {
         **FLIGHTS_ENVIRONMENT,
-        "FLIGHTS_KEY_GROUPS": str(KEY_GROUPS),
+        "FLIGHTS_KEY_GROUPS": str(key_groups),
         "FLIGHTS_WORK": str(work),
         "FLIGHTS_PLUGIN": str(int(plugin)),
     }
     settings = SandboxSettings(
-        app=FLIGHTS_APP, app_folder=EXAMPLES, workers=1, capacity_cores=1.0, environment=environment
+        app=FLIGHTS_APP,
+        app_folder=EXAMPLES,
+        workers=1,
+        capacity_cores=1.0,
+        interval_s=interval_s,
+        environment=environment,
     )
     with tempfile.TemporaryDirectory() as folder, Cluster(settings, Path(folder)) as cluster:
         cluster.start_broker()
@@ -68,7 +75,7 @@ def one_worker(*, plugin: bool, work: int = 0) -> Iterator[Cluster]:
         cluster.broker.create_topics(
             [
                 Topic(name=name, partitions=count, settings=compacted if name == CHANGELOG else {})
-                for name, count in partitions(KEY_GROUPS).items()
+                for name, count in partitions(key_groups).items()
             ]
         )
         cluster.start_agent(0)

@@ -11,7 +11,15 @@ from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
 from trimtab_models.messages.decode import Fault
 from trimtab_models.messages.names import WorkerId
-from trimtab_models.messages.status import AppStatus, DecisionStatus, HoldStatus, NodeStatus, RoundStatus, Status
+from trimtab_models.messages.status import (
+    AppStatus,
+    ConcernStatus,
+    DecisionStatus,
+    HoldStatus,
+    NodeStatus,
+    RoundStatus,
+    Status,
+)
 
 KEPT_DECISIONS = 30
 KEPT_ROUNDS = 100
@@ -37,13 +45,14 @@ class Board:
         self._decisions.append(row)
         return not again
 
-    def see_round(self, row: Round | None, after: float | None = None) -> None:
-        """The round as it is now; `after`: the load distance measured after it, told once."""
+    def see_round(self, row: Round | None, after: float | None = None, incomparable: str | None = None) -> None:
+        """The round as it is now; told once: the load distance measured after it, or why that says nothing."""
         if row is None:
             return
-        if after is None and row.plan in self._rounds:
-            after = self._rounds[row.plan].after
-        self._rounds[row.plan] = round_status(row, after)
+        if after is None and incomparable is None and row.plan in self._rounds:
+            before = self._rounds[row.plan]
+            after, incomparable = before.after, before.incomparable
+        self._rounds[row.plan] = round_status(row, after, incomparable)
         while len(self._rounds) > KEPT_ROUNDS:
             self._rounds.pop(next(iter(self._rounds)))
 
@@ -73,10 +82,14 @@ class Board:
             rounds=tuple(row for row in self._rounds.values() if row.ended_at or hold or row.plan == present),
             rejected={f"{topic}.{fault}": count for (topic, fault), count in rejected.items()},
             hold=None if hold is None else HoldStatus(id=hold.id, text=hold.reason),
+            concerns=tuple(
+                ConcernStatus(kind=str(concern.kind), app=concern.app, text=concern.detail[:4000])
+                for concern in decider.known.concerns
+            ),
         )
 
 
-def round_status(row: Round, after: float | None) -> RoundStatus:
+def round_status(row: Round, after: float | None, incomparable: str | None = None) -> RoundStatus:
     """A round for the status; only hand-overs that are done count as migrations."""
     done = [handover for handover in row.handovers if handover.phase is HandoverPhase.DONE]
     return RoundStatus(
@@ -96,6 +109,7 @@ def round_status(row: Round, after: float | None) -> RoundStatus:
         bytes_moved=sum(handover.state_bytes for handover in done),
         handovers=Counter(str(handover.phase) for handover in row.handovers),
         pauses_s=tuple(handover.pause_s for handover in done if handover.pause_s is not None),
+        incomparable=incomparable,
     )
 
 
@@ -106,6 +120,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
     loads: dict[WorkerId, float] = {}
     for evaluation in decider.known.evaluations.values():
         loads.update(evaluation.node_loads)
+    strains = decider.known.strains.workers
     owned: Counter[WorkerId] = Counter()
     for block in snapshot.blocks:
         owned.update(block.owned())
@@ -120,6 +135,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
             key_groups=owned[row.worker],
             draining=row.worker in decider.draining,
             steering=row.steering,
+            used_pct=strains[row.worker].used_pct if row.worker in strains else None,
         )
         for row in sorted(snapshot.nodes, key=lambda row: row.worker)
     )

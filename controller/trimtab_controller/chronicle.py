@@ -1,17 +1,20 @@
 """What operators are told while the controller works: log, metrics and the status board, from one place each."""
 
 import logging
+from collections.abc import Sequence
 
 from trimtab_controller.board import Board, describe_end
+from trimtab_controller.decider.concerns import NO_STRAINS, Concern, ConcernKind
 from trimtab_controller.decider.decide import Decision, Planned, Skip, describe, names_of
 from trimtab_controller.decider.machine import Decider, RoundMeasured
-from trimtab_controller.decider.view import Lack
+from trimtab_controller.decider.view import Lack, first_few
 from trimtab_controller.execution.events import HandoverEnded, RoundEnded
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.kafka.inbox import Inbox
 from trimtab_controller.metrics import Metrics
 from trimtab_controller.solver.answer import Answer, NoAnswer
+from trimtab_models.messages.names import AppId
 from trimtab_models.messages.snapshot import Snapshot
 from trimtab_models.messages.status import Status
 
@@ -31,6 +34,7 @@ class Chronicle:
         self._logged_at = 0.0
         self._began_at: float | None = None
         self._hold: Hold | None = None
+        self._concerns: set[tuple[ConcernKind, AppId]] = set()
 
     def hold(self, hold: Hold | None) -> None:
         """Whether the journal is believed."""
@@ -44,6 +48,18 @@ class Chronicle:
         self._metrics.coverage.set(snapshot.coverage)
         self._metrics.see_evaluations(decider.known.evaluations)
         self._metrics.see_missing_standbys(decider.known.missing_standbys)
+        self._metrics.see_strains(decider.known.strains)
+        self._see_concerns(decider.known.concerns)
+
+    def _see_concerns(self, concerns: Sequence[Concern]) -> None:
+        """Each is said when it begins and when it ends."""
+        self._metrics.see_concerns(concerns)
+        present = {(concern.kind, concern.app): concern for concern in concerns}
+        for kind, app in sorted(self._concerns - present.keys()):
+            log.info("%s of %s has ended", kind, app)
+        for kind, app in sorted(present.keys() - self._concerns):
+            log.warning("%s: %s: %s", kind, app, present[kind, app].detail)
+        self._concerns = set(present)
 
     def answer(self, answer: Answer | NoAnswer) -> None:
         """What the solver said."""
@@ -58,6 +74,7 @@ class Chronicle:
         if isinstance(decision, Skip) and decision.lack is Lack.STALE_SNAPSHOT:
             self._metrics.see_evaluations({})
             self._metrics.see_missing_standbys({})
+            self._metrics.see_strains(NO_STRAINS)
         if isinstance(decision, Planned):
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
             self._metrics.planned.labels(decision.plan.app).set(decision.plan.planned)
@@ -106,10 +123,17 @@ class Chronicle:
 
     def round_measured(self, event: RoundMeasured, execution: Execution) -> None:
         """What a round brought."""
-        log.info("plan %s: load distance %.1f measured, %.1f predicted", event.plan, event.load_distance, event.planned)
-        self._board.see_round(execution.round, after=event.load_distance)
-        if execution.round is not None:
-            self._metrics.measured.labels(execution.round.app).set(event.load_distance)
+        after = event.load_distance
+        if after is not None:
+            log.info("plan %s: load distance %.1f measured, %.1f predicted", event.plan, after, event.planned)
+            if execution.round is not None:
+                self._metrics.measured.labels(execution.round.app).set(after)
+        if event.incomparable is not None:
+            log.info("plan %s: cannot be compared with what was measured: %s", event.plan, event.incomparable)
+        if event.missed:
+            log.warning("plan %s missed: %s", event.plan, first_few(event.missed))
+            self._metrics.missed.inc()
+        self._board.see_round(execution.round, after=after, incomparable=event.incomparable)
 
     def turn(self, now: float, decider: Decider, inbox: Inbox, *, solver_kills: int, stream_restarts: int) -> None:
         """What changes by itself."""

@@ -1,10 +1,11 @@
 """Prometheus metrics of the controller.  Names begin with `trimtab_controller_`; seconds and percentage points."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from trimtab_controller.decider.concerns import Concern, ConcernKind, Strains
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 from trimtab_controller.leadership.machine import Role
@@ -67,6 +68,15 @@ class Metrics:
         self.lower_bound = gauge("lower_bound_pp", "Proven bound of the last plan.", "app")
         self.planned = gauge("planned_load_distance_pp", "Load distance that the last plan predicted.", "app")
         self.measured = gauge("measured_load_distance_pp", "Load distance in the first window after the round.", "app")
+        self.missed = counter("plans_missed_total", "Rounds that did not bring what was planned.")
+        text = "1 for what is wrong with an app though balancing goes on, or waits."
+        self.concerns = gauge("concern", text, "app", "kind")
+        text = "What the worker's process used in the last window, as a share of its capacity; absent while unknown."
+        self.used = gauge("worker_used_ratio", text, "app", "worker")
+        text = "What the worker's key groups cost in the last window, as a share of its capacity; absent while unknown."
+        self.loads = gauge("worker_key_groups_ratio", text, "app", "worker")
+        text = "Inputs that waited for an app at the last window's end; absent while unknown."
+        self.backlog = gauge("backlog_tuples", text, "app")
         self.moves = counter("moves_total", "Key groups by how their hand-over ended.", "phase")
         self.handovers = counter("handovers_total", "Hand-overs by how they ended.", "phase")
         self.in_flight = gauge("handovers_in_flight", "Hand-overs of the plan in flight, by phase.", "phase")
@@ -106,12 +116,28 @@ class Metrics:
 
     def see_missing_standbys(self, missing: Mapping[AppId, int]) -> None:
         """The apps of which it is known; nothing of the others."""
-        _show(self.missing_standbys, missing)
+        _show(self.missing_standbys, {(app,): float(count) for app, count in missing.items()})
 
     def see_evaluations(self, evaluations: Mapping[AppId, Evaluation]) -> None:
         """The apps in the last snapshot; of all others nothing is known any more."""
-        _show(self.load_distance, {app: found.load_distance for app, found in evaluations.items()})
-        _show(self.collocation, {app: found.collocation for app, found in evaluations.items()})
+        _show(self.load_distance, {(app,): found.load_distance for app, found in evaluations.items()})
+        _show(self.collocation, {(app,): found.collocation for app, found in evaluations.items()})
+
+    def see_strains(self, strains: Strains) -> None:
+        """What the workers use, and what waits for the apps."""
+        workers = {(strain.app or "", worker): strain for worker, strain in strains.workers.items()}
+        _show(self.used, {names: _ratio(strain.used_pct) for names, strain in workers.items()})
+        _show(self.loads, {names: _ratio(strain.load_pct) for names, strain in workers.items()})
+        _show(self.backlog, {(app,): float(growth.now) for app, growth in strains.backlogs.items()})
+
+    def see_concerns(self, concerns: Iterable[Concern]) -> None:
+        """What is wrong now."""
+        present = {(concern.app, str(concern.kind)) for concern in concerns}
+        apps = {app for app, _ in present}
+        _show(
+            self.concerns,
+            {(app, str(kind)): float((app, str(kind)) in present) for app in apps for kind in ConcernKind},
+        )
 
     def see_rejected(self, rejected: Mapping[tuple[str, Fault], int]) -> None:
         """The counts of refused messages."""
@@ -119,10 +145,15 @@ class Metrics:
             self.rejected.labels(topic, fault).follow(count)
 
 
-def _show(gauge: Gauge, values: Mapping[AppId, float | None]) -> None:
-    """What is known, and of no other app anything; at no moment less than that, somebody may be reading."""
-    known = {app: value for app, value in values.items() if value is not None}
-    for app, value in known.items():
-        gauge.labels(app).set(value)
-    for gone in {sample.labels["app"] for metric in gauge.collect() for sample in metric.samples} - known.keys():
-        gauge.remove(gone)
+def _ratio(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100.0
+
+
+def _show(gauge: Gauge, values: Mapping[tuple[str, ...], float | None]) -> None:
+    """What is known, under its labels, and nothing else; at no moment less than that, somebody may be reading."""
+    known = {labels: value for labels, value in values.items() if value is not None}
+    for labels, value in known.items():
+        gauge.labels(*labels).set(value)
+    shown = {tuple(sample.labels.values()) for metric in gauge.collect() for sample in metric.samples}
+    for gone in shown - known.keys():
+        gauge.remove(*gone)

@@ -15,6 +15,9 @@ from trimtab_models.messages.status import Status, encode_status, status_key
 from trimtab_models.signing.envelope import signatures_in
 from trimtab_models.signing.keys import SigningKey
 
+KEPT_CONCERNS = 100
+"""Of a status that is too large."""
+
 
 def records_of(action: Publish, acks_read: Mapping[int, int], topics: Topics) -> list[Record]:
     """Journal, placements, commands and ends of intents of one publication.
@@ -43,7 +46,9 @@ def status_record(status: Status, topics: Topics) -> Record:
     value = encode_status(status)
     if len(value) > MAX_MESSAGE_BYTES:
         rejected = {**status.rejected, f"{topics.status}.{Fault.OVERSIZED}": 1}
-        value = encode_status(replace(status, nodes=(), apps=(), rejected=rejected))
+        value = encode_status(
+            replace(status, nodes=(), apps=(), concerns=status.concerns[:KEPT_CONCERNS], rejected=rejected)
+        )
     return Record(topic=topics.status, key=status_key(acting=status.acting), value=value)
 
 

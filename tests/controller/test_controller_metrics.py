@@ -3,18 +3,21 @@
 import math
 
 import pytest
+from decider_situations import a_round
 
 from trimtab_controller.chronicle import Chronicle
+from trimtab_controller.decider.concerns import NO_STRAINS, Concern, ConcernKind, Growth, Strain, Strains
 from trimtab_controller.decider.decide import Settings, not_ready
 from trimtab_controller.decider.evaluate import Evaluation
-from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.machine import Decider, RoundMeasured
 from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.promises import Mispredicted
 from trimtab_controller.decider.view import Lack, NotReady
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.inbox import Inbox
 from trimtab_controller.metrics import Metrics
 from trimtab_models.messages.decode import Fault
-from trimtab_models.messages.names import AppId, Topics
+from trimtab_models.messages.names import AppId, Topics, WorkerId
 
 
 def evaluation(load_distance: float | None, collocation: float | None) -> Evaluation:
@@ -83,3 +86,54 @@ def test_what_an_app_had_is_unknown_when_windows_stay_away() -> None:
     chronicle.decision(1000.0, stale, Execution(generation=1))
     for name in ("load_distance_pp", "key_groups_without_standby"):
         assert metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": "a0"}) is None
+
+
+def served(metrics: Metrics, *names: str) -> dict[tuple[str, ...], float]:
+    samples = [sample for metric in metrics.registry.collect() for sample in metric.samples]
+    return {
+        (sample.name.removeprefix("trimtab_controller_"), *sample.labels.values()): sample.value
+        for sample in samples
+        if sample.name.removeprefix("trimtab_controller_") in names
+    }
+
+
+def test_what_workers_use_and_what_waits_is_shown_while_it_is_known() -> None:
+    metrics, app, worker = Metrics(), AppId("a"), WorkerId("w0")
+    full = Strain(app=app, used_pct=110.0, load_pct=None, backlog=Growth(now=7, before=7))
+    metrics.see_strains(Strains(workers={worker: full}, backlogs={app: Growth(now=7, before=7)}))
+    names = ("worker_used_ratio", "worker_key_groups_ratio", "backlog_tuples")
+
+    assert served(metrics, *names) == {("worker_used_ratio", "a", "w0"): 1.1, ("backlog_tuples", "a"): 7.0}
+    metrics.see_strains(NO_STRAINS)
+    assert served(metrics, *names) == {}
+
+
+def test_a_concern_is_said_once_when_it_begins_and_ends_and_is_1_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
+    metrics, app = Metrics(), AppId("a")
+    chronicle = Chronicle("c", metrics, acting=True, previous=None)
+    concern = Concern(kind=ConcernKind.BACKLOG_GROWS, app=app, workers=(), detail="9 inputs wait")
+    with caplog.at_level("INFO"):
+        for concerns in ((concern,), (concern,), ()):
+            chronicle._see_concerns(concerns)
+            assert served(metrics, "concern").get(("concern", "a", "backlog_grows")) == (1.0 if concerns else None)
+    assert [record.getMessage() for record in caplog.records] == [
+        "backlog_grows: a: 9 inputs wait",
+        "backlog_grows of a has ended",
+    ]
+
+
+def test_a_round_that_missed_is_counted_and_one_that_cannot_be_compared_is_no_figure() -> None:
+    metrics = Metrics()
+    chronicle = Chronicle("c", metrics, acting=True, previous=None)
+    execution = Execution(generation=1, round=a_round(1000.0))
+    wrong = Mispredicted(worker=WorkerId("w1"), planned=20.0, measured=0.0)
+
+    chronicle.round_measured(
+        RoundMeasured(plan="1.2", planned=2.0, load_distance=None, incomparable="w2 joined"), execution
+    )
+    assert served(metrics, "measured_load_distance_pp") == {}
+    chronicle.round_measured(RoundMeasured(plan="1.2", planned=2.0, load_distance=9.0, missed=(wrong,)), execution)
+    assert served(metrics, "measured_load_distance_pp", "plans_missed_total") == {
+        ("measured_load_distance_pp", "app"): 9.0,
+        ("plans_missed_total",): 1.0,
+    }

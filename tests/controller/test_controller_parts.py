@@ -13,7 +13,7 @@ import pytest
 from trimtab_controller.board import Board, describe_end
 from trimtab_controller.cli import main, operator
 from trimtab_controller.decider.decide import Settings, Skip, SkipReason
-from trimtab_controller.decider.machine import Decider, IntentsChanged
+from trimtab_controller.decider.machine import Decider, IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.inheritance import Flaw, Hold
@@ -39,7 +39,7 @@ from trimtab_models.messages.intents import Drain, Pause, encode_intent
 from trimtab_models.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_models.messages.placement import Placement, decode_placement, encode_placement
 from trimtab_models.messages.report import MAX_COUNT, Basis, WorkerState
-from trimtab_models.messages.snapshot import HostWindow, Snapshot
+from trimtab_models.messages.snapshot import HostWindow, NodeWindow, Snapshot
 from trimtab_models.messages.status import (
     AppStatus,
     DecisionStatus,
@@ -362,6 +362,42 @@ def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> 
     assert describe_end(row) == (
         "plan 1.2 ended after 2.0 s: 2 key groups moved, 2 not, pause median 0.25 s, longest 0.25 s"
     )
+
+
+def test_the_board_keeps_why_a_round_cannot_be_compared() -> None:
+    board, row = Board("c", acting=True), a_round(HandoverPhase.DONE)
+    board.see_round(row, incomparable="w2 joined")
+    board.see_round(row)
+    decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
+
+    [found] = board.status(NOW, decider, Execution(generation=1), {}).rounds
+
+    assert (found.after, found.incomparable) == (None, "w2 joined")
+
+
+def test_the_board_shows_what_workers_use_and_what_is_wrong() -> None:
+    decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
+    node = NodeWindow(
+        worker=WorkerId("w0"), host=HostId("h0"), app=APP, state=WorkerState.RUNNING, capacity=0.25, covered_s=10.0,
+        cpu=0.3, complete=True, steering=True,
+    )  # fmt: skip
+    for number in range(3):
+        at_ms = round(NOW * 1000) + 10_000 * number
+        decider.on_event(
+            at_ms / 1000.0 + 10.0,
+            SnapshotArrived(
+                snapshot=Snapshot(
+                    cluster="c", start_ms=at_ms, end_ms=at_ms + 10_000, published_ms=at_ms, hosts_seen=1,
+                    hosts_expected=1, watermark_ms=None, late_rows=0, nodes=(node,),
+                )
+            ),
+        )  # fmt: skip
+
+    status = Board("c", acting=True).status(NOW, decider, Execution(generation=1), {})
+
+    assert [row.used_pct for row in status.nodes] == [pytest.approx(120.0)]
+    assert [(row.kind, row.app) for row in status.concerns] == [("over_capacity", APP)]
+    assert decode_status(encode_status(status)) == status
 
 
 def test_a_plan_that_was_given_up_with_its_journal_is_in_flight_no_longer() -> None:

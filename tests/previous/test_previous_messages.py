@@ -108,7 +108,7 @@ NEGOTIATED = {
     "welcome": ("frame", encode_frame(samples.WELCOME)[:-1], "unknown_field protocol"),
     "statistics": ("frame", encode_frame(samples.STATISTICS.for_protocol(2))[:-1], "unknown_field standbys"),
     "snapshot": ("snapshot", encode_snapshot(samples.SNAPSHOT), "unknown_field nodes[0].operators"),
-    "status": ("status", encode_status(samples.STATUS), "unknown_field apps[0].missing_standbys"),
+    "status": ("status", encode_status(samples.STATUS), "unknown_field nodes[0].used_pct"),
     "wish": ("intent", intent(samples.FORGET_APP), "unknown_field forget_app"),
 }
 """Frames: only between two that speak protocol 2.  Snapshots: the stream is of its controller's version.  Status: so is

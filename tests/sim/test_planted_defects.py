@@ -13,8 +13,9 @@ from simulated.faults import Fault
 from simulated.kafka_client import running
 from simulated.ledger import Ledger, Violation
 from simulated.simulation import simulating
+from simulated.timeline import START_S
 from simulated.worker import WorkerProcess
-from simulated.world import Heal, World
+from simulated.world import Heal, World, world_folder
 
 from trimtab_agent import daemon
 from trimtab_agent.commands import driver as agent_driver
@@ -26,7 +27,7 @@ from trimtab_agent.engines.faust.board import Board
 from trimtab_agent.trust import TrustFile
 from trimtab_controller import driver, recovery
 from trimtab_controller.decider import machine as deciding
-from trimtab_controller.decider import observe
+from trimtab_controller.decider import observe, promises
 from trimtab_controller.execution import handovers
 from trimtab_controller.execution.events import Action, Limits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -40,6 +41,7 @@ from trimtab_controller.leadership.machine import Role, Word
 from trimtab_models.messages.commands import Ack, CommandKind, Phase
 from trimtab_models.messages.names import KeyGroup, Topics, WorkerId
 from trimtab_models.messages.placement import decode_placement
+from trimtab_models.messages.status import decode_status
 from trimtab_models.signing.envelope import signatures_in
 from trimtab_models.signing.keys import PublicKey
 
@@ -158,6 +160,19 @@ class ReleasesLate(WorkerProcess):
 
     def give_away(self, key_groups: Iterable[KeyGroup]) -> dict[KeyGroup, int]:
         return {key_group: offset + 1 for key_group, offset in super().give_away(key_groups).items()}
+
+
+class CountsNothing(WorkerProcess):
+    """One worker is busy beyond its capacity, and says that its key groups cost nothing."""
+
+    BLIND = WorkerId("w1a")
+
+    def __init__(self, worker: WorkerId, *given: Any, **named: Any) -> None:
+        super().__init__(worker, *given, **named)
+        self.other_cores = 1.05 if worker == self.BLIND else 0.0
+
+    def charge(self, cpu_s: float) -> float:
+        return 0.0 if self.id == self.BLIND else super().charge(cpu_s)
 
 
 def publish_in_pieces(controller: driver.Controller, action: Publish) -> None:
@@ -312,3 +327,32 @@ def test_a_journal_read_before_the_predecessor_is_fenced_is_found() -> None:
         pytest.raises(Violation, match=r"epochs|two leaders|not the last one"),
     ):
         until_found(lambda seed: run(seed, faults=(*DEPOSING, *MOVING)))
+
+
+NEVER = 10**9
+MANY_WINDOWS_S = 900.0
+
+
+def test_that_plans_never_stop_for_a_worker_that_counts_nothing_is_found() -> None:
+    with (
+        simulating() as run,
+        patch.object(promises, "MISSES", NEVER),
+        pytest.raises(Violation, match="number 3 in a row that gives to w1a"),
+    ):
+        until_found(lambda seed: run(seed, faults=(faults.reread,), worker_type=CountsNothing))
+
+
+def test_a_worker_that_counts_nothing_is_given_no_more_after_two_plans_and_operators_are_told() -> None:
+    """The checker looks on: the third plan would be a violation."""
+    told = []
+    for seed in range(12):
+        with simulating(), world_folder() as folder:
+            world = World(seed, folder, CountsNothing)
+            world.timeline.run_until(START_S + MANY_WINDOWS_S)
+            *_, last = (record for record in world.broker.read(world.topics.status, 0) if record.key == b"controller")
+        status = decode_status(last.value)
+        kinds = [concern.kind for concern in status.concerns]
+        assert "over_capacity" in kinds, "though the reported load of the worker is zero"
+        told += [(status.decisions[-1].reason, world.checker.given[WorkerId("w1a")])] if "plans_miss" in kinds else []
+    assert len(told) > 3
+    assert set(told) == {("plans_miss", 2)}

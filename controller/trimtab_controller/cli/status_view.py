@@ -101,7 +101,9 @@ class Seen:
             return "no_leader"
         if self.state is State.HOLD:
             return str(Lack.JOURNAL)
-        return last.reason if last is not None and last.kind == "skip" and last.reason not in CALM else None
+        if last is not None and last.kind == "skip" and last.reason not in CALM:
+            return last.reason
+        return next((concern.kind for concern in self.status.concerns), None)
 
 
 def summary(seen: Seen) -> dict[str, object]:
@@ -182,6 +184,8 @@ def _remedies(seen: Seen) -> Iterator[Text]:
         )
     if seen.controllers is None:
         yield Text("The broker did not say in time who leads.", "yellow")
+    for concern in status.concerns:
+        yield Text(f"{concern.kind} ({concern.app}): {concern.text}", "bold yellow")
     if seen.runbook is not None:
         yield Text(f"What to check and to do: runbooks/{seen.runbook}.md")
 
@@ -219,7 +223,9 @@ def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
     if not rows:
         return None
     if not all_nodes and len(rows) > SHOWN_NODES:
-        rows = sorted(rows, key=lambda row: (not _remarks(row), -(row.load_pct or 0.0)))[:SHOWN_NODES]
+        rows = sorted(rows, key=lambda row: (not _remarks(row), -max(row.load_pct or 0.0, row.used_pct or 0.0)))[
+            :SHOWN_NODES
+        ]
     several = len({row.app for row in status.nodes if row.app}) > 1
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name, right in (
@@ -227,15 +233,16 @@ def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
         ("host", False),
         *([("app", False)] if several else []),
         ("load %", True),
+        ("used %", True),
         ("cores", True),
         ("key groups", True),
         ("", False),
     ):
         table.add_column(name, justify="right" if right else "left", overflow="fold")
     for row in rows:
-        load = "unknown" if row.load_pct is None else f"{row.load_pct:.1f}"
+        load, used = ("unknown" if pct is None else f"{pct:.1f}" for pct in (row.load_pct, row.used_pct))
         app = [Text(row.app or "")] if several else []
-        cells = map(Text, (load, f"{row.capacity:g}", str(row.key_groups)))
+        cells = map(Text, (load, used, f"{row.capacity:g}", str(row.key_groups)))
         table.add_row(Text(row.worker), Text(row.host), *app, *cells, Text(", ".join(_remarks(row)), "yellow"))
     return table
 
@@ -243,6 +250,8 @@ def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
 def _remarks(row: NodeStatus) -> list[str]:
     """What sets a worker apart from one that runs and is steered."""
     remarks = [] if row.state is WorkerState.RUNNING else [str(row.state)]
+    if row.used_pct is not None and row.used_pct > 100.0:
+        remarks.append("over capacity")
     if row.draining:
         remarks.append("draining" if row.key_groups else "drained")
     if not row.steering and row.state is not WorkerState.AWAY:
@@ -278,6 +287,8 @@ def _outcome(row: RoundStatus) -> Text:
     text = Text(f"{row.reason}\n{row.before:.1f} -> {after}, {row.migrations} key groups moved")
     if row.failed:
         text.append(f", {row.failed} not", "red")
+    if row.incomparable:
+        text.append(f", cannot be compared: {row.incomparable}", "yellow")
     return text.append(f", pause {statistics.median(row.pauses_s):.2f} s" if row.pauses_s else "")
 
 

@@ -36,6 +36,7 @@ class SkipReason(StrEnum):
     ALL_DRAINING = "all_draining"
     NOTHING_BETTER = "nothing_better"
     SOLVER_FAILED = "solver_failed"
+    PLANS_MISS = "plans_miss"
 
 
 OF_BALANCE = frozenset(

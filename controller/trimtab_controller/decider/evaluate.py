@@ -118,8 +118,8 @@ def evaluate(view: AppView, history: History = NO_HISTORY) -> Evaluation:
         return Evaluation(
             node_loads=node_loads, mean_load=None, load_distance=None, noise=None, collocation=_collocation(view)
         )
-    deviations = _deviations(view)
-    distances = (deviations[worker.id] if worker.draining else abs(deviations[worker.id]) for worker in view.workers)
+    found = _deviations(view)
+    distances = (found[worker.id] if worker.draining else abs(found[worker.id]) for worker in view.workers)
     return Evaluation(
         node_loads=node_loads,
         mean_load=_mean_load(view),

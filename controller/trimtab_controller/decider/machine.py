@@ -3,9 +3,9 @@
 Every snapshot ends in one decision: at once, or when the solver has answered.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from trimtab_controller.decider.concerns import NO_STRAINS, Concern, Strains, concerns_of, follow_strains
 from trimtab_controller.decider.decide import (
     Adopted,
     Decision,
@@ -27,6 +27,7 @@ from trimtab_controller.decider.decide import (
     to_start,
     to_stop,
 )
+from trimtab_controller.decider.deliveries import Deliveries, Parts, Views
 from trimtab_controller.decider.evaluate import NO_HISTORY, Evaluation, History, evaluate, follow
 from trimtab_controller.decider.observe import (
     Liveness,
@@ -36,6 +37,7 @@ from trimtab_controller.decider.observe import (
     parts_of,
     placed_workers,
 )
+from trimtab_controller.decider.promises import Mispredicted
 from trimtab_controller.decider.standby_rounds import StandbyRounds
 from trimtab_controller.decider.standbys import StandbyRows
 from trimtab_controller.decider.view import AppView, Lack, NotReady
@@ -100,11 +102,16 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundMeasured:
-    """The load distance in the first window after the round (pp)."""
+    """The first whole window after a round: its load distance (pp), or why that says nothing about the plan.
+
+    `missed` = the workers that were mispredicted, worst first, when the plan was not kept.
+    """
 
     plan: str
     planned: float
-    load_distance: float
+    load_distance: float | None
+    incomparable: str | None = None
+    missed: tuple[Mispredicted, ...] = ()
 
 
 Action = Solve | Decided | RoundMeasured
@@ -120,6 +127,8 @@ class Known:
     snapshot: Snapshot | None = None
     views: dict[AppId, AppView | NotReady] = field(default_factory=dict)
     evaluations: dict[AppId, Evaluation] = field(default_factory=dict)
+    strains: Strains = NO_STRAINS
+    concerns: tuple[Concern, ...] = ()
     lack: NotReady | None = None
     missing_standbys: dict[AppId, int] = field(default_factory=dict)
 
@@ -140,6 +149,7 @@ class Decider:
         self._wanted: SolveWanted | None = None
         self._in_vain: dict[AppId, float] = {}  # when an app was last asked about, and nothing came of it
         self._measured: str | None = None
+        self._deliveries = Deliveries(load_distance=settings.load_distance, min_gain=settings.min_gain)
         self._stale_at: float | None = None
         self.known = Known()
 
@@ -165,7 +175,10 @@ class Decider:
             case SnapshotArrived(snapshot=snapshot):
                 return self._on_snapshot(now, snapshot)
             case IntentsChanged(intents=intents):
+                was_paused = self.paused is not None
                 self._intents = intents
+                if was_paused and self.paused is None:
+                    self._deliveries.forgive()  # an operator has looked, and says that it goes on
             case ExecutionChanged(execution=execution):
                 self._execution = execution
             case HoldChanged(reason=reason):
@@ -206,10 +219,20 @@ class Decider:
             app: evaluate(view, self._history[app]) for app, view in views.items() if isinstance(view, AppView)
         }
         self._standbys.see(views, self._execution.placements)
-        missing = dict(self._standbys.missing)
-        self.known = Known(snapshot=snapshot, views=views, evaluations=evaluations, lack=lack, missing_standbys=missing)
         self._in_vain = {app: at for app, at in self._in_vain.items() if app in views}
-        actions: list[Action] = list(self._measure(raw))
+        strains = follow_strains(snapshot, self.known.strains)
+        actions: list[Action] = list(self._measure(raw, parts))
+        self._deliveries.review(raw, parts, strains)
+        concerns = (*concerns_of(strains), *self._deliveries.concerns)
+        self.known = Known(
+            snapshot=snapshot,
+            views=views,
+            evaluations=evaluations,
+            strains=strains,
+            concerns=concerns,
+            lack=lack,
+            missing_standbys=dict(self._standbys.missing),
+        )
         if self._wanted is None:
             actions.append(self._decide(now))
         return actions
@@ -244,7 +267,7 @@ class Decider:
         smoothed, self._history[view.app] = follow(view, history, self._settings.smoothing)
         return smoothed
 
-    def _measure(self, raw: Mapping[AppId, AppView | NotReady]) -> list[RoundMeasured]:
+    def _measure(self, raw: Views, parts: Parts) -> list[RoundMeasured]:
         """What the first whole window after the last round shows, not smoothed; a later one shows something else."""
         last = self._execution.round
         if last is None or last.ended_at is None or last.plan == self._measured:
@@ -252,11 +275,19 @@ class Decider:
         view = raw.get(last.app)
         if not isinstance(view, AppView) or view.start_s > last.ended_at + self._needs.max_age_s:
             return []
-        found = evaluate(view).load_distance
-        if found is None:
+        found = self._deliveries.measure(last, view, parts[last.app])
+        if found.load_distance is None and found.incomparable is None:
             return []
         self._measured = last.plan
-        return [RoundMeasured(plan=last.plan, planned=last.planned, load_distance=found)]
+        return [
+            RoundMeasured(
+                plan=last.plan,
+                planned=last.planned,
+                load_distance=found.load_distance,
+                incomparable=found.incomparable,
+                missed=found.missed,
+            )
+        ]
 
     def _decide(self, now: float) -> Decided | Solve:
         """The decision about the app that needs it most; those for which nothing could be done lately come last."""
@@ -313,12 +344,19 @@ class Decider:
             return not_ready(view)
         placement = self._execution.placements.get(app)
         if self._acting and (adopted := drift(view, placement)) is not None:
-            found = self._standbys.next_round(now, view, placement)
-            detail = f"{adopted.detail}; {_told(found)}" if found.rows else adopted.detail
-            return replace(adopted, detail=detail, standbys=found.rows)
+            standbys = self._standbys.next_round(now, view, placement)
+            detail = f"{adopted.detail}; {_told(standbys)}" if standbys.rows else adopted.detail
+            return replace(adopted, detail=detail, standbys=standbys.rows)
         stop = to_stop(view, self._execution)
         evaluation, windows = self.known.evaluations[app], self._history[app].windows
-        return stop or admit(now, view, evaluation, self._execution, self._settings, windows=windows)
+        if stop is not None:
+            return stop
+        found = admit(now, view, evaluation, self._execution, self._settings, windows=windows)
+        misses = self._deliveries.misses(app)
+        if isinstance(found, SolveWanted) and not found.draining and misses is not None and misses.holding:
+            detail = f"{app}: {found.reason}, but {misses.detail}; no further plan for balance"
+            return Skip(reason=SkipReason.PLANS_MISS, detail=detail)
+        return found
 
     def _place_standbys(self, now: float) -> StandbysPlaced | None:
         """When nothing else is to be done: the standbys of the first app that lacks some, or has too many."""
@@ -337,7 +375,7 @@ class Decider:
         wanted, self._wanted = self._wanted, None
         if wanted is None:
             return []
-        decision = self._judge(wanted, answer)
+        decision = self._judge(now, wanted, answer)
         if isinstance(decision, Skip):
             self._in_vain[wanted.view.app] = now
             return [Decided(decision=noted(self._instead_of(now, decision), self._settings))]
@@ -362,14 +400,19 @@ class Decider:
         placement = self._execution.placements.get(view.app)
         return replace(planned, standbys=self._standbys.next_round(now, view, placement, besides=moved).rows)
 
-    def _judge(self, wanted: SolveWanted, answer: Answer | NoAnswer) -> Planned | Skip:
+    def _judge(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Planned | Skip:
         """What the answer is worth, after all that was heard while the solver worked."""
         if isinstance(answer, NoAnswer):
             return Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason)
         if (changed := self._admit_cluster()) is not None:
             return changed
         lack = self.known.lack or self.known.views.get(wanted.view.app)
-        return not_ready(lack) if isinstance(lack, NotReady) else judge(wanted, answer, self._settings)
+        if isinstance(lack, NotReady):
+            return not_ready(lack)
+        decision = judge(wanted, answer, self._settings)
+        if isinstance(decision, Planned) and self._acting:
+            self._deliveries.plan(now, wanted.view.app)
+        return decision
 
 
 def _told(found: StandbyRows) -> str:

@@ -186,6 +186,7 @@ def observe(
         _lack_of_room(app, blocks, present)
         or _lack_of_key_groups(app, blocks, wanted)
         or _lack_of_owners(app, blocks, present)
+        or _lack_of_loads(app, blocks, nodes)
     )
     if lack is not None:
         return lack
@@ -313,14 +314,23 @@ def _lack_of_owners(app: AppId, blocks: list[KeyGroupBlock], present: set[Worker
     if unknown:
         detail = f"key groups whose owner is not known: {first_few(unknown)}"
         return NotReady(lack=Lack.OWNER_UNKNOWN, detail=detail, app=app)
+    return None
+
+
+def _lack_of_loads(app: AppId, blocks: list[KeyGroupBlock], nodes: list[NodeWindow]) -> NotReady | None:
+    """A load that could not be measured is its worker's matter, so the workers are named, and why they say so."""
     unmeasured = [
-        str(block.row(place).key_group)
+        block.row(place)
         for block in blocks
         if UNKNOWN in block.cpu
         for place, cpu in enumerate(block.cpu)
         if cpu == UNKNOWN
     ]
-    if unmeasured:
-        detail = f"key groups without a CPU measurement: {first_few(unmeasured)}"
-        return NotReady(lack=Lack.LOAD_UNKNOWN, detail=detail, app=app)
-    return None
+    if not unmeasured:
+        return None
+    reasons = {row.worker: row.unknown for row in nodes}
+    workers = sorted({row.worker for row in unmeasured})
+    said = (f"{worker} ({reasons.get(worker) or 'it does not say why'})" for worker in workers)
+    names = first_few((row.key_group for row in unmeasured), len(unmeasured))
+    detail = f"the loads at {first_few(said, len(workers))} are unknown; key groups without a CPU measurement: {names}"
+    return NotReady(lack=Lack.LOAD_UNKNOWN, detail=detail, app=app)

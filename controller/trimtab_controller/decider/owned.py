@@ -144,6 +144,12 @@ class OwnedTable(Sequence[Owned]):
         found = zip(self._key_groups(), self.load.tolist(), strict=True)
         return np.array([known.get(key_group, load) for key_group, load in found])
 
+    def moved_since(self, before: "OwnedTable") -> NDArray[np.bool_]:
+        """Which key groups had another owner there, or were not there."""
+        known = before.owners
+        found = zip(self._key_groups(), (self.workers[place] for place in self.owner.tolist()), strict=True)
+        return np.array([known.get(key_group) != owner for key_group, owner in found], np.bool_)
+
     def _key_groups(self) -> list[KeyGroup]:
         names = (self.operators[place] for place in self.operator.tolist())
         return [

@@ -17,12 +17,16 @@ VERSION = 1
 MAX_NODES = 100_000
 MAX_ROUNDS = 1_000
 MAX_PAUSES = 1_000_000
+MAX_CONCERNS = 100_000
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """A worker as the last snapshot showed it; `load_pct` None = not known."""
+    """A worker as the last snapshot showed it, in percent of its capacity; None = not known.
+
+    `load_pct` is what its key groups cost (smoothed), `used_pct` what its process really used in the last window.
+    """
 
     worker: WorkerId
     host: HostId
@@ -33,6 +37,7 @@ class NodeStatus:
     key_groups: int
     draining: bool
     steering: bool
+    used_pct: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +73,8 @@ class DecisionStatus:
 class RoundStatus:
     """An executed plan, in flight while `ended_at` is None.
 
-    `status` is the solver's; `after` the load distance in the first window measured after the round.
+    `status` is the solver's; `after` the load distance in the first window measured after the round, `incomparable` why
+    that says nothing about the plan.
     `handovers` counts them by phase; `pauses_s` holds what the new owners measured, one per hand-over.
     """
 
@@ -88,9 +94,19 @@ class RoundStatus:
     bytes_moved: int
     handovers: Mapping[str, int] = field(default_factory=dict)
     pauses_s: tuple[float, ...] = ()
+    incomparable: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "handovers", MappingProxyType(dict(self.handovers)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConcernStatus:
+    """What an operator should know of, though balancing goes on; `kind` is the name of a runbook."""
+
+    kind: str
+    app: AppId
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +134,7 @@ class Status:
     rounds: tuple[RoundStatus, ...] = ()
     rejected: Mapping[str, int] = field(default_factory=dict)
     hold: HoldStatus | None = None
+    concerns: tuple[ConcernStatus, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
@@ -151,6 +168,7 @@ def encode_status(status: Status) -> bytes:
             "rounds": [_round_document(row) for row in status.rounds],
             "rejected": dict(status.rejected),
             "hold": asdict(status.hold) if status.hold else None,
+            "concerns": [asdict(row) for row in status.concerns],
         }
     )
 
@@ -180,6 +198,7 @@ def decode_status(payload: bytes | None) -> Status:
             for name, path, count in fields.members("rejected", limit=10_000)
         },
         hold=fields.optional("hold", lambda name: _read_hold(fields.fields(name))),
+        concerns=fields.optional("concerns", lambda name: _rows(fields, name, MAX_CONCERNS, _read_concern)) or (),
     )
 
 
@@ -189,6 +208,10 @@ def _rows(fields: Fields, name: str, limit: int, read: Callable[[Fields], T]) ->
 
 def _read_hold(fields: Fields) -> HoldStatus:
     return HoldStatus(id=fields.name("id"), text=fields.text("text", limit=4000))
+
+
+def _read_concern(row: Fields) -> ConcernStatus:
+    return ConcernStatus(kind=row.name("kind"), app=AppId(row.name("app")), text=row.text("text", limit=4000))
 
 
 def _read_node(row: Fields) -> NodeStatus:
@@ -203,6 +226,7 @@ def _read_node(row: Fields) -> NodeStatus:
         key_groups=row.integer("key_groups"),
         draining=row.flag("draining"),
         steering=row.flag("steering"),
+        used_pct=row.optional("used_pct", row.number),
     )
 
 
@@ -247,4 +271,5 @@ def _read_round(row: Fields) -> RoundStatus:
         pauses_s=tuple(
             check_number(value, path, 0.0, MAX_NUMBER) for path, value in row.items("pauses_s", limit=MAX_PAUSES)
         ),
+        incomparable=row.optional("incomparable", lambda name: row.text(name, limit=4000)),
     )

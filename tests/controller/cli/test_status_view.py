@@ -10,7 +10,15 @@ from trimtab_controller.cli.status_view import SHOWN_NODES, Seen, State, show_st
 from trimtab_controller.leadership.group import Member
 from trimtab_models.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.status import AppStatus, DecisionStatus, HoldStatus, NodeStatus, RoundStatus, Status
+from trimtab_models.messages.status import (
+    AppStatus,
+    ConcernStatus,
+    DecisionStatus,
+    HoldStatus,
+    NodeStatus,
+    RoundStatus,
+    Status,
+)
 
 NOW = 1_000_000.0
 APP = AppId("orders")
@@ -27,6 +35,7 @@ def node(name: str, load: float | None = 50.0, **other: object) -> NodeStatus:
         key_groups=32,
         draining=False,
         steering=True,
+        used_pct=72.5,
     )
     return replace(preset, **other)  # type: ignore[arg-type]
 
@@ -88,7 +97,7 @@ def test_key_groups_that_a_crash_would_cost_a_restore_are_said() -> None:
 def test_nothing_is_wider_than_the_terminal_and_a_worker_has_one_line(width: int) -> None:
     lines = shown(STATUS, width=width)
     assert max(map(len, lines)) <= width
-    assert ["orders-1", "host-orders-1", "61.2", "1", "32"] in [line.split() for line in lines]
+    assert ["orders-1", "host-orders-1", "61.2", "72.5", "1", "32"] in [line.split() for line in lines]
     [plan] = [number for number, line in enumerate(lines) if "3.14  load distance 8.6 above 5.0" in line]
     assert lines[plan + 1].strip() == "8.6 -> 0.7 (0.4 planned), 13 key groups moved, pause 0.20 s"
 
@@ -133,6 +142,34 @@ def test_what_is_wrong_names_its_runbook(status: Status, runbook: str | None) ->
     assert any(f"runbooks/{runbook}.md" in line for line in shown(status)) == (runbook is not None)
 
 
+FULL = ConcernStatus(kind="over_capacity", app=APP, text="orders-1 uses 110 % of its capacity, its key groups 3 %")
+
+
+def test_what_is_wrong_though_balancing_goes_on_stands_at_the_top_with_its_runbook() -> None:
+    status = replace(STATUS, nodes=(node("orders-1", 3.25, used_pct=110.4), node("orders-2")), concerns=(FULL,))
+    lines = shown(status, width=120)
+
+    assert lines[2:4] == [
+        "over_capacity (orders): orders-1 uses 110 % of its capacity, its key groups 3 %",
+        "What to check and to do: runbooks/over_capacity.md",
+    ]
+    assert ["orders-1", "host-orders-1", "3.2", "110.4", "1", "32", "over", "capacity"] in [
+        line.split() for line in lines
+    ]
+
+
+def test_a_reason_to_do_nothing_is_looked_up_before_a_concern() -> None:
+    lost = (DecisionStatus(at=NOW, kind="skip", reason="hosts_lost", text="-"),)
+    assert Seen(status=replace(STATUS, concerns=(FULL,), decisions=lost), controllers=None, now=NOW).runbook == (
+        "hosts_lost"
+    )
+
+
+def test_a_round_that_cannot_be_compared_shows_no_measured_load_distance() -> None:
+    lines = shown(replace(STATUS, rounds=(replace(ROUND, after=None, incomparable="w2 joined"),)), width=120)
+    assert any("8.6 -> 0.4 planned, 13 key groups moved, cannot be compared: w2 joined" in line for line in lines)
+
+
 def test_who_leads_may_be_unknown_or_nobody() -> None:
     assert "nobody leads, 1 stands by" in shown(STATUS, STANDBY)[0]
     assert summary(Seen(status=STATUS, controllers=None, now=NOW)) == {
@@ -155,8 +192,8 @@ def test_a_plan_in_flight_says_how_far_it_is() -> None:
 
 
 def test_of_many_workers_those_that_matter_are_shown() -> None:
-    many = [node(f"w{number}", float(number)) for number in range(100)]
-    many[7] = node("w7", None, app=None, state=WorkerState.AWAY, steering=False)
+    many = [node(f"w{number}", float(number), used_pct=None) for number in range(100)]
+    many[7] = node("w7", None, app=None, state=WorkerState.AWAY, steering=False, used_pct=None)
     many[8] = node("w8", 8.0, draining=True, key_groups=0)
     status = replace(STATUS, nodes=tuple(many))
     lines = shown(status)

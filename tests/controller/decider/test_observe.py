@@ -114,6 +114,19 @@ def test_what_is_missing_is_named(changes: dict[str, object], lack: Lack) -> Non
     assert lack_of(look(replace(WHOLE, **changes))) is lack  # type: ignore[arg-type]
 
 
+def test_a_load_that_is_unknown_names_its_worker_and_the_reason() -> None:
+    nodes = (node(W0, unknown="its agents' steps take 0.3 s"), node(W1))
+    key_groups = (owned(0, W0), owned(1, W0, cpu=None), owned(2, W1, cpu=None))
+
+    found = look(replace(WHOLE, nodes=nodes, key_groups=key_groups))
+
+    assert isinstance(found, NotReady)
+    assert found.detail == (
+        "the loads at w0 (its agents' steps take 0.3 s), w1 (it does not say why) are unknown; "
+        "key groups without a CPU measurement: app/sums/1, app/sums/2"
+    )
+
+
 @pytest.mark.parametrize(
     ("partitions", "operators", "fits"),
     [(20_500, 1, True), (20_600, 1, False), (1, 1000, True), (1, 1001, False)],

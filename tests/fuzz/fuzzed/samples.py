@@ -20,6 +20,7 @@ from trimtab_models.messages.report import (
 from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
 from trimtab_models.messages.status import (
     AppStatus,
+    ConcernStatus,
     DecisionStatus,
     HoldStatus,
     NodeStatus,
@@ -107,7 +108,7 @@ STATUS = Status(
     nodes=(
         NodeStatus(
             worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=1.0, load_pct=50.0, key_groups=3,
-            draining=False, steering=True,
+            draining=False, steering=True, used_pct=110.0,
         ),
     ),
     apps=(
@@ -121,8 +122,9 @@ STATUS = Status(
         RoundStatus(
             plan="2.9", app=APP, reason="balance", status="optimal", fallback=False, started_at=NOW, ended_at=NOW + 9,
             before=9.0, planned=1.0, after=1.5, lower_bound=0.5, migrations=2, failed=0, bytes_moved=99,
-            handovers={"done": 1}, pauses_s=(0.1, 0.2),
+            handovers={"done": 1}, pauses_s=(0.1, 0.2), incomparable="w2 joined",
         ),
     ),
+    concerns=(ConcernStatus(kind="over_capacity", app=APP, text="w0 uses 110 %"),),
     rejected={"acks.malformed": 1}, hold=HoldStatus(id="0123456789abcdef", text="the journal"),
 )  # fmt: skip

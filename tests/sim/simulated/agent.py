@@ -38,6 +38,9 @@ RECONNECT_S = 2.0
 """After the agent's start its workers are connected again so late at the latest."""
 TOPIC_ID = "simulated"
 
+CAPACITY_CORES = 1.0
+"""Of every worker."""
+
 
 class Worker(Protocol):
     """What an agent knows of a worker process."""
@@ -396,5 +399,8 @@ def agent_configuration(
         socket=machine.folder / "agent.sock",
         trust=trust,
         kafka=KafkaSettings(bootstrap_servers="simulated:9092"),
-        workers={worker: WorkerConfiguration(worker=worker, capacity=1.0, command=("worker",)) for worker in workers},
+        workers={
+            worker: WorkerConfiguration(worker=worker, capacity=CAPACITY_CORES, command=("worker",))
+            for worker in workers
+        },
     )

@@ -25,6 +25,9 @@ UNOWNED_LIMIT_S = 45.0
 ANSWER_LIMIT_S = 30.0
 """So long after a command's deadline its agent may be silent, when it is there and heard."""
 
+PLANS_TO_A_FULL_WORKER = 3
+"""So many plans in a row must not give key groups to a worker that is over its capacity."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
@@ -53,6 +56,10 @@ class Checker:
     """Whether the acting controller has read that it is to pause."""
     plans: list[tuple[float, str]] = field(default_factory=list)
     on_plan: Callable[[], None] = lambda: None
+    over_capacity: Callable[[], set[WorkerId]] = set
+    """The workers whose processes use more than they may, by the truth."""
+    given: dict[WorkerId, int] = field(default_factory=dict)
+    """How many plans in a row have given key groups to workers that are over their capacity."""
     commands: dict[CommandId, Command] = field(default_factory=dict)
     answers: dict[CommandId, list[Ack]] = field(default_factory=dict)
     moved: int = 0
@@ -137,8 +144,19 @@ class Checker:
             raise Violation(f"budget: plan {row.plan} moves {moves} key groups, {self.bounds.max_migrations} allowed")
         if max(len(handover.key_groups) for handover in row.handovers) > self.bounds.key_groups_per_handover:
             raise Violation(f"budget: plan {row.plan} has a hand-over that is too large")
+        self._see_targets(row)
         self.plans.append((self.timeline.now, row.plan))
         self.on_plan()
+
+    def _see_targets(self, row: Round) -> None:
+        """Plans for balance must not give more and more to a full worker, whatever it says of its key groups."""
+        if row.reason.startswith("drain"):
+            return
+        full = {handover.target for handover in row.handovers} & self.over_capacity()
+        self.given = {worker: self.given.get(worker, 0) + 1 for worker in full}
+        for worker, plans in self.given.items():
+            if plans >= PLANS_TO_A_FULL_WORKER:
+                raise Violation(f"over capacity: plan {row.plan} is number {plans} in a row that gives to {worker}")
 
     def _see_round(self, row: Round) -> None:
         if row.ended_at is not None:

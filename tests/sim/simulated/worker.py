@@ -60,6 +60,8 @@ class WorkerProcess:
         self.process = ProcessId(pid=pid, created=round(timeline.now, 2))
         self.alive = True
         self.slow = False
+        self.other_cores = 0.0
+        """What it uses beside its key groups."""
         self.before_rebalance: frozenset[KeyGroup] = frozenset()
         self.state = WorkerState.REBALANCING
         self.generation = 0
@@ -450,18 +452,29 @@ class WorkerProcess:
 
         self._after(left_s, report)
 
+    def charge(self, cpu_s: float) -> float:
+        """What it says that a key group costs, of what it really does."""
+        return cpu_s
+
+    @property
+    def used_cores(self) -> float:
+        """What the process uses by the truth."""
+        return self.other_cores + sum(self._ledger.accounts[each].load for each in self._ledger.owned_by(self))
+
     def _statistics(self) -> Statistics:
         interval_s = max(0.001, self._timeline.now - self._interval_began)
         rows = []
+        process_s = self.other_cores * interval_s
         for key_group in self._ledger.owned_by(self):
             account = self._ledger.accounts[key_group]
             seconds = min(interval_s, self._timeline.now - account.since)
-            measured = account.load * self._timeline.random.uniform(0.98, 1.02)
+            measured_s = account.load * self._timeline.random.uniform(0.98, 1.02) * seconds
+            process_s += measured_s
             rows.append(
                 KeyGroupSample(
                     key_group=key_group,
                     worker=self.id,
-                    cpu_s=measured * seconds,
+                    cpu_s=self.charge(measured_s),
                     tuples_in=int(account.rate * seconds),
                     state_bytes=1000,
                 )
@@ -471,7 +484,7 @@ class WorkerProcess:
             at_ms=round(self._now() * 1000),
             interval_s=interval_s,
             state=self.state,
-            cpu_s=sum(row.cpu_s or 0.0 for row in rows),
+            cpu_s=process_s,
             epoch=self.board.placement.epoch if self.board.placement else NO_EPOCH,
             generation=self.generation or None,
             complete=True,

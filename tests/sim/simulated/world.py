@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from simulated import kafka_client
-from simulated.agent import AgentProcess, Machine, agent_configuration
+from simulated.agent import CAPACITY_CORES, AgentProcess, Machine, agent_configuration
 from simulated.broker import Broker, Stored, Unsent
 from simulated.controller import ControllerProcess
 from simulated.election import Election
@@ -115,6 +115,7 @@ class World:
             ),
             timeline=self.timeline,
             ledger=self.ledger,
+            over_capacity=lambda: {worker.id for worker in self.workers() if worker.used_cores > CAPACITY_CORES},
         )
         self.broker.on_stored = self._on_stored
         self.timeline.after_step = self._after_step

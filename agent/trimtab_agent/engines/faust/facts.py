@@ -1,6 +1,6 @@
 """What a worker knows about itself; nothing here changes anything, and nothing waits."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from trimtab_agent.engines.faust.board import Board
@@ -22,6 +22,8 @@ class Facts:
         self._standbys = standbys
         self._handover = handover
         self._refusal: str | None = None
+        self._disturbances = 0
+        self._disturbers = 0
 
     @property
     def refusal(self) -> str | None:
@@ -54,6 +56,23 @@ class Facts:
     def generation(self) -> int | None:
         """Generation of the consumer group; None before the first join."""
         return self._handover.generation or None
+
+    @property
+    def disturbances(self) -> int | None:
+        """Counts all that is done here beside the job's own work; None while any of it goes on."""
+        return None if self._disturbers else self._disturbances + self._standbys.applied_records
+
+    def _disturbed(self) -> None:
+        self._disturbances += 1
+
+    async def _disturbing(self, work: Awaitable[None]) -> None:
+        """Do what is no part of the job's own work."""
+        self._disturbances += 1
+        self._disturbers += 1
+        try:
+            await work
+        finally:
+            self._disturbers -= 1
 
     def operators(self) -> Mapping[OperatorId, int]:
         """Number of key groups of each operator; empty until the broker's metadata is known."""

@@ -95,6 +95,13 @@ class Steering(Protocol):
     def generation(self) -> int | None:
         """Generation of the consumer group; None before the first join."""
 
+    @property
+    def disturbances(self) -> int | None:
+        """Counts what this worker has done beside the job: the same figure twice, and there was nothing between.
+
+        Rebalances, restored records, hand-overs and whatever follows from them count; None while any of it goes on.
+        """
+
     def operators(self) -> Mapping[OperatorId, int]:
         """Number of key groups of each operator; empty until the broker's metadata is known."""
 

@@ -64,6 +64,11 @@ class Standbys:
         ends = await self._app.consumer.highwaters(*changelogs)
         return sum(max(0, ends[tp] - 1 - self._applied(tp)) for tp in changelogs)
 
+    @property
+    def applied_records(self) -> int:
+        """Changelog records applied to standbys since the start."""
+        return self._tail.records
+
     def is_followed(self, key_groups: Collection[KeyGroup]) -> bool:
         """Whether all changelogs of these key groups are followed."""
         return self._ownership.changelogs(key_groups) <= self._tail.followed

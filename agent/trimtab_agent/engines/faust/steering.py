@@ -122,6 +122,7 @@ class FaustSteering(Facts):
 
     def rebalancing(self) -> None:
         """The group leaves its generation: what was prepared in it is void, and Faust alone restores state."""
+        self._disturbed()
         self._standbys.stop()
         prepared, self._prepared = self._prepared, {}
         for answer, _ in prepared.values():
@@ -163,7 +164,7 @@ class FaustSteering(Facts):
         self._loop.call_soon_threadsafe(lambda: self._start(coroutine()))
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(coroutine)
+        task = asyncio.ensure_future(self._disturbing(coroutine))
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
@@ -185,11 +186,14 @@ class FaustSteering(Facts):
             return
         answer = self._answers.begin(command.id, report)
         try:
-            await self._admit(command)
-            await self._steps[command.kind](self, command, answer)
+            await self._disturbing(self._carry_out(command, answer))
         except Exception as fault:  # the worker goes on; the controller hears why this did not work
             log.warning("%s %s is refused: %r", command.kind, command.handover or command.id, fault)
             answer.say(_refused(fault))
+
+    async def _carry_out(self, command: Command, answer: Answer) -> None:
+        await self._admit(command)
+        await self._steps[command.kind](self, command, answer)
 
     async def _admit(self, command: Command) -> None:
         """Refuse what does not fit this worker; what can wait for the end of a rebalance waits."""

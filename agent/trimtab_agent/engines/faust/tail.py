@@ -43,6 +43,8 @@ class Tail:
         self._tables: dict[TP, Any] = {}
         self._changed = False
         self._lock = threading.Lock()
+        self.records = 0
+        """Applied since the start."""
 
     @property
     def followed(self) -> frozenset[TP]:
@@ -114,3 +116,4 @@ class Tail:
                     [_Event(_Message(tp, tp.partition, r.offset, r.key, r.value)) for r in fresh]
                 )
                 self._applied[tp] = fresh[-1].offset
+                self.records += len(fresh)

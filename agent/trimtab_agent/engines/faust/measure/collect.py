@@ -1,16 +1,19 @@
 """One interval's statistics of a worker: the sensor's counts, by key group."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from faust.types import TP
 
-from trimtab_agent.engines.faust.measure.apportion import IdleBase, Work, apportion
+from trimtab_agent.engines.faust.measure.apportion import IdleBase, Interval, Work, apportion, contradiction
 from trimtab_agent.engines.faust.measure.sensor import Flow, KeyGroupSensor, Taken
 from trimtab_agent.engines.faust.outcomes import Steering
 from trimtab_models.messages.local import Statistics
 from trimtab_models.messages.names import KeyGroup, WorkerId
 from trimtab_models.messages.report import MAX_STANDBYS, KeyGroupSample, PairSample, WorkerState
+
+log = logging.getLogger(__name__)
 
 KeyGroupOf = Callable[[str, int], KeyGroup | None]
 
@@ -38,10 +41,14 @@ class Collector:
         self._steering = steering
         self._worker = worker
         self._idle = IdleBase()
+        self._calm_at: tuple[int | None, int] | None = None
+        """Generation and disturbances when the interval began; None: the worker was not calm then."""
+        self._contradicted = False
 
     def skip(self) -> None:
         """Throw away what was counted so far: nobody asked for it, or it is of an unknown interval."""
         self._sensor.take()
+        self._calm_at = self._calm_now()
 
     def collect(self, *, at_ms: int, interval_s: float) -> Statistics:
         """The statistics since the last `collect` or `skip`, `interval_s` seconds ago.
@@ -52,30 +59,59 @@ class Collector:
         taken, steering = self._sensor.take(), self._steering
         tallies = _by_key_group(taken, steering.key_group_of)
         work = {key_group: tally.work for key_group, tally in tallies.items()}
-        process_s = taken.process_ns / 1e9
-        if steering.state is WorkerState.RUNNING:
-            messages = sum(one.messages for one in work.values())
-            self._idle.observe(process_s=process_s, interval_s=interval_s, messages=messages)
-        shares = apportion(work, process_s=process_s, idle_s=self._idle.cores * interval_s)
+        owned = sorted(steering.owned())
+        began, self._calm_at = self._calm_at, self._calm_now()
+        interval = Interval(
+            interval_s=interval_s,
+            process_s=None if taken.process_ns is None else taken.process_ns / 1e9,
+            agents_s=sum(one.agents_s for one in work.values()),
+            messages=sum(one.messages for one in work.values()),
+            key_groups=len(owned),
+            calm=began is not None and began == self._calm_at,
+        )
+        unknown = contradiction(process_s=interval.process_s, agents_s=interval.agents_s)
+        cpu_s = self._shares(interval, work, unknown)
         return Statistics(
             at_ms=at_ms,
             interval_s=interval_s,
             state=steering.state,
-            cpu_s=process_s,
+            cpu_s=interval.process_s,
             epoch=steering.epoch,
             generation=steering.generation,
             complete=bool(steering.operators()),
             key_groups=tuple(
-                self._sample(key_group, tallies.get(key_group, _Tally()), shares.get(key_group, 0.0))
-                for key_group in sorted(steering.owned())
+                self._sample(key_group, tallies.get(key_group, _Tally()), cpu_s(key_group)) for key_group in owned
             ),
             pairs=_pairs(taken, steering.key_group_of),
             refused=steering.refused,
             standbys=min(steering.standbys, MAX_STANDBYS),
             breaches=steering.breaches,
+            unknown=unknown,
         )
 
-    def _sample(self, key_group: KeyGroup, tally: _Tally, cpu_s: float) -> KeyGroupSample:
+    def _calm_now(self) -> tuple[int | None, int] | None:
+        """What stays the same while the worker does nothing but its job."""
+        steering = self._steering
+        disturbances = steering.disturbances
+        if steering.state is not WorkerState.RUNNING or disturbances is None:
+            return None
+        return steering.generation, disturbances
+
+    def _shares(
+        self, interval: Interval, work: Mapping[KeyGroup | None, Work], unknown: str | None
+    ) -> Callable[[KeyGroup], float | None]:
+        """The CPU seconds of a key group; None of each when the parts do not add up."""
+        if unknown is not None and not self._contradicted:
+            log.warning("the loads of this worker's key groups are unknown: %s", unknown)
+        self._contradicted = unknown is not None
+        if unknown is not None or interval.process_s is None:
+            return lambda key_group: None
+        self._idle.observe(interval)
+        idle_s = self._idle.cores(interval.key_groups) * interval.interval_s
+        shares = apportion(work, process_s=interval.process_s, idle_s=idle_s)
+        return lambda key_group: shares.get(key_group, 0.0)
+
+    def _sample(self, key_group: KeyGroup, tally: _Tally, cpu_s: float | None) -> KeyGroupSample:
         return KeyGroupSample(
             key_group=key_group,
             worker=self._worker,

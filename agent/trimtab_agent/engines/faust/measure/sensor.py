@@ -36,8 +36,8 @@ class Taken:
     received: Mapping[TP, Flow] = field(default_factory=dict)
     sent: Mapping[tuple[TP | None, TP], Flow] = field(default_factory=dict)
     agents_ns: Mapping[TP | None, int] = field(default_factory=dict)
-    process_ns: int = 0
-    """CPU of the whole process."""
+    process_ns: int | None = 0
+    """CPU of the whole process; None: its clock could not be read, or went back."""
 
 
 class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
@@ -48,7 +48,7 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
         self.cpu = CpuMeter()
         self._app = app
         self._process_clock = process_clock
-        self._process_ns = process_clock()
+        self._process_ns = self._read_process()
         self._received: dict[TP, list[int]] = {}
         self._sent: dict[tuple[TP | None, TP], list[int]] = {}
 
@@ -80,13 +80,19 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
         """The counts since the last call; the next interval begins."""
         received, self._received = self._received, {}
         sent, self._sent = self._sent, {}
-        before, self._process_ns = self._process_ns, self._process_clock()
+        before, self._process_ns = self._process_ns, self._read_process()
         return Taken(
             received={tp: Flow(*count) for tp, count in received.items()},
             sent={pair: Flow(*count) for pair, count in sent.items()},
             agents_ns=self.cpu.take(),
-            process_ns=self._process_ns - before,
+            process_ns=None if before is None or (now := self._process_ns) is None or now < before else now - before,
         )
+
+    def _read_process(self) -> int | None:
+        try:
+            return self._process_clock()
+        except (OSError, OverflowError, RuntimeError):  # what `time` says where there is no such clock
+            return None
 
 
 def _count(counts: dict[Any, list[int]], key: Any, size: int) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from trimtab_agent.engines.faust.measure.apportion import MESSAGE_S
+from trimtab_agent.engines.faust.measure.apportion import IDLE_CORES, MESSAGE_S
 from trimtab_agent.engines.faust.measure.collect import Collector
 from trimtab_agent.engines.faust.measure.sensor import Flow, Taken
 from trimtab_models.messages.decode import Fault
@@ -32,6 +32,7 @@ class FakeSteering:
     sizes: dict[KeyGroup, int] = field(default_factory=dict)
     epoch: Epoch | None = EPOCH
     generation: int | None = 4
+    disturbances: int | None = 0
     refusal: str | None = None
     standbys: int = 1
     breaches: int = 0
@@ -125,22 +126,98 @@ def test_before_the_operators_are_known_nothing_is_complete():
     assert (statistics.complete, statistics.key_groups, statistics.pairs) == (False, (), ())
 
 
-def test_idle_intervals_are_learned_but_not_those_of_a_rebalance():
-    steering = FakeSteering(owns={group("sums", 0)}, state=WorkerState.REBALANCING)
-    sensor = FakeSensor(
-        Taken(process_ns=900_000_000), Taken(process_ns=20_000_000), replace(BUSY, process_ns=92_500_000)
-    )
-    collector = Collector(sensor, steering, worker=W0)
+IDLE = Taken(process_ns=60_000_000)
+"""0.06 s of CPU: in 2 s a plausible base of 0.03 cores."""
 
-    collector.collect(at_ms=1000, interval_s=2.0)
-    steering.state = WorkerState.RUNNING
-    collector.collect(at_ms=2000, interval_s=2.0)
-    busy = collector.collect(at_ms=3000, interval_s=2.0)
 
-    idle_s = 0.02
+def busy_cpu_s(collector: Collector) -> float | None:
+    return collector.collect(at_ms=9000, interval_s=2.0).key_groups[0].cpu_s
+
+
+def expected_cpu_s(idle_cores: float) -> float:
+    """Of `sums/0` in BUSY, when the process used 0.1325 s in an interval of 2 s."""
     own, all_of_it = 30 + 1500 / 16384, 50 + 2900 / 16384
-    expected = 0.02 + (0.0925 - idle_s - 0.071) * own / all_of_it
-    assert busy.key_groups[0].cpu_s == pytest.approx(expected)
+    return 0.02 + min(MESSAGE_S, max(0.0, 0.1325 - 2.0 * idle_cores - 0.071) / all_of_it) * own
+
+
+def test_an_idle_interval_is_learned() -> None:
+    sensor = FakeSensor(Taken(), IDLE, replace(BUSY, process_ns=132_500_000))
+    collector = Collector(sensor, FakeSteering(owns={group("sums", 0)}), worker=W0)
+    collector.skip()
+    collector.collect(at_ms=2000, interval_s=2.0)
+
+    assert busy_cpu_s(collector) == pytest.approx(expected_cpu_s(0.03))
+    assert expected_cpu_s(0.03) < expected_cpu_s(IDLE_CORES)
+
+
+@pytest.mark.parametrize(
+    ("began", "ended"),
+    [
+        ({"state": WorkerState.RECOVERING}, {}),
+        ({}, {"state": WorkerState.REBALANCING}),
+        ({"generation": 3}, {}),
+        ({"disturbances": 1}, {"disturbances": 2}),
+        ({"disturbances": None}, {}),
+        ({"disturbances": None}, {"disturbances": None}),
+    ],
+)
+def test_from_an_interval_in_which_anything_else_went_on_nothing_is_learned(
+    began: dict[str, Any], ended: dict[str, Any]
+) -> None:
+    steering = FakeSteering(owns={group("sums", 0)})
+    collector = Collector(FakeSensor(Taken(), IDLE, replace(BUSY, process_ns=132_500_000)), steering, worker=W0)
+    told = vars(steering).copy()
+    vars(steering).update(told | began)
+    collector.skip()
+    vars(steering).update(told | ended)
+    collector.collect(at_ms=2000, interval_s=2.0)
+
+    assert busy_cpu_s(collector) == pytest.approx(expected_cpu_s(IDLE_CORES))
+
+
+def test_of_an_interval_whose_beginning_nobody_saw_nothing_is_learned() -> None:
+    sensor = FakeSensor(IDLE, replace(BUSY, process_ns=132_500_000))
+    collector = Collector(sensor, FakeSteering(owns={group("sums", 0)}), worker=W0)
+    collector.collect(at_ms=2000, interval_s=2.0)
+
+    assert busy_cpu_s(collector) == pytest.approx(expected_cpu_s(IDLE_CORES))
+
+
+def test_a_worker_that_restored_without_messages_is_not_measured_as_zero_afterwards() -> None:
+    """0.35 cores without a message, all the time RUNNING; then 0.30 s of agents' steps in 0.40 s of the process."""
+    restoring = Taken(process_ns=350_000_000)
+    working = Taken(
+        received={TP("in", 0): Flow(130, 13_000)}, agents_ns={TP("in", 0): 300_000_000}, process_ns=400_000_000
+    )
+    collector = Collector(
+        FakeSensor(Taken(), *[restoring] * 3, working), FakeSteering(owns={group("extract", 0)}), worker=W0
+    )
+    collector.skip()
+    for _ in range(3):
+        collector.collect(at_ms=1000, interval_s=1.0)
+
+    [sample] = collector.collect(at_ms=2000, interval_s=1.0).key_groups
+
+    assert sample.cpu_s == pytest.approx(0.30 + MESSAGE_S * (130 + 13_000 / 16384))
+
+
+@pytest.mark.parametrize("process_ns", [None, 40_000_000])
+def test_when_the_parts_do_not_add_up_loads_are_unknown_and_counts_are_not(
+    process_ns: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd, fine = replace(BUSY, process_ns=process_ns), BUSY
+    steering = FakeSteering(owns={group("extract", 0), group("sums", 0), group("sums", 1)})
+    collector = Collector(FakeSensor(odd, odd, fine, odd), steering, worker=W0)
+
+    first, _, known, _ = [collector.collect(at_ms=1000 * number, interval_s=1.0) for number in range(1, 5)]
+
+    assert [sample.cpu_s for sample in first.key_groups] == [None, None, None]
+    assert [sample.tuples_in for sample in first.key_groups] == [10, 10, 0]
+    assert first.cpu_s == (None if process_ns is None else 0.04)
+    assert (first.unknown or "").startswith("its agents' steps take" if process_ns else "the CPU time of its process")
+    assert known.unknown is None
+    assert all(sample.cpu_s is not None for sample in known.key_groups)
+    assert len(caplog.records) == 2, "said when it begins, not in each interval"
 
 
 def test_a_skipped_interval_is_not_reported():

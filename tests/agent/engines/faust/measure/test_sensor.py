@@ -112,6 +112,22 @@ def test_taking_begins_the_next_interval(sensor: KeyGroupSensor, clock: ProcessC
     assert sensor.take() == Taken(process_ns=30)
 
 
+def test_a_process_clock_that_goes_back_or_is_gone_measures_nothing(sensor: KeyGroupSensor, clock: ProcessClock):
+    def gone() -> int:
+        raise RuntimeError("the processor time used is not available")
+
+    found = []
+    for step in (-50, 30):
+        clock.now += step
+        found.append(sensor.take().process_ns)
+    sensor._process_clock = gone
+    found.append(sensor.take().process_ns)
+    sensor._process_clock = clock
+    found += [sensor.take().process_ns, sensor.take().process_ns]
+
+    assert found == [None, 30, None, None, 0]
+
+
 def test_the_beginning_of_an_event_names_the_running_step(sensor: KeyGroupSensor):
     assert sensor.on_stream_event_in(SOURCE, 0, None, event(SOURCE)) is None
     assert sensor.cpu.current == SOURCE

@@ -230,3 +230,35 @@ def test_another_attempt_at_a_hand_over_is_taken_and_a_repeat_is_not() -> None:
 
     asyncio.run(story())
     assert taken == [3, 4]
+
+
+def test_a_worker_counts_all_that_it_does_beside_the_job_and_says_nothing_while_it_goes_on() -> None:
+    """A base that is learned meanwhile would be of a busy worker."""
+    worker = Worker()
+    seen: list[int | None] = [worker.steering.disturbances]
+
+    def note() -> None:
+        seen.append(worker.steering.disturbances)
+
+    async def release_takes(key_groups: Any, generation: int) -> Given:
+        note()
+        raise Denied(Refusal.DRAIN_TIMEOUT, "slow")
+
+    worker.handover.release = release_takes  # type: ignore[method-assign]
+    worker.hears(release(), note)
+    worker.steering.rebalancing()
+    note()
+    worker.steering._tail.records += 7  # a standby that was behind
+    note()
+
+    assert seen == [0, None, 1, 2, 9]
+
+
+def test_what_follows_a_command_goes_on_after_its_answer() -> None:
+    worker = Worker()
+    seen: list[int | None] = []
+
+    worker.hears(release(), lambda: seen.append(worker.steering.disturbances), wait_s=0.1)
+
+    assert seen == [None], "it still looks after the release"
+    assert worker.steering.disturbances == 3

@@ -1,0 +1,226 @@
+"""What an operator should know of, though it stops no balancing: workers over their capacity, backlogs that grow.
+
+The loads of key groups are parts; the CPU of the worker's process is the whole.  The parts are smaller: rounds of the
+network belong to no key group, and in calm windows they are two thirds of the process.  So the parts are not compared
+with the whole by their ratio, but what a worker really uses is what is held against its capacity.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+import numpy as np
+
+from trimtab_controller.decider.view import first_few
+from trimtab_models.messages.columns import UNKNOWN
+from trimtab_models.messages.names import AppId, WorkerId
+from trimtab_models.messages.report import WorkerState
+from trimtab_models.messages.snapshot import NodeWindow, Snapshot
+
+WINDOWS = 3
+"""In so many windows in a row a worker is over its capacity, or a backlog grows, before anybody is told."""
+
+
+class ConcernKind(StrEnum):
+    """Each is an alert and has a runbook."""
+
+    OVER_CAPACITY = "over_capacity"
+    BACKLOG_GROWS = "backlog_grows"
+    PLANS_MISS = "plans_miss"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concern:
+    """Something is wrong with an app; `workers` = with which of its workers, empty when with none in particular."""
+
+    kind: ConcernKind
+    app: AppId
+    workers: tuple[WorkerId, ...]
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """A backlog (inputs that wait) now, and before it began to grow `windows` windows ago."""
+
+    now: int
+    before: int
+    windows: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strain:
+    """A worker in the last window: percent of its capacity, None = unknown; `inputs_s` = inputs taken per second.
+
+    `used_pct` is what its process used, `load_pct` the part of it that its key groups are charged.
+    `over` = for how many windows in a row it has used more than its capacity; by its key groups when nobody knows more.
+    """
+
+    app: AppId | None
+    used_pct: float | None
+    load_pct: float | None
+    inputs_s: float = 0.0
+    over: int = 0
+    backlog: Growth | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strains:
+    """All workers up to a window, and the backlogs of the apps whose every key group tells its own."""
+
+    end_ms: int = 0
+    window_s: float = 0.0
+    workers: Mapping[WorkerId, Strain] = field(default_factory=dict)
+    backlogs: Mapping[AppId, Growth] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
+        object.__setattr__(self, "backlogs", MappingProxyType(dict(self.backlogs)))
+
+    @property
+    def over_capacity(self) -> frozenset[WorkerId]:
+        """The workers that have used more than their capacity for several windows."""
+        return frozenset(worker for worker, strain in self.workers.items() if strain.over >= WINDOWS)
+
+
+NO_STRAINS = Strains()
+
+
+@dataclass(slots=True)
+class _Parts:
+    """Sums over the key groups of a worker, or of an app; None = of one of them it is unknown."""
+
+    cores: float | None = 0.0
+    inputs_s: float | None = 0.0
+    backlog: float | None = 0.0
+
+    def add(self, cores: float, inputs_s: float, backlog: float) -> None:
+        """Add sums that are NaN where a part of them is unknown."""
+        self.cores = _sum(self.cores, cores)
+        self.inputs_s = _sum(self.inputs_s, inputs_s)
+        self.backlog = _sum(self.backlog, backlog)
+
+
+def _sum(total: float | None, more: float) -> float | None:
+    return None if total is None or np.isnan(more) else total + more
+
+
+def follow_strains(snapshot: Snapshot, before: Strains = NO_STRAINS) -> Strains:
+    """The strains with this window in them; after a gap of more than a window they begin anew."""
+    window_ms = snapshot.end_ms - snapshot.start_ms
+    known = before if snapshot.start_ms - before.end_ms <= window_ms else NO_STRAINS
+    workers, apps = _parts(snapshot)
+    return Strains(
+        end_ms=snapshot.end_ms,
+        window_s=window_ms / 1000.0,
+        workers={
+            row.worker: _strain(row, workers.get(row.worker, _Parts()), known.workers.get(row.worker))
+            for row in snapshot.nodes
+            if row.state is WorkerState.RUNNING
+        },
+        backlogs={
+            app: growth
+            for app, parts in apps.items()
+            if (growth := _grown(parts.backlog, known.backlogs.get(app))) is not None
+        },
+    )
+
+
+def _parts(snapshot: Snapshot) -> tuple[dict[WorkerId, _Parts], dict[AppId, _Parts]]:
+    workers: dict[WorkerId, _Parts] = {}
+    apps: dict[AppId, _Parts] = {}
+    for block in snapshot.blocks:
+        place = np.frombuffer(block.worker, np.int64)
+        columns = (np.frombuffer(block.cpu), np.frombuffer(block.tuples_in_s), np.frombuffer(block.backlog, np.int64))
+        known = [np.where(column == UNKNOWN, np.nan, column) for column in columns]
+        sums = np.array([np.bincount(place, weights=column, minlength=len(block.workers)) for column in known])
+        for worker, found in zip(block.workers, sums.T.tolist(), strict=True):
+            workers.setdefault(worker, _Parts()).add(*found)
+        apps.setdefault(block.app, _Parts()).add(*sums.sum(axis=1).tolist())
+    return workers, apps
+
+
+def _strain(row: NodeWindow, parts: _Parts, before: Strain | None) -> Strain:
+    used_pct = None if row.cpu is None else 100.0 * row.cpu / row.capacity
+    load_pct = None if parts.cores is None else 100.0 * parts.cores / row.capacity
+    held = load_pct if used_pct is None else used_pct
+    return Strain(
+        app=row.app,
+        used_pct=used_pct,
+        load_pct=load_pct,
+        inputs_s=parts.inputs_s or 0.0,
+        over=(before.over if before else 0) + 1 if held is not None and held > 100.0 else 0,
+        backlog=_grown(parts.backlog, before.backlog if before else None),
+    )
+
+
+def _grown(backlog: float | None, before: Growth | None) -> Growth | None:
+    if backlog is None:
+        return None
+    now = round(backlog)
+    if before is None or now <= before.now:
+        return Growth(now=now, before=now)
+    return Growth(now=now, before=before.before, windows=before.windows + 1)
+
+
+def concerns_of(strains: Strains) -> tuple[Concern, ...]:
+    """What is wrong, by app: the workers over their capacity, then the backlogs that grow."""
+    return (*_over_capacity(strains), *_backlogs(strains))
+
+
+def _over_capacity(strains: Strains) -> Iterator[Concern]:
+    for app, workers in _by_app(strains, strains.over_capacity):
+        said = (_use(worker, strains.workers[worker]) for worker in workers)
+        detail = f"{first_few(said, len(workers))}; for {WINDOWS} windows or longer"
+        yield Concern(kind=ConcernKind.OVER_CAPACITY, app=app, workers=workers, detail=detail)
+
+
+def _use(worker: WorkerId, strain: Strain) -> str:
+    used = "?" if strain.used_pct is None else f"{strain.used_pct:.0f}"
+    load = "?" if strain.load_pct is None else f"{strain.load_pct:.0f}"
+    return f"{worker} uses {used} % of its capacity, its key groups {load} %"
+
+
+def _backlogs(strains: Strains) -> Iterator[Concern]:
+    """A backlog that grows in each of several windows, by more than is worked off in one."""
+    growing = {
+        worker
+        for worker, strain in strains.workers.items()
+        if _is_growing(strain.backlog, strain.inputs_s * strains.window_s)
+    }
+    inputs_s: dict[AppId | None, float] = {}
+    for strain in strains.workers.values():
+        inputs_s[strain.app] = inputs_s.get(strain.app, 0.0) + strain.inputs_s
+    of_apps = {
+        app
+        for app, growth in strains.backlogs.items()
+        if _is_growing(growth, inputs_s.get(app, 0.0) * strains.window_s)
+    }
+    named = dict(_by_app(strains, growing))
+    for app in sorted(named.keys() | of_apps):
+        workers = named.get(app, ())
+        said = [f"{_waiting(strains.workers[worker].backlog, strains.window_s)} at {worker}" for worker in workers]
+        if app in of_apps:
+            said.insert(0, f"{_waiting(strains.backlogs[app], strains.window_s)} in all")
+        yield Concern(kind=ConcernKind.BACKLOG_GROWS, app=app, workers=workers, detail=first_few(said))
+
+
+def _is_growing(growth: Growth | None, worked_off: float) -> bool:
+    return growth is not None and growth.windows >= WINDOWS and growth.now - growth.before > worked_off
+
+
+def _waiting(growth: Growth | None, window_s: float) -> str:
+    assert growth is not None
+    return (
+        f"{growth.now:,} inputs wait ({growth.now - growth.before:,} more than {growth.windows * window_s:.0f} s ago)"
+    )
+
+
+def _by_app(strains: Strains, workers: Iterable[WorkerId]) -> Iterator[tuple[AppId, tuple[WorkerId, ...]]]:
+    found: dict[AppId, list[WorkerId]] = {}
+    for worker in sorted(workers):
+        app = strains.workers[worker].app
+        if app is not None:
+            found.setdefault(app, []).append(worker)
+    yield from ((app, tuple(found[app])) for app in sorted(found))

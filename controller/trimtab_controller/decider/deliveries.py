@@ -1,0 +1,83 @@
+"""What became of the plans: the decider's memory of what they promised, and of the apps whose plans missed.
+
+A successor begins without it: it neither judges its predecessor's plan nor holds what that one held.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from trimtab_controller.decider.concerns import Concern, Strains
+from trimtab_controller.decider.evaluate import evaluate
+from trimtab_controller.decider.promises import Comparison, Misses, Promise, compare, follow_misses, review
+from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_controller.execution.state import Round
+from trimtab_models.messages.names import AppId
+from trimtab_models.messages.snapshot import Snapshot
+
+Views = Mapping[AppId, AppView | NotReady]
+Parts = Mapping[AppId, Snapshot]
+
+
+class Deliveries:
+    """`load_distance` is the band, `min_gain` the least that a plan must bring (pp)."""
+
+    def __init__(self, *, load_distance: float, min_gain: float) -> None:
+        self._load_distance = load_distance
+        self._min_gain = min_gain
+        self._seen: dict[AppId, AppView] = {}
+        self._promise: Promise | None = None
+        self._misses: dict[AppId, Misses] = {}
+
+    @property
+    def concerns(self) -> tuple[Concern, ...]:
+        """The apps for which no plan is made for balance."""
+        return tuple(misses.concern for misses in self._misses.values() if misses.holding)
+
+    def misses(self, app: AppId) -> Misses | None:
+        """The rounds that missed and still count."""
+        return self._misses.get(app)
+
+    def forgive(self) -> None:
+        """An operator says that it goes on."""
+        self._misses.clear()
+
+    def plan(self, now: float, app: AppId) -> None:
+        """A plan was made for an app, and will be carried out."""
+        self._promise = Promise(decided_at=now, view=self._seen[app]) if app in self._seen else None
+
+    def measure(self, last: Round, view: AppView, part: Snapshot) -> Comparison:
+        """What the first whole window after a round shows of it."""
+        promise = self._promise
+        if promise is None or promise.view.app != last.app or promise.decided_at > last.started_at:
+            return Comparison(load_distance=evaluate(view).load_distance)  # a predecessor's plan
+        found = compare(promise, view, load_distance=self._load_distance, min_gain=self._min_gain)
+        misses = follow_misses(
+            self._misses.pop(last.app, None),
+            found,
+            plan=last.plan,
+            promise=promise,
+            generation=_generation(part),
+            now=view.end_s,
+        )
+        if misses is not None:
+            self._misses[last.app] = misses
+        return found
+
+    def review(self, views: Views, parts: Parts, strains: Strains) -> None:
+        """What a window (not smoothed) shows, and which misses still count; those of an app that is gone do not."""
+        self._seen = {app: replace(view, flows={}) for app, view in views.items() if isinstance(view, AppView)}
+        for app, misses in list(self._misses.items()):
+            view = views.get(app)
+            kept: Misses | None = misses
+            if isinstance(view, AppView) and view.end_s > misses.at:
+                over, generation = strains.over_capacity, _generation(parts[app])
+                kept = review(misses, view, generation=generation, over_capacity=over, now=view.end_s)
+            if kept is None or (parts and app not in parts):
+                del self._misses[app]
+            else:
+                self._misses[app] = kept
+
+
+def _generation(part: Snapshot) -> int | None:
+    """Of the consumer group, by the workers' word."""
+    return max((row.generation for row in part.nodes if row.generation is not None), default=None)

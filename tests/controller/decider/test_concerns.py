@@ -1,0 +1,183 @@
+"""What an operator is told though balancing goes on: workers over their capacity, backlogs that grow."""
+
+import pytest
+from decider_situations import APP, W0, W1, kg
+
+from trimtab_controller.decider.concerns import (
+    NO_STRAINS,
+    Concern,
+    ConcernKind,
+    Growth,
+    Strain,
+    Strains,
+    concerns_of,
+    follow_strains,
+)
+from trimtab_models.messages.names import HostId, WorkerId
+from trimtab_models.messages.report import WorkerState
+from trimtab_models.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
+
+W2 = WorkerId("w2")
+
+
+def node(worker: WorkerId, cpu: float | None, state: WorkerState = WorkerState.RUNNING) -> NodeWindow:
+    """A worker of a quarter of a core."""
+    return NodeWindow(
+        worker=worker,
+        host=HostId("h"),
+        app=APP,
+        state=state,
+        capacity=0.25,
+        covered_s=10.0,
+        cpu=cpu,
+        complete=True,
+        steering=True,
+    )
+
+
+def window(
+    number: int, nodes: tuple[NodeWindow, ...], *key_groups: tuple[WorkerId, float | None, int | None]
+) -> Snapshot:
+    """Key groups with (owner, cores, backlog); each takes 20 inputs per second."""
+    return Snapshot(
+        cluster="c",
+        start_ms=10_000 * number,
+        end_ms=10_000 * (number + 1),
+        published_ms=10_000 * (number + 1),
+        hosts_seen=1,
+        hosts_expected=1,
+        watermark_ms=None,
+        late_rows=0,
+        nodes=nodes,
+        key_groups=tuple(
+            KeyGroupWindow(
+                key_group=kg(place), worker=worker, covered_s=10.0, cpu=cpu, tuples_in_s=20.0, backlog=backlog
+            )
+            for place, (worker, cpu, backlog) in enumerate(key_groups)
+        ),
+    )
+
+
+def after(*snapshots: Snapshot) -> Strains:
+    strains = NO_STRAINS
+    for snapshot in snapshots:
+        strains = follow_strains(snapshot, strains)
+    return strains
+
+
+def used(*cores: float | None) -> Strains:
+    """Windows in which w0 used so much, and its two key groups were charged 0.02 each."""
+    rows = ((W0, 0.02, 0), (W0, 0.02, 0))
+    return after(*(window(number, (node(W0, each),), *rows) for number, each in enumerate(cores)))
+
+
+def test_both_the_parts_and_the_whole_are_known_in_percent_of_the_capacity() -> None:
+    strains = used(0.12)
+
+    assert strains.workers == {
+        W0: Strain(
+            app=APP,
+            used_pct=pytest.approx(48.0),
+            load_pct=pytest.approx(16.0),
+            inputs_s=40.0,
+            backlog=Growth(now=0, before=0),
+        )
+    }
+    assert concerns_of(strains) == ()
+
+
+def test_a_worker_over_its_capacity_is_told_by_what_its_process_uses_whatever_its_key_groups_say() -> None:
+    """110 % of the capacity, with a reported load of 16 %."""
+    assert concerns_of(used(0.275, 0.275, 0.275)) == (
+        Concern(
+            kind=ConcernKind.OVER_CAPACITY,
+            app=APP,
+            workers=(W0,),
+            detail="w0 uses 110 % of its capacity, its key groups 16 %; for 3 windows or longer",
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "cores",
+    [
+        (0.3, 0.3),
+        (0.3, 0.3, 0.25),
+        (0.3, 0.3, 0.2, 0.3, 0.3),
+        (None, None, None),
+    ],
+)
+def test_a_short_while_above_the_capacity_is_no_concern(cores: tuple[float | None, ...]) -> None:
+    assert concerns_of(used(*cores)) == ()
+
+
+def test_where_nobody_knows_the_process_its_key_groups_are_held_against_the_capacity() -> None:
+    rows = ((W0, 0.2, None), (W0, 0.1, None))
+    strains = after(*(window(number, (node(W0, None),), *rows) for number in range(3)))
+
+    [concern] = concerns_of(strains)
+    assert concern.detail.startswith("w0 uses ? % of its capacity, its key groups 120 %")
+
+
+def test_a_worker_that_restores_is_no_concern_and_a_gap_begins_anew() -> None:
+    restoring = (node(W0, 0.3, WorkerState.RECOVERING),)
+    busy = (node(W0, 0.3),)
+
+    assert concerns_of(after(*(window(number, restoring) for number in range(5)))) == ()
+    assert concerns_of(after(window(0, busy), window(1, busy), window(5, busy))) == ()
+
+
+def test_a_load_that_is_unknown_is_not_zero() -> None:
+    strains = after(window(0, (node(W0, 0.1),), (W0, 0.02, 5), (W0, None, None)))
+
+    assert (strains.workers[W0].load_pct, strains.workers[W0].backlog, strains.backlogs) == (None, None, {})
+
+
+def backlogs(*windows: tuple[int | None, int | None]) -> tuple[Concern, ...]:
+    """Of w0 and w1, which take 200 inputs each in a window."""
+    nodes = (node(W0, 0.1), node(W1, 0.1))
+    return concerns_of(
+        after(
+            *(window(number, nodes, (W0, 0.1, here), (W1, 0.1, there)) for number, (here, there) in enumerate(windows))
+        )
+    )
+
+
+def test_ten_million_inputs_that_wait_are_told() -> None:
+    assert backlogs(*((4_000_000 + 1_000 * n, 6_000_000 + 2_000 * n) for n in range(4))) == (
+        Concern(
+            kind=ConcernKind.BACKLOG_GROWS,
+            app=APP,
+            workers=(W0, W1),
+            detail=(
+                "10,009,000 inputs wait (9,000 more than 30 s ago) in all, "
+                "4,003,000 inputs wait (3,000 more than 30 s ago) at w0, "
+                "6,006,000 inputs wait (6,000 more than 30 s ago) at w1"
+            ),
+        ),
+    )
+
+
+def test_a_backlog_that_grows_at_one_worker_only_names_it() -> None:
+    [concern] = backlogs((900, 0), (600, 500), (300, 900), (0, 1_200))
+    assert concern.workers == (W1,)
+    assert "in all" not in concern.detail
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        ((0, 0), (100, 0), (150, 0), (190, 0)),  # less than one window works off
+        ((0, 0), (400, 0), (900, 0)),
+        ((0, 0), (400, 0), (300, 0), (900, 0), (1_000, 0)),
+        ((0, 0), (400, 0), (None, 0), (900, 0), (1_000, 0)),
+    ],
+)
+def test_a_backlog_that_comes_and_goes_is_no_concern(windows: tuple[tuple[int | None, int | None], ...]) -> None:
+    assert backlogs(*windows) == ()
+
+
+def test_a_slow_growth_is_told_as_soon_as_it_is_more_than_a_window_works_off() -> None:
+    slow = [(60 * n, 0) for n in range(8)]
+
+    assert [len(backlogs(*slow[:count])) for count in range(1, 9)] == [0, 0, 0, 0, 1, 1, 1, 1]
