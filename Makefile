@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format lock jars prove-steering faults simulate-faults fuzz bench-papers bench-peers bench-fleet clean
+.PHONY: help demo test check lint format lock jars prove-steering prove-change faults simulate-faults fuzz bench-papers bench-peers bench-fleet clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,7 +43,10 @@ format: $(INSTALLED) ## bring the code into its format
 	$(BIN)/ruff check --fix .
 
 prove-steering: $(INSTALLED) jars ## the long oracle of the Faust plug-in, with a table of pauses
-	$(BIN)/python tests/e2e/steering/prove.py
+	PYTHONPATH=tests/previous $(BIN)/python tests/e2e/steering/prove.py
+
+prove-change: $(INSTALLED) jars ## the same oracle while the job, the plug-in or the workers change (about 15 minutes)
+	PYTHONPATH=tests/previous $(BIN)/python tests/e2e/steering/prove.py changes
 
 faults: $(INSTALLED) jars ## the fault matrix under load, judged by the recorded history (FAULTS="--list", "--only FAULT:MOMENT")
 	$(BIN)/python tests/faults/matrix.py $(FAULTS)

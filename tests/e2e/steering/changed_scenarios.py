@@ -43,24 +43,27 @@ async def try_to_move(cluster: Cluster, _: WorkerId) -> None:
     await cluster.publish()
 
 
-def upgrade(*features: Feature, topics: tuple[str, ...] = (), fed: str | None = None) -> Act:
-    """Version 1 -> another version -> version 1, one worker after the other, hand-overs before, after and between."""
+def upgrade(
+    *features: Feature, topics: tuple[str, ...] = (), fed: str | None = None, back: bool = True, moves: int = 3
+) -> Act:
+    """Version 1 -> another version, and back: one worker after the other, hand-overs before, after and between."""
 
     async def act(cluster: Cluster) -> None:
         await begin(cluster)
-        await hand_overs(cluster, 3, most=3)
+        await hand_overs(cluster, moves, most=3)
         if topics:
             cluster.broker.create_topics([Topic(name=name, partitions=cluster.setup.partitions) for name in topics])
         cluster.feed(fed)
         old, new = cluster.setup.features, (*cluster.setup.features, *features)
         await restart_one_by_one(cluster, new, between=try_to_move)
         await settle_under(cluster, new)
-        assert await hand_overs(cluster, 3, most=3) == 3
+        assert await hand_overs(cluster, moves, most=3) == moves
         cluster.feed(None)
         await cluster.worked_off()
-        await restart_one_by_one(cluster, old, between=leave_alone)
-        await settle_under(cluster, old)
-        assert await hand_overs(cluster, 3, most=3) == 3
+        if back:
+            await restart_one_by_one(cluster, old, between=leave_alone)
+            await settle_under(cluster, old)
+            assert await hand_overs(cluster, moves, most=3) == moves
         await cluster.settled()
 
     return act
@@ -178,41 +181,73 @@ async def partitions_added(cluster: Cluster) -> None:
     await cluster.settled()
 
 
+WAITS = "steered again when all run one version; till then hand-overs are refused, and the reason is said"
+
 CHANGES = (
     Scenario(
         name="topic, table and agent added, then removed",
+        promise=f"{WAITS}; inputs of the new topic wait for workers that read it",
         setup=Setup(seed=21),
         act=upgrade(Feature.ORDERS, topics=("orders", "orders_done"), fed="orders"),
     ),
     Scenario(
-        name="the same without named operators",
+        name="the same, operators not named",
+        promise=WAITS,
         setup=Setup(seed=22, features=(Feature.UNNAMED,)),
         act=upgrade(Feature.ORDERS, topics=("orders", "orders_done"), fed="orders"),
     ),
     Scenario(
         name="stateless topic and agent added, then removed",
+        promise=WAITS,
         setup=Setup(seed=23),
         act=upgrade(Feature.STATELESS, topics=("alerts", "alerts_done"), fed="alerts"),
     ),
-    Scenario(name="table renamed and back", setup=Setup(seed=24), act=upgrade(Feature.TABLE_RENAMED)),
-    Scenario(name="operators renamed and back", setup=Setup(seed=25), act=upgrade(Feature.OTHER_NAMES)),
-    Scenario(name="operators merged and split", setup=Setup(seed=26), act=upgrade(Feature.ONE_OPERATOR)),
-    Scenario(name="operators unnamed and named", setup=Setup(seed=27), act=upgrade(Feature.UNNAMED)),
     Scenario(
-        name="first start without any topic", setup=Setup(seed=28, placed=False, own_topics=False), act=first_start
+        name="table renamed and back",
+        promise=f"{WAITS}; the new table begins empty",
+        setup=Setup(seed=24),
+        act=upgrade(Feature.TABLE_RENAMED),
     ),
-    Scenario(name="plug-in removed and installed", setup=Setup(seed=29), act=plug_in_removed_and_installed),
-    Scenario(
-        name="plug-in upgraded and back",
-        setup=Setup(seed=32, features=(Feature.PREVIOUS_PLUG_IN,)),
-        act=plug_in_upgraded,
-    ),
-    Scenario(name="two workers under one name", setup=Setup(seed=33), act=one_name_twice),
+    Scenario(name="operators renamed and back", promise=WAITS, setup=Setup(seed=25), act=upgrade(Feature.OTHER_NAMES)),
+    Scenario(name="operators merged and split", promise=WAITS, setup=Setup(seed=26), act=upgrade(Feature.ONE_OPERATOR)),
+    Scenario(name="operators unnamed and named", promise=WAITS, setup=Setup(seed=27), act=upgrade(Feature.UNNAMED)),
     Scenario(
         name="partitions added to a stateless topic",
+        promise="steered on; the new partitions are worked on as soon as the clients know them",
         setup=Setup(seed=34, features=(Feature.STATELESS,), besides=("alerts",)),
         act=partitions_added,
     ),
-    Scenario(name="worker renamed", setup=Setup(seed=30), act=worker_renamed),
-    Scenario(name="worker's disk lost, then kept", setup=Setup(seed=31), act=disk_lost),
+    Scenario(
+        name="first start without any topic",
+        promise="starts as stock Faust does, and is steered when Trimtab's topics are there",
+        setup=Setup(seed=28, placed=False, own_topics=False),
+        act=first_start,
+    ),
+    Scenario(
+        name="plug-in upgraded and back",
+        promise="steered on, hand-overs between both versions of the plug-in",
+        setup=Setup(seed=32, features=(Feature.PREVIOUS_PLUG_IN,)),
+        act=plug_in_upgraded,
+    ),
+    Scenario(
+        name="plug-in removed and installed",
+        promise="steered again when all have it; stock Faust repeats events at its rebalances",
+        setup=Setup(seed=29),
+        act=plug_in_removed_and_installed,
+        stock=True,
+    ),
+    Scenario(name="worker renamed", promise="steered on", setup=Setup(seed=30), act=worker_renamed),
+    Scenario(
+        name="two workers under one name",
+        promise="the second is refused by the agent; steered on when it has ended",
+        setup=Setup(seed=33),
+        act=one_name_twice,
+    ),
+    Scenario(
+        name="worker without its disk, then with an old one",
+        promise="steered on; the old disk is caught up from the changelogs",
+        setup=Setup(seed=31),
+        act=disk_lost,
+    ),
 )
+"""Every change is made worker by worker, under load, and in both directions where there are two."""

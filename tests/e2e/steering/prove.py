@@ -28,13 +28,15 @@ def main(names: list[str]) -> int:
     folder = Path(tempfile.mkdtemp(prefix="prove-steering-"))
     print(f"logs: {folder}", flush=True)
     table: dict[str, dict[str, Pauses]] = {}
-    failed = 0
+    results: list[tuple[Scenario, Outcome | None]] = []
     for scenario in chosen:
         outcome = _run(scenario, folder / scenario.name.replace(" ", "-").replace(",", ""))
-        failed += outcome is None or bool(outcome.complaints)
+        results.append((scenario, outcome))
         if outcome is not None:
             table[scenario.name] = outcome.pauses
     _print_pauses(table)
+    _print_results(results)
+    failed = sum(outcome is None or bool(outcome.complaints) for _, outcome in results)
     print(f"{len(chosen) - failed} of {len(chosen)} scenarios as promised")
     return 1 if failed else 0
 
@@ -57,6 +59,18 @@ def _run(scenario: Scenario, folder: Path) -> Outcome | None:
         flush=True,
     )
     return outcome
+
+
+def _print_results(results: list[tuple[Scenario, Outcome | None]]) -> None:
+    print("\nwhat was done | sent | lost | repeated | set back | result | what must happen")
+    for scenario, outcome in results:
+        if outcome is None:
+            print(f"  {scenario.name} | | | | | did not end | {scenario.promise}")
+            continue
+        v = outcome.verdict
+        counts = (v.sent, sum(v.lost.values()), sum(v.duplicated.values()), sum(v.stepped_back.values()))
+        result = "NOT as promised" if outcome.complaints else "as promised"
+        print(f"  {scenario.name} | {' | '.join(map(str, counts))} | {result} | {scenario.promise}")
 
 
 def _print_pauses(table: dict[str, dict[str, Pauses]]) -> None:

@@ -39,7 +39,7 @@ async def run(scenario: Scenario, folder: Path, *, say: Callable[[str], None] = 
             found["as the target reports"] = summary(measured)
     return Outcome(
         verdict=verdict,
-        complaints=verdict.complaints(again_s, setup.rate, len(cluster.faults)),
+        complaints=verdict.complaints(again_s, setup.rate, len(cluster.faults), stock=scenario.stock),
         pauses=found,
         seconds=time.monotonic() - began,
     )

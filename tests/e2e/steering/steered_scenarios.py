@@ -24,6 +24,10 @@ class Scenario:
     name: str
     setup: Setup
     act: Act
+    promise: str = ""
+    """What must happen besides, in words."""
+    stock: bool = False
+    """Stock Faust takes part: what it does twice at its rebalances is its own."""
 
 
 async def begin(cluster: Cluster) -> None:

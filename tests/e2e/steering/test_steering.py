@@ -5,7 +5,8 @@ import math
 from pathlib import Path
 
 import pytest
-from steered_app_names import note_fault
+from changed_scenarios import first_start, upgrade
+from steered_app_names import Feature, note_fault
 from steered_cluster import Cluster, Setup, until
 from steered_runs import run
 from steered_scenarios import Scenario, begin, drain_and_return, kills, moves, storm
@@ -30,9 +31,29 @@ SHORT = (
     ),
 )
 
+CALM = {"rate": 60.0, "preload": 300}
+CHANGED = (
+    Scenario(
+        name="topic, table and agent added, then removed",
+        setup=Setup(features=(Feature.UNNAMED,), **CALM),  # type: ignore[arg-type]
+        act=upgrade(Feature.ORDERS, topics=("orders", "orders_done"), fed="orders", moves=1),
+    ),
+    Scenario(
+        name="operators renamed",
+        setup=Setup(workers=2, **CALM),  # type: ignore[arg-type]
+        act=upgrade(Feature.OTHER_NAMES, back=False, moves=1),
+    ),
+    Scenario(
+        name="first start without any topic",
+        setup=Setup(placed=False, own_topics=False, **CALM),  # type: ignore[arg-type]
+        act=first_start,
+    ),
+)
+"""`make prove-change` plays all changes, longer."""
+
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("scenario", SHORT, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", [*SHORT, *CHANGED], ids=lambda scenario: scenario.name)
 def test_nothing_is_lost_or_done_twice(scenario: Scenario, tmp_path: Path) -> None:
     outcome = asyncio.run(run(scenario, tmp_path))
 
@@ -113,6 +134,12 @@ def test_the_judge_sees_what_is_wrong() -> None:
         {"owners_wrong": 1},
     ):
         assert Verdict(**{**fine.__dict__, **wrong}).complaints(1.5, 60.0, 0) != [], wrong
+    stock = Verdict(
+        **{**fine.__dict__, "repeated_s": math.inf, "done_again": {"counts": 9}, "wrong_keys": {"counts": 9}}
+    )
+    assert stock.complaints(1.5, 60.0, 0, stock=True) == []
+    for wrong in ({"lost": {"outputs": 1}}, {"stepped_back": {"counts": 1}}, {"owners_wrong": 1}):
+        assert Verdict(**{**stock.__dict__, **wrong}).complaints(1.5, 60.0, 0, stock=True) != [], wrong
     again = Verdict(**{**fine.__dict__, "repeated_s": 1.4, "done_again": {"counts": 90}, "wrong_keys": {"counts": 5}})
     assert again.complaints(1.5, 60.0, 1) == []
     assert again.complaints(1.5, 59.0, 1) != []
