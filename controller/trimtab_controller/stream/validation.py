@@ -109,7 +109,8 @@ def _bare_name(value: str, r: str) -> str:
     Looked for only where a name could be one, that costs as much as a part of parsing.  A backslash may hide a key.
     """
     columns = [f"{r}.{array}.{name}" for array, names in _NAMES.items() for name in names.split()]
-    columns += [f"{r}.w.unk", f"flatten(array_compact({r}.w.os))"]
+    # A reason may name numbers, but none is one: it is looked at as one word.
+    columns += [f"flatten(array_compact({r}.w.os))", f"translate(concat_ws('|', {r}.w.unk), ' |', '_ ')"]
     listed = f"concat_ws(' ', {r}.c, {r}.h, {', '.join(columns)})"
     could_be = rf"{listed} RLIKE '(^| )(true|false|NaN|Infinity|[0-9][0-9.eE-]*)( |$)'"
     bare = (

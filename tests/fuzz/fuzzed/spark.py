@@ -139,7 +139,8 @@ def is_stricter(record: bytes, reason: Fault, arrival_ms: int) -> bool:
     spent = [report.sample.cpu_s, *(each.cpu_s for each in (*report.workers, *report.key_groups))]
     return {
         Fault.UNKNOWN: has_foreign_fields(record),
-        Fault.MALFORMED: re.search(rb"[0-9]{900}|^\xff\xfe|^\xfe\xff|^\xef\xbb\xbf", record) is not None,
+        Fault.MALFORMED: has_others_names(record)
+        or re.search(rb"[0-9]{900}|^\xff\xfe|^\xfe\xff|^\xef\xbb\xbf", record) is not None,
         Fault.CLUSTER: report.cluster != CLUSTER,
         Fault.FUTURE: report.at_ms - arrival_ms > MAX_AHEAD_MS,
         Fault.RANGE: max(cpu_s or 0.0 for cpu_s in spent) > MAX_CORES * report.interval_s,
@@ -155,6 +156,12 @@ def has_foreign_fields(record: bytes) -> bool:
         for part in document[kind]
         for name in names.split()
     )
+
+
+def has_others_names(record: bytes) -> bool:
+    """Whether a worker, or a block, has a field of another part's name: its value may be of another type there."""
+    document, names = json.loads(record), set().union(*(KNOWN[kind] for kind in "wke"))
+    return any(part.keys() & (names - KNOWN[kind]) for kind in "wke" for part in document[kind])
 
 
 # ---- what is meant by a record
