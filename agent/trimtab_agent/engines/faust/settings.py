@@ -17,7 +17,7 @@ class SteeringSettings:
     """How long one fetch of the drain loop may last; bounds how long a rebalance waits for the one in flight."""
     placement_load_limit_s: float = 10.0
     """How long the first join waits for the placement topic to be read."""
-    topics_limit_s: float = 30.0
+    topics_limit_s: float = 10.0
     """How long a worker waits, before it joins the group, until the broker knows all its topics."""
     assignment_metadata_limit_s: float = 5.0
     """How long the group's leader waits, in a rebalance, for topics of members that its client does not know yet."""
