@@ -125,6 +125,7 @@ tiny = documents(operators=2, machines=2, spare=3)
 def test_tiny_jobs_are_solved_to_the_optimum_of_all_placements(document):
     problem = problem_of(decode_sizing(document))
     optimum = max(max_rate(problem, placement) for placement in placements(problem))
+    assume(abs(optimum / document["source_rate"] - 1.0) > 1e-9)  # at the edge rounding decides
     result = solve(problem, stop=Never(), seed=0)
     if optimum < document["source_rate"]:
         assert isinstance(result, Infeasible)
