@@ -107,6 +107,17 @@ async def plug_in_removed_and_installed(cluster: Cluster) -> None:
     await cluster.settled()
 
 
+async def stock_alone(cluster: Cluster) -> None:
+    """The same restarts without the plug-in; a worker may end with an error."""
+    await asyncio.sleep(15.0)
+    cluster.start_load()
+    for _ in range(2):
+        for name in list(cluster.alive):
+            await cluster.terminate(name)
+            cluster.start(name)
+            await asyncio.sleep(8.0)
+
+
 async def worker_renamed(cluster: Cluster) -> None:
     """A worker comes back under another name, without its disk; its key groups have been with others meanwhile."""
     await begin(cluster)
@@ -231,9 +242,16 @@ CHANGES = (
     ),
     Scenario(
         name="plug-in removed and installed",
-        promise="steered again when all have it; stock Faust repeats events at its rebalances",
+        promise="no state set back, steered again when all have it; stock Faust loses and repeats events",
         setup=Setup(seed=29),
         act=plug_in_removed_and_installed,
+        stock=True,
+    ),
+    Scenario(
+        name="stock Faust alone, restarted",
+        promise="for comparison with the line before",
+        setup=Setup(seed=29, placed=False, features=(Feature.STOCK,)),
+        act=stock_alone,
         stock=True,
     ),
     Scenario(name="worker renamed", promise="steered on", setup=Setup(seed=30), act=worker_renamed),

@@ -27,7 +27,7 @@ class Scenario:
     promise: str = ""
     """What must happen besides, in words."""
     stock: bool = False
-    """Stock Faust takes part: what it does twice at its rebalances is its own."""
+    """Stock Faust takes part: what it loses and repeats at its rebalances is its own."""
 
 
 async def begin(cluster: Cluster) -> None:
