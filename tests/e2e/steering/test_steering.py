@@ -138,7 +138,7 @@ def test_the_judge_sees_what_is_wrong() -> None:
         **{**fine.__dict__, "repeated_s": math.inf, "done_again": {"counts": 9}, "wrong_keys": {"counts": 9}}
     )
     assert stock.complaints(1.5, 60.0, 0, stock=True) == []
-    for wrong in ({"not_committed": {"numbers": 1}}, {"stepped_back": {"counts": 1}}, {"owners_wrong": 1}):
+    for wrong in ({"stepped_back": {"counts": 1}}, {"owners_wrong": 1}):
         assert Verdict(**{**stock.__dict__, **wrong}).complaints(1.5, 60.0, 0, stock=True) != [], wrong
     again = Verdict(**{**fine.__dict__, "repeated_s": 1.4, "done_again": {"counts": 90}, "wrong_keys": {"counts": 5}})
     assert again.complaints(1.5, 60.0, 1) == []
