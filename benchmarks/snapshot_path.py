@@ -22,7 +22,8 @@ import psutil
 import pyarrow as pa
 
 from trimtab_controller.decider.decide import Settings
-from trimtab_controller.decider.machine import Decider, SnapshotArrived
+from trimtab_controller.decider.events import SnapshotArrived
+from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.stream.assemble import Assembler

@@ -4,7 +4,8 @@ import statistics
 from collections import Counter, deque
 from collections.abc import Mapping
 
-from trimtab_controller.decider.decide import Decision, Skip, names_of
+from trimtab_controller.decider.decision import Decision, Skip
+from trimtab_controller.decider.describe import names_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.view import NotReady
 from trimtab_controller.execution.inheritance import Hold

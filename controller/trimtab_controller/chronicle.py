@@ -5,8 +5,10 @@ from collections.abc import Sequence
 
 from trimtab_controller.board import Board, describe_end
 from trimtab_controller.decider.concerns import NO_STRAINS, Concern, ConcernKind
-from trimtab_controller.decider.decide import Decision, Planned, Skip, describe, names_of
-from trimtab_controller.decider.machine import Decider, RoundMeasured
+from trimtab_controller.decider.decision import Decision, Planned, Skip
+from trimtab_controller.decider.describe import describe, names_of
+from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.view import Lack, first_few
 from trimtab_controller.execution.events import HandoverEnded, RoundEnded
 from trimtab_controller.execution.inheritance import Hold

@@ -13,9 +13,10 @@ from confluent_kafka.admin import AdminClient
 
 from trimtab_controller.chronicle import Chronicle
 from trimtab_controller.configuration import Configuration
-from trimtab_controller.decider import machine as deciding
-from trimtab_controller.decider.decide import Adopted, Decision, Forgotten, Planned, Scaled, Skip, StandbysPlaced
+from trimtab_controller.decider import events as deciding
+from trimtab_controller.decider.decision import Adopted, Decision, Forgotten, Planned, Scaled, Skip, StandbysPlaced
 from trimtab_controller.decider.instance import question_of
+from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import ownership
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.inheritance import Hold
@@ -157,7 +158,7 @@ class Controller:
         self._found = found
         execution = taken_over(found.execution) if self._acting and found.hold is None else found.execution
         self._execution = ExecutionMachine(configuration.cluster, configuration.execution, execution)
-        self._decider = deciding.Decider(configuration.balance, configuration.needs, execution, acting=self._acting)
+        self._decider = Decider(configuration.balance, configuration.needs, execution, acting=self._acting)
         self._chronicle = Chronicle(configuration.cluster, self._metrics, acting=self._acting, previous=found.status)
         self._chronicle.execution(execution)
         self._see_hold(found.hold)

@@ -4,17 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from trimtab_controller.configuration import Configuration
-from trimtab_controller.decider.decide import Decision
-from trimtab_controller.decider.instance import question_of
-from trimtab_controller.decider.machine import (
+from trimtab_controller.decider.decision import Decision
+from trimtab_controller.decider.events import (
     Decided,
-    Decider,
     HoldChanged,
     IntentsChanged,
     SnapshotArrived,
     Solve,
     SolverAnswered,
 )
+from trimtab_controller.decider.instance import question_of
+from trimtab_controller.decider.machine import Decider
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.inbox import Inbox
 from trimtab_controller.kafka.reader import drain, reading, since

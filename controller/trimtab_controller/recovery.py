@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from trimtab_controller.decider.machine import IntentsChanged
+from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.execution.inheritance import Flaw, Hold, inherit, read_record
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from flights.wire import CHANGELOG, TOTALS, Sums, Total, decode_changelog, decode_total
+from flights.verify import Change, Table, table_of
+from flights.wire import CHANGELOG, TOTALS, Total, decode_changelog, decode_total
 
 STALL_LIMIT_S = 30.0
 
@@ -69,11 +70,10 @@ def read_totals(bootstrap: str) -> list[Total]:
     return [decode_total(key, value) for key, value in rows if key is not None and value is not None]
 
 
-def read_table(bootstrap: str) -> dict[str, Sums]:
-    """The table `sums` as its changelog says it is: the last record of each key."""
-    table: dict[str, Sums] = {}
-    for record in read_topic(bootstrap, CHANGELOG):
-        if record.key is not None and record.value is not None:
-            key, sums = decode_changelog(record.key, record.value)
-            table[key] = sums
-    return table
+def read_table(bootstrap: str) -> Table:
+    """The table `sums` as its changelog says it is."""
+    return table_of(
+        Change(record.partition, *decode_changelog(record.key, record.value))
+        for record in read_topic(bootstrap, CHANGELOG)
+        if record.key is not None
+    )

@@ -1,8 +1,12 @@
-"""Were all flights counted, once, and are the sums right?  Recomputed from the data set's own file; pure."""
+"""Were all flights counted, once, and are the sums right?  Recomputed from the data set's own file; pure.
+
+That the sums are right in the end does not show that they always were: no count of the table may step back on the way.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from flights.dataset import Flight, parse_row, partition_of
 from flights.replay import Sent
@@ -24,12 +28,37 @@ class Events:
     duplicated_examples: tuple[int, ...]
 
 
+class Change(NamedTuple):
+    """One record of the changelog; `sums` = None: the key was deleted."""
+
+    partition: int
+    key: str
+    sums: Sums | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The table `sums` after all records of its changelog: the last of each key.
+
+    `stepped_back`: records that do not count on from the one before of their key and partition.  Each flight counts one
+    more, so there older state was written over newer.
+    """
+
+    sums: Mapping[str, Sums]
+    stepped_back: int
+    examples: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """Sums compared, one per airplane and year; `wrong` are missing, superfluous or different ones."""
+    """Sums compared, one per airplane and year; `wrong` are missing, superfluous or different ones.
+
+    `stepped_back` = see `Table`.
+    """
 
     checked: int
     wrong: int
+    stepped_back: int
     examples: tuple[str, ...]
 
 
@@ -66,11 +95,32 @@ def count_events(sent: Iterable[Flight], totals: Iterable[Total]) -> Events:
     )
 
 
-def compare(expected: Mapping[str, Sums], found: Mapping[str, Sums]) -> Answers:
+def table_of(changes: Iterable[Change]) -> Table:
+    """What a changelog says; each partition's records in their order.  What was compacted away is not judged."""
+    sums: dict[str, Sums] = {}
+    flights: dict[tuple[int, str], int] = {}
+    stepped_back, examples = 0, list[str]()
+    for change in changes:
+        place, found = (change.partition, change.key), change.sums.flights if change.sums else 0
+        if found <= flights.get(place, 0):
+            stepped_back += 1
+            examples.append(f"{change.key}: {found} flights after {flights.get(place, 0)}")
+        flights[place] = found
+        if change.sums is None:
+            sums.pop(change.key, None)
+        else:
+            sums[change.key] = change.sums
+    return Table(sums=sums, stepped_back=stepped_back, examples=tuple(examples[:EXAMPLES]))
+
+
+def compare(expected: Mapping[str, Sums], table: Table) -> Answers:
     """The table as it should be against the table as its changelog says it is."""
+    found = table.sums
     wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
+    different = (f"{key}: found {found.get(key)}, expected {expected.get(key)}" for key in wrong[:EXAMPLES])
     return Answers(
         checked=len(expected),
         wrong=len(wrong),
-        examples=tuple(f"{key}: found {found.get(key)}, expected {expected.get(key)}" for key in wrong[:EXAMPLES]),
+        stepped_back=table.stepped_back,
+        examples=(*different, *table.examples),
     )

@@ -66,7 +66,9 @@ def decode_total(key: bytes, value: bytes) -> Total:
     return Total(sequence=sequence, airplane=key.decode(), year=year, sums=Sums(flights=flights, minutes=minutes))
 
 
-def decode_changelog(key: bytes, value: bytes) -> tuple[str, Sums]:
-    """(table key, sums) of a record of CHANGELOG."""
+def decode_changelog(key: bytes, value: bytes | None) -> tuple[str, Sums | None]:
+    """(table key, sums) of a record of CHANGELOG; without a value it deletes the key."""
+    if value is None:
+        return str(json.loads(key)), None
     cells: Any = json.loads(value)
     return str(json.loads(key)), Sums(flights=cells[0], minutes=cells[1])

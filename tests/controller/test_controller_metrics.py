@@ -7,9 +7,11 @@ from decider_situations import a_round
 
 from trimtab_controller.chronicle import Chronicle
 from trimtab_controller.decider.concerns import NO_STRAINS, Concern, ConcernKind, Growth, Strain, Strains
-from trimtab_controller.decider.decide import Settings, not_ready
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.decision import not_ready
 from trimtab_controller.decider.evaluate import Evaluation
-from trimtab_controller.decider.machine import Decider, RoundMeasured
+from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.promises import Mispredicted
 from trimtab_controller.decider.view import Lack, NotReady

@@ -12,8 +12,10 @@ import pytest
 
 from trimtab_controller.board import Board, describe_end
 from trimtab_controller.cli import main, operator
-from trimtab_controller.decider.decide import Settings, Skip, SkipReason
-from trimtab_controller.decider.machine import Decider, IntentsChanged, SnapshotArrived
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.decision import Skip, SkipReason
+from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
+from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.inheritance import Flaw, Hold

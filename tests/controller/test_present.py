@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from trimtab_controller.configuration import decode
-from trimtab_controller.decider.decide import Skip, SkipReason
-from trimtab_controller.decider.machine import IntentsChanged
+from trimtab_controller.decider.decision import Skip, SkipReason
+from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.present import Present, decide_now
 from trimtab_controller.recovery import Found

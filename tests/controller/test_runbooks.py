@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from trimtab_agent.metrics import Metrics as AgentMetrics
 from trimtab_controller.cli import COMMANDS, _parser
 from trimtab_controller.cli.status_view import CALM
-from trimtab_controller.decider.decide import SkipReason
+from trimtab_controller.decider.decision import SkipReason
 from trimtab_controller.decider.view import Lack
 from trimtab_controller.execution.inheritance import Flaw
 from trimtab_controller.metrics import Metrics, ProcessMetrics

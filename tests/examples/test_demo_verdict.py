@@ -1,14 +1,18 @@
 """What the demo promises, and how it tells noise from what it shows."""
 
 import copy
+import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from flights.demo.evidence import Evidence
 from flights.demo.loads import deviations, load_distance, windows_inside
 from flights.demo.pauses import Moved, calm_twins
 from flights.demo.summary import Course, Drained, broken_promises, missed_promises, summary
+from flights.demo.view import closing
 from flights.verify import Answers, Events
 from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_models.messages.report import WorkerState
@@ -104,7 +108,7 @@ def round_of(phase: str, **changed: Any) -> dict[str, Any]:
 ON_THE_WAY = round_of("shift", load_distance_after=9.0, load_distance_at_least=8.5, last_of_phase=False)
 PROMISED: dict[str, Any] = {
     "events": {"sent": 9, "processed": 9, "lost": 0, "duplicated": 0},
-    "answers": {"checked": 2, "wrong": 0},
+    "answers": {"checked": 2, "wrong": 0, "stepped_back": 0},
     "rounds": [round_of("balance"), ON_THE_WAY, round_of("shift"), round_of("drain")],
     "pause_seconds": {
         "moved": {"median": 0.1, "max": 1.0},
@@ -171,8 +175,9 @@ def test_a_phase_without_a_round_is_missed() -> None:
         {"events": {"sent": 9, "processed": 8, "lost": 0, "duplicated": 0}},
         {"events": {"sent": 9, "processed": 9, "lost": 1, "duplicated": 0}},
         {"events": {"sent": 9, "processed": 9, "lost": 0, "duplicated": 1}},
-        {"answers": {"checked": 2, "wrong": 1}},
-        {"answers": {"checked": 0, "wrong": 0}},
+        {"answers": {"checked": 2, "wrong": 1, "stepped_back": 0}},
+        {"answers": {"checked": 0, "wrong": 0, "stepped_back": 0}},
+        {"answers": {"checked": 2, "wrong": 0, "stepped_back": 1}},
         {"drained": {"worker": "w3", "key_groups_left": None, "exit_code": 0}},
         {"drained": {"worker": "w3", "key_groups_left": 1, "exit_code": 0}},
         {"left_over": {"processes": 1, "ports": 0}},
@@ -234,7 +239,7 @@ def test_the_summary_judges_the_mean_over_the_windows_after_the_last_round_of_ea
         snapshots.append(window(at, *cores))
     evidence = Evidence(
         events=Events(sent=9, processed=9, lost=0, duplicated=0, foreign=0, lost_examples=(), duplicated_examples=()),
-        answers=Answers(checked=2, wrong=0, examples=()),
+        answers=Answers(checked=2, wrong=0, stepped_back=0, examples=()),
         waits={},
         handovers=(),
         snapshots=tuple(snapshots),
@@ -252,3 +257,23 @@ def test_the_summary_judges_the_mean_over_the_windows_after_the_last_round_of_ea
     assert document["broken"] == []
     (text,) = (text for text in document["missed"] if "load distance" in text)
     assert text.startswith("round 4, the last of its phase: load distance 6.12 measured over 5 windows after it")
+
+
+def test_a_step_back_in_the_changelog_breaks_the_promise_about_data_and_is_shown() -> None:
+    evidence = Evidence(
+        events=Events(sent=9, processed=9, lost=0, duplicated=0, foreign=0, lost_examples=(), duplicated_examples=()),
+        answers=Answers(checked=2, wrong=0, stepped_back=3, examples=()),
+        waits={},
+        handovers=(),
+        snapshots=(),
+    )
+    console = Console(file=io.StringIO(), width=200, record=True)
+
+    document = summary(replace(COURSE, rounds=()), evidence)
+    console.print(closing(document))
+
+    assert document["answers"] == {"checked": 2, "wrong": 0, "stepped_back": 3}
+    assert document["broken"] == ["3 counts stepped back in the table's changelog"]
+    shown = console.export_text()
+    assert "2 sums checked, 0 wrong, 3 counts stepped back" in shown
+    assert "BROKEN: 3 counts stepped back in the table's changelog" in shown

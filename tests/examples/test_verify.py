@@ -1,8 +1,20 @@
+from collections.abc import Mapping
+
 import pytest
 
 from flights.dataset import Flight, partition_of
 from flights.replay import Sent
-from flights.verify import Answers, Events, compare, count_events, expected_sums, flights_sent
+from flights.verify import (
+    Answers,
+    Change,
+    Events,
+    Table,
+    compare,
+    count_events,
+    expected_sums,
+    flights_sent,
+    table_of,
+)
 from flights.wire import (
     Sums,
     Total,
@@ -21,6 +33,10 @@ def flight(sequence: int, airplane: str = "N1", minutes: str = "5", year: int = 
 
 def total(sequence: int) -> Total:
     return Total(sequence=sequence, airplane="N1", year=2013, sums=Sums(flights=1, minutes=5))
+
+
+def table(sums: Mapping[str, Sums]) -> Table:
+    return Table(sums=sums, stepped_back=0, examples=())
 
 
 def test_the_sums_of_the_flights_sent():
@@ -62,11 +78,55 @@ def test_lost_duplicated_and_foreign_are_counted():
 def test_an_answer_that_is_missing_superfluous_or_different_is_wrong():
     right = {"a": Sums(flights=1), "b": Sums(flights=2), "c": Sums(flights=3)}
 
-    answers = compare(right, {"a": Sums(flights=1), "b": Sums(flights=9), "d": Sums()})
+    answers = compare(right, table({"a": Sums(flights=1), "b": Sums(flights=9), "d": Sums()}))
 
-    assert (answers.checked, answers.wrong) == (3, 3)
+    assert (answers.checked, answers.wrong, answers.stepped_back) == (3, 3, 0)
     assert answers.examples[0] == f"b: found {Sums(flights=9)}, expected {Sums(flights=2)}"
-    assert compare(right, dict(right)) == Answers(checked=3, wrong=0, examples=())
+    assert compare(right, table(right)) == Answers(checked=3, wrong=0, stepped_back=0, examples=())
+
+
+def changes(*counts: int | None, key: str = "a", partition: int = 0) -> list[Change]:
+    return [Change(partition, key, None if count is None else Sums(flights=count, minutes=-7)) for count in counts]
+
+
+def test_the_table_is_what_its_changelog_says_last() -> None:
+    found = table_of([*changes(1, 2), *changes(1, key="b"), *changes(3)])
+
+    assert found == table({"a": Sums(flights=3, minutes=-7), "b": Sums(flights=1, minutes=-7)})
+
+
+@pytest.mark.parametrize(
+    ("counts", "stepped_back", "examples"),
+    [
+        ((1, 2, 3), 0, ()),
+        ((1, 4), 0, ()),  # what lies between was compacted away
+        ((1, 2, 3, 2, 3, 4), 1, ("a: 2 flights after 3",)),
+        ((1, 2, 2, 3), 1, ("a: 2 flights after 2",)),
+        ((1, 2, 3, 1, 2, 1), 2, ("a: 1 flights after 3", "a: 1 flights after 2")),
+        ((1, 2, None, 1), 1, ("a: 0 flights after 2",)),
+        ((0, 1), 1, ("a: 0 flights after 0",)),
+    ],
+)
+def test_a_count_that_does_not_grow_has_stepped_back(
+    counts: tuple[int | None, ...], stepped_back: int, examples: tuple[str, ...]
+) -> None:
+    found = table_of(changes(*counts))
+
+    assert (found.stepped_back, found.examples) == (stepped_back, examples)
+
+
+def test_a_step_back_counts_though_the_table_is_right_in_the_end() -> None:
+    answers = compare({"a": Sums(flights=3, minutes=-7)}, table_of(changes(1, 2, 1, 3)))
+
+    assert answers == Answers(checked=1, wrong=0, stepped_back=1, examples=("a: 1 flights after 2",))
+
+
+def test_counts_of_other_keys_and_partitions_are_no_step_back() -> None:
+    assert table_of([*changes(5), *changes(1, key="b"), *changes(1, partition=1)]).stepped_back == 0
+
+
+def test_a_key_that_was_deleted_is_missing() -> None:
+    assert compare({"a": Sums(flights=2, minutes=-7)}, table_of(changes(1, 2, None))).wrong == 1
 
 
 def test_records_come_back_as_they_were_written():
@@ -78,6 +138,7 @@ def test_records_come_back_as_they_were_written():
         "N1/2013",
         Sums(flights=2, minutes=-9),
     )
+    assert decode_changelog(b'"N1/2013"', None) == ("N1/2013", None)
 
 
 @pytest.mark.parametrize("value", [b"x,row", b""])

@@ -26,8 +26,8 @@ from trimtab_agent.commands.machine import CommandMachine
 from trimtab_agent.engines.faust.board import Board
 from trimtab_agent.trust import TrustFile
 from trimtab_controller import driver, recovery
-from trimtab_controller.decider import machine as deciding
 from trimtab_controller.decider import observe, promises
+from trimtab_controller.decider.machine import Decider
 from trimtab_controller.execution import handovers
 from trimtab_controller.execution.events import Action, Limits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -96,7 +96,7 @@ class NeverGivesUp(ExecutionMachine):
         return None
 
 
-class DoesNotPause(deciding.Decider):
+class DoesNotPause(Decider):
     """What the operator wants does not matter."""
 
     @property
@@ -104,7 +104,7 @@ class DoesNotPause(deciding.Decider):
         return None
 
 
-class MovesForNothing(deciding.Decider):
+class MovesForNothing(Decider):
     """No load distance is small enough."""
 
     def __init__(self, settings: Any, *given: Any, acting: bool) -> None:
@@ -251,9 +251,9 @@ CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
     ),
     "journal and commands apart": (driver.Controller, "_publish", publish_in_pieces, MOVING, "journal"),
     "journal not read": (driver, "recover", forget_journal, (faults.kill_controller,), "two leaders"),
-    "no pause": (deciding, "Decider", DoesNotPause, (faults.pause, *MOVING), "paused"),
+    "no pause": (driver, "Decider", DoesNotPause, (faults.pause, *MOVING), "paused"),
     "no hold": (observe, "LOST_HOSTS_SHARE", 2.0, (lose_for_long, faults.shift_load), "hosts are lost"),
-    "moves inside the band": (deciding, "Decider", MovesForNothing, MOVING, "inside the band"),
+    "moves inside the band": (driver, "Decider", MovesForNothing, MOVING, "inside the band"),
     "an agent forgets": (agent_driver, "CommandMachine", Forgetful, (faults.reread,), "a second time"),
     "an agent never says no": (
         agent_driver, "CommandMachine", NeverSaysNo, (faults.slow_worker, *MOVING), "never answered",

@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_controller.decider.decide import Decision, Planned, describe, names_of
+from trimtab_controller.decider.decision import Decision, Planned
+from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.plan import Plan
 
 

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_controller.decider.decide import SkipReason
+from trimtab_controller.decider.decision import SkipReason
 from trimtab_controller.decider.view import Lack
 from trimtab_controller.leadership.group import Member
 from trimtab_models.messages.report import WorkerState

@@ -1,48 +1,30 @@
 """Decide: what to do about one app, and why; or why not.  Pure functions from view, evaluation and state to a value."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import assert_never
+from dataclasses import dataclass, replace
 
+from trimtab_controller.decider.decision import (
+    OF_BALANCE,
+    Adopted,
+    Decision,
+    Planned,
+    Scaled,
+    Skip,
+    SkipReason,
+    not_ready,
+)
+from trimtab_controller.decider.describe import collocation_of, method_of
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.view import AppView, Lack, NotReady, first_few
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_controller.plan import Move, Plan
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_models.messages.commands import CommandKind
-from trimtab_models.messages.intents import ForgetApp, ForgetWorker, Intent, drain_key
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
-from trimtab_models.messages.placement import Owners, Placement
-from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.snapshot import NodeWindow
+from trimtab_models.messages.names import HostId, WorkerId
+from trimtab_models.messages.placement import Placement
 
 NO_SAVING = "collocation: not used, no measured saving (each hop goes through the broker)"
 SCALING_PATIENCE_S = 60.0
 """How long after a stop or start it may take until the reports show it; then it is asked for again."""
-
-
-class SkipReason(StrEnum):
-    """Why nothing is done."""
-
-    NOT_READY = "not_ready"
-    HOLD = "hold"
-    PAUSED = "paused"
-    PLAN_IN_FLIGHT = "plan_in_flight"
-    SCALING_IN_FLIGHT = "scaling_in_flight"
-    TOO_SOON = "too_soon"
-    INSIDE_BAND = "inside_band"
-    INSIDE_NOISE = "inside_noise"
-    ALL_DRAINING = "all_draining"
-    NOTHING_BETTER = "nothing_better"
-    SOLVER_FAILED = "solver_failed"
-    PLANS_MISS = "plans_miss"
-
-
-OF_BALANCE = frozenset(
-    {SkipReason.TOO_SOON, SkipReason.INSIDE_BAND, SkipReason.INSIDE_NOISE, SkipReason.NOTHING_BETTER}
-)
-"""Nothing is done because the loads of an app do not ask for it, or not yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,66 +63,6 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skip:
-    """Nothing is done; `lack` says what is missing when the reason is NOT_READY or HOLD."""
-
-    reason: SkipReason
-    detail: str
-    lack: Lack | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """A plan to carry out; `standbys` = new rows of key groups that it does not move."""
-
-    plan: Plan
-    standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
-    """The placement is to say what the reports show; `standbys` = rows in which other workers stand by than before."""
-
-    app: AppId
-    owners: Mapping[KeyGroup, WorkerId]
-    detail: str
-    standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StandbysPlaced:
-    """Other workers are to keep the state of these key groups warm; their owners stay."""
-
-    app: AppId
-    rows: Mapping[KeyGroup, Owners]
-    detail: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scaled:
-    """A worker is to be stopped or started."""
-
-    kind: CommandKind
-    worker: WorkerId
-    host: HostId
-    detail: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forgotten:
-    """The answer to an operator: an app or a worker is forgotten, or, when both are None, it cannot be.
-
-    `answered`: the keys of the intents that end with it.
-    """
-
-    what: str
-    answered: tuple[str, ...]
-    detail: str
-    app: AppId | None = None
-    worker: WorkerId | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SolveWanted:
     """A plan is worth looking for; not yet a decision.  `balancing`: the load distance asks for it."""
 
@@ -148,16 +70,6 @@ class SolveWanted:
     reason: str
     draining: bool
     balancing: bool
-
-
-Decision = Skip | Planned | Adopted | StandbysPlaced | Scaled | Forgotten
-
-
-def not_ready(found: NotReady) -> Skip:
-    """The skip that follows from a lack."""
-    reason = SkipReason.HOLD if found.lack is Lack.HOSTS_LOST else SkipReason.NOT_READY
-    where = f"{found.app}: " if found.app else ""
-    return Skip(reason=reason, detail=f"{where}{found.lack}: {found.detail}", lack=found.lack)
 
 
 def admit_cluster(execution: Execution, *, paused: str | None, held: str | None = None) -> Skip | None:
@@ -199,31 +111,6 @@ def to_stop(view: AppView, execution: Execution) -> Scaled | None:
             detail = "it is being drained and empty"
             return Scaled(kind=CommandKind.STOP, worker=worker.id, host=worker.host, detail=detail)
     return None
-
-
-def to_forget(
-    intents: Iterable[Intent], nodes: Sequence[NodeWindow], placements: Mapping[AppId, Placement]
-) -> Forgotten | None:
-    """The answer to the first wish to forget; `nodes`: the workers in the last window."""
-    wish = next((intent for intent in intents if isinstance(intent, ForgetApp | ForgetWorker)), None)
-    if wish is None:
-        return None
-    running = [row for row in nodes if row.state is not WorkerState.AWAY]
-    if isinstance(wish, ForgetApp):
-        what, found = f"app {wish.app}", [row for row in running if row.app == wish.app]
-        placed = placements.get(wish.app)
-        count = sum(map(len, placed.owners.values())) if placed else 0
-        detail = f"its placement of {count} key groups is taken back" if placed else "it had no placement"
-        forgotten = Forgotten(what=what, answered=(wish.key,), detail=detail, app=wish.app)
-    else:
-        what, found = f"worker {wish.worker}", [row for row in running if row.worker == wish.worker]
-        keys = (wish.key, drain_key(wish.worker))
-        detail = "it is not waited for, started or drained any more"
-        forgotten = Forgotten(what=what, answered=keys, detail=detail, worker=wish.worker)
-    if found:
-        names = first_few(f"{row.worker} on {row.host}" for row in found)
-        return Forgotten(what=what, answered=(wish.key,), detail=f"refused, it still runs: {names}; stop it first")
-    return replace(forgotten, detail=f"{detail}, asked for by {wish.by}: {wish.reason}")
 
 
 def drift(view: AppView, placement: Placement | None) -> Adopted | None:
@@ -309,8 +196,8 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
     if not answer.moves or not (wanted.draining or evened or _together_pays(answer, settings)):
         detail = (
             f"{wanted.view.app}: {wanted.reason}, but {settings.max_migrations} moves bring it only from "
-            f"{answer.before:.1f} to {answer.load_distance:.1f} (bound {answer.lower_bound:.1f}){_together(answer)}"
-            f"{_by(answer)}"
+            f"{answer.before:.1f} to {answer.load_distance:.1f} (bound {answer.lower_bound:.1f})"
+            f"{collocation_of(answer)}{method_of(answer)}"
         )
         reason = SkipReason.SOLVER_FAILED if answer.fallback else SkipReason.NOTHING_BETTER
         return Skip(reason=reason, detail=detail)
@@ -352,56 +239,3 @@ def noted(decision: Decision, settings: Settings) -> Decision:
         case Planned(plan=plan):
             return replace(decision, plan=replace(plan, note=settings.note))
     return decision
-
-
-def _together(found: Answer | Plan) -> str:
-    if found.collocation is None:
-        return ""
-    return (
-        f", collocation {found.collocation.before:.1%} -> {found.collocation.planned:.1%}, "
-        f"saving {found.collocation.saved_pp:.1f} pp of load"
-    )
-
-
-def _by(found: Answer | Plan) -> str:
-    return ", by the greedy method, the solver gave no answer" if found.fallback else ""
-
-
-def describe(decision: Decision) -> str:
-    """One line that an operator can read at night."""
-    match decision:
-        case Skip():
-            return f"nothing: {decision.detail}"
-        case Planned(plan=plan):
-            count = len(plan.moves)
-            return (
-                f"{plan.app}: {count} move{'s' if count != 1 else ''}, load distance {plan.before:.1f} -> "
-                f"{plan.planned:.1f} (bound {plan.lower_bound:.1f}){_together(plan)}, because {plan.reason}{_by(plan)}"
-                f"{'; ' if plan.note else ''}{plan.note}"
-            )
-        case Adopted() | StandbysPlaced():
-            return f"{decision.app}: {decision.detail}"
-        case Scaled():
-            return f"{decision.kind} {decision.worker} on {decision.host}: {decision.detail}"
-        case Forgotten():
-            return f"forget {decision.what}: {decision.detail}"
-    assert_never(decision)
-
-
-def names_of(decision: Decision) -> tuple[str, str]:
-    """Kind and reason, as metrics and the status name them."""
-    match decision:
-        case Skip():
-            return "skip", str(decision.lack or decision.reason)
-        case Planned(plan=plan):
-            reasons = ("drain", "collocation")
-            return "plan", next((reason for reason in reasons if plan.reason.startswith(reason)), "load_distance")
-        case Adopted():
-            return "adopt", "ownership"
-        case StandbysPlaced():
-            return "standbys", "standbys"
-        case Scaled():
-            return str(decision.kind), "drain"
-        case Forgotten(app=app, worker=worker):
-            return "forget", "app" if app is not None else "worker" if worker is not None else "refused"
-    assert_never(decision)

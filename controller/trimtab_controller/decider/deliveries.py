@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from trimtab_controller.decider.concerns import Concern, Strains
+from trimtab_controller.decider.decide import SolveWanted
+from trimtab_controller.decider.decision import Skip, SkipReason
 from trimtab_controller.decider.evaluate import evaluate
 from trimtab_controller.decider.promises import Comparison, Misses, Promise, compare, follow_misses, review
 from trimtab_controller.decider.view import AppView, NotReady
@@ -33,9 +35,13 @@ class Deliveries:
         """The apps for which no plan is made for balance."""
         return tuple(misses.concern for misses in self._misses.values() if misses.holding)
 
-    def misses(self, app: AppId) -> Misses | None:
-        """The rounds that missed and still count."""
-        return self._misses.get(app)
+    def hold(self, wanted: SolveWanted) -> Skip | None:
+        """Why no plan is looked for: those of the app missed.  A worker to be drained overrides that."""
+        misses = self._misses.get(wanted.view.app)
+        if wanted.draining or misses is None or not misses.holding:
+            return None
+        detail = f"{wanted.view.app}: {wanted.reason}, but {misses.detail}; no further plan for balance"
+        return Skip(reason=SkipReason.PLANS_MISS, detail=detail)
 
     def forgive(self) -> None:
         """An operator says that it goes on."""

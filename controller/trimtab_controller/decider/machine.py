@@ -3,32 +3,46 @@
 Every snapshot ends in one decision: at once, or when the solver has answered.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from trimtab_controller.decider.concerns import NO_STRAINS, Concern, Strains, concerns_of, follow_strains
 from trimtab_controller.decider.decide import (
+    Settings,
+    SolveWanted,
+    admit,
+    admit_cluster,
+    drift,
+    judge,
+    noted,
+    to_start,
+    to_stop,
+)
+from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
     Forgotten,
     Planned,
     Scaled,
-    Settings,
     Skip,
     SkipReason,
-    SolveWanted,
     StandbysPlaced,
-    admit,
-    admit_cluster,
-    drift,
-    judge,
     not_ready,
-    noted,
-    to_forget,
-    to_start,
-    to_stop,
 )
 from trimtab_controller.decider.deliveries import Deliveries, Parts, Views
 from trimtab_controller.decider.evaluate import NO_HISTORY, Evaluation, History, evaluate, follow
+from trimtab_controller.decider.events import (
+    Action,
+    Decided,
+    Event,
+    ExecutionChanged,
+    HoldChanged,
+    IntentsChanged,
+    RoundMeasured,
+    SnapshotArrived,
+    Solve,
+    SolverAnswered,
+)
+from trimtab_controller.decider.forgetting import to_forget
 from trimtab_controller.decider.observe import (
     Liveness,
     Requirements,
@@ -37,84 +51,13 @@ from trimtab_controller.decider.observe import (
     parts_of,
     placed_workers,
 )
-from trimtab_controller.decider.promises import Mispredicted
 from trimtab_controller.decider.standby_rounds import StandbyRounds
-from trimtab_controller.decider.standbys import StandbyRows
 from trimtab_controller.decider.view import AppView, Lack, NotReady
-from trimtab_controller.execution.state import Execution, ScalingPhase
+from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_models.messages.intents import Drain, Intent, Pause
 from trimtab_models.messages.names import AppId, HostId, WorkerId
 from trimtab_models.messages.snapshot import Snapshot
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotArrived:
-    """The stream published a window."""
-
-    snapshot: Snapshot
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntentsChanged:
-    """All intents that hold now."""
-
-    intents: tuple[Intent, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionChanged:
-    """What the execution published last."""
-
-    execution: Execution
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldChanged:
-    """What the journal says is not to be believed, and why; None: it is again."""
-
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolverAnswered:
-    """The answer to the last `Solve`."""
-
-    answer: Answer | NoAnswer
-
-
-Event = SnapshotArrived | IntentsChanged | ExecutionChanged | HoldChanged | SolverAnswered
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Solve:
-    """Ask the solver about this view."""
-
-    view: AppView
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
-    """Log it, count it, and when acting carry it out."""
-
-    decision: Decision
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundMeasured:
-    """The first whole window after a round: its load distance (pp), or why that says nothing about the plan.
-
-    `missed` = the workers that were mispredicted, worst first, when the plan was not kept.
-    """
-
-    plan: str
-    planned: float
-    load_distance: float | None
-    incomparable: str | None = None
-    missed: tuple[Mispredicted, ...] = ()
-
-
-Action = Solve | Decided | RoundMeasured
 
 
 @dataclass(slots=True)
@@ -248,7 +191,7 @@ class Decider:
         )
         if isinstance(view, NotReady):
             return view
-        changed_at = last_change(self._execution)
+        changed_at = self._execution.changed_at
         if changed_at is not None and view.start_s < changed_at:
             detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
             return NotReady(lack=Lack.WINDOW_TOO_EARLY, detail=detail, app=app)
@@ -313,11 +256,10 @@ class Decider:
         return Decided(decision=self._place_standbys(now) or (skips[apps[0]] if apps else nobody))
 
     def _forget_wanted(self, reporting: frozenset[HostId]) -> Forgotten | None:
-        """Also when hosts are lost, or the controller is paused: nothing moves by it, and it may end the lack."""
-        stale = self.known.lack is not None and self.known.lack.lack is Lack.STALE_SNAPSHOT
-        if not self._acting or self._held is not None or self._execution.busy or stale or self.known.snapshot is None:
+        """What an operator wants forgotten, gone from what is remembered here; `reporting` = hosts that report."""
+        if not self._acting or self._held is not None:
             return None
-        found = to_forget(self._intents, self.known.snapshot.nodes, self._execution.placements)
+        found = to_forget(self._intents, self._execution, self.known.snapshot, self.known.lack)
         if found is None:
             return None
         self._intents = tuple(intent for intent in self._intents if intent.key not in found.answered)
@@ -344,30 +286,17 @@ class Decider:
             return not_ready(view)
         placement = self._execution.placements.get(app)
         if self._acting and (adopted := drift(view, placement)) is not None:
-            standbys = self._standbys.next_round(now, view, placement)
-            detail = f"{adopted.detail}; {_told(standbys)}" if standbys.rows else adopted.detail
-            return replace(adopted, detail=detail, standbys=standbys.rows)
+            return self._standbys.with_adopted(now, view, placement, adopted)
         stop = to_stop(view, self._execution)
         evaluation, windows = self.known.evaluations[app], self._history[app].windows
         if stop is not None:
             return stop
         found = admit(now, view, evaluation, self._execution, self._settings, windows=windows)
-        misses = self._deliveries.misses(app)
-        if isinstance(found, SolveWanted) and not found.draining and misses is not None and misses.holding:
-            detail = f"{app}: {found.reason}, but {misses.detail}; no further plan for balance"
-            return Skip(reason=SkipReason.PLANS_MISS, detail=detail)
-        return found
+        return (self._deliveries.hold(found) if isinstance(found, SolveWanted) else None) or found
 
     def _place_standbys(self, now: float) -> StandbysPlaced | None:
-        """When nothing else is to be done: the standbys of the first app that lacks some, or has too many."""
-        for app, view in self.known.views.items():
-            placement = self._execution.placements.get(app)
-            if not self._acting or isinstance(view, NotReady) or placement is None:
-                continue
-            found = self._standbys.next_round(now, view, placement)
-            if found.rows:
-                return StandbysPlaced(app=app, rows=found.rows, detail=_told(found))
-        return None
+        """When nothing else is to be done."""
+        return self._standbys.place(now, self.known.views, self._execution.placements) if self._acting else None
 
     # --- an answer ------------------------------------------------------------------------------------------------
 
@@ -381,7 +310,8 @@ class Decider:
             return [Decided(decision=noted(self._instead_of(now, decision), self._settings))]
         self._in_vain.clear()  # or one that gains in each round would always come before them
         if self._acting:
-            decision = self._with_standbys(now, wanted.view, decision)
+            placement = self._execution.placements.get(wanted.view.app)
+            decision = self._standbys.with_plan(now, wanted.view, placement, decision)
         return [Decided(decision=noted(decision, self._settings))]
 
     def _instead_of(self, now: float, skip: Skip) -> Decision:
@@ -393,12 +323,6 @@ class Decider:
             for app, view in self.known.views.items()
         )
         return skip if any(drifted) else self._place_standbys(now) or skip
-
-    def _with_standbys(self, now: float, view: AppView, planned: Planned) -> Planned:
-        """The plan and, in the same publication, the standbys of the key groups that it does not move."""
-        moved = {move.key_group for move in planned.plan.moves}
-        placement = self._execution.placements.get(view.app)
-        return replace(planned, standbys=self._standbys.next_round(now, view, placement, besides=moved).rows)
 
     def _judge(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Planned | Skip:
         """What the answer is worth, after all that was heard while the solver worked."""
@@ -413,17 +337,3 @@ class Decider:
         if isinstance(decision, Planned) and self._acting:
             self._deliveries.plan(now, wanted.view.app)
         return decision
-
-
-def _told(found: StandbyRows) -> str:
-    """What the new rows are about."""
-    what = f"{found.added} new standbys" if found.added else f"fewer standbys of {len(found.rows)} key groups"
-    return what + (f", {found.missing} key groups still lack one" if found.missing else "")
-
-
-def last_change(execution: Execution) -> float | None:
-    """When the last round, stop or start ended (epoch seconds): windows that began earlier mix two clusters."""
-    times = [scaling.at for scaling in execution.scalings.values() if scaling.phase is not ScalingPhase.SENT]
-    if execution.round is not None and execution.round.ended_at is not None:
-        times.append(execution.round.ended_at)
-    return max(times, default=None)

@@ -1,8 +1,9 @@
 """When standbys are placed, and how many at once: restores must not flood the hosts."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.standbys import Budget, StandbyRows, choose_standbys, count_missing
 from trimtab_controller.decider.view import AppView, NotReady, Worker
 from trimtab_models.messages.names import AppId, KeyGroup
@@ -72,6 +73,35 @@ class StandbyRounds:
         if rows and chosen.added:
             self._begun_at[view.app] = now
         return StandbyRows(rows=rows, added=chosen.added, missing=chosen.missing)
+
+    def place(
+        self, now: float, views: Mapping[AppId, AppView | NotReady], placements: Mapping[AppId, Placement]
+    ) -> StandbysPlaced | None:
+        """New rows for the first app that lacks standbys, or has too many."""
+        for app, view in views.items():
+            placement = placements.get(app)
+            if isinstance(view, NotReady) or placement is None:
+                continue
+            found = self.next_round(now, view, placement)
+            if found.rows:
+                return StandbysPlaced(app=app, rows=found.rows, detail=_described(found))
+        return None
+
+    def with_adopted(self, now: float, view: AppView, placement: Placement | None, adopted: Adopted) -> Adopted:
+        """What is adopted and, in the same publication, new standbys."""
+        found = self.next_round(now, view, placement)
+        detail = f"{adopted.detail}; {_described(found)}" if found.rows else adopted.detail
+        return replace(adopted, detail=detail, standbys=found.rows)
+
+    def with_plan(self, now: float, view: AppView, placement: Placement | None, planned: Planned) -> Planned:
+        """The plan and, in the same publication, new standbys of the key groups that it does not move."""
+        moved = {move.key_group for move in planned.plan.moves}
+        return replace(planned, standbys=self.next_round(now, view, placement, besides=moved).rows)
+
+
+def _described(found: StandbyRows) -> str:
+    what = f"{found.added} new standbys" if found.added else f"fewer standbys of {len(found.rows)} key groups"
+    return what + (f", {found.missing} key groups still lack one" if found.missing else "")
 
 
 def _situation(view: AppView, placement: Placement | None) -> _Situation | None:

@@ -148,6 +148,14 @@ class Execution:
         """Whether a round is in flight."""
         return self.round is not None and self.round.ended_at is None
 
+    @property
+    def changed_at(self) -> float | None:
+        """When the last round, stop or start ended (epoch seconds): windows that began earlier mix two clusters."""
+        times = [scaling.at for scaling in self.scalings.values() if scaling.phase is not ScalingPhase.SENT]
+        if self.round is not None and self.round.ended_at is not None:
+            times.append(self.round.ended_at)
+        return max(times, default=None)
+
     def handover_of(self, command_id: CommandId) -> Handover | None:
         """The hand-over whose present prepare or release has this id."""
         if self.round is None:

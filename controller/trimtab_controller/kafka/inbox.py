@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from confluent_kafka import Message
 
-from trimtab_controller.decider.machine import IntentsChanged, SnapshotArrived
+from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
 from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, decode_entry

@@ -137,7 +137,11 @@ def summary(course: Course, evidence: Evidence) -> dict[str, Any]:
             "lost": evidence.events.lost,
             "duplicated": evidence.events.duplicated,
         },
-        "answers": {"checked": evidence.answers.checked, "wrong": evidence.answers.wrong},
+        "answers": {
+            "checked": evidence.answers.checked,
+            "wrong": evidence.answers.wrong,
+            "stepped_back": evidence.answers.stepped_back,
+        },
         "rounds": [
             {
                 **_round(row, course, evidence),
@@ -206,6 +210,7 @@ def broken_promises(document: Mapping[str, Any]) -> list[str]:
         (events["lost"] == 0, f"{events['lost']} flights lost"),
         (events["duplicated"] == 0, f"{events['duplicated']} flights counted twice"),
         (answers["checked"] > 0 and answers["wrong"] == 0, f"{answers['wrong']} of {answers['checked']} sums wrong"),
+        (answers["stepped_back"] == 0, f"{answers['stepped_back']} counts stepped back in the table's changelog"),
         (drained["key_groups_left"] == 0, f"{drained['worker']} still owns {drained['key_groups_left']} key groups"),
         (drained["exit_code"] == 0, f"{drained['worker']} ended with exit code {drained['exit_code']}"),
         (left["processes"] == 0 and left["ports"] == 0, f"{left['processes']} processes, {left['ports']} ports left"),

@@ -93,7 +93,8 @@ def closing(document: Mapping[str, Any]) -> RenderableType:
     drained = document["drained"]
     facts = [
         f"{events['sent']:,} flights sent, {events['processed']:,} processed, {events['lost']} lost, "
-        f"{events['duplicated']} counted twice; {answers['checked']:,} sums checked, {answers['wrong']} wrong",
+        f"{events['duplicated']} counted twice; {answers['checked']:,} sums checked, {answers['wrong']} wrong, "
+        f"{answers['stepped_back']} counts stepped back",
         f"load distances in percentage points; after = of the mean loads, / windows until the next round; promised "
         f"after the last round of a phase: at most {MAX_DISTANCE_OVER_BOUND:g} above the bound",
         f"noise: standard deviation from window to window {_noise(document)} pp; {document['comparisons']} "

@@ -4,18 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from trimtab_controller.decider.decide import (
-    Planned,
-    Settings,
-    Skip,
-    SkipReason,
-    SolveWanted,
-    admit,
-    describe,
-    judge,
-    names_of,
-    noted,
-)
+from trimtab_controller.decider.decide import Settings, SolveWanted, admit, judge, noted
+from trimtab_controller.decider.decision import Planned, Skip, SkipReason
+from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.evaluate import History, evaluate, follow
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.owned import Owned

@@ -5,17 +5,8 @@ from dataclasses import replace
 import pytest
 from decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 
-from trimtab_controller.decider.decide import (
-    Adopted,
-    Scaled,
-    Settings,
-    Skip,
-    SkipReason,
-    SolveWanted,
-    admit,
-    drift,
-    to_stop,
-)
+from trimtab_controller.decider.decide import Settings, SolveWanted, admit, drift, to_stop
+from trimtab_controller.decider.decision import Adopted, Scaled, Skip, SkipReason
 from trimtab_controller.decider.evaluate import Evaluation, evaluate
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.view import AppView, Worker

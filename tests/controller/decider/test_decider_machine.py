@@ -5,21 +5,11 @@ from dataclasses import replace
 import pytest
 from decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 
-from trimtab_controller.decider.decide import (
-    Adopted,
-    Decision,
-    Forgotten,
-    Planned,
-    Scaled,
-    Settings,
-    Skip,
-    SkipReason,
-    describe,
-    names_of,
-)
-from trimtab_controller.decider.machine import (
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.decision import Adopted, Decision, Forgotten, Planned, Scaled, Skip, SkipReason
+from trimtab_controller.decider.describe import describe, names_of
+from trimtab_controller.decider.events import (
     Decided,
-    Decider,
     ExecutionChanged,
     HoldChanged,
     IntentsChanged,
@@ -28,6 +18,7 @@ from trimtab_controller.decider.machine import (
     Solve,
     SolverAnswered,
 )
+from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.view import Lack
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of

@@ -6,11 +6,11 @@ import pytest
 from decider_situations import APP, OPERATOR, W0, W1, a_round, kg
 
 from trimtab_controller.decider.concerns import ConcernKind
-from trimtab_controller.decider.decide import Planned, Settings, Skip, SkipReason
-from trimtab_controller.decider.machine import (
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.decision import Planned, Skip, SkipReason
+from trimtab_controller.decider.events import (
     Action,
     Decided,
-    Decider,
     ExecutionChanged,
     IntentsChanged,
     RoundMeasured,
@@ -18,6 +18,7 @@ from trimtab_controller.decider.machine import (
     Solve,
     SolverAnswered,
 )
+from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.promises import TRY_AGAIN_S, Mispredicted
 from trimtab_controller.execution.state import Execution, placement_of

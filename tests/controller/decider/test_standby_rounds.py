@@ -6,8 +6,10 @@ import pytest
 from decider_situations import APP, W0, W1, a_round, kg
 from test_decider_machine import BALANCED, ON_W0, PAUSE, answer, decider, execution, only, window
 
-from trimtab_controller.decider.decide import Adopted, Planned, Skip, SkipReason, StandbysPlaced, describe, names_of
-from trimtab_controller.decider.machine import Decider, ExecutionChanged, SnapshotArrived, Solve
+from trimtab_controller.decider.decision import Adopted, Planned, Skip, SkipReason, StandbysPlaced
+from trimtab_controller.decider.describe import describe, names_of
+from trimtab_controller.decider.events import ExecutionChanged, SnapshotArrived, Solve
+from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.standby_rounds import ROUND, ROUND_INTERVAL_S
 from trimtab_controller.execution.state import Execution, with_owners
 from trimtab_models.messages.names import Epoch, KeyGroup, WorkerId

@@ -224,10 +224,15 @@ def wrong_answers(facts: Facts, strikes: Sequence[Strike], bounds: Bounds) -> It
 
 
 def stale_states(facts: Facts) -> Iterator[Violation]:
-    """Changelog records that do not count on from the one before of their key: written from a state of former times."""
-    last: dict[str, int] = defaultdict(int)
+    """Counts that step back or stay in the order of a changelog's partition: older state was written over newer.
+
+    No death explains that: what a dead worker wrote is in the changelog, and whoever goes on restores it from there.
+    """
+    last: dict[tuple[int, str], int] = defaultdict(int)
     for row in facts.changed:
-        if row.flights <= last[row.table_key]:
-            text = f"{row.process} wrote {row.flights} flights of {row.table_key} after {last[row.table_key]}"
+        place = row.partition, row.table_key
+        if row.flights <= last[place]:
+            text = f"{row.process} wrote {row.flights} flights of {row.table_key} after {last[place]}"
+            text += f", at {row.partition}:{row.offset} of the changelog"
             yield Violation(broken=Broken.STALE_STATE, at=row.at, text=text)
-        last[row.table_key] = row.flights
+        last[place] = row.flights

@@ -1,7 +1,7 @@
 """Violations of each kind to plant into a clean history; each changes as little as such a defect would leave behind."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -131,6 +131,81 @@ def an_output_about_a_flight_that_was_never_sent(history: History) -> History:
 def a_worker_goes_on_from_an_old_state(history: History) -> History:
     again = [number for number, row in enumerate(history.of(CHANGELOG)) if body(row)[0] > 1]
     return edited(history, CHANGELOG, again[0], value=b"[1,0]")
+
+
+def _of_key(history: History, number: int) -> list[int]:
+    """The numbers of all records of the table's key that this record of the changelog is about."""
+    rows = history.of(CHANGELOG)
+    return [other for other, row in enumerate(rows) if row.key == rows[number].key]
+
+
+def _outputs_of(history: History, number: int) -> Iterator[tuple[int, list[int]]]:
+    """The outputs about the table's key of this record of the changelog: number and JSON."""
+    key = json.loads(history.of(CHANGELOG)[number].key or b"")
+    for output, row in enumerate(history.of(TOTALS)):
+        if f"{(row.key or b'').decode()}/{body(row)[1]}" == key:
+            yield output, body(row)
+
+
+@plants(Broken.STALE_STATE)
+def a_count_steps_back_and_the_next_record_makes_up_for_it(history: History) -> History:
+    """In the end the table is right, and each output says what the table had: only the changelog's order tells."""
+    rows = history.of(CHANGELOG)
+    number = calm(history, CHANGELOG, lambda row: 3 <= body(row)[0] < body(_last_of(rows, row))[0])
+    older = body(rows[next(other for other in _of_key(history, number) if body(rows[other])[0] == 1)])
+    flights = body(rows[number])[0]
+    (output,) = (output for output, said in _outputs_of(history, number) if said[2] == flights)
+    said = [*body(history.of(TOTALS)[output])[:2], *older]
+    back = edited(history, CHANGELOG, number, value=json.dumps(older).encode())
+    return edited(back, TOTALS, output, value=json.dumps(said).encode())
+
+
+def _last_of(rows: Sequence[Row], row: Row) -> Row:
+    return next(other for other in reversed(rows) if other.key == row.key)
+
+
+@plants(Broken.STALE_STATE, Broken.WRONG_SUM)
+def an_older_state_is_written_over_the_newest(history: History) -> History:
+    rows = history.of(CHANGELOG)
+    newest = max(number for number, row in enumerate(rows) if body(row)[0] > 1)
+    oldest = rows[_of_key(history, newest)[0]]
+    return added(history, CHANGELOG, newest, value=oldest.value, headers=rows[-1].headers)
+
+
+@plants(Broken.STALE_STATE, Broken.WRONG_SUM)
+def a_new_owner_goes_on_from_a_state_that_lacks_a_flight(history: History) -> History:
+    """All that it says is what its table has, which lacks for good what the owner before it had counted last."""
+    rows = list(history.of(CHANGELOG))
+    writers = [(row.headers[WRITER] or b"").partition(b":")[0] for row in rows]
+    taken, before = next(
+        (number, earlier)
+        for number in range(len(rows))
+        if len(earlier := [other for other in _of_key(history, number) if other < number]) > 1
+        and writers[earlier[-1]] != writers[number]
+    )
+    newest, older = body(rows[before[-1]]), body(rows[before[-2]])
+    lacks = newest[0] - older[0], newest[1] - older[1]
+    for number in _of_key(history, taken):
+        if number >= taken:
+            flights, minutes = body(rows[number])
+            value = json.dumps([flights - lacks[0], minutes - lacks[1]]).encode()
+            rows[number] = rows[number]._replace(value=value)
+    planted = with_rows(history, CHANGELOG, rows)
+    for output, (sequence, year, flights, minutes) in _outputs_of(history, taken):
+        if flights > newest[0]:
+            value = json.dumps([sequence, year, flights - lacks[0], minutes - lacks[1]]).encode()
+            planted = edited(planted, TOTALS, output, value=value)
+    return planted
+
+
+@plants(Broken.TWO_OWNERS, Broken.WRONG_SUM)
+def a_record_of_the_table_is_in_a_partition_where_its_key_is_not(history: History) -> History:
+    """It is behind the later ones when all partitions are read one by one, and no count has stepped back."""
+    number = calm(history, CHANGELOG, lambda row: body(row)[0] < body(_last_of(history.of(CHANGELOG), row))[0])
+    astray = history.of(CHANGELOG)[number]
+    left = without(history, CHANGELOG, number)
+    last = max(row.partition for row in left.of(CHANGELOG))
+    return with_rows(left, CHANGELOG, [*left.of(CHANGELOG), astray._replace(partition=last + 1, offset=0)])
 
 
 @plants(Broken.WRONG_SUM, Broken.WRONG_ANSWER)

@@ -14,7 +14,7 @@ class Broken(StrEnum):
     REPEATED = "repeated"  # an input counted again, and no death explains it
     FOREIGN = "foreign"  # an output of an input that was never sent
     TWO_OWNERS = "two_owners"  # a worker wrote what was not its own at that time
-    STALE_STATE = "stale_state"  # a worker went on from a state that others had gone on from
+    STALE_STATE = "stale_state"  # a count stepped back in a changelog: older state was written over newer
     ASTRAY = "astray"  # the group did not follow the placement
     COMMIT_BACK = "commit_back"  # a committed offset went back
     COMMIT_AHEAD = "commit_ahead"  # committed before it was done

@@ -32,8 +32,9 @@ from trimtab_agent.plugins import check_statistics
 from trimtab_agent.reports import ReportHead, assemble
 from trimtab_agent.roster import Roster
 from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.events import SnapshotArrived, Solve
 from trimtab_controller.decider.instance import instance_of
-from trimtab_controller.decider.machine import Decider, SnapshotArrived, Solve
+from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.events import AckSeen, Limits
 from trimtab_controller.execution.machine import ExecutionMachine

@@ -1,0 +1,63 @@
+"""How decisions are worded: for operators in logs and status, and as names of metrics."""
+
+from typing import assert_never
+
+from trimtab_controller.decider.decision import Adopted, Decision, Forgotten, Planned, Scaled, Skip, StandbysPlaced
+from trimtab_controller.plan import Plan
+from trimtab_controller.solver.answer import Answer
+
+
+def describe(decision: Decision) -> str:
+    """One line that an operator can read at night."""
+    match decision:
+        case Skip():
+            return f"nothing: {decision.detail}"
+        case Planned(plan=plan):
+            count = len(plan.moves)
+            return (
+                f"{plan.app}: {count} move{'s' if count != 1 else ''}, load distance {plan.before:.1f} -> "
+                f"{plan.planned:.1f} (bound {plan.lower_bound:.1f}){collocation_of(plan)}, "
+                f"because {plan.reason}{method_of(plan)}"
+                f"{'; ' if plan.note else ''}{plan.note}"
+            )
+        case Adopted() | StandbysPlaced():
+            return f"{decision.app}: {decision.detail}"
+        case Scaled():
+            return f"{decision.kind} {decision.worker} on {decision.host}: {decision.detail}"
+        case Forgotten():
+            return f"forget {decision.what}: {decision.detail}"
+    assert_never(decision)
+
+
+def names_of(decision: Decision) -> tuple[str, str]:
+    """Kind and reason, as metrics and the status name them."""
+    match decision:
+        case Skip():
+            return "skip", str(decision.lack or decision.reason)
+        case Planned(plan=plan):
+            reasons = ("drain", "collocation")
+            return "plan", next((reason for reason in reasons if plan.reason.startswith(reason)), "load_distance")
+        case Adopted():
+            return "adopt", "ownership"
+        case StandbysPlaced():
+            return "standbys", "standbys"
+        case Scaled():
+            return str(decision.kind), "drain"
+        case Forgotten(app=app, worker=worker):
+            return "forget", "app" if app is not None else "worker" if worker is not None else "refused"
+    assert_never(decision)
+
+
+def collocation_of(found: Answer | Plan) -> str:
+    """What it gains in collocation, if it is about that."""
+    if found.collocation is None:
+        return ""
+    return (
+        f", collocation {found.collocation.before:.1%} -> {found.collocation.planned:.1%}, "
+        f"saving {found.collocation.saved_pp:.1f} pp of load"
+    )
+
+
+def method_of(found: Answer | Plan) -> str:
+    """How it was found, if that is unusual."""
+    return ", by the greedy method, the solver gave no answer" if found.fallback else ""

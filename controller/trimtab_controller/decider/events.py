@@ -1,0 +1,80 @@
+"""What the decider hears and what it asks for."""
+
+from dataclasses import dataclass
+
+from trimtab_controller.decider.decision import Decision
+from trimtab_controller.decider.promises import Mispredicted
+from trimtab_controller.decider.view import AppView
+from trimtab_controller.execution.state import Execution
+from trimtab_controller.solver.answer import Answer, NoAnswer
+from trimtab_models.messages.intents import Intent
+from trimtab_models.messages.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotArrived:
+    """The stream published a window."""
+
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntentsChanged:
+    """All intents that hold now."""
+
+    intents: tuple[Intent, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionChanged:
+    """What the execution published last."""
+
+    execution: Execution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldChanged:
+    """What the journal says is not to be believed, and why; None: it is again."""
+
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolverAnswered:
+    """The answer to the last `Solve`."""
+
+    answer: Answer | NoAnswer
+
+
+Event = SnapshotArrived | IntentsChanged | ExecutionChanged | HoldChanged | SolverAnswered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solve:
+    """Ask the solver about this view."""
+
+    view: AppView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """Log it, count it, and when acting carry it out."""
+
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundMeasured:
+    """The first whole window after a round: its load distance (pp), or why that says nothing about the plan.
+
+    `missed` = the workers that were mispredicted, worst first, when the plan was not kept.
+    """
+
+    plan: str
+    planned: float
+    load_distance: float | None
+    incomparable: str | None = None
+    missed: tuple[Mispredicted, ...] = ()
+
+
+Action = Solve | Decided | RoundMeasured

@@ -1,0 +1,43 @@
+"""Answers operators who want an app or a worker forgotten.  Pure."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from trimtab_controller.decider.decision import Forgotten
+from trimtab_controller.decider.view import Lack, NotReady, first_few
+from trimtab_controller.execution.state import Execution
+from trimtab_models.messages.intents import ForgetApp, ForgetWorker, Intent, drain_key
+from trimtab_models.messages.report import WorkerState
+from trimtab_models.messages.snapshot import Snapshot
+
+
+def to_forget(
+    intents: Iterable[Intent], execution: Execution, snapshot: Snapshot | None, lack: NotReady | None
+) -> Forgotten | None:
+    """The answer to the first wish to forget; `snapshot` = the last one, `lack` = what it lacks.
+
+    Also while hosts are lost or the controller is paused: nothing moves by it, and it may end the lack.  Not while a
+    plan is in flight, nor when the snapshot is too old to tell what runs.
+    """
+    stale = lack is not None and lack.lack is Lack.STALE_SNAPSHOT
+    if execution.busy or stale or snapshot is None:
+        return None
+    wish = next((intent for intent in intents if isinstance(intent, ForgetApp | ForgetWorker)), None)
+    if wish is None:
+        return None
+    running = [row for row in snapshot.nodes if row.state is not WorkerState.AWAY]
+    if isinstance(wish, ForgetApp):
+        what, found = f"app {wish.app}", [row for row in running if row.app == wish.app]
+        placed = execution.placements.get(wish.app)
+        count = sum(map(len, placed.owners.values())) if placed else 0
+        detail = f"its placement of {count} key groups is taken back" if placed else "it had no placement"
+        forgotten = Forgotten(what=what, answered=(wish.key,), detail=detail, app=wish.app)
+    else:
+        what, found = f"worker {wish.worker}", [row for row in running if row.worker == wish.worker]
+        keys = (wish.key, drain_key(wish.worker))
+        detail = "it is not waited for, started or drained any more"
+        forgotten = Forgotten(what=what, answered=keys, detail=detail, worker=wish.worker)
+    if found:
+        names = first_few(f"{row.worker} on {row.host}" for row in found)
+        return Forgotten(what=what, answered=(wish.key,), detail=f"refused, it still runs: {names}; stop it first")
+    return replace(forgotten, detail=f"{detail}, asked for by {wish.by}: {wish.reason}")
