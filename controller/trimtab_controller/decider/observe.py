@@ -7,7 +7,7 @@ then there is no view.
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.owned import OwnedTable
@@ -176,7 +176,9 @@ def observe(
     nodes = [row for row in nodes if row.state is not WorkerState.AWAY or row.worker in owners]
     present = {row.worker for row in nodes}
     absent = sorted(worker for worker in placed - present if not liveness.gone(worker, end_s, needs.lost_worker_s))
-    if (lack := _lack_of_workers(app, nodes, absent) or _lack_of_agreement(app, nodes)) is not None:
+    # Workers of different versions do not steer: that they differ is the cause, and goes first.
+    lack = _lack_of_workers(app, nodes, absent) or _lack_of_agreement(app, nodes) or _lack_of_reports(app, nodes)
+    if lack is not None:
         return lack
     declared = _declared(app, nodes)
     wanted = _placed_or_seen(placement, blocks) if declared is None else declared
@@ -231,11 +233,22 @@ def _lack_of_workers(app: AppId, nodes: list[NodeWindow], absent: list[WorkerId]
             [f"{row.worker} ({row.state})" for row in nodes if row.state is not WorkerState.RUNNING],
             "do not run",
         ),
-        (Lack.WORKER_NOT_STEERING, [row.worker for row in nodes if not row.steering], "only report"),
-        (Lack.WORKER_INCOMPLETE, [row.worker for row in nodes if not row.complete], "reported only in part"),
     )
     if not nodes and not absent:
         return NotReady(lack=Lack.NO_WORKERS, detail="no worker reports", app=app)
+    return _first_lack(app, checks)
+
+
+def _lack_of_reports(app: AppId, nodes: list[NodeWindow]) -> NotReady | None:
+    checks = (
+        (Lack.WORKER_NOT_STEERING, [row.worker for row in nodes if not row.steering], "only report"),
+        (Lack.WORKER_INCOMPLETE, [row.worker for row in nodes if not row.complete], "reported only in part"),
+    )
+    return _first_lack(app, checks)
+
+
+def _first_lack(app: AppId, checks: Iterable[tuple[Lack, Sequence[str], str]]) -> NotReady | None:
+    """The first of these that some workers are the cause of."""
     for lack, names, what in checks:
         if names:
             return NotReady(lack=lack, detail=f"workers that {what}: {first_few(names)}", app=app)

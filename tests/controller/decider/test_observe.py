@@ -364,6 +364,14 @@ def test_workers_that_declare_different_operators_are_named_with_what_they_decla
     assert found.detail.endswith("w0: no more than the others; w1: totals with 2 key groups")
 
 
+def test_that_workers_differ_is_said_rather_than_that_they_do_not_steer_meanwhile() -> None:
+    """The plug-ins see it, too: none hands over while the versions of the app differ."""
+    nodes = tuple(replace(row, steering=False) for row in declaring({OPERATOR: 3}, {TOTALS: 3}))
+    assert lack_of(look(seen_with(nodes, *WHOLE.key_groups))) is Lack.OPERATORS_DIFFER
+    same = tuple(replace(row, steering=False) for row in declaring({OPERATOR: 3}, {OPERATOR: 3}))
+    assert lack_of(look(seen_with(same, *WHOLE.key_groups))) is Lack.WORKER_NOT_STEERING
+
+
 def test_while_an_agent_does_not_say_it_the_placement_tells_the_key_groups() -> None:
     assert isinstance(look(seen_with(declaring({OPERATOR: 3}, None), *WHOLE.key_groups)), AppView)
     renamed = seen_with(declaring({TOTALS: 3}, None), *of(TOTALS, W0, W0, W1))

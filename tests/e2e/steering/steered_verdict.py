@@ -54,7 +54,7 @@ class Verdict:
     def complaints(self, again_s: float, rate: float, faults: int, *, stock: bool = False) -> list[str]:
         """What is not as promised, when what was done so many seconds before a fault may be done again.
 
-        `stock`: stock Faust took part.  It loses and repeats events at its own rebalances; promised is then only that no
+        `stock`: stock Faust took part.  It loses and repeats events at its rebalances; promised is then only that no
         state goes back, and that each key group has one owner in the end.
         """
         never = {"stepped back": self.stepped_back}

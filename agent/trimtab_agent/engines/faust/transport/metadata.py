@@ -13,9 +13,12 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.1
-LOOK_AGAIN_EVERY_S = 2.0
-"""How often a topic is looked for that nobody waits for any more."""
+FIRST_LOOK_AFTER_S = 0.1
+WAIT_AT_MOST_S = 1.0
+LOOK_AGAIN_AFTER_S = 2.0
+LOOK_AGAIN_AT_MOST_S = 30.0
+"""Pauses between two looks, each twice the one before: while somebody waits, and afterwards.  aiokafka logs an error
+for each topic that it does not find, so a fixed short pause would flood the worker's log."""
 
 
 class TopicMetadata:
@@ -33,9 +36,11 @@ class TopicMetadata:
         rebalance when it appears.
         """
         deadline = time.monotonic() + limit_s
+        pause_s = FIRST_LOOK_AFTER_S
         while (missing := self._missing(topics)) - self._given_up and time.monotonic() < deadline:
             await self._refresh(missing)
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
+            pause_s = min(2 * pause_s, WAIT_AT_MOST_S)
         if new := missing - self._given_up:
             log.warning(
                 "topics that the broker does not know, %g s after they were asked for: %s", limit_s, sorted(new)
@@ -59,7 +64,9 @@ class TopicMetadata:
         await self._client.force_metadata_update()
 
     async def _look(self) -> None:
+        pause_s = LOOK_AGAIN_AFTER_S
         while missing := self._missing(self._given_up):
-            await asyncio.sleep(LOOK_AGAIN_EVERY_S)
+            await asyncio.sleep(pause_s)
             await self._refresh(missing)
+            pause_s = min(2 * pause_s, LOOK_AGAIN_AT_MOST_S)
         log.info("the broker knows all topics now")

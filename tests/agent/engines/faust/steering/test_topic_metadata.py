@@ -30,8 +30,8 @@ class Client:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata, "LOOK_EVERY_S", 0.001)
-    monkeypatch.setattr(metadata, "LOOK_AGAIN_EVERY_S", 0.001)
+    for pause in ("FIRST_LOOK_AFTER_S", "WAIT_AT_MOST_S", "LOOK_AGAIN_AFTER_S", "LOOK_AGAIN_AT_MOST_S"):
+        monkeypatch.setattr(metadata, pause, 0.001)
 
 
 def test_it_asks_until_all_are_known_and_not_at_all_when_they_are() -> None:
@@ -60,3 +60,31 @@ def test_what_is_not_there_is_waited_for_once_and_found_later(caplog: pytest.Log
 
     asyncio.run(wait())
     assert caplog.text.count("['late']") == 1
+
+
+def test_a_topic_that_nobody_creates_is_asked_for_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each question is an error in the worker's log (aiokafka's)."""
+    monkeypatch.undo()
+    now = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(metadata, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(metadata, "asyncio", SimpleNamespace(sleep=sleep, ensure_future=asyncio.ensure_future))
+
+    async def wait() -> None:
+        client = Client({})
+        topics = TopicMetadata(client)
+
+        assert await topics.wait_for(["missing"], 30.0) == {"missing"}
+        assert now == pytest.approx(30.0)
+        assert client.updates < 40
+        while now < 3630.0:
+            await asyncio.sleep(0)
+        assert client.updates < 40 + 130, "in an hour"
+        topics.stop()
+
+    asyncio.run(wait())
