@@ -58,6 +58,7 @@ def test_the_defects_of_running_workers_are_found(tmp_path: Path) -> None:
         Broken.LOST,
         Broken.REPEATED,
         Broken.TWO_OWNERS,
+        Broken.STALE_STATE,
         Broken.COMMIT_AHEAD,
         Broken.WRONG_SUM,
     }
