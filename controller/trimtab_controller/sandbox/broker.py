@@ -99,7 +99,10 @@ class Detour:
 
 
 class Broker:
-    """One broker with its data in `folder`; it keeps its ports and its data over stop, kill and restart."""
+    """One broker with its data in `folder`; it keeps its ports and its data over stop, kill and restart.
+
+    `settings` replace some of SETTINGS.
+    """
 
     def __init__(
         self,
@@ -109,6 +112,7 @@ class Broker:
         heap_mb: int = 384,
         security: BrokerSecurity | None = None,
         detours: Sequence[Detour] = (),
+        settings: Mapping[str, str] = SETTINGS,
     ) -> None:
         self.ports: tuple[int, ...] = ()
         """The ports it listens on: for clients, for its own controller. Empty before the first start."""
@@ -117,6 +121,7 @@ class Broker:
         self._heap_mb = heap_mb
         self._security = security
         self._detours = tuple(detours)
+        self._settings = {**SETTINGS, **settings}
         self._cluster_id = new_cluster_id()
         self._child: Child | None = None
 
@@ -200,7 +205,7 @@ class Broker:
         client, controller = ports
         listener = LISTENER if self._security else "PLAINTEXT"
         settings = {
-            **SETTINGS,
+            **self._settings,
             **(self._security.broker_settings() if self._security else {}),
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "listeners": f"{listener}://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",

@@ -192,6 +192,12 @@ async def partitions_added(cluster: Cluster) -> None:
     await cluster.settled()
 
 
+KAFKAS_OWN = {
+    "auto.create.topics.enable": "true",
+    "offsets.topic.num.partitions": "50",
+    "group.initial.rebalance.delay.ms": "3000",
+}
+"""What a broker has that nobody has configured."""
 WAITS = "steered again when all run one version; till then hand-overs are refused, and the reason is said"
 
 CHANGES = (
@@ -233,6 +239,7 @@ CHANGES = (
         promise="starts as stock Faust does, and is steered when Trimtab's topics are there",
         setup=Setup(seed=28, placed=False, own_topics=False),
         act=first_start,
+        broker=KAFKAS_OWN,
     ),
     Scenario(
         name="plug-in upgraded and back",

@@ -26,7 +26,10 @@ class Outcome:
 async def run(scenario: Scenario, folder: Path, *, say: Callable[[str], None] = print) -> Outcome:
     """Run one scenario in a folder of its own.  Raises AssertionError, TimeoutError when it does not end."""
     began = time.monotonic()
-    with Processes(folder / "broker-logs") as processes, Broker(folder / "broker", processes) as broker:
+    with (
+        Processes(folder / "broker-logs") as processes,
+        Broker(folder / "broker", processes, settings=scenario.broker) as broker,
+    ):
         async with Cluster(scenario.setup, folder / "run", broker, say=say) as cluster:
             await scenario.act(cluster)
             await cluster.stop_load()

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 
 from steered_cluster import Cluster, Move, Setup, until, worker
 
@@ -26,6 +26,8 @@ class Scenario:
     act: Act
     promise: str = ""
     """What must happen besides, in words."""
+    broker: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the broker, where they differ from the sandbox's."""
     stock: bool = False
     """Stock Faust takes part: what it loses and repeats at its rebalances is its own."""
 

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
-from changed_scenarios import first_start, upgrade
+from changed_scenarios import KAFKAS_OWN, first_start, upgrade
 from steered_app_names import Feature, note_fault
 from steered_cluster import Cluster, Setup, until
 from steered_runs import run
@@ -47,6 +47,7 @@ CHANGED = (
         name="first start without any topic",
         setup=Setup(placed=False, own_topics=False, **CALM),  # type: ignore[arg-type]
         act=first_start,
+        broker=KAFKAS_OWN,
     ),
 )
 """`make prove-change` plays all changes, longer."""
