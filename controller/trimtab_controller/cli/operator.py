@@ -93,7 +93,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
             text = "end a hold: go on without what the journal should have told"
             parser.add_argument("--accept-journal", action="store_true", help=text)
         if name in ("drain", "forget", "pause", "resume"):
-            parser.add_argument("--reason", default="asked for by an operator", help="shown wherever it matters")
+            parser.add_argument("--reason", default="no reason given", help="shown wherever it matters")
         if name == "snapshot":
             parser.add_argument("--app", help="which app, when there are several")
             parser.add_argument("--out", type=Path, metavar="FILE", help="write it to FILE, not to standard output")

@@ -1,0 +1,61 @@
+"""The job of `test_job_change`: amounts per customer and per country.
+
+OPERATORS=named names its operators, PARTITIONS says how many key groups each has.
+"""
+
+import os
+from typing import Any
+
+import faust
+
+from trimtab_agent.engines.faust import install
+
+PARTITIONS = int(os.environ["PARTITIONS"])
+
+
+class Order(faust.Record, serializer="json"):
+    """One order."""
+
+    customer: str
+    country: str
+    cents: int
+
+
+app = faust.App(
+    "orders",
+    store="rocksdb://",
+    topic_partitions=PARTITIONS,
+    topic_replication_factor=1,
+    consumer_auto_offset_reset="earliest",
+    stream_wait_empty=True,
+    broker_session_timeout=6,
+    broker_heartbeat_interval=1,
+    broker_commit_interval=1.0,
+)
+orders = app.topic("orders", key_type=str, value_type=Order, partitions=PARTITIONS)
+customers = app.Table("customers", partitions=PARTITIONS)
+countries = app.Table("countries", partitions=PARTITIONS)
+
+
+def add(table: Any, key: str, order: Order) -> None:
+    count, cents = table.get(key) or (0, 0)
+    table[key] = [count + 1, cents + order.cents]
+
+
+@app.agent(orders, name="per_customer")
+async def per_customer(stream: Any) -> None:
+    async for key, order in stream.items():
+        add(customers, key, order)
+
+
+@app.agent(orders, name="per_country")
+async def per_country(stream: Any) -> None:
+    async for order in stream.group_by(Order.country):
+        add(countries, order.country, order)
+
+
+named = {
+    "customers": [orders, customers],
+    "countries": ["per_country-orders-Order.country-repartition", countries],
+}
+install(app, operators=named if os.environ.get("OPERATORS") == "named" else None)
