@@ -101,8 +101,12 @@ class Link(Service):  # type: ignore[misc]
             except OSError as exc:
                 self._note("no agent", exc)
             else:
-                if await self._serve(reader, writer):
-                    retry_s = FIRST_RETRY_S
+                try:
+                    if await self._serve(reader, writer):
+                        retry_s = FIRST_RETRY_S
+                except HelloChanged:  # at once: to the agent the worker is away meanwhile
+                    logger.info("the operators or the ability to steer have changed: presenting the worker anew")
+                    continue
             await self.sleep(retry_s)
             retry_s = min(2 * retry_s, LAST_RETRY_S)
 
@@ -115,7 +119,7 @@ class Link(Service):  # type: ignore[misc]
                 await self._last_words()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One connection, until either side ends it; whether it was welcome."""
+        """One connection, until either side ends it; whether it was welcome.  Raises HelloChanged."""
         welcomed = False
         try:
             hello = self._hello()
@@ -130,7 +134,7 @@ class Link(Service):  # type: ignore[misc]
                 self._acknowledge(writer),
             )
         except HelloChanged:
-            logger.info("the operators or the ability to steer have changed: presenting the worker anew")
+            raise
         except (OSError, TimeoutError, EOFError, NotWelcome, BadMessage) as exc:
             self._note("connection to the agent ended", exc)
         except Exception as exc:  # ours; the app must not end by it
