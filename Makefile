@@ -28,7 +28,7 @@ lock: ## resolve requirements.lock anew
 demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, drained
 	PYTHONPATH=examples $(BIN)/python -m flights.demo
 
-test: $(INSTALLED) jars ## pass all tests (about 20 minutes)
+test: $(INSTALLED) jars ## pass all tests (about 25 minutes)
 	$(BIN)/python -m pytest
 
 check: $(INSTALLED) ## format, lint, types, import contracts, fast tests
