@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -108,6 +109,19 @@ def test_what_a_worker_refused_goes_with_it(agent: Agent) -> None:
     left = [sample for metric in agent._metrics.registry.collect() for sample in metric.samples]
     assert {sample.labels["worker"] for sample in left if sample.name == REFUSED} == {"w1"}
     assert value(agent, REFUSED, worker="w1", reason="unsigned") == 2
+
+
+def test_each_worker_that_ended_before_its_state_was_overwritten_counts_once(
+    agent: Agent, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):  # the worker starts again, and its own count with it
+        agent.worker_connected(hello("w0"), None)
+        for breaches in (None, 0, 1, 1):
+            agent.worker_reported(WorkerId("w0"), replace(statistics({}), breaches=breaches))
+        agent.worker_gone(WorkerId("w0"))
+
+    assert value(agent, "trimtab_agent_worker_state_breaches_total", worker="w0") == 2
+    assert [record.levelname for record in caplog.records].count("CRITICAL") == 2
 
 
 def test_a_worker_whose_process_cannot_be_looked_at_is_welcome_and_measured(
