@@ -58,7 +58,7 @@ fuzz: $(INSTALLED) ## 1,000,000 mutated records for every decoder (FUZZ="--only 
 	$(BIN)/python tests/fuzz/fuzz.py $(FUZZ)
 
 jars: $(INSTALLED) ## fetch the broker's and Spark's jars (nothing is fetched twice)
-	@$(BIN)/python -m trimtab_controller.sandbox.jars
+	@$(BIN)/python -m trimtab_controller.jars.fetching
 
 bench-papers: $(INSTALLED) ## every published figure that can be recomputed: paper | ours | baseline
 	$(BIN)/python -m benchmarks.papers

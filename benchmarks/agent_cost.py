@@ -20,11 +20,11 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Consumer, TopicPartition
 
-from trimtab_controller.sandbox.broker import Broker, Topic
-from trimtab_controller.sandbox.processes import Child, Processes
-from trimtab_models.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
-from trimtab_models.messages.names import AppId, Epoch, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
-from trimtab_models.messages.report import KeyGroupSample, PairSample, WorkerState
+from trimtab_protocol.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
+from trimtab_protocol.messages.report import KeyGroupSample, PairSample, WorkerState
+from trimtab_sandbox.broker import Broker, Topic
+from trimtab_sandbox.processes import Child, Processes
 
 APP, OPERATORS = AppId("flights"), (OperatorId("extract"), OperatorId("sum"))
 SEED = 7

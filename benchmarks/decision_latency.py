@@ -20,13 +20,13 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from trimtab_controller.sandbox.broker import Broker, Topic, free_ports
-from trimtab_controller.sandbox.processes import Processes
-from trimtab_controller.stream.chunks import split
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal, decode_command, encode_ack
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
-from trimtab_models.messages.report import Basis, WorkerState
-from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_controller.kafka.chunks import split
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal, decode_command, encode_ack
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
+from trimtab_protocol.messages.report import Basis, WorkerState
+from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_sandbox.broker import Broker, Topic, free_ports
+from trimtab_sandbox.processes import Processes
 
 CLUSTER, APP, OPERATOR = "latency", AppId("app"), OperatorId("sums")
 WINDOW_S = 0.2

@@ -21,7 +21,7 @@ from statistics import fmean, stdev
 from flights.demo.noise import FALSE_ALARM, lower_limit, spreads
 from flights.demo.scenario import DemoSettings
 from flights.demo.summary import MAX_DISTANCE_OVER_BOUND, PHASES
-from trimtab_models.messages.names import WorkerId
+from trimtab_protocol.messages.names import WorkerId
 
 SD_PP = 0.3
 DRIFT = 0.3

@@ -16,7 +16,7 @@ import psutil
 from plugin_overhead import one_worker
 
 from flights.wire import partitions
-from trimtab_controller.sandbox.configuration import worker_name
+from trimtab_sandbox.configuration import worker_name
 
 SETTLE_S = 15.0
 INTERVAL_S = 0.2

@@ -28,10 +28,10 @@ from confluent_kafka import Consumer, TopicPartition
 from flights.dataset import Flight, read_flights
 from flights.producer import FlightProducer
 from flights.wire import CHANGELOG, TOTALS, TOTALS_PARTITIONS, partitions
-from trimtab_controller.cli.sandbox import EXAMPLES, FLIGHTS_APP, FLIGHTS_ENVIRONMENT
-from trimtab_controller.sandbox.broker import Topic
-from trimtab_controller.sandbox.cluster import Cluster
-from trimtab_controller.sandbox.configuration import SandboxSettings, worker_name
+from trimtab_sandbox.broker import Topic
+from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.command import EXAMPLES, FLIGHTS_APP, FLIGHTS_ENVIRONMENT
+from trimtab_sandbox.configuration import SandboxSettings, worker_name
 
 KEY_GROUPS = 16
 READY_LIMIT_S = 60.0

@@ -16,9 +16,9 @@ from plugin_overhead import KEY_GROUPS, one_worker
 
 from flights.dataset import read_flights
 from flights.producer import FlightProducer
-from trimtab_controller.sandbox.cluster import Cluster
-from trimtab_models.messages.names import topic_settings
-from trimtab_models.messages.report import Report, decode_report
+from trimtab_protocol.messages.names import topic_settings
+from trimtab_protocol.messages.report import Report, decode_report
+from trimtab_sandbox.cluster import Cluster
 
 SETTLE_S = 2.0
 WORK = 60

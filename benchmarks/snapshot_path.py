@@ -26,13 +26,13 @@ from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.state import Execution
+from trimtab_controller.kafka.chunks import Reassembler, split
+from trimtab_controller.kafka.collecting import collector_paused
 from trimtab_controller.stream.assemble import Assembler
-from trimtab_controller.stream.chunks import Reassembler, split
-from trimtab_controller.stream.collecting import collector_paused
 from trimtab_controller.stream.measures import KNOWN_COLUMNS, LEVEL_COLUMNS, SUM_COLUMNS, Kind
 from trimtab_controller.stream.rows import SCHEMA
-from trimtab_models.messages.names import HostId
-from trimtab_models.messages.snapshot import Snapshot
+from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.snapshot import Snapshot
 
 CLUSTER = "path"
 WINDOW_MS, INTERVAL_S = 60_000, 10.0

@@ -24,12 +24,12 @@ import psutil
 from benchmarks.stream_rate import CLUSTER, report
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from trimtab_controller.sandbox.broker import Broker, Topic
-from trimtab_controller.sandbox.processes import Child, Processes
-from trimtab_controller.stream.chunks import Reassembler, read_chunk
-from trimtab_models.messages.names import Topics
-from trimtab_models.messages.report import MAX_REPORT_BYTES
-from trimtab_models.messages.snapshot import Snapshot
+from trimtab_controller.kafka.chunks import Reassembler, read_chunk
+from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.messages.report import MAX_REPORT_BYTES
+from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_sandbox.broker import Broker, Topic
+from trimtab_sandbox.processes import Child, Processes
 
 HOSTS = 5
 WINDOW_S = 5.0

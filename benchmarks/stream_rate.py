@@ -15,14 +15,12 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Producer
 
-from trimtab_controller.sandbox.broker import Broker, Topic
-from trimtab_controller.sandbox.processes import Processes
 from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.measures import Kind
 from trimtab_controller.stream.rows import of_kind
 from trimtab_controller.stream.session import open_session
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
-from trimtab_models.messages.report import (
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
+from trimtab_protocol.messages.report import (
     Basis,
     HostSample,
     KeyGroupSample,
@@ -31,6 +29,8 @@ from trimtab_models.messages.report import (
     WorkerState,
     encode_report,
 )
+from trimtab_sandbox.broker import Broker, Topic
+from trimtab_sandbox.processes import Processes
 
 CLUSTER = "bench"
 KEY_GROUPS_PER_REPORT = 1_000

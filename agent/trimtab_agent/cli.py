@@ -12,8 +12,8 @@ from trimtab_agent.daemon import StartError, run_agent
 from trimtab_agent.kafka_link import check_client
 from trimtab_agent.logs import log_to_stderr
 from trimtab_agent.sampler.readings import find_limits, find_quotas
-from trimtab_agent.trust import TrustFile
-from trimtab_models.signing.keys import BadKey
+from trimtab_process.trust_file import TrustFile
+from trimtab_protocol.signing.keys import BadKey
 
 BAD_CONFIGURATION = 2
 

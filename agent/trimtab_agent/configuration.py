@@ -8,12 +8,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from trimtab_models.messages.decode import BadMessage, Fault, Fields, step
-from trimtab_models.messages.names import HostId, WorkerId
-from trimtab_models.settings.kafka import KafkaSettings, read_kafka
-from trimtab_models.settings.listen import Listen, read_listen
-from trimtab_models.settings.paths import checked, read_path
-from trimtab_shell.credential_files import read_private
+from trimtab_process.credential_files import read_private
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, step
+from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
+from trimtab_protocol.settings.listen import Listen, read_listen
+from trimtab_protocol.settings.paths import checked, read_path
 
 MAX_WORKERS = 1_000
 MAX_SOCKET_PATH_BYTES = 107

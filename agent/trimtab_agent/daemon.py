@@ -19,26 +19,26 @@ from trimtab_agent.commands.events import (
     WorkerDisconnected,
     WorkerReported,
 )
-from trimtab_agent.commands.intake import Intake
 from trimtab_agent.commands.processes import identify
+from trimtab_agent.commands.verifier import Intake
 from trimtab_agent.configuration import Configuration
 from trimtab_agent.kafka_link import DELIVERY_LIMIT_S, KafkaLink, LinkSettings
 from trimtab_agent.logs import fields
 from trimtab_agent.metrics import Metrics
-from trimtab_agent.plugins import PluginServer
-from trimtab_agent.reporter import Reporter
-from trimtab_agent.reports import ReportHead
-from trimtab_agent.roster import Roster
+from trimtab_agent.plugin_server import PluginServer
+from trimtab_agent.reporting.report import ReportHead
+from trimtab_agent.reporting.reporter import Reporter
+from trimtab_agent.reporting.roster import Roster
 from trimtab_agent.sampler.readings import CounterReader, find_limits, find_quotas
-from trimtab_agent.trust import TrustFile
-from trimtab_models.messages.allowance import Allowance
-from trimtab_models.messages.commands import Ack, encode_ack
-from trimtab_models.messages.decode import BadMessage
-from trimtab_models.messages.local import Hello, Statistics, Welcome
-from trimtab_models.messages.names import Topics, WorkerId
-from trimtab_models.signing.envelope import Envelope
-from trimtab_models.signing.keys import BadKey
-from trimtab_shell.metrics_port import serve_metrics
+from trimtab_process.metrics_port import serve_metrics
+from trimtab_process.trust_file import TrustFile
+from trimtab_protocol.messages.allowance import Allowance
+from trimtab_protocol.messages.commands import Ack, encode_ack
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.local import Hello, Statistics, Welcome
+from trimtab_protocol.messages.names import Topics, WorkerId
+from trimtab_protocol.signing.envelope import Envelope
+from trimtab_protocol.signing.keys import BadKey
 
 END_LIMIT_S = 1.0
 """What Kafka gets at the end to deliver; the whole end takes less than two seconds."""

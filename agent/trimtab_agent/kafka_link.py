@@ -24,10 +24,10 @@ from confluent_kafka.admin import AdminClient, TopicDescription
 
 from trimtab_agent.commands.events import Position
 from trimtab_agent.configuration import ConfigurationError
-from trimtab_models.messages.decode import MAX_MESSAGE_BYTES, BadMessage
-from trimtab_models.settings.kafka import KafkaSettings, for_librdkafka
-from trimtab_models.signing.envelope import Envelope, headers_in, signatures_in
-from trimtab_shell.offsets import first_since
+from trimtab_process.offsets import first_since
+from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, BadMessage
+from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
+from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
 
 POLL_S = 0.25
 REQUEST_LIMIT_S = 5.0

@@ -27,9 +27,9 @@ import psutil
 from benchmarks.fleet.agents import CLUSTER
 from confluent_kafka import Consumer, TopicPartition
 
-from trimtab_controller.sandbox.broker import Broker, Topic, free_ports
-from trimtab_controller.sandbox.processes import Child, Processes
-from trimtab_models.messages.names import Topics, topic_settings
+from trimtab_protocol.messages.names import Topics, topic_settings
+from trimtab_sandbox.broker import Broker, Topic, free_ports
+from trimtab_sandbox.processes import Child, Processes
 
 POLL_S = 0.2
 SAMPLE_S = 5.0

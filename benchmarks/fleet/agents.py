@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
-from trimtab_models.messages.report import (
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
+from trimtab_protocol.messages.report import (
     Basis,
     HostSample,
     KeyGroupSample,

@@ -31,10 +31,10 @@ from trimtab_controller.decider.standby_rounds import ROUND
 from trimtab_controller.decider.standbys import choose_standbys
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.execution.state import placement_of, with_owners
-from trimtab_controller.sandbox.broker import Broker, Topic
-from trimtab_controller.sandbox.processes import Child, Processes
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
-from trimtab_models.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
+from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_sandbox.broker import Broker, Topic
+from trimtab_sandbox.processes import Child, Processes
 
 CLUSTER, APP, OPERATOR = "recovery", AppId("recovery"), OperatorId("all")
 PARTITIONS = 24

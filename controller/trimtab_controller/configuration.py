@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.events import Limits
-from trimtab_controller.keys import KeyFiles
+from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.stream.configuration import StreamSettings, read_stream_settings
-from trimtab_models.messages.decode import BadMessage, Fault, Fields
-from trimtab_models.settings.kafka import KafkaSettings, read_kafka
-from trimtab_models.settings.listen import Listen, read_listen
-from trimtab_models.settings.paths import read_path
-from trimtab_models.signing.keys import BadKey
-from trimtab_shell.credential_files import read_private
+from trimtab_process.credential_files import read_private
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
+from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
+from trimtab_protocol.settings.listen import Listen, read_listen
+from trimtab_protocol.settings.paths import read_path
+from trimtab_protocol.signing.keys import BadKey
 
 T = TypeVar("T")
 

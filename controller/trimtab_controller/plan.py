@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,10 @@ from flights.producer import FlightProducer
 from flights.replay import Sent
 from flights.watch import Backlog, StatusWatch, read_snapshots
 from flights.wire import APP, CHANGELOG, DELAYS, SOURCE, SUMS, partitions
-from trimtab_controller.sandbox.broker import Topic
-from trimtab_controller.sandbox.cluster import Cluster, program
-from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.status import Status
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.status import Status
+from trimtab_sandbox.broker import Topic
+from trimtab_sandbox.cluster import Cluster, program
 
 TICK_S = 0.2
 READY_LIMIT_S = 150.0

@@ -13,13 +13,13 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from flights.readback import read_topic
+from trimtab_controller.kafka.chunks import Reassembler, read_chunk
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.follower import Follower
-from trimtab_controller.stream.chunks import Reassembler, read_chunk
-from trimtab_models.messages.names import Topics
-from trimtab_models.messages.snapshot import Snapshot
-from trimtab_models.messages.status import RoundStatus, Status, decode_status, status_key
-from trimtab_models.settings.kafka import KafkaSettings
+from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.messages.status import RoundStatus, Status, decode_status, status_key
+from trimtab_protocol.settings.kafka import KafkaSettings
 
 REQUEST_LIMIT_S = 10.0
 

@@ -6,7 +6,7 @@ import pytest
 
 from trimtab_agent.cli import main
 from trimtab_agent.configuration import Configuration, ConfigurationError, load_configuration
-from trimtab_models.settings.listen import Listen
+from trimtab_protocol.settings.listen import Listen
 
 AGENT = """
 [agent]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from trimtab_models.messages.local import Hello, Welcome, decode_frame, encode_frame
-from trimtab_models.messages.names import AppId, WorkerId
-from trimtab_models.signing.keys import SigningKey, write_trust
+from trimtab_protocol.messages.local import Hello, Welcome, decode_frame, encode_frame
+from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.signing.keys import SigningKey, write_trust
 
 LIMIT_S = 60
 

@@ -12,9 +12,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from trimtab_agent import kafka_link
 from trimtab_agent.commands.events import Position
 from trimtab_agent.kafka_link import KafkaLink, LinkSettings
-from trimtab_models.messages.decode import Fault
-from trimtab_models.settings.kafka import KafkaSettings
-from trimtab_models.signing.envelope import Envelope
+from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.settings.kafka import KafkaSettings
+from trimtab_protocol.signing.envelope import Envelope
 
 TOPIC = "trimtab.t.commands"
 

@@ -15,11 +15,11 @@ import pytest
 from trimtab_agent import daemon
 from trimtab_agent.configuration import Configuration
 from trimtab_agent.daemon import Agent
-from trimtab_models.messages.decode import Fault
-from trimtab_models.messages.local import Hello, Statistics
-from trimtab_models.messages.names import AppId, HostId, WorkerId
-from trimtab_models.messages.report import WorkerState
-from trimtab_models.settings.kafka import KafkaSettings
+from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.local import Hello, Statistics
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.settings.kafka import KafkaSettings
 
 REFUSED = "trimtab_agent_worker_refused_records_total"
 

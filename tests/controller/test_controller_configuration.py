@@ -9,8 +9,8 @@ from trimtab_controller.configuration import BadConfiguration, Configuration, lo
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.events import Limits
-from trimtab_controller.keys import KeyFiles
-from trimtab_models.settings.listen import Listen
+from trimtab_controller.security.keys import KeyFiles
+from trimtab_protocol.settings.listen import Listen
 
 SAMPLE = Path(__file__).parents[2] / "controller" / "controller.sample.toml"
 LEAST = """

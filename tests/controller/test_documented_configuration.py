@@ -11,7 +11,7 @@ import pytest
 
 from trimtab_agent.configuration import read_configuration
 from trimtab_controller.configuration import decode
-from trimtab_models.messages.decode import Fields
+from trimtab_protocol.messages.decode import Fields
 
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()

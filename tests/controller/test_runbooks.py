@@ -8,15 +8,16 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from trimtab_agent.metrics import Metrics as AgentMetrics
-from trimtab_controller.cli import COMMANDS, _parser
+from trimtab_controller.cli import _parser, all_commands
 from trimtab_controller.cli.status_view import CALM
 from trimtab_controller.decider.decision import SkipReason
 from trimtab_controller.decider.view import Lack
 from trimtab_controller.execution.inheritance import Flaw
-from trimtab_controller.metrics import Metrics, ProcessMetrics
-from trimtab_models.messages.commands import Refusal
-from trimtab_models.settings.listen import Listen
-from trimtab_shell.metrics_port import MetricsServer
+from trimtab_controller.leadership.metrics import ProcessMetrics
+from trimtab_controller.loop.metrics import Metrics
+from trimtab_process.metrics_port import MetricsServer
+from trimtab_protocol.messages.commands import Refusal
+from trimtab_protocol.settings.listen import Listen
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "runbooks" / "README.md"
@@ -91,7 +92,7 @@ def test_commands_are_as_the_command_line_wants_them(path: Path) -> None:
     lines = (re.split(r"\s[#>]\s", line)[0] for line in re.findall(r"^trimtab .*", text, re.MULTILINE))
     shown = [words(command) for line in lines for command in line.split(";")]
     for called in named + shown:
-        assert called[0] in COMMANDS or called[0].isupper(), called
+        assert called[0] in all_commands() or called[0].isupper(), called
     whole = [called for called in shown if not {"|", "METHOD"}.intersection(called)]
     for called in whole + [called for called in named if {"--config", "--cluster"}.intersection(called)]:
         _parser(called[0]).parse_args(called)

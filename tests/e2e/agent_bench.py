@@ -15,10 +15,8 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from trimtab_controller.keys import KeyFiles
-from trimtab_controller.sandbox.broker import Broker, Topic, free_ports
-from trimtab_controller.sandbox.processes import Child, Processes
-from trimtab_models.messages.commands import (
+from trimtab_controller.security.keys import KeyFiles
+from trimtab_protocol.messages.commands import (
     Ack,
     Command,
     CommandKind,
@@ -26,11 +24,13 @@ from trimtab_models.messages.commands import (
     decode_ack,
     encode_command,
 )
-from trimtab_models.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
-from trimtab_models.messages.report import KeyGroupSample, Report, WorkerState, decode_report
-from trimtab_models.signing.envelope import Envelope
-from trimtab_models.signing.keys import SigningKey
+from trimtab_protocol.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
+from trimtab_protocol.messages.report import KeyGroupSample, Report, WorkerState, decode_report
+from trimtab_protocol.signing.envelope import Envelope
+from trimtab_protocol.signing.keys import SigningKey
+from trimtab_sandbox.broker import Broker, Topic, free_ports
+from trimtab_sandbox.processes import Child, Processes
 
 APP, OPERATOR = AppId("flights"), OperatorId("sums")
 ANSWERS = {

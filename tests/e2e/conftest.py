@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trimtab_controller.sandbox.broker import Broker, free_ports
-from trimtab_controller.sandbox.guard import RELEASE, start_guard
-from trimtab_controller.sandbox.marks import VARIABLE, command_lines, end_marked, with_mark
-from trimtab_controller.sandbox.processes import Processes
+from trimtab_sandbox.broker import Broker, free_ports
+from trimtab_sandbox.guard import RELEASE, start_guard
+from trimtab_sandbox.marks import VARIABLE, command_lines, end_marked, with_mark
+from trimtab_sandbox.processes import Processes
 
 if TYPE_CHECKING:
     from played_cluster import World

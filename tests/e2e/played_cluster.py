@@ -14,15 +14,15 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import decode_entry
 from trimtab_controller.execution.state import Execution
-from trimtab_controller.keys import KeyFiles
-from trimtab_controller.stream.chunks import split
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, decode_command, encode_ack
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
-from trimtab_models.messages.placement import Placement, decode_placement
-from trimtab_models.messages.report import Basis, WorkerState
-from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
-from trimtab_models.signing.envelope import Envelope, signatures_in
-from trimtab_shell.credential_files import load_trust
+from trimtab_controller.kafka.chunks import split
+from trimtab_controller.security.keys import KeyFiles
+from trimtab_process.credential_files import load_trust
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, decode_command, encode_ack
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
+from trimtab_protocol.messages.placement import Placement, decode_placement
+from trimtab_protocol.messages.report import Basis, WorkerState
+from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
+from trimtab_protocol.signing.envelope import Envelope, signatures_in
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")
 WINDOW_S = 1.0

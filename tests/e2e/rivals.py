@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from island import Island
 from played_cluster import LIMIT_S, PROGRAM, World
 
-from trimtab_controller.sandbox.broker import free_ports
+from trimtab_sandbox.broker import free_ports
 
 
 class Rival:

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from trimtab_models.messages.decode import Fault
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.report import (
+from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import (
     MAX_REPORT_BYTES,
     Basis,
     HostSample,

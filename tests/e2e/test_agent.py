@@ -11,18 +11,18 @@ import psutil
 import pytest
 from agent_bench import APP, OPERATOR, Bench
 
-from trimtab_controller.sandbox.broker import Broker
-from trimtab_controller.sandbox.processes import Processes
-from trimtab_models.messages.commands import (
+from trimtab_process.credential_files import load_signing_key
+from trimtab_protocol.messages.commands import (
     CommandKind,
     Phase,
     Refusal,
 )
-from trimtab_models.messages.local import Hello, encode_frame
-from trimtab_models.messages.names import Epoch, HostId, KeyGroup, WorkerId
-from trimtab_models.messages.report import Mark, WorkerState
-from trimtab_models.signing.keys import SigningKey
-from trimtab_shell.credential_files import load_signing_key
+from trimtab_protocol.messages.local import Hello, encode_frame
+from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.report import Mark, WorkerState
+from trimtab_protocol.signing.keys import SigningKey
+from trimtab_sandbox.broker import Broker
+from trimtab_sandbox.processes import Processes
 
 
 @pytest.fixture

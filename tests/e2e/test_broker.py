@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from trimtab_controller.sandbox.broker import Broker, BrokerError, Topic, free_ports
-from trimtab_controller.sandbox.marks import bound
+from trimtab_sandbox.broker import Broker, BrokerError, Topic, free_ports
+from trimtab_sandbox.marks import bound
 
 
 def produce(broker: Broker, topic: str, values: list[str]) -> None:
@@ -74,7 +74,7 @@ def test_a_start_goes_to_other_ports_when_its_own_are_taken_meanwhile(
 ) -> None:
     others = free_ports(2)
     free = iter([broker.ports, others])
-    monkeypatch.setattr("trimtab_controller.sandbox.broker.free_ports", lambda count: next(free))
+    monkeypatch.setattr("trimtab_sandbox.broker.free_ports", lambda count: next(free))
 
     second = private_broker()
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from played_cluster import World, key_group, wait_until_it_acts
 
-from trimtab_models.messages.commands import CommandKind
-from trimtab_models.messages.snapshot import PairWindow
+from trimtab_protocol.messages.commands import CommandKind
+from trimtab_protocol.messages.snapshot import PairWindow
 
 
 def remote(world: World) -> int:

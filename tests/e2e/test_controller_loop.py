@@ -15,11 +15,11 @@ from aiokafka import AIOKafkaConsumer
 from played_cluster import APP, LIMIT_S, OPERATOR, World, host_of, key_group, wait_until_it_acts
 
 from trimtab_controller.execution.state import HandoverPhase
-from trimtab_controller.sandbox.broker import Broker, free_ports
-from trimtab_controller.stream.chunks import split
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, encode_ack
-from trimtab_models.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.placement import Owners, decode_placement, encode_placement
+from trimtab_controller.kafka.chunks import split
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, encode_ack
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.placement import Owners, decode_placement, encode_placement
+from trimtab_sandbox.broker import Broker, free_ports
 
 
 def is_measured(status: dict) -> bool:

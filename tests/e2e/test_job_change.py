@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from flights.watch import StatusWatch, read_snapshots
-from trimtab_controller.sandbox.broker import Topic
-from trimtab_controller.sandbox.cluster import Cluster
-from trimtab_controller.sandbox.configuration import SandboxSettings
-from trimtab_models.messages.status import Status
+from trimtab_protocol.messages.status import Status
+from trimtab_sandbox.broker import Topic
+from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.configuration import SandboxSettings
 
 LIMIT_S = 90.0
 WORKERS = 2

@@ -7,7 +7,7 @@ from played_cluster import LIMIT_S, World, wait_until_it_acts
 
 from trimtab_controller.execution.inheritance import Flaw
 from trimtab_controller.execution.journal import KEY
-from trimtab_models.messages.commands import CommandKind, Phase
+from trimtab_protocol.messages.commands import CommandKind, Phase
 
 
 def entries(world: World) -> list[bytes]:

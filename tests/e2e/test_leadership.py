@@ -14,10 +14,10 @@ from proxy import Proxy
 from rivals import Rival, wait_for_leader
 
 from trimtab_controller.execution.state import Handover, HandoverPhase
-from trimtab_controller.kafka.publisher import transactional_id
-from trimtab_controller.sandbox.broker import Broker, Detour, free_ports
-from trimtab_controller.sandbox.processes import Processes
-from trimtab_models.messages.commands import Command, CommandKind, Phase, Refusal
+from trimtab_protocol.messages.commands import Command, CommandKind, Phase, Refusal
+from trimtab_protocol.messages.names import transactional_id
+from trimtab_sandbox.broker import Broker, Detour, free_ports
+from trimtab_sandbox.processes import Processes
 
 
 def generations(world: World) -> list[int]:

@@ -17,11 +17,11 @@ from flights.producer import FlightProducer
 from flights.readback import read_table, read_topic, read_totals
 from flights.verify import compare, count_events, expected_sums, flights_sent
 from flights.wire import APP, CHANGELOG, DELAYS, EXTRACT, SOURCE, SUMS, TOTALS, partitions
-from trimtab_controller.sandbox.broker import Broker, Topic, free_ports
-from trimtab_controller.sandbox.processes import Child, Processes
-from trimtab_models.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, topic_settings
-from trimtab_models.messages.report import WorkerState
+from trimtab_protocol.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, topic_settings
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_sandbox.broker import Broker, Topic, free_ports
+from trimtab_sandbox.processes import Child, Processes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 KEY_GROUPS = 8

@@ -18,11 +18,11 @@ from previous import SCRIPTS, environment, unpack
 from rivals import Rival
 
 from trimtab_controller.execution.state import HandoverPhase
-from trimtab_controller.sandbox.broker import Broker
-from trimtab_controller.sandbox.processes import Child, Processes
 from trimtab_controller.stream.measures import Kind
-from trimtab_models.messages.commands import Command, CommandKind, Phase
-from trimtab_models.messages.report import encode_report
+from trimtab_protocol.messages.commands import Command, CommandKind, Phase
+from trimtab_protocol.messages.report import encode_report
+from trimtab_sandbox.broker import Broker
+from trimtab_sandbox.processes import Child, Processes
 
 
 @pytest.fixture(scope="module")

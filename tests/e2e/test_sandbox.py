@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from trimtab_controller.sandbox.broker import Topic
-from trimtab_controller.sandbox.cluster import Cluster, ClusterError
-from trimtab_controller.sandbox.configuration import SandboxSettings
-from trimtab_controller.sandbox.cpu import Part
+from trimtab_sandbox.broker import Topic
+from trimtab_sandbox.cluster import Cluster, ClusterError
+from trimtab_sandbox.configuration import SandboxSettings
+from trimtab_sandbox.cpu import Part
 
 APP = """
 import os

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from trimtab_controller.sandbox.marks import bound, command_lines, end_marked, marked, with_mark
-from trimtab_controller.sandbox.state import load_state
-from trimtab_models.messages.names import Topics
-from trimtab_models.messages.report import WorkerState, decode_report
+from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.messages.report import WorkerState, decode_report
+from trimtab_sandbox.marks import bound, command_lines, end_marked, marked, with_mark
+from trimtab_sandbox.state import load_state
 
 PROGRAM = "from trimtab_controller.cli import main; raise SystemExit(main())"
 

@@ -13,12 +13,10 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from sent_reports import WINDOW_S, bad_payloads, changed, key_group, put, report, start_of_window, window_reports
 
-from trimtab_controller.sandbox.broker import Broker, Topic
-from trimtab_controller.sandbox.processes import Child, Processes
-from trimtab_controller.stream.chunks import Reassembler, read_chunk
-from trimtab_models.messages.decode import BadMessage, Fault
-from trimtab_models.messages.names import Topics, WorkerId
-from trimtab_models.messages.report import (
+from trimtab_controller.kafka.chunks import Reassembler, read_chunk
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.names import Topics, WorkerId
+from trimtab_protocol.messages.report import (
     MAX_REPORT_BYTES,
     Mark,
     Report,
@@ -26,7 +24,9 @@ from trimtab_models.messages.report import (
     decode_report,
     encode_report,
 )
-from trimtab_models.messages.snapshot import Snapshot
+from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_sandbox.broker import Broker, Topic
+from trimtab_sandbox.processes import Child, Processes
 
 LIMIT_S = 240.0
 FLOOD = 100

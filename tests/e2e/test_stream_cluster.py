@@ -13,13 +13,13 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 import trimtab_controller.stream
-from trimtab_controller.sandbox.broker import Broker, Topic, free_ports
-from trimtab_controller.sandbox.jars import spark_jars
-from trimtab_controller.sandbox.processes import Processes
-from trimtab_controller.stream.chunks import Reassembler, read_chunk
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
-from trimtab_models.messages.report import Basis, HostSample, KeyGroupSample, Report, encode_report
-from trimtab_models.messages.snapshot import Snapshot
+from trimtab_controller.jars.fetching import spark_jars
+from trimtab_controller.kafka.chunks import Reassembler, read_chunk
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
+from trimtab_protocol.messages.report import Basis, HostSample, KeyGroupSample, Report, encode_report
+from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_sandbox.broker import Broker, Topic, free_ports
+from trimtab_sandbox.processes import Processes
 
 LIMIT_S = 400.0
 """It takes half a minute on two free cores; on busy ones the five JVMs of this test start slowly."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trimtab_controller.sandbox.broker import free_ports
-from trimtab_controller.sandbox.processes import Processes
+from trimtab_sandbox.broker import free_ports
+from trimtab_sandbox.processes import Processes
 
 LIMIT_S = 90.0
 """Importing Spark takes seconds on a busy machine."""

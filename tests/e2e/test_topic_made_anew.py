@@ -18,9 +18,9 @@ from trimtab_agent.kafka_link import KafkaLink, LinkSettings
 from trimtab_controller.kafka import follower
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.follower import Follower
-from trimtab_controller.sandbox.broker import Broker, Topic
-from trimtab_controller.sandbox.processes import Processes
-from trimtab_models.signing.envelope import Envelope
+from trimtab_protocol.signing.envelope import Envelope
+from trimtab_sandbox.broker import Broker, Topic
+from trimtab_sandbox.processes import Processes
 
 ANEW, KEPT = Topic(name="trimtab.t.commands", partitions=1), Topic(name="trimtab.t.acks", partitions=1)
 LIMIT_S = 60.0

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from flights.demo.noise import FALSE_ALARM, Spread, lower_limit, means, spreads, t_quantile
-from trimtab_models.messages.names import WorkerId
+from trimtab_protocol.messages.names import WorkerId
 
 W0, W1 = WorkerId("w0"), WorkerId("w1")
 

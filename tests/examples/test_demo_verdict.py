@@ -14,10 +14,10 @@ from flights.demo.pauses import Moved, calm_twins
 from flights.demo.summary import Course, Drained, broken_promises, missed_promises, summary
 from flights.demo.view import closing
 from flights.verify import Answers, Events
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
-from trimtab_models.messages.status import RoundStatus
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.status import RoundStatus
 
 
 def window(start: float, *cores: float) -> Snapshot:

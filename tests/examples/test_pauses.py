@@ -1,7 +1,7 @@
 import pytest
 
 from flights.demo.pauses import Moved, Passage, Waits, around_handovers, in_calm, summarise
-from trimtab_models.messages.names import KeyGroup
+from trimtab_protocol.messages.names import KeyGroup
 
 MOVED, OTHER = KeyGroup("a", "o", 0), KeyGroup("a", "o", 1)
 

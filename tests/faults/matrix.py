@@ -16,8 +16,8 @@ from played.table import as_document, as_table, reasons  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from flights.demo.view import View  # noqa: E402 - lies where the path has just been led to
-from trimtab_controller.sandbox.jars import JarError  # noqa: E402
-from trimtab_controller.sandbox.java import JavaMissingError  # noqa: E402
+from trimtab_controller.jars.fetching import JarError  # noqa: E402
+from trimtab_controller.jars.java import JavaMissingError  # noqa: E402
 
 OUT = Path("out", "faults")
 WIDTH = 190

@@ -16,10 +16,10 @@ from flights.dataset import read_flights
 from flights.producer import FlightProducer
 from flights.steered_run import topics_of_the_job
 from flights.wire import APP, DELAYS, SOURCE
-from trimtab_controller.cli.sandbox import EXAMPLES, FLIGHTS_ENVIRONMENT
-from trimtab_controller.sandbox.broker import Topic
-from trimtab_controller.sandbox.cluster import Cluster
-from trimtab_controller.sandbox.configuration import SandboxSettings
+from trimtab_sandbox.broker import Topic
+from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
+from trimtab_sandbox.configuration import SandboxSettings
 
 KEY_GROUPS = 4
 ELSEWHERE = "flights-elsewhere"

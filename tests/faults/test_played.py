@@ -17,9 +17,9 @@ from played.table import as_document, as_table
 from recorded.history import Strike
 from recorded.verdict import Broken, Verdict, Violation
 
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
 
 UNKNOWN: dict[str, Any] = dict.fromkeys(["tuples_in_s"])
 

@@ -14,16 +14,16 @@ from previous import SCRIPTS, environment, unpack
 from recoding import CODECS, as_chunk
 
 from trimtab_agent.commands.journal import encode_line
-from trimtab_agent.engines.faust.link import versions
+from trimtab_agent.engines.faust.agent_link import versions
 from trimtab_controller.execution.journal import encode_entry
-from trimtab_models.messages.commands import encode_ack, encode_command
-from trimtab_models.messages.handover import encode_handover
-from trimtab_models.messages.intents import Intent, encode_intent
-from trimtab_models.messages.local import encode_frame
-from trimtab_models.messages.placement import encode_placement
-from trimtab_models.messages.report import encode_report
-from trimtab_models.messages.snapshot import encode_snapshot
-from trimtab_models.messages.status import encode_status
+from trimtab_protocol.messages.commands import encode_ack, encode_command
+from trimtab_protocol.messages.handover import encode_handover
+from trimtab_protocol.messages.intents import Intent, encode_intent
+from trimtab_protocol.messages.local import encode_frame
+from trimtab_protocol.messages.placement import encode_placement
+from trimtab_protocol.messages.report import encode_report
+from trimtab_protocol.messages.snapshot import encode_snapshot
+from trimtab_protocol.messages.status import encode_status
 
 
 class Previous:

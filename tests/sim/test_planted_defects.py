@@ -23,9 +23,7 @@ from trimtab_agent.commands.events import Action as AgentAction
 from trimtab_agent.commands.events import CommandReceived, Entry, SendAck
 from trimtab_agent.commands.events import Event as AgentEvent
 from trimtab_agent.commands.machine import CommandMachine
-from trimtab_agent.engines.faust.board import Board
-from trimtab_agent.trust import TrustFile
-from trimtab_controller import driver, recovery
+from trimtab_agent.engines.faust.group.shared_state import Board
 from trimtab_controller.decider import observe, promises
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.execution import handovers
@@ -33,17 +31,19 @@ from trimtab_controller.execution.events import Action, Limits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.execution.step import Step
-from trimtab_controller.kafka.inbox import Inbox
 from trimtab_controller.kafka.publisher import Publisher
 from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.leadership import machine as leading
 from trimtab_controller.leadership.machine import Role, Word
-from trimtab_models.messages.commands import Ack, CommandKind, Phase
-from trimtab_models.messages.names import KeyGroup, Topics, WorkerId
-from trimtab_models.messages.placement import decode_placement
-from trimtab_models.messages.status import decode_status
-from trimtab_models.signing.envelope import signatures_in
-from trimtab_models.signing.keys import PublicKey
+from trimtab_controller.loop import driver, recovery
+from trimtab_controller.loop.inbox import Inbox
+from trimtab_process.trust_file import TrustFile
+from trimtab_protocol.messages.commands import Ack, CommandKind, Phase
+from trimtab_protocol.messages.names import KeyGroup, Topics, WorkerId
+from trimtab_protocol.messages.placement import decode_placement
+from trimtab_protocol.messages.status import decode_status
+from trimtab_protocol.signing.envelope import signatures_in
+from trimtab_protocol.signing.keys import PublicKey
 
 SEEDS = range(30)
 MOVING: tuple[Fault, ...] = (faults.shift_load, faults.kill_worker, faults.join)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trimtab_agent.commands.events import CommandReceived, ProcessId
-from trimtab_models.messages.commands import MIGRATIONS, Command, CommandKind, Refusal
-from trimtab_models.messages.names import AppId, Epoch, KeyGroup, WorkerId
+from trimtab_protocol.messages.commands import MIGRATIONS, Command, CommandKind, Refusal
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, WorkerId
 
 FUTURE_LIMIT_S = 60.0
 """How far a command's issue time may be ahead of this host's clock."""

@@ -1,7 +1,7 @@
 """Answers to commands: which ones there may be, which are the last, and whether a worker's own fits its command."""
 
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
-from trimtab_models.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_protocol.messages.decode import BadMessage, Fault
 
 ANSWERS: dict[CommandKind, frozenset[Phase]] = {
     CommandKind.PREPARE: frozenset({Phase.PREPARED, Phase.TOOK, Phase.ABANDONED, Phase.REFUSED, Phase.EXPIRED}),

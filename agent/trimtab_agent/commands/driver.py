@@ -34,8 +34,8 @@ from trimtab_agent.commands.processes import WorkerProcesses
 from trimtab_agent.configuration import Configuration
 from trimtab_agent.logs import fields
 from trimtab_agent.metrics import Metrics
-from trimtab_models.messages.commands import Ack, Command
-from trimtab_models.messages.names import WorkerId
+from trimtab_protocol.messages.commands import Ack, Command
+from trimtab_protocol.messages.names import WorkerId
 
 TICK_S = 0.5
 ACK_RETRY_S = 1.0

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from trimtab_models.messages.commands import Ack, Command, Phase
-from trimtab_models.messages.names import AppId, CommandId, Epoch, KeyGroup, WorkerId
+from trimtab_protocol.messages.commands import Ack, Command, Phase
+from trimtab_protocol.messages.names import AppId, CommandId, Epoch, KeyGroup, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,9 +26,9 @@ from trimtab_agent.commands.events import (
     ProcessId,
     ProcessNoted,
 )
-from trimtab_models.messages.commands import Phase, read_ack, read_command
-from trimtab_models.messages.decode import BadMessage, Fault, Fields, encode, parse
-from trimtab_models.messages.names import CommandId, WorkerId, decode_epoch
+from trimtab_protocol.messages.commands import Phase, read_ack, read_command
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, encode, parse
+from trimtab_protocol.messages.names import CommandId, WorkerId, decode_epoch
 
 VERSION = 2
 COMPACT_AT_BYTES = 4 * 1024 * 1024

@@ -20,8 +20,8 @@ from trimtab_agent.commands.events import (
     ProcessId,
     ProcessNoted,
 )
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
-from trimtab_models.messages.names import NO_EPOCH, CommandId, Epoch, WorkerId
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_protocol.messages.names import NO_EPOCH, CommandId, Epoch, WorkerId
 
 REMEMBER_S = 3600.0
 """After its deadline a command is remembered so long, to answer repeats."""

@@ -36,9 +36,9 @@ from trimtab_agent.commands.events import (
     Write,
 )
 from trimtab_agent.commands.ledger import Ledger, Record
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
-from trimtab_models.messages.decode import BadMessage, Fault
-from trimtab_models.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.names import HostId, WorkerId
 
 WORKERS_RETURN_S = 5.0
 """After its start the agent holds commands so long for workers that have yet to connect again."""

@@ -10,7 +10,7 @@ import psutil
 
 from trimtab_agent.commands.events import ProcessEnded, ProcessId
 from trimtab_agent.configuration import WorkerConfiguration
-from trimtab_models.messages.names import WorkerId
+from trimtab_protocol.messages.names import WorkerId
 
 CLUSTER, WORKER, SOCKET = "TRIMTAB_CLUSTER", "TRIMTAB_WORKER", "TRIMTAB_SOCKET"
 TRUST = "TRIMTAB_TRUST"

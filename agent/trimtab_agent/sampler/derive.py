@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from trimtab_models.messages.names import WorkerId
-from trimtab_models.messages.report import Basis, HostSample
+from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.report import Basis, HostSample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

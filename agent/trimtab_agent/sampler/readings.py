@@ -19,8 +19,8 @@ from trimtab_agent.sampler.cgroup import (
     tightest,
 )
 from trimtab_agent.sampler.derive import Limits, ProcessReading, Reading
-from trimtab_models.messages.names import WorkerId
-from trimtab_models.messages.report import Basis
+from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.report import Basis
 
 LOOPBACK = "lo"
 

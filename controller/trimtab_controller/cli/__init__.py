@@ -24,10 +24,10 @@ COMMANDS = {
     "compare": ("trimtab_controller.cli.compare", "policies side by side on the same workload and seed"),
     "keys": ("trimtab_controller.cli.keys", "the key that commands are signed with"),
     "acl": ("trimtab_controller.cli.acl", "the least-privilege rules for agent, worker, controller and reader"),
-    "sandbox": ("trimtab_controller.cli.sandbox", "a whole cluster on this machine"),
     "jars": ("trimtab_controller.cli.jars", "fetch the jars that broker and Spark need"),
 }
 """Command -> (module with `add_parser(commands)`, help)."""
+ENTRY_POINTS = "trimtab.commands"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,6 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def all_commands() -> dict[str, tuple[str, str]]:
+    """Our own commands and those that installed packages register, such as `sandbox`."""
+    return COMMANDS | {entry.name: entry.load() for entry in metadata.entry_points(group=ENTRY_POINTS)}
+
+
 def _parser(called: str | None) -> argparse.ArgumentParser:
     """A parser that knows all commands by name, and the called one completely."""
     parser = argparse.ArgumentParser(
@@ -56,14 +61,15 @@ def _parser(called: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"trimtab {metadata.version('trimtab')}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    called_module = COMMANDS.get(called or "", (None, ""))[0]
+    known = all_commands()
+    called_module = known.get(called or "", (None, ""))[0]
     seen: set[str] = set()
-    for name, (module, text) in COMMANDS.items():
+    for name, (module, text) in known.items():
         if module != called_module:
             commands.add_parser(name, help=text)
         elif module not in seen:
             seen.add(module)
             import_module(module).add_parser(commands)
-    if called in COMMANDS:
-        commands.choices[called].description = COMMANDS[called][1]
+    if called in known:
+        commands.choices[called].description = known[called][1]
     return parser

@@ -5,9 +5,9 @@ import json
 import sys
 from dataclasses import asdict
 
-from trimtab_controller.acl import AppTopics, Role, Rules, commands
-from trimtab_models.messages.decode import NAME_PATTERN
-from trimtab_models.messages.names import AppId, Topics
+from trimtab_controller.security.acl import AppTopics, Role, Rules, commands
+from trimtab_protocol.messages.decode import NAME_PATTERN
+from trimtab_protocol.messages.names import AppId, Topics
 
 DONE, BAD_USAGE = 0, 2
 

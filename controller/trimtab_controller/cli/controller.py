@@ -11,15 +11,16 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from trimtab_controller.configuration import BadConfiguration, Configuration, load
-from trimtab_controller.driver import Controller
 from trimtab_controller.kafka.connection import Connection, MissingTopicsError
 from trimtab_controller.kafka.publisher import FencedError, PublicationError
 from trimtab_controller.leadership.driver import Candidacy, Office
 from trimtab_controller.leadership.group import MembershipError
-from trimtab_controller.metrics import Metrics, ProcessMetrics
-from trimtab_models.messages.names import Topics
-from trimtab_models.signing.keys import BadKey
-from trimtab_shell.metrics_port import serve_metrics
+from trimtab_controller.leadership.metrics import ProcessMetrics
+from trimtab_controller.loop.driver import Controller
+from trimtab_controller.loop.metrics import Metrics
+from trimtab_process.metrics_port import serve_metrics
+from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.signing.keys import BadKey
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ def _serve(configuration: Configuration) -> ProcessMetrics:
 def _look_on(configuration: Configuration, path: Path, served: ProcessMetrics, stopping: Callable[[], bool]) -> None:
     """A dry run stands for no election: it commands nobody."""
     metrics = Metrics()
-    served.show(metrics)
+    served.show(metrics.registry)
     Controller(configuration, path, acting=False, stopping=stopping, metrics=metrics).run()
 
 
@@ -91,7 +92,7 @@ def _act(configuration: Configuration, path: Path, served: ProcessMetrics, stopp
 
     def new_term(office: Office) -> Controller:
         metrics = Metrics()
-        served.show(metrics)
+        served.show(metrics.registry)
         return Controller(
             configuration, path, acting=True, stopping=office.over, suspended=office.suspended, metrics=metrics
         )

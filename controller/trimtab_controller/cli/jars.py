@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from trimtab_controller.sandbox.jars import cache_folder, main
+from trimtab_controller.jars.fetching import cache_folder, main
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]

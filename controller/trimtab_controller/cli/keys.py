@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from trimtab_controller.configuration import BadConfiguration, load
-from trimtab_controller.keys import KeyFiles
-from trimtab_models.signing.keys import BadKey
-from trimtab_shell.credential_files import load_signing_key, load_trust
+from trimtab_controller.security.keys import KeyFiles
+from trimtab_process.credential_files import load_signing_key, load_trust
+from trimtab_protocol.signing.keys import BadKey
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 STEPS = ("begin", "switch", "finish")

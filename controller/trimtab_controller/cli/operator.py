@@ -24,10 +24,10 @@ from trimtab_controller.decider.view import NotReady, first_few
 from trimtab_controller.kafka.connection import Connection, is_weather
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.leadership.group import Member, members
-from trimtab_controller.present import decide_now, read_present
+from trimtab_controller.loop.preview import decide_now, read_present
 from trimtab_models.instances import encode_snapshot
-from trimtab_models.messages.decode import NAME_PATTERN, BadMessage
-from trimtab_models.messages.intents import (
+from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage
+from trimtab_protocol.messages.intents import (
     PAUSE_KEY,
     AcceptJournal,
     Drain,
@@ -39,10 +39,10 @@ from trimtab_models.messages.intents import (
     drain_key,
     encode_intent,
 )
-from trimtab_models.messages.names import AppId, Topics, WorkerId
-from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.status import Status, decode_status, encode_status
-from trimtab_models.signing.keys import BadKey
+from trimtab_protocol.messages.names import AppId, Topics, WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.status import Status, decode_status, encode_status
+from trimtab_protocol.signing.keys import BadKey
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 WRITE_LIMIT_S = 15.0

@@ -15,8 +15,8 @@ from rich.text import Text
 from trimtab_controller.decider.decision import SkipReason
 from trimtab_controller.decider.view import Lack
 from trimtab_controller.leadership.group import Member
-from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.status import AppStatus, NodeStatus, RoundStatus, Status
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.status import AppStatus, NodeStatus, RoundStatus, Status
 
 SILENT_AFTER_S = 15.0
 """A controller publishes its status every 5 s."""

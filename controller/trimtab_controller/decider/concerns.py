@@ -13,10 +13,10 @@ from types import MappingProxyType
 import numpy as np
 
 from trimtab_controller.decider.view import first_few
-from trimtab_models.messages.columns import UNKNOWN
-from trimtab_models.messages.names import AppId, WorkerId
-from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.snapshot import NodeWindow, Snapshot
+from trimtab_protocol.messages.columns import UNKNOWN
+from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
 WINDOWS = 3
 """In so many windows in a row a worker is over its capacity, or a backlog grows, before anybody is told."""

@@ -18,9 +18,9 @@ from trimtab_controller.decider.view import AppView, Lack, NotReady, first_few
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_controller.plan import Move, Plan
 from trimtab_controller.solver.answer import Answer, Method
-from trimtab_models.messages.commands import CommandKind
-from trimtab_models.messages.names import HostId, WorkerId
-from trimtab_models.messages.placement import Placement
+from trimtab_protocol.messages.commands import CommandKind
+from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.placement import Placement
 
 NO_SAVING = "collocation: not used, no measured saving (each hop goes through the broker)"
 SCALING_PATIENCE_S = 60.0

@@ -6,9 +6,9 @@ from enum import StrEnum
 
 from trimtab_controller.decider.view import Lack, NotReady
 from trimtab_controller.plan import Plan
-from trimtab_models.messages.commands import CommandKind
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
-from trimtab_models.messages.placement import Owners
+from trimtab_protocol.messages.commands import CommandKind
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.placement import Owners
 
 
 class SkipReason(StrEnum):

@@ -13,8 +13,8 @@ from trimtab_controller.decider.evaluate import evaluate
 from trimtab_controller.decider.promises import Comparison, Misses, Promise, compare, follow_misses, review
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Round
-from trimtab_models.messages.names import AppId
-from trimtab_models.messages.snapshot import Snapshot
+from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.snapshot import Snapshot
 
 Views = Mapping[AppId, AppView | NotReady]
 Parts = Mapping[AppId, Snapshot]

@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from trimtab_controller.decider.owned import OwnedTable
 from trimtab_controller.decider.view import AppView
-from trimtab_models.messages.names import KeyGroup, WorkerId
+from trimtab_protocol.messages.names import KeyGroup, WorkerId
 
 NOISE_ERRORS = 3.0
 """A load distance within so many standard errors may well be none: it is the largest of many deviations."""

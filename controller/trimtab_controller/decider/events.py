@@ -7,8 +7,8 @@ from trimtab_controller.decider.promises import Mispredicted
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
-from trimtab_models.messages.intents import Intent
-from trimtab_models.messages.snapshot import Snapshot
+from trimtab_protocol.messages.intents import Intent
+from trimtab_protocol.messages.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

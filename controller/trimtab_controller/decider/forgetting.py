@@ -6,9 +6,9 @@ from dataclasses import replace
 from trimtab_controller.decider.decision import Forgotten
 from trimtab_controller.decider.view import Lack, NotReady, first_few
 from trimtab_controller.execution.state import Execution
-from trimtab_models.messages.intents import ForgetApp, ForgetWorker, Intent, drain_key
-from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.snapshot import Snapshot
+from trimtab_protocol.messages.intents import ForgetApp, ForgetWorker, Intent, drain_key
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import Snapshot
 
 
 def to_forget(

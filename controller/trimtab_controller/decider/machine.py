@@ -55,9 +55,9 @@ from trimtab_controller.decider.standby_rounds import StandbyRounds
 from trimtab_controller.decider.view import AppView, Lack, NotReady
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
-from trimtab_models.messages.intents import Drain, Intent, Pause
-from trimtab_models.messages.names import AppId, HostId, WorkerId
-from trimtab_models.messages.snapshot import Snapshot
+from trimtab_protocol.messages.intents import Drain, Intent, Pause
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.snapshot import Snapshot
 
 
 @dataclass(slots=True)

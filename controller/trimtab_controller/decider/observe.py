@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.owned import OwnedTable
 from trimtab_controller.decider.view import AppView, Lack, NotReady, Worker, first_few
-from trimtab_models.messages.columns import UNKNOWN
-from trimtab_models.messages.decode import MAX_MESSAGE_BYTES
-from trimtab_models.messages.key_group_table import KeyGroupBlock, KeyGroupTable
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.placement import MAX_OPERATORS, MAX_WANTED_STANDBYS, Placement, most_bytes
-from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.snapshot import NodeWindow, PairWindow, Snapshot
+from trimtab_protocol.messages.columns import UNKNOWN
+from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
+from trimtab_protocol.messages.key_group_table import KeyGroupBlock, KeyGroupTable
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.placement import MAX_OPERATORS, MAX_WANTED_STANDBYS, Placement, most_bytes
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import NodeWindow, PairWindow, Snapshot
 
 LOST_HOSTS_SHARE = 0.4
 """From this share of lost hosts on, hold: it is more likely the network or our own view than the hosts."""

@@ -10,9 +10,9 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab_models.messages.columns import UNKNOWN
-from trimtab_models.messages.key_group_table import KeyGroupBlock
-from trimtab_models.messages.names import AppId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.columns import UNKNOWN
+from trimtab_protocol.messages.key_group_table import KeyGroupBlock
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
 
 PERCENT_PER_CORE = 100.0
 

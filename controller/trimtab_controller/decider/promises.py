@@ -25,7 +25,7 @@ from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.evaluate import NOISE_ERRORS, evaluate
 from trimtab_controller.decider.owned import Floats
 from trimtab_controller.decider.view import AppView, first_few
-from trimtab_models.messages.names import WorkerId
+from trimtab_protocol.messages.names import WorkerId
 
 MISSES = 2
 """So many rounds in a row may miss; a single one is left to chance."""

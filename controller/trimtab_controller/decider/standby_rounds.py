@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.standbys import Budget, StandbyRows, choose_standbys, count_missing
 from trimtab_controller.decider.view import AppView, NotReady, Worker
-from trimtab_models.messages.names import AppId, KeyGroup
-from trimtab_models.messages.placement import Placement
+from trimtab_protocol.messages.names import AppId, KeyGroup
+from trimtab_protocol.messages.placement import Placement
 
 ROUND = Budget(key_groups=20, state_bytes=1 << 30)
 """What one worker begins to restore in one round; it opens 20 databases in a second or two."""

@@ -16,9 +16,9 @@ import numpy as np
 
 from trimtab_controller.decider.owned import Floats, OwnedTable
 from trimtab_controller.decider.view import AppView, Worker
-from trimtab_models.messages.columns import UNKNOWN
-from trimtab_models.messages.names import KeyGroup, WorkerId
-from trimtab_models.messages.placement import Owners, Placement
+from trimtab_protocol.messages.columns import UNKNOWN
+from trimtab_protocol.messages.names import KeyGroup, WorkerId
+from trimtab_protocol.messages.placement import Owners, Placement
 
 FOLLOWING_SHARE = 0.2
 """What following a key group costs, as a share of its load: a guess, it evens out what workers follow."""

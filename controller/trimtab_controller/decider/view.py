@@ -8,7 +8,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from trimtab_controller.decider.owned import Owned, OwnedTable
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 
 NAMED = 5
 """In a line that somebody is to read."""

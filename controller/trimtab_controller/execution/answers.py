@@ -1,6 +1,6 @@
 """What an agent's word means for the command that it answers."""
 
-from trimtab_models.messages.commands import Ack, Command, Refusal
+from trimtab_protocol.messages.commands import Ack, Command, Refusal
 
 ACK_GRACE_S = 2.0
 """How long after a command's deadline its agent's last word may still arrive."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from trimtab_controller.execution.state import Execution, Handover, Round
 from trimtab_controller.plan import Plan
-from trimtab_models.messages.commands import Ack, Command, CommandKind
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, WorkerId
-from trimtab_models.messages.placement import Owners, Placement
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.placement import Owners, Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from trimtab_controller.execution.answers import ACK_GRACE_S, RETRYABLE, UNCERTA
 from trimtab_controller.execution.state import Handover, HandoverPhase
 from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import Move, Plan
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
-from trimtab_models.messages.names import KeyGroup, WorkerId
-from trimtab_models.messages.placement import MAX_STANDBYS, Owners, Placement
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_protocol.messages.names import KeyGroup, WorkerId
+from trimtab_protocol.messages.placement import MAX_STANDBYS, Owners, Placement
 
 RETRY_DELAY_S = 2.0
 """Times the attempt: a rebalance that came between needs about a second."""

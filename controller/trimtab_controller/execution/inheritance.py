@@ -12,8 +12,8 @@ from enum import StrEnum
 
 from trimtab_controller.execution.journal import JournalEntry, decode_entry
 from trimtab_controller.execution.state import Execution
-from trimtab_models.messages.decode import BadMessage
-from trimtab_models.messages.names import NO_EPOCH, Epoch
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.names import NO_EPOCH, Epoch
 
 
 class Flaw(StrEnum):

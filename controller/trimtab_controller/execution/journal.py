@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, Scaling, ScalingPhase
-from trimtab_models.messages.commands import VERSION as VERSION_OF_COMMANDS
-from trimtab_models.messages.commands import Command, read_command, read_key_groups
-from trimtab_models.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields, check_integer, encode, parse
-from trimtab_models.messages.names import AppId, HostId, WorkerId
-from trimtab_models.messages.placement import Owners
+from trimtab_protocol.messages.commands import VERSION as VERSION_OF_COMMANDS
+from trimtab_protocol.messages.commands import Command, read_command, read_key_groups
+from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields, check_integer, encode, parse
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.placement import Owners
 
 VERSION = 2
 KEY = b"execution"

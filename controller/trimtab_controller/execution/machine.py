@@ -33,9 +33,9 @@ from trimtab_controller.execution.state import (
 )
 from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import Plan
-from trimtab_models.messages.commands import Ack
-from trimtab_models.messages.names import AppId, KeyGroup, WorkerId
-from trimtab_models.messages.placement import Owners, Placement
+from trimtab_protocol.messages.commands import Ack
+from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
+from trimtab_protocol.messages.placement import Owners, Placement
 
 
 class ExecutionMachine:

@@ -7,8 +7,8 @@ from trimtab_controller.execution.answers import ACK_GRACE_S, said
 from trimtab_controller.execution.events import ScalingWanted
 from trimtab_controller.execution.state import Scaling, ScalingPhase, without_standby
 from trimtab_controller.execution.step import Step
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
-from trimtab_models.messages.names import WorkerId
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_protocol.messages.names import WorkerId
 
 
 def command_scaling(step: Step, wanted: ScalingWanted) -> None:

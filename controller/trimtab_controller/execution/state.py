@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from trimtab_models.messages.commands import Command, CommandKind
-from trimtab_models.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.placement import Owners, Placement
+from trimtab_protocol.messages.commands import Command, CommandKind
+from trimtab_protocol.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.placement import Owners, Placement
 
 
 class HandoverPhase(StrEnum):

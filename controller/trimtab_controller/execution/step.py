@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 
 from trimtab_controller.execution.events import Action, HandoverEnded, Limits, Publish, RoundEnded
 from trimtab_controller.execution.state import ENDED, Execution, Handover, Round, Scaling, with_owners
-from trimtab_models.messages.commands import Command
-from trimtab_models.messages.names import AppId, Epoch, KeyGroup
-from trimtab_models.messages.placement import Owners, Placement
+from trimtab_protocol.messages.commands import Command
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup
+from trimtab_protocol.messages.placement import Owners, Placement
 
 
 @dataclass(slots=True)

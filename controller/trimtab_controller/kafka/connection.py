@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from trimtab_models.messages.names import Topics, TopicSettings, topic_settings
-from trimtab_models.settings.kafka import KafkaSettings, for_librdkafka
+from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
+from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
 
 log = logging.getLogger(__name__)
 

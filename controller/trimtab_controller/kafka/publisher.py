@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from trimtab_controller.kafka.connection import Connection, StoppedError, Stopping, backoff_s, pause
-from trimtab_models.messages.decode import MAX_MESSAGE_BYTES
-from trimtab_models.signing.envelope import Envelope
-from trimtab_models.signing.keys import SigningKey
+from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
+from trimtab_protocol.signing.envelope import Envelope
+from trimtab_protocol.signing.keys import SigningKey
 
 log = logging.getLogger(__name__)
 
@@ -109,8 +109,3 @@ def headers_of(record: Record, key: SigningKey | None) -> list[tuple[str, bytes]
     if key is None or not record.signed or record.value is None:
         return []
     return [key.sign(Envelope(topic=record.topic, key=record.key, value=record.value))]
-
-
-def transactional_id(cluster: str, *, acting: bool) -> str:
-    """The one id under which a cluster's controller publishes; who only looks on has another."""
-    return f"trimtab.{cluster}.{'controller' if acting else 'dry-run'}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, is_weather
-from trimtab_shell.offsets import first_since
+from trimtab_process.offsets import first_since
 
 SILENCE_LIMIT_S = 30.0
 """A broker that says nothing for so long is not there."""

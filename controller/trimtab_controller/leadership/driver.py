@@ -29,8 +29,8 @@ from trimtab_controller.leadership.machine import (
     TermFenced,
     Word,
 )
-from trimtab_controller.metrics import ProcessMetrics
-from trimtab_models.messages.names import Topics
+from trimtab_controller.leadership.metrics import ProcessMetrics
+from trimtab_protocol.messages.names import Topics
 
 log = logging.getLogger(__name__)
 

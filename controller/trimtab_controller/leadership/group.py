@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, is_weather
 from trimtab_controller.leadership.machine import Word
-from trimtab_models.messages.names import Topics
+from trimtab_protocol.messages.names import Topics, controllers_group
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +30,6 @@ class Member:
     name: str
     address: str
     leads: bool
-
-
-def controllers_group(cluster: str) -> str:
-    """The consumer group in which a cluster's acting controllers elect one."""
-    return f"trimtab.{cluster}.controllers"
 
 
 def own_name() -> str:

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from trimtab_controller.plan import Collocation
 from trimtab_models.instances import BalanceInstance
-from trimtab_models.messages.names import KeyGroup, WorkerId
+from trimtab_protocol.messages.names import KeyGroup, WorkerId
 
 
 class Method(StrEnum):

@@ -17,8 +17,8 @@ from trimtab_models.balance import (
     solve,
     solve_greedily,
 )
-from trimtab_models.messages.names import WorkerId, parse_key_group
 from trimtab_models.solving import Deadline, Infeasible, Status, Stop
+from trimtab_protocol.messages.names import WorkerId, parse_key_group
 
 PRECISION_PP = 0.1
 """Loads are measured, not known: the last hundredths of a percentage point would cost time and moves for nothing."""

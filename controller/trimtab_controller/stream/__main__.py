@@ -8,9 +8,9 @@ import sys
 import threading
 from pathlib import Path
 
-from trimtab_controller.sandbox.jars import JarError
+from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.stream.configuration import load
-from trimtab_models.messages.decode import BadMessage
+from trimtab_protocol.messages.decode import BadMessage
 
 STOP_LIMIT_S = 8.0
 """After a signal the process ends within this time, in good order or not: all it knows is in Kafka."""

@@ -15,9 +15,9 @@ import pyarrow as pa
 from trimtab_controller.stream import contents
 from trimtab_controller.stream.measures import KEYS, Kind
 from trimtab_controller.stream.rows import added, of_kind, where
-from trimtab_models.messages.decode import Fault
-from trimtab_models.messages.names import HostId
-from trimtab_models.messages.snapshot import Snapshot
+from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.snapshot import Snapshot
 
 SEEN_SHARE = 0.9
 """A host was seen in a window when its reports cover this share of it."""

@@ -7,10 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from trimtab_models.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields
-from trimtab_models.messages.names import HostId
-from trimtab_models.settings.kafka import KafkaSettings, read_kafka
-from trimtab_shell.credential_files import read_private
+from trimtab_process.credential_files import read_private
+from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields
+from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
 
 MAX_HOSTS = 20_000
 """They are a part of each batch's query: Spark's preset memory is enough for twice as many."""

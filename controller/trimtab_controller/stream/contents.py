@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from trimtab_controller.stream.measures import BASES, KNOWN_COLUMNS, LEVEL_COLUMNS, STATES, SUM_COLUMNS, Kind
 from trimtab_controller.stream.rows import where
-from trimtab_models.messages.columns import UNKNOWN
-from trimtab_models.messages.decode import MAX_NUMBER
-from trimtab_models.messages.key_group_table import LEVELS, RATES, KeyGroupBlock, KeyGroupTable
-from trimtab_models.messages.names import MAX_PARTITIONS, AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.report import MAX_COUNT, WorkerState
-from trimtab_models.messages.snapshot import HostWindow, NodeWindow, PairWindow
+from trimtab_protocol.messages.columns import UNKNOWN
+from trimtab_protocol.messages.decode import MAX_NUMBER
+from trimtab_protocol.messages.key_group_table import LEVELS, RATES, KeyGroupBlock, KeyGroupTable
+from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import MAX_COUNT, WorkerState
+from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, PairWindow
 
 DECIMALS = 9
 """Of the rates of key groups: billionths of a core, or of a tuple per second.  Exact quotients take twice the time to

@@ -14,17 +14,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 from pyspark.sql.streaming import StreamingQuery
 
+from trimtab_controller.kafka.collecting import collector_paused
 from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.assemble import Assembler
-from trimtab_controller.stream.collecting import collector_paused
 from trimtab_controller.stream.configuration import Configuration, StreamSettings
 from trimtab_controller.stream.publisher import Publisher, last_end_ms
 from trimtab_controller.stream.rows import SCHEMA, left_out_row, table_of
 from trimtab_controller.stream.session import fresh_checkpoint, open_session, prefer_plain_files
-from trimtab_models.messages.decode import Fault, shorten
-from trimtab_models.messages.names import Topics
-from trimtab_models.messages.snapshot import Snapshot
-from trimtab_models.settings.kafka import KafkaSettings, for_java, for_librdkafka
+from trimtab_protocol.messages.decode import Fault, shorten
+from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.settings.kafka import KafkaSettings, for_java, for_librdkafka
 
 PROBE_LIMIT_S = 5.0
 BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0)

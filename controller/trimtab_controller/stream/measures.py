@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
-from trimtab_models.messages.report import Basis, WorkerState
+from trimtab_protocol.messages.report import Basis, WorkerState
 
 Thing = tuple[object, ...]
 

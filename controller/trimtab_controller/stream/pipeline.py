@@ -16,8 +16,8 @@ from trimtab_controller.stream.measures import (
     Kind,
     slots,
 )
-from trimtab_models.messages.decode import Fault
-from trimtab_models.messages.report import MAX_REPORT_BYTES
+from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.report import MAX_REPORT_BYTES
 
 MAX_REPORTS_S, MAX_BYTES_S = 10, 1024 * 1024
 """What one host may send per second, on average over a window; and one report of the largest size."""

@@ -4,11 +4,11 @@ import logging
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from trimtab_controller.stream.chunks import Chunk, read_chunk, split
-from trimtab_models.messages.decode import BadMessage
-from trimtab_models.messages.snapshot import Snapshot
-from trimtab_models.settings.kafka import KafkaSettings, for_librdkafka
-from trimtab_models.signing.envelope import headers_in
+from trimtab_controller.kafka.chunks import Chunk, read_chunk, split
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
+from trimtab_protocol.signing.envelope import headers_in
 
 SEND_LIMIT_S = 30.0
 """A snapshot that cannot be sent in this time is too old to decide on."""

@@ -10,7 +10,7 @@ from tempfile import NamedTemporaryFile
 
 from pyspark.sql import SparkSession
 
-from trimtab_controller.sandbox.jars import spark_jars
+from trimtab_controller.jars.fetching import spark_jars
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
 """What Spark logs, unless spark-submit or `spark.driver.extraJavaOptions` says otherwise."""

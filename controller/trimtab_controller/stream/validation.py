@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 
-from trimtab_models.messages.decode import MAX_NUMBER, NAME_PATTERN, Fault
-from trimtab_models.messages.names import MAX_PARTITIONS
-from trimtab_models.messages.report import (
+from trimtab_protocol.messages.decode import MAX_NUMBER, NAME_PATTERN, Fault
+from trimtab_protocol.messages.names import MAX_PARTITIONS
+from trimtab_protocol.messages.report import (
     MAX_CORES,
     MAX_COUNT,
     MAX_KEY_GROUPS,

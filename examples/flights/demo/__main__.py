@@ -20,12 +20,12 @@ from flights.demo.summary import Course, Drained, summary
 from flights.demo.view import View, closing
 from flights.producer import NotDelivered
 from flights.steered_run import RunError
-from trimtab_controller.sandbox.broker import BrokerError
-from trimtab_controller.sandbox.cluster import Cluster, ClusterError
-from trimtab_controller.sandbox.configuration import worker_name
-from trimtab_controller.sandbox.jars import JarError, broker_version
-from trimtab_controller.sandbox.java import JavaMissingError
-from trimtab_models.messages.names import WorkerId
+from trimtab_controller.jars.fetching import JarError, broker_version
+from trimtab_controller.jars.java import JavaMissingError
+from trimtab_protocol.messages.names import WorkerId
+from trimtab_sandbox.broker import BrokerError
+from trimtab_sandbox.cluster import Cluster, ClusterError
+from trimtab_sandbox.configuration import worker_name
 
 OUT = Path("out", "demo")
 WIDTH = 138

@@ -12,9 +12,9 @@ from flights.replay import Sent
 from flights.verify import Answers, Events, compare, count_events, expected_sums, flights_sent
 from flights.watch import read_snapshots
 from flights.wire import APP, DELAYS, EXTRACT, SOURCE, SUMS, TOTALS, decode_source, decode_total
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, decode_ack, decode_command
-from trimtab_models.messages.names import AppId, KeyGroup, OperatorId, Topics
-from trimtab_models.messages.snapshot import Snapshot
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, decode_ack, decode_command
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, Topics
+from trimtab_protocol.messages.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from trimtab_models.messages.names import WorkerId
-from trimtab_models.messages.snapshot import Snapshot
+from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.snapshot import Snapshot
 
 
 def node_loads(snapshot: Snapshot) -> dict[WorkerId, float] | None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import atan, cos, pi, sin, sqrt
 from statistics import fmean
 
-from trimtab_models.messages.names import WorkerId
+from trimtab_protocol.messages.names import WorkerId
 
 FALSE_ALARM = 5e-4
 """Of a whole run: one in two thousand, so that noise with heavier tails than assumed stays near one in a thousand."""

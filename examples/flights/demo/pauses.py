@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil, floor
 from statistics import median
 
-from trimtab_models.messages.names import KeyGroup
+from trimtab_protocol.messages.names import KeyGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

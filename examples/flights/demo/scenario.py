@@ -9,11 +9,11 @@ from flights.demo.summary import STOP_MARGIN_S
 from flights.demo.view import View
 from flights.replay import Sent
 from flights.steered_run import TICK_S, SteeredRun
-from trimtab_controller.cli.sandbox import EXAMPLES, FLIGHTS_APP, FLIGHTS_ENVIRONMENT
-from trimtab_controller.sandbox.cluster import Cluster
-from trimtab_controller.sandbox.configuration import SandboxSettings, worker_name
-from trimtab_models.messages.names import WorkerId
-from trimtab_models.messages.status import RoundStatus
+from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.status import RoundStatus
+from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.command import EXAMPLES, FLIGHTS_APP, FLIGHTS_ENVIRONMENT
+from trimtab_sandbox.configuration import SandboxSettings, worker_name
 
 WINDOW_LIMIT_S = 120.0
 BAND_PP = 0.8

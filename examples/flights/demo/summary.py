@@ -8,8 +8,8 @@ from flights.demo.evidence import Evidence
 from flights.demo.loads import deviations, windows_inside
 from flights.demo.noise import Deviations, Spread, lower_limit, means, spreads
 from flights.demo.pauses import Moved, PauseSummary, around_handovers, calm_twins, in_calm
-from trimtab_models.messages.names import WorkerId
-from trimtab_models.messages.status import RoundStatus
+from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.status import RoundStatus
 
 SLACK_S = 0.25
 """Looked at on both sides of a hand-over."""

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from flights.demo.noise import FALSE_ALARM
 from flights.demo.summary import MAX_DISTANCE_OVER_BOUND
-from trimtab_models.messages.status import Status
+from trimtab_protocol.messages.status import Status
 
 BAR = 30
 

@@ -16,8 +16,8 @@ from trimtab_agent.commands.events import (
     Write,
 )
 from trimtab_agent.commands.machine import CommandMachine
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 
 NOW = 1000.0
 H0, W0, W1, W9 = HostId("h0"), WorkerId("w0"), WorkerId("w1"), WorkerId("w9")

@@ -16,9 +16,9 @@ from trimtab_agent.commands.events import Admitted, Entry, Position, WorkerConne
 from trimtab_agent.commands.journal import Journal
 from trimtab_agent.configuration import Configuration, GuardConfiguration, WorkerConfiguration
 from trimtab_agent.metrics import Metrics
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.settings.kafka import KafkaSettings
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.settings.kafka import KafkaSettings
 
 W0, W1 = WorkerId("w0"), WorkerId("w1")
 APP = AppId("flights")

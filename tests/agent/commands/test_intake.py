@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from trimtab_agent.commands.intake import NOTICE_EVERY_S, Intake
-from trimtab_models.messages.commands import Command, CommandKind, Phase, Refusal, encode_command
-from trimtab_models.messages.decode import BadMessage, Fault
-from trimtab_models.messages.names import Epoch, HostId, Topics, WorkerId
-from trimtab_models.signing.envelope import Envelope, signatures_in
-from trimtab_models.signing.keys import SigningKey, TrustedKeys
+from trimtab_agent.commands.verifier import NOTICE_EVERY_S, Intake
+from trimtab_protocol.messages.commands import Command, CommandKind, Phase, Refusal, encode_command
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.names import Epoch, HostId, Topics, WorkerId
+from trimtab_protocol.signing.envelope import Envelope, signatures_in
+from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
 
 KEY, STRANGER = SigningKey.generate(), SigningKey.generate()
 NOW = 1000.0

@@ -19,9 +19,9 @@ from trimtab_agent.commands.events import (
     ProcessNoted,
 )
 from trimtab_agent.commands.journal import MAX_FAULTS, Journal, decode_line, encode_line
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
-from trimtab_models.messages.decode import BadMessage
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 
 W0 = WorkerId("w0")
 COMMAND = Command(

@@ -21,8 +21,8 @@ from agent_transcripts import (
 )
 
 from trimtab_agent.commands.events import Acked, CommandReceived, SendAck, TellWorker, WorkerAcked, Write
-from trimtab_models.messages.commands import Command, CommandKind, Phase, Refusal
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId
+from trimtab_protocol.messages.commands import Command, CommandKind, Phase, Refusal
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId
 
 
 def test_a_release_is_written_acked_handed_on_and_answered() -> None:

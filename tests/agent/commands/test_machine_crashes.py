@@ -29,9 +29,9 @@ from trimtab_agent.commands.events import (
     Write,
 )
 from trimtab_agent.commands.machine import CommandMachine
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
-from trimtab_models.messages.decode import BadMessage
-from trimtab_models.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 
 H0, W0 = HostId("h0"), WorkerId("w0")
 APP = AppId("flights")

@@ -30,9 +30,9 @@ from trimtab_agent.commands.events import (
     WorkerAcked,
     Write,
 )
-from trimtab_models.messages.commands import CommandKind, Phase, Refusal
-from trimtab_models.messages.decode import BadMessage, Fault
-from trimtab_models.messages.names import Epoch
+from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.names import Epoch
 
 
 def test_just_after_the_start_commands_wait_for_their_workers() -> None:

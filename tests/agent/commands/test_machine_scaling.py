@@ -33,7 +33,7 @@ from trimtab_agent.commands.events import (
     Write,
 )
 from trimtab_agent.commands.machine import CommandMachine
-from trimtab_models.messages.commands import Command, CommandKind, Phase, Refusal
+from trimtab_protocol.messages.commands import Command, CommandKind, Phase, Refusal
 
 
 def start_and_note(m: CommandMachine, start: Command) -> list[Action]:

@@ -6,7 +6,7 @@ from agent_transcripts import NOW, W0, W9, ack, act, answered, command, connecte
 from trimtab_agent.commands import ledger
 from trimtab_agent.commands.events import AckDelivered, Admitted, SendAck, WorkerAcked, Write
 from trimtab_agent.commands.ledger import REMEMBER_S
-from trimtab_models.messages.commands import CommandKind, Phase
+from trimtab_protocol.messages.commands import CommandKind, Phase
 
 
 def test_silence_until_the_deadline_is_expired_and_a_late_answer_still_passes() -> None:

@@ -6,9 +6,9 @@ import pytest
 from agent_transcripts import NOW, PROCESS, W0, W1, ack, act, answered, command, connected, machine, owning, received
 
 from trimtab_agent.commands.events import ProcessEnded, TellWorker, WorkerAcked, WorkerDisconnected
-from trimtab_models.messages.commands import Ack, CommandKind, Phase, Refusal
-from trimtab_models.messages.decode import BadMessage
-from trimtab_models.messages.names import CommandId, Epoch, HostId
+from trimtab_protocol.messages.commands import Ack, CommandKind, Phase, Refusal
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.names import CommandId, Epoch, HostId
 
 
 def test_a_worker_that_comes_back_is_asked_again_until_the_deadline() -> None:

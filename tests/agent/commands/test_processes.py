@@ -14,7 +14,7 @@ from trimtab_agent.commands import processes as processes_module
 from trimtab_agent.commands.events import ProcessEnded, ProcessId
 from trimtab_agent.commands.processes import WorkerProcesses, identify
 from trimtab_agent.configuration import WorkerConfiguration
-from trimtab_models.messages.names import WorkerId
+from trimtab_protocol.messages.names import WorkerId
 
 W0 = WorkerId("w0")
 OBEDIENT = (

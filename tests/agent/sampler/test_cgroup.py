@@ -6,7 +6,7 @@ import pytest
 
 from trimtab_agent.sampler.cgroup import find_group, parse_bytes, parse_cpu_max, parse_cpu_usage
 from trimtab_agent.sampler.readings import CounterReader, Quotas, find_limits, find_quotas
-from trimtab_models.messages.report import Basis
+from trimtab_protocol.messages.report import Basis
 
 MOUNT = "29 22 0:26 {root} /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"
 GIB = 2**30

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from trimtab_agent.sampler.derive import Limits, ProcessReading, ProcessUse, Reading, derive
-from trimtab_models.messages.names import WorkerId
-from trimtab_models.messages.report import Basis, HostSample
+from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.report import Basis, HostSample
 
 W0 = WorkerId("w0")
 HOST = Limits(basis=Basis.HOST, cores=2.0, host_cores=2.0)

@@ -13,7 +13,7 @@ import psutil
 from trimtab_agent.commands.processes import WorkerProcesses, identify
 from trimtab_agent.sampler.derive import Reading, derive
 from trimtab_agent.sampler.readings import CounterReader, find_limits, find_quotas
-from trimtab_models.messages.names import WorkerId
+from trimtab_protocol.messages.names import WorkerId
 
 BUSY, GONE = WorkerId("busy"), WorkerId("gone")
 

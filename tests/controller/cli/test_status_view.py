@@ -8,9 +8,9 @@ from rich.console import Console
 
 from trimtab_controller.cli.status_view import SHOWN_NODES, Seen, State, show_status, summary
 from trimtab_controller.leadership.group import Member
-from trimtab_models.messages.names import AppId, Epoch, HostId, WorkerId
-from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.status import (
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.status import (
     AppStatus,
     ConcernStatus,
     DecisionStatus,

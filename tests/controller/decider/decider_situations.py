@@ -1,8 +1,8 @@
 """What several tests of the decider speak of: an app on two workers, a round of it, a word to the second worker."""
 
 from trimtab_controller.execution.state import Round
-from trimtab_models.messages.commands import Command, CommandKind
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.commands import Command, CommandKind
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")
 W0, W1 = WorkerId("w0"), WorkerId("w1")

@@ -15,7 +15,7 @@ from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Collocation
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_controller.solver.balance import answer
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP = AppId("app")
 W0, W1 = WorkerId("w0"), WorkerId("w1")

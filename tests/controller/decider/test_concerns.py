@@ -13,9 +13,9 @@ from trimtab_controller.decider.concerns import (
     concerns_of,
     follow_strains,
 )
-from trimtab_models.messages.names import HostId, WorkerId
-from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
 
 W2 = WorkerId("w2")
 

@@ -12,8 +12,8 @@ from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
 from trimtab_controller.solver.answer import Method
-from trimtab_models.messages.commands import CommandKind
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.commands import CommandKind
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
 
 OTHER = AppId("other")
 SETTINGS = Settings(load_distance=5.0, min_interval_s=30.0, min_windows=1)

@@ -24,11 +24,11 @@ from trimtab_controller.decider.view import Lack
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
 from trimtab_controller.plan import Move, Plan
 from trimtab_controller.solver.answer import Answer, NoAnswer
-from trimtab_models.messages.commands import CommandKind
-from trimtab_models.messages.intents import Drain, ForgetApp, ForgetWorker, Intent, Pause
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.report import Basis, WorkerState
-from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.commands import CommandKind
+from trimtab_protocol.messages.intents import Drain, ForgetApp, ForgetWorker, Intent, Pause
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import Basis, WorkerState
+from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
 
 SETTINGS = Settings(
     max_migrations=2, load_distance=5.0, min_interval_s=30.0, smoothing=0.5, min_windows=1, min_gain=0.5

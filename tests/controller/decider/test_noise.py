@@ -8,7 +8,7 @@ import pytest
 from trimtab_controller.decider.evaluate import History, evaluate, follow
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.view import AppView, Worker
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")
 WORKERS = tuple(

@@ -12,10 +12,10 @@ from trimtab_controller.decider.observe import Liveness, Requirements, check_clu
 from trimtab_controller.decider.view import AppView, Lack, NotReady
 from trimtab_controller.execution.state import placement_of
 from trimtab_models.instances import decode_snapshot, encode_snapshot
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.placement import Placement, decode_placement, encode_placement
-from trimtab_models.messages.report import Basis, WorkerState
-from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.placement import Placement, decode_placement, encode_placement
+from trimtab_protocol.messages.report import Basis, WorkerState
+from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")
 W0, W1 = WorkerId("w0"), WorkerId("w1")

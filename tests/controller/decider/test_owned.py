@@ -8,8 +8,8 @@ import pytest
 from trimtab_controller.decider.evaluate import History, evaluate, follow
 from trimtab_controller.decider.owned import Owned, OwnedTable
 from trimtab_controller.decider.view import AppView, Worker
-from trimtab_models.messages.key_group_table import KeyGroupTable, KeyGroupWindow
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.key_group_table import KeyGroupTable, KeyGroupWindow
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP = AppId("app")
 WORKERS = tuple(WorkerId(f"w{number}") for number in range(3))

@@ -23,10 +23,10 @@ from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.promises import TRY_AGAIN_S, Mispredicted
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Answer
-from trimtab_models.messages.intents import Drain, Intent, Pause
-from trimtab_models.messages.names import Epoch, HostId, KeyGroup, WorkerId
-from trimtab_models.messages.report import Basis, WorkerState
-from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.intents import Drain, Intent, Pause
+from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.report import Basis, WorkerState
+from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
 
 W2 = WorkerId("w2")
 CORES = 0.1

@@ -12,8 +12,8 @@ from trimtab_controller.decider.events import ExecutionChanged, SnapshotArrived,
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.standby_rounds import ROUND, ROUND_INTERVAL_S
 from trimtab_controller.execution.state import Execution, with_owners
-from trimtab_models.messages.names import Epoch, KeyGroup, WorkerId
-from trimtab_models.messages.placement import Owners
+from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
+from trimtab_protocol.messages.placement import Owners
 
 WARM = {kg(0): (W0, W1), kg(1): (W1, W0)}
 

@@ -12,8 +12,8 @@ from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.standbys import Budget, StandbyRows, choose_standbys, count_missing
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.execution.state import placement_of, with_owners
-from trimtab_models.messages.names import Epoch, HostId, WorkerId
-from trimtab_models.messages.placement import Owners, Placement
+from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
+from trimtab_protocol.messages.placement import Owners, Placement
 
 PLENTY = Budget(key_groups=10**9, state_bytes=1 << 60)
 

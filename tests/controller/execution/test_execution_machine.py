@@ -41,8 +41,8 @@ from trimtab_controller.execution.state import (
     Execution,
     HandoverPhase,
 )
-from trimtab_models.messages.commands import CommandKind, Phase, Refusal
-from trimtab_models.messages.names import Epoch, HostId
+from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
+from trimtab_protocol.messages.names import Epoch, HostId
 
 
 def test_a_plan_begins_with_a_prepare_and_the_target_stands_by() -> None:

@@ -20,8 +20,8 @@ from trimtab_controller.execution.journal import JournalEntry, decode_entry, enc
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import IN_FLIGHT, Execution, HandoverPhase, placement_of
 from trimtab_controller.plan import Move, Plan
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
-from trimtab_models.messages.names import NO_EPOCH, AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_protocol.messages.names import NO_EPOCH, AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 
 CLUSTER, APP, OPERATOR = "c", AppId("app"), OperatorId("sums")
 WORKERS = [WorkerId(f"w{index}") for index in range(4)]

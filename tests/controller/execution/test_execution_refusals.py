@@ -29,9 +29,9 @@ from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import (
     HandoverPhase,
 )
-from trimtab_models.messages.commands import CommandKind, Phase, Refusal
-from trimtab_models.messages.decode import MAX_MESSAGE_BYTES
-from trimtab_models.messages.names import Epoch
+from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
+from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
+from trimtab_protocol.messages.names import Epoch
 
 
 @pytest.mark.parametrize("refusal", [Refusal.GUARD, Refusal.PRECONDITION, Refusal.CATCH_UP_TIMEOUT])

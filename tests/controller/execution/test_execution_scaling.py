@@ -36,9 +36,9 @@ from trimtab_controller.execution.state import (
     ScalingPhase,
     placement_of,
 )
-from trimtab_models.messages.commands import CommandKind, Phase
-from trimtab_models.messages.names import AppId, Epoch
-from trimtab_models.messages.placement import Placement
+from trimtab_protocol.messages.commands import CommandKind, Phase
+from trimtab_protocol.messages.names import AppId, Epoch
+from trimtab_protocol.messages.placement import Placement
 
 
 def test_a_successor_repeats_a_stop_that_nobody_has_answered() -> None:

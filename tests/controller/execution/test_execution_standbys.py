@@ -19,9 +19,9 @@ from execution_transcripts import (
 
 from trimtab_controller.execution.events import OwnershipSeen, PlacementWanted, PlanDecided, StandbysWanted
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_models.messages.commands import Phase, Refusal
-from trimtab_models.messages.names import Epoch, WorkerId
-from trimtab_models.messages.placement import Owners
+from trimtab_protocol.messages.commands import Phase, Refusal
+from trimtab_protocol.messages.names import Epoch, WorkerId
+from trimtab_protocol.messages.placement import Owners
 
 W3 = WorkerId("w3")
 

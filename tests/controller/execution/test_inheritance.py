@@ -5,9 +5,9 @@ import pytest
 from trimtab_controller.execution.inheritance import Flaw, Hold, Written, inherit, read_record
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase
-from trimtab_models.messages.commands import Command, CommandKind
-from trimtab_models.messages.decode import BadMessage, Fault
-from trimtab_models.messages.names import NO_EPOCH, Epoch, HostId, WorkerId
+from trimtab_protocol.messages.commands import Command, CommandKind
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.names import NO_EPOCH, Epoch, HostId, WorkerId
 
 FIRST, SECOND, THIRD = (
     JournalEntry(execution=Execution(generation=generation, number=number), acks_read={0: 17})

@@ -5,8 +5,8 @@ from confluent_kafka import KafkaError
 
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.leadership.group import Membership, MembershipError
-from trimtab_models.messages.names import Topics
-from trimtab_models.settings.kafka import KafkaSettings
+from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.settings.kafka import KafkaSettings
 
 MEMBERSHIP = Membership(Connection(kafka=KafkaSettings(bootstrap_servers="127.0.0.1:1")), Topics("c"), 2.5)
 

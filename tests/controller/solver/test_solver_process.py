@@ -12,7 +12,7 @@ from trimtab_controller.solver.answer import Answer, Method, NoAnswer, Question
 from trimtab_controller.solver.balance import answer, answer_greedily
 from trimtab_controller.solver.process import RESTART_DELAY_S, Serve, SolverProcess, serve, serve_collocating
 from trimtab_models.instances import BalanceInstance, Budget, KeyGroup, Node
-from trimtab_models.messages import names
+from trimtab_protocol.messages import names
 
 LIMIT_S = 60.0
 

@@ -5,10 +5,10 @@ import pytest
 from trimtab_controller.stream.assemble import MAX_APPS, Assembler
 from trimtab_controller.stream.measures import Kind, Row
 from trimtab_controller.stream.rows import table_of
-from trimtab_models.messages.decode import Fault
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId
-from trimtab_models.messages.report import WorkerState
-from trimtab_models.messages.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import Snapshot, decode_snapshot, encode_snapshot
 
 WINDOW_MS = 10_000
 APP = AppId("app")

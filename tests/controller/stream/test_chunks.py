@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 import zstandard
 
-from trimtab_controller.stream.chunks import MAX_CHUNK_BYTES, Chunk, Reassembler, read_chunk, split, unpack
-from trimtab_models.messages.decode import BadMessage, Fault
-from trimtab_models.messages.names import AppId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.snapshot import KeyGroupWindow, Snapshot
+from trimtab_controller.kafka.chunks import MAX_CHUNK_BYTES, Chunk, Reassembler, read_chunk, split, unpack
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.snapshot import KeyGroupWindow, Snapshot
 
 
 def snapshot(
@@ -143,7 +143,7 @@ def test_what_cannot_be_unpacked_is_refused_and_the_next_snapshot_is_read() -> N
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trimtab_controller.stream.chunks.MAX_SNAPSHOT_BYTES", 1_000_000)
+    monkeypatch.setattr("trimtab_controller.kafka.chunks.MAX_SNAPSHOT_BYTES", 1_000_000)
     with pytest.raises(BadMessage) as refused:
         unpack(zstandard.compress(bytes(1_000_001)))
     assert refused.value.fault == Fault.OVERSIZED

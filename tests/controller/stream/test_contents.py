@@ -8,8 +8,8 @@ from typing import Any
 from trimtab_controller.stream.contents import DECIMALS, key_group_windows
 from trimtab_controller.stream.measures import KNOWN_COLUMNS, SUM_COLUMNS, Kind, Row
 from trimtab_controller.stream.rows import of_kind, table_of
-from trimtab_models.messages.key_group_table import LEVELS, RATES, KeyGroupWindow
-from trimtab_models.messages.names import MAX_PARTITIONS, AppId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.key_group_table import LEVELS, RATES, KeyGroupWindow
+from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, KeyGroup, OperatorId, WorkerId
 
 WORKERS = {"w0": "h0", "w1": "h0", "w10": "h1", "W2": "h1"}
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from trimtab_controller.stream.measures import KEYS, KNOWN_COLUMNS, LEVEL_COLUMNS, SUM_COLUMNS, Kind, Row
 from trimtab_controller.stream.rows import SCHEMA, added, left_out_row, of_kind, table_of
-from trimtab_models.messages.decode import Fault
+from trimtab_protocol.messages.decode import Fault
 
 TEXTS = ("host", "worker", "app", "operator", "target_operator")
 NUMBERS = (*SUM_COLUMNS, *KNOWN_COLUMNS, *LEVEL_COLUMNS, "covered_s")

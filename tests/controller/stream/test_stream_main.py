@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trimtab_controller.sandbox.jars import JarError
+from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.stream import __main__ as stream
 from trimtab_controller.stream import driver
 

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from trimtab_controller.stream.configuration import Configuration, StreamSettings, load, read_stream_settings
-from trimtab_models.messages.decode import BadMessage
-from trimtab_models.settings.kafka import KafkaSettings
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.settings.kafka import KafkaSettings
 
 
 def test_only_the_checkpoint_folder_is_needed() -> None:

@@ -34,15 +34,15 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from trimtab_controller.cli import main
-from trimtab_controller.keys import KeyFiles
-from trimtab_controller.sandbox.broker import Broker, Topic, free_ports
-from trimtab_controller.sandbox.processes import Processes
-from trimtab_controller.sandbox.security import BrokerSecurity
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, decode_ack, encode_command
-from trimtab_models.messages.names import AppId, Epoch, HostId, Topics, WorkerId, topic_settings
-from trimtab_models.messages.report import Report, WorkerState, decode_report
-from trimtab_models.settings.kafka import KafkaSettings, Mechanism, Sasl, Secret, Tls, for_librdkafka
-from trimtab_models.signing.envelope import Envelope
+from trimtab_controller.security.keys import KeyFiles
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, decode_ack, encode_command
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, Topics, WorkerId, topic_settings
+from trimtab_protocol.messages.report import Report, WorkerState, decode_report
+from trimtab_protocol.settings.kafka import KafkaSettings, Mechanism, Sasl, Secret, Tls, for_librdkafka
+from trimtab_protocol.signing.envelope import Envelope
+from trimtab_sandbox.broker import Broker, Topic, free_ports
+from trimtab_sandbox.processes import Processes
+from trimtab_sandbox.security import BrokerSecurity
 
 HERE = Path(__file__).parent
 LIMIT_S = 200.0

@@ -7,8 +7,8 @@ from steered_app_names import Feature
 from steered_cluster import SOURCE, Cluster, Setup, operators, trimtabs_topics, until, worker
 from steered_scenarios import Act, Scenario, begin, hand_overs
 
-from trimtab_controller.sandbox.broker import Topic
-from trimtab_models.messages.names import WorkerId
+from trimtab_protocol.messages.names import WorkerId
+from trimtab_sandbox.broker import Topic
 
 Features = tuple[Feature, ...]
 

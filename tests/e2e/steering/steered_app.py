@@ -17,11 +17,17 @@ import faust
 from faust.tables.recovery import Recovery
 from steered_app_names import BUCKETS_PER_S, WINDOW_S, Feature, note_fault
 
-from trimtab_agent.engines.faust import SteeringSettings, guarded, handover, install, ownership, standby, steering, tail
+from trimtab_agent.engines.faust import SteeringSettings, install
+from trimtab_agent.engines.faust.group import ownership
+from trimtab_agent.engines.faust.handover import handover as handover
+from trimtab_agent.engines.faust.safety import store_guard as guarded
+from trimtab_agent.engines.faust.steering import steering
+from trimtab_agent.engines.faust.tables import changelog_reader as tail
+from trimtab_agent.engines.faust.tables import standbys as standby
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
 from trimtab_agent.engines.faust.transport.thread import SteeredThread
-from trimtab_models.messages.handover import HandoverKind
+from trimtab_protocol.messages.handover import HandoverKind
 
 SETUP = json.loads(os.environ["ORACLE_SETUP"])
 FOLDER = Path(SETUP["folder"])

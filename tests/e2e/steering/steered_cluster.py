@@ -18,13 +18,13 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from previous import unpack
 from steered_app_names import Feature, faults, note_fault
 
-from trimtab_controller.sandbox.broker import Broker, Topic
-from trimtab_controller.sandbox.processes import Child, Processes
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase
-from trimtab_models.messages.local import PROTOCOL, Hello, Statistics, Welcome, decode_frame, encode_frame
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
-from trimtab_models.messages.placement import Placement, encode_placement
-from trimtab_models.messages.report import WorkerState
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_protocol.messages.local import PROTOCOL, Hello, Statistics, Welcome, decode_frame, encode_frame
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
+from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_sandbox.broker import Broker, Topic
+from trimtab_sandbox.processes import Child, Processes
 
 APP = AppId("oracle")
 CLUSTER = "oracle"

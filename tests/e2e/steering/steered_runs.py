@@ -9,8 +9,8 @@ from steered_cluster import Cluster
 from steered_scenarios import Scenario
 from steered_verdict import COMMIT_TAKES_S, Pauses, Verdict, judge, pauses, summary
 
-from trimtab_controller.sandbox.broker import Broker
-from trimtab_controller.sandbox.processes import Processes
+from trimtab_sandbox.broker import Broker
+from trimtab_sandbox.processes import Processes
 
 
 @dataclass(frozen=True, kw_only=True)

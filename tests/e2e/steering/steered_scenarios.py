@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from steered_cluster import Cluster, Move, Setup, until, worker
 
-from trimtab_models.messages.names import WorkerId
+from trimtab_protocol.messages.names import WorkerId
 
 Act = Callable[[Cluster], Awaitable[None]]
 

@@ -11,8 +11,8 @@ from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.standby_rounds import ROUND
 from trimtab_controller.decider.standbys import choose_standbys
 from trimtab_controller.decider.view import AppView, Worker
-from trimtab_models.messages.names import HostId, KeyGroup, WorkerId
-from trimtab_models.messages.placement import Placement
+from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.placement import Placement
 
 
 async def crash(cluster: Cluster) -> None:

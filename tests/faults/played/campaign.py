@@ -13,7 +13,7 @@ from played.moments import Target
 from played.rounds import Load, tapped
 from played.said import Ear, unsaid
 from played.stage import Stage
-from trimtab_models.messages.handover import decode_handover
+from trimtab_protocol.messages.handover import decode_handover
 
 SAID_LIMIT_S, ASK_EVERY_S = 45.0, 3.0
 """A fault that needs a round stays so much longer until its effect is said: the round may be late."""

@@ -10,7 +10,7 @@ import psutil
 
 from played.moments import Target
 from played.stage import UNSEEN, Stage
-from trimtab_controller.sandbox.configuration import BROKER, CONTROLLER
+from trimtab_sandbox.configuration import BROKER, CONTROLLER
 
 DOWN_S = 2.0
 """How long what was killed stays away."""

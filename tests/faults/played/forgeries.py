@@ -15,9 +15,9 @@ from flights.steered_run import RunError
 from played.faults import STOPPED_S, fault
 from played.moments import Target
 from played.stage import Stage
-from trimtab_controller.sandbox.broker import Topic
-from trimtab_models.messages.names import topic_settings
-from trimtab_models.signing.envelope import Envelope
+from trimtab_protocol.messages.names import topic_settings
+from trimtab_protocol.signing.envelope import Envelope
+from trimtab_sandbox.broker import Topic
 
 SIGNED = ("commands", "placement")
 WRITTEN_TO = (*SIGNED, "acks", "handover", "reports")

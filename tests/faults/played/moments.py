@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from flights.steered_run import RunError
 from played.rounds import ROUND_LIMIT_S, Load, Tap, tapped
 from played.stage import Stage
-from trimtab_controller.sandbox.configuration import host_name
-from trimtab_models.messages.commands import Command, CommandKind, Phase, decode_ack, decode_command
-from trimtab_models.messages.handover import HandoverKind, HandoverRecord, decode_handover
-from trimtab_models.messages.report import WorkerState
+from trimtab_protocol.messages.commands import Command, CommandKind, Phase, decode_ack, decode_command
+from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, decode_handover
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_sandbox.configuration import host_name
 
 HANDOVER_LIMIT_S = 20.0
 STOPPED_LIMIT_S = 90.0

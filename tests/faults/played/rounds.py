@@ -11,8 +11,8 @@ from flights.steered_run import RunError
 from flights.watch import read_snapshots
 from played.shift import NoShift, Shift, choose_shift
 from played.stage import Stage
-from trimtab_models.messages.decode import BadMessage
-from trimtab_models.messages.names import WorkerId
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.names import WorkerId
 
 T = TypeVar("T")
 

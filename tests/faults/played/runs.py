@@ -13,8 +13,8 @@ from played.campaign import Campaign, Played
 from played.cells import Cell
 from played.disks import obstacle
 from played.stage import Stage, StageSettings
-from trimtab_controller.sandbox.jars import JarError
-from trimtab_controller.sandbox.java import JavaMissingError
+from trimtab_controller.jars.fetching import JarError
+from trimtab_controller.jars.java import JavaMissingError
 
 STAGES: Mapping[str, StageSettings] = {
     "plain": StageSettings(),

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flights.watch import read_snapshots
 from played.stage import Stage
-from trimtab_controller.sandbox.configuration import host_name
+from trimtab_sandbox.configuration import host_name
 
 COUNTED = ("bad_commands", "command_refusals", "worker_refused_records", "journal_faults")
 """Of the agents' metrics: what they, and their workers, refused."""

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trimtab_models.messages.names import WorkerId
-from trimtab_models.messages.snapshot import Snapshot
+from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.snapshot import Snapshot
 
 FACTORS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 SHARE = 3

@@ -23,12 +23,12 @@ from recorded.history import Strike, write_files
 from flights.steered_run import TICK_S, RunError, SteeredRun, Viewer
 from played.disks import JOURNAL_MB, STORE_MB, Disk, mounted, obstacle
 from played.gate import TAMPERED, Gate, python_path
-from trimtab_controller.cli.sandbox import EXAMPLES, FLIGHTS_ENVIRONMENT
-from trimtab_controller.sandbox.broker import SETTINGS as BROKER_SETTINGS
-from trimtab_controller.sandbox.broker import Detour, free_ports
-from trimtab_controller.sandbox.cluster import Cluster, ClusterError
-from trimtab_controller.sandbox.configuration import BROKER, CONTROLLER, SandboxSettings, host_name, worker_name
-from trimtab_controller.sandbox.marks import marked
+from trimtab_sandbox.broker import SETTINGS as BROKER_SETTINGS
+from trimtab_sandbox.broker import Detour, free_ports
+from trimtab_sandbox.cluster import Cluster, ClusterError
+from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
+from trimtab_sandbox.configuration import BROKER, CONTROLLER, SandboxSettings, host_name, worker_name
+from trimtab_sandbox.marks import marked
 
 ATTRIBUTED = Path(__file__).parents[1] / "recorded"
 RECOVERY_LIMIT_S = 240.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from trimtab_models.messages.decode import BadMessage
+from trimtab_protocol.messages.decode import BadMessage
 
 SEPARATOR = b"\x00\xff\x00"
 """Between the parts of a record that has several: key, headers, value."""

@@ -15,7 +15,6 @@ import trimtab_controller.stream.configuration
 from trimtab_agent.configuration import ConfigurationError, load_configuration
 from trimtab_agent.engines.faust.credentials import BadKafkaFile, broker_options
 from trimtab_controller.configuration import BadConfiguration, load
-from trimtab_controller.sandbox.state import StateError, load_state
 from trimtab_models.instances import (
     BadInstance,
     encode_scheduling,
@@ -25,9 +24,10 @@ from trimtab_models.instances import (
     parse_snapshot,
     parse_topology,
 )
-from trimtab_models.messages.decode import BadMessage
-from trimtab_models.signing.envelope import Envelope
-from trimtab_models.signing.keys import BadKey, SigningKey, TrustedKeys, read_trust, write_trust
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.signing.envelope import Envelope
+from trimtab_protocol.signing.keys import BadKey, SigningKey, TrustedKeys, read_trust, write_trust
+from trimtab_sandbox.state import StateError, load_state
 
 # Files are read from memory, where there is such a place: a million of them are written.
 FOLDER = Path(tempfile.mkdtemp(prefix="trimtab-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))

@@ -13,12 +13,12 @@ from fuzzed.files import KEY, TRUSTED
 from fuzzed.ports import counted
 from fuzzed.samples import APP, CLUSTER, SUMS, W0, W1
 
-from trimtab_agent.engines.faust.assignor import PlacementAssignor
-from trimtab_agent.engines.faust.board import Board
-from trimtab_agent.engines.faust.operators import Layout
-from trimtab_models.messages.names import Epoch, WorkerId
-from trimtab_models.messages.placement import Placement, encode_placement
-from trimtab_models.signing.envelope import Envelope
+from trimtab_agent.engines.faust.group.assignor import PlacementAssignor
+from trimtab_agent.engines.faust.group.operators import Layout
+from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_protocol.messages.names import Epoch, WorkerId
+from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.signing.envelope import Envelope
 
 PARTITIONS = 3
 TOPICS = frozenset({"in", "a-sums-changelog"})

@@ -16,10 +16,10 @@ from trimtab_agent.commands.journal import Journal
 from trimtab_agent.engines.faust.install import NotConfigured, _named, _trust
 from trimtab_agent.sampler.cgroup import parse_cpu_usage, read_text
 from trimtab_agent.sampler.readings import CounterReader, Quotas, find_limits, find_quotas
-from trimtab_agent.trust import TrustFile
-from trimtab_models.messages.report import Basis
-from trimtab_models.signing.keys import BadKey, write_trust
-from trimtab_shell.credential_files import load_signing_key, load_trust
+from trimtab_process.credential_files import load_signing_key, load_trust
+from trimtab_process.trust_file import TrustFile
+from trimtab_protocol.messages.report import Basis
+from trimtab_protocol.signing.keys import BadKey, write_trust
 
 TRUST = write_trust([KEY.public]).encode()
 

@@ -28,9 +28,9 @@ from trimtab_agent.commands.admission import Rules
 from trimtab_agent.commands.events import CommandReceived, WorkerConnected, WorkerReported, Write
 from trimtab_agent.commands.journal import decode_line, encode_line
 from trimtab_agent.commands.machine import CommandMachine
-from trimtab_agent.plugins import check_statistics
-from trimtab_agent.reports import ReportHead, assemble
-from trimtab_agent.roster import Roster
+from trimtab_agent.plugin_server import check_statistics
+from trimtab_agent.reporting.report import ReportHead, assemble
+from trimtab_agent.reporting.roster import Roster
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.events import SnapshotArrived, Solve
 from trimtab_controller.decider.instance import instance_of
@@ -39,12 +39,12 @@ from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.events import AckSeen, Limits
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
-from trimtab_models.messages.commands import decode_ack, decode_command, encode_ack, encode_command
-from trimtab_models.messages.decode import BadMessage, Fault
-from trimtab_models.messages.local import Statistics, decode_frame, encode_frame
-from trimtab_models.messages.names import KeyGroup
-from trimtab_models.messages.report import HostSample, decode_report
-from trimtab_models.messages.snapshot import KeyGroupWindow, decode_snapshot, encode_snapshot
+from trimtab_protocol.messages.commands import decode_ack, decode_command, encode_ack, encode_command
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.local import Statistics, decode_frame, encode_frame
+from trimtab_protocol.messages.names import KeyGroup
+from trimtab_protocol.messages.report import HostSample, decode_report
+from trimtab_protocol.messages.snapshot import KeyGroupWindow, decode_snapshot, encode_snapshot
 
 NODES = tuple(replace(SNAPSHOT.nodes[0], worker=worker, epoch=EPOCH) for worker in (W0, W1))
 LOADED = replace(

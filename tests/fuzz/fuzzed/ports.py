@@ -25,18 +25,18 @@ from fuzzed.samples import (
 )
 from fuzzed.wire import ENTRIES, chunks_of, headers_of, sealed_entry, write_intent
 
-from trimtab_agent.commands.intake import Intake
-from trimtab_agent.engines.faust.board import Board
-from trimtab_agent.engines.faust.channel import Channel
+from trimtab_agent.commands.verifier import Intake
+from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.handover.channel import Channel
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import encode_entry
-from trimtab_controller.kafka.inbox import Inbox
-from trimtab_models.messages.commands import encode_ack, encode_command
-from trimtab_models.messages.decode import BadMessage
-from trimtab_models.messages.handover import encode_handover
-from trimtab_models.messages.names import Topics
-from trimtab_models.messages.placement import encode_placement
-from trimtab_models.signing.envelope import HEADER, Envelope
+from trimtab_controller.loop.inbox import Inbox
+from trimtab_protocol.messages.commands import encode_ack, encode_command
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.handover import encode_handover
+from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.messages.placement import encode_placement
+from trimtab_protocol.signing.envelope import HEADER, Envelope
 
 TOPICS = Topics(CLUSTER)
 

@@ -1,13 +1,13 @@
 """One true value of every message, with as many fields set as it can have."""
 
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
-from trimtab_models.messages.decode import Fault
-from trimtab_models.messages.handover import HandoverKind, HandoverRecord
-from trimtab_models.messages.intents import AcceptJournal, Drain, ForgetApp, ForgetWorker, Pause
-from trimtab_models.messages.local import Hello, Statistics, Welcome
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.placement import Placement
-from trimtab_models.messages.report import (
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
+from trimtab_protocol.messages.intents import AcceptJournal, Drain, ForgetApp, ForgetWorker, Pause
+from trimtab_protocol.messages.local import Hello, Statistics, Welcome
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.report import (
     Basis,
     HostSample,
     KeyGroupSample,
@@ -17,8 +17,8 @@ from trimtab_models.messages.report import (
     WorkerSample,
     WorkerState,
 )
-from trimtab_models.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
-from trimtab_models.messages.status import (
+from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
+from trimtab_protocol.messages.status import (
     AppStatus,
     ConcernStatus,
     DecisionStatus,

@@ -14,12 +14,12 @@ from fuzzed.decoder import Decoder, Form, Refused
 from fuzzed.samples import APP, HELLO, PREPARE, RELEASE, STATISTICS, TOOK, W1, WELCOME
 from prometheus_client import CollectorRegistry, Gauge
 
-from trimtab_agent.engines.faust.link import Link
-from trimtab_agent.plugins import PluginServer
-from trimtab_models.messages.decode import BadMessage
-from trimtab_models.messages.local import Hello, encode_frame
-from trimtab_models.settings.listen import Listen
-from trimtab_shell.metrics_port import MetricsServer
+from trimtab_agent.engines.faust.agent_link import Link
+from trimtab_agent.plugin_server import PluginServer
+from trimtab_process.metrics_port import MetricsServer
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.local import Hello, encode_frame
+from trimtab_protocol.settings.listen import Listen
 
 
 class Writer:

@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.measures import BASES, LEVEL_COLUMNS, LEVELS, STATES, SUM_COLUMNS, SUMS, Kind
 from trimtab_controller.stream.session import open_session
-from trimtab_models.messages.decode import BadMessage, Fault, encode
-from trimtab_models.messages.report import (
+from trimtab_protocol.messages.decode import BadMessage, Fault, encode
+from trimtab_protocol.messages.report import (
     MAX_CORES,
     HostSample,
     KeyGroupSample,

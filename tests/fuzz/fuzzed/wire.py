@@ -47,22 +47,22 @@ from trimtab_agent.commands.events import (
 from trimtab_agent.commands.journal import decode_line, encode_line
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, Scaling, ScalingPhase
-from trimtab_controller.stream.chunks import Reassembler, read_chunk, split, unpack
-from trimtab_models.messages.commands import (
+from trimtab_controller.kafka.chunks import Reassembler, read_chunk, split, unpack
+from trimtab_protocol.messages.commands import (
     Phase,
     decode_ack,
     decode_command,
     encode_ack,
     encode_command,
 )
-from trimtab_models.messages.decode import encode
-from trimtab_models.messages.handover import decode_handover, encode_handover
-from trimtab_models.messages.intents import Intent, decode_intent, encode_intent
-from trimtab_models.messages.local import decode_frame, encode_frame
-from trimtab_models.messages.placement import decode_placement, encode_placement
-from trimtab_models.messages.report import decode_report, encode_report
-from trimtab_models.messages.snapshot import Snapshot, decode_snapshot, encode_snapshot
-from trimtab_models.messages.status import decode_status, encode_status
+from trimtab_protocol.messages.decode import encode
+from trimtab_protocol.messages.handover import decode_handover, encode_handover
+from trimtab_protocol.messages.intents import Intent, decode_intent, encode_intent
+from trimtab_protocol.messages.local import decode_frame, encode_frame
+from trimtab_protocol.messages.placement import decode_placement, encode_placement
+from trimtab_protocol.messages.report import decode_report, encode_report
+from trimtab_protocol.messages.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from trimtab_protocol.messages.status import decode_status, encode_status
 
 HANDOVER = Handover(
     id="2.9-0", key_groups=PREPARE.key_groups, previous=((W0, W1), ()), source=W0, target=W1, source_host=HOST,

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import trimtab_agent
-from trimtab_agent.engines.faust.link import Link
-from trimtab_agent.engines.faust.outcomes import Rejoined, Report
-from trimtab_models.messages.commands import Command
-from trimtab_models.messages.local import Statistics
-from trimtab_models.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.report import KeyGroupSample, WorkerState
+from trimtab_agent.engines.faust.agent_link import Link
+from trimtab_agent.engines.outcomes import Rejoined, Report
+from trimtab_protocol.messages.commands import Command
+from trimtab_protocol.messages.local import Statistics
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import KeyGroupSample, WorkerState
 
 APP, OPERATOR, WORKER = AppId("flights"), OperatorId("sums"), WorkerId(os.environ["TRIMTAB_WORKER"])
 NEW = {"standbys": 2, "unknown": "no base yet"}

@@ -9,16 +9,16 @@ from typing import Any
 import trimtab_models
 from trimtab_agent.commands.journal import decode_line, encode_line
 from trimtab_controller.execution.journal import decode_entry, encode_entry
-from trimtab_controller.stream.chunks import Reassembler, read_chunk, split
-from trimtab_models.messages.commands import decode_ack, decode_command, encode_ack, encode_command
-from trimtab_models.messages.decode import BadMessage
-from trimtab_models.messages.handover import decode_handover, encode_handover
-from trimtab_models.messages.intents import decode_intent, encode_intent
-from trimtab_models.messages.local import decode_frame, encode_frame
-from trimtab_models.messages.placement import decode_placement, encode_placement
-from trimtab_models.messages.report import decode_report, encode_report
-from trimtab_models.messages.snapshot import decode_snapshot, encode_snapshot
-from trimtab_models.messages.status import decode_status, encode_status
+from trimtab_controller.kafka.chunks import Reassembler, read_chunk, split
+from trimtab_protocol.messages.commands import decode_ack, decode_command, encode_ack, encode_command
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.handover import decode_handover, encode_handover
+from trimtab_protocol.messages.intents import decode_intent, encode_intent
+from trimtab_protocol.messages.local import decode_frame, encode_frame
+from trimtab_protocol.messages.placement import decode_placement, encode_placement
+from trimtab_protocol.messages.report import decode_report, encode_report
+from trimtab_protocol.messages.snapshot import decode_snapshot, encode_snapshot
+from trimtab_protocol.messages.status import decode_status, encode_status
 
 
 def again(decode: Callable[[bytes], Any], encode: Callable[[Any], bytes]) -> Callable[[bytes], bytes]:

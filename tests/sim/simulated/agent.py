@@ -23,13 +23,13 @@ from trimtab_agent.commands.events import Admitted, Entry, Position, ProcessEnde
 from trimtab_agent.commands.journal import Journal, encode_line
 from trimtab_agent.configuration import Configuration, WorkerConfiguration
 from trimtab_agent.sampler.derive import Use
-from trimtab_models.messages.commands import Ack, Command
-from trimtab_models.messages.decode import BadMessage
-from trimtab_models.messages.local import Hello, Statistics, decode_frame, encode_frame
-from trimtab_models.messages.names import HostId, Topics, WorkerId
-from trimtab_models.messages.report import Basis, HostSample
-from trimtab_models.settings.kafka import KafkaSettings
-from trimtab_models.signing.envelope import Envelope, signatures_in
+from trimtab_protocol.messages.commands import Ack, Command
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.local import Hello, Statistics, decode_frame, encode_frame
+from trimtab_protocol.messages.names import HostId, Topics, WorkerId
+from trimtab_protocol.messages.report import Basis, HostSample
+from trimtab_protocol.settings.kafka import KafkaSettings
+from trimtab_protocol.signing.envelope import Envelope, signatures_in
 
 TICK_S = 5.0
 """The driver looks at its clock every half second; here it does when its machine wants to, and this often."""

@@ -17,7 +17,6 @@ from simulated.ledger import Violation
 from simulated.network import Network
 from simulated.timeline import Timeline
 
-from trimtab_controller import driver
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.kafka import follower, publisher, reader
 from trimtab_controller.kafka.connection import Connection, StoppedError, Stopping
@@ -25,12 +24,13 @@ from trimtab_controller.kafka.publisher import FencedError
 from trimtab_controller.leadership import driver as leading
 from trimtab_controller.leadership.driver import Candidacy, Office
 from trimtab_controller.leadership.machine import REJOIN_DELAY_S, Role, TermFenced
-from trimtab_controller.metrics import ProcessMetrics
-from trimtab_controller.recovery import Found
+from trimtab_controller.leadership.metrics import ProcessMetrics
+from trimtab_controller.loop import driver
+from trimtab_controller.loop.recovery import Found
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_controller.solver.balance import answer, answer_greedily
-from trimtab_models.messages.names import Topics
-from trimtab_models.signing.keys import PublicKey
+from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.signing.keys import PublicKey
 
 STATUS_EVERY_S = 60.0
 """The status is not what is simulated here: seldom enough to cost little, often enough that the fenced one notices."""

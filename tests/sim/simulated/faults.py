@@ -8,8 +8,8 @@ from simulated.network import Weather
 from simulated.rotation import TRUSTED_AFTER_S, Rotation
 from simulated.world import Heal, World
 
-from trimtab_models.messages.intents import PAUSE_KEY
-from trimtab_models.messages.names import HostId
+from trimtab_protocol.messages.intents import PAUSE_KEY
+from trimtab_protocol.messages.names import HostId
 
 Fault = Callable[[World], Heal | None]
 """Inflicts it; None: not possible now."""

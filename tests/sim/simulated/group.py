@@ -4,9 +4,9 @@ from typing import Protocol
 
 from simulated.timeline import Timeline
 
-from trimtab_agent.engines.faust.board import Board
-from trimtab_agent.engines.faust.placing import place
-from trimtab_models.messages.names import NO_EPOCH, AppId, Epoch, KeyGroup, OperatorId, WorkerId
+from trimtab_agent.engines.faust.group.placing import place
+from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, KeyGroup, OperatorId, WorkerId
 
 SESSION_S = 10.0
 """After so long without a sign of it the broker takes a member out; a member fences itself a little earlier."""

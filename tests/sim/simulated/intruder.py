@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from simulated.broker import Broker, Stored, Unsent
 
-from trimtab_models.messages.commands import Command, decode_command, encode_command
-from trimtab_models.messages.names import Epoch, Topics
-from trimtab_models.messages.placement import decode_placement, encode_placement
-from trimtab_models.signing.envelope import HEADER, Envelope, signatures_in
-from trimtab_models.signing.keys import SigningKey
+from trimtab_protocol.messages.commands import Command, decode_command, encode_command
+from trimtab_protocol.messages.names import Epoch, Topics
+from trimtab_protocol.messages.placement import decode_placement, encode_placement
+from trimtab_protocol.signing.envelope import HEADER, Envelope, signatures_in
+from trimtab_protocol.signing.keys import SigningKey
 
 Forge = Callable[["Intruder", Stored], Unsent]
 

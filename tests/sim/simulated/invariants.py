@@ -14,11 +14,11 @@ from trimtab_agent.commands.events import Admitted
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import decode_entry
 from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Execution, Round
-from trimtab_models.messages.commands import Ack, Command, Phase, decode_ack, decode_command
-from trimtab_models.messages.decode import BadMessage
-from trimtab_models.messages.handover import HandoverKind, decode_handover
-from trimtab_models.messages.names import NO_EPOCH, AppId, CommandId, Epoch, HostId, KeyGroup, Topics, WorkerId
-from trimtab_models.messages.placement import Owners, Placement, decode_placement
+from trimtab_protocol.messages.commands import Ack, Command, Phase, decode_ack, decode_command
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.handover import HandoverKind, decode_handover
+from trimtab_protocol.messages.names import NO_EPOCH, AppId, CommandId, Epoch, HostId, KeyGroup, Topics, WorkerId
+from trimtab_protocol.messages.placement import Owners, Placement, decode_placement
 
 UNOWNED_LIMIT_S = 45.0
 """So long may a key group be without an owner while nothing fails: a session, a rebalance, a hand-over not taken."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from simulated.broker import Broker, Headers, Stored, Unsent
 
-from trimtab_models.messages.names import Topics, topic_settings
+from trimtab_protocol.messages.names import Topics, topic_settings
 
 OFFSET_BEGINNING = -2
 

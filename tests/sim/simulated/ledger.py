@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from simulated.timeline import Timeline
 
-from trimtab_models.messages.names import KeyGroup, WorkerId
+from trimtab_protocol.messages.names import KeyGroup, WorkerId
 
 COMMIT_EVERY_S = 2.8
 """Faust's default interval of commits: what a killed worker did since is done once more."""

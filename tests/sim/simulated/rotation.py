@@ -3,7 +3,7 @@
 from simulated.controller import ControllerProcess
 from simulated.world import World
 
-from trimtab_shell.credential_files import load_signing_key
+from trimtab_process.credential_files import load_signing_key
 
 TRUSTED_AFTER_S = 5.0
 """So long the trust file is on its way to a host at most."""

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from simulated.broker import Broker, Unsent
 from simulated.timeline import Timeline
 
+from trimtab_controller.kafka.chunks import split
 from trimtab_controller.stream.assemble import Assembler
-from trimtab_controller.stream.chunks import split
 from trimtab_controller.stream.configuration import StreamSettings
 from trimtab_controller.stream.measures import BASES, STATES, Kind, Row
 from trimtab_controller.stream.rows import table_of
-from trimtab_models.messages.decode import BadMessage
-from trimtab_models.messages.names import Topics
-from trimtab_models.messages.report import KeyGroupSample, Report, WorkerSample, decode_report
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.messages.report import KeyGroupSample, Report, WorkerSample, decode_report
 
 Measures = tuple[list[float | None], list[float]]
 

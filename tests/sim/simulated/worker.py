@@ -16,19 +16,19 @@ from simulated.network import Network
 from simulated.timeline import Act, Timeline
 
 from trimtab_agent.commands.events import ProcessId
-from trimtab_agent.engines.faust.answers import Answer, Answers
-from trimtab_agent.engines.faust.board import Board
-from trimtab_agent.engines.faust.link import ack
-from trimtab_agent.engines.faust.outcomes import Abandoned, Outcome, Prepared, Refused, Rejoined, Released, Took
+from trimtab_agent.engines.faust.agent_link import ack
+from trimtab_agent.engines.faust.group.shared_state import Board
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_agent.trust import TrustFile
-from trimtab_models.messages.commands import Command, CommandKind, Refusal
-from trimtab_models.messages.decode import BadMessage, Fault
-from trimtab_models.messages.handover import HandoverKind, HandoverRecord, decode_handover, encode_handover
-from trimtab_models.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
-from trimtab_models.messages.names import NO_EPOCH, Epoch, HostId, KeyGroup, Topics, WorkerId
-from trimtab_models.messages.report import KeyGroupSample, WorkerState
-from trimtab_models.signing.envelope import signatures_in
+from trimtab_agent.engines.faust.steering.answers import Answer, Answers
+from trimtab_agent.engines.outcomes import Abandoned, Outcome, Prepared, Refused, Rejoined, Released, Took
+from trimtab_process.trust_file import TrustFile
+from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, decode_handover, encode_handover
+from trimtab_protocol.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
+from trimtab_protocol.messages.names import NO_EPOCH, Epoch, HostId, KeyGroup, Topics, WorkerId
+from trimtab_protocol.messages.report import KeyGroupSample, WorkerState
+from trimtab_protocol.signing.envelope import signatures_in
 
 SETTINGS = SteeringSettings()
 PATIENT = frozenset({CommandKind.PREPARE, CommandKind.ABANDON, CommandKind.REJOIN})

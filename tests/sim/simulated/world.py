@@ -26,13 +26,13 @@ from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.observe import LOST_HOSTS_SHARE, Requirements
 from trimtab_controller.execution.events import Limits
-from trimtab_controller.keys import KeyFiles
-from trimtab_controller.recovery import Found
+from trimtab_controller.loop.recovery import Found
+from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.stream.configuration import StreamSettings
-from trimtab_models.messages.intents import PAUSE_KEY, Drain, Intent, Pause, drain_key, encode_intent
-from trimtab_models.messages.local import Welcome
-from trimtab_models.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
-from trimtab_models.settings.kafka import KafkaSettings
+from trimtab_protocol.messages.intents import PAUSE_KEY, Drain, Intent, Pause, drain_key, encode_intent
+from trimtab_protocol.messages.local import Welcome
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
+from trimtab_protocol.settings.kafka import KafkaSettings
 
 CLUSTER, APP, OPERATOR = "simulated", AppId("app"), OperatorId("sums")
 WINDOW_S, LEASE_S = 10.0, 6.0

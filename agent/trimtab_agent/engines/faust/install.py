@@ -13,20 +13,20 @@ from faust.exceptions import AlreadyConfiguredWarning
 from faust.tables.wrappers import WindowWrapper
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
 
-from trimtab_agent.engines.faust.assignor import PlacementAssignor
-from trimtab_agent.engines.faust.board import Board
-from trimtab_agent.engines.faust.channel import Connection
-from trimtab_agent.engines.faust.fence import Fence
-from trimtab_agent.engines.faust.link import Link
+from trimtab_agent.engines.faust.agent_link import Link
+from trimtab_agent.engines.faust.group.assignor import PlacementAssignor
+from trimtab_agent.engines.faust.group.shared_state import Board
 from trimtab_agent.engines.faust.measure import Collector, KeyGroupSensor
-from trimtab_agent.engines.faust.privates import complaints
+from trimtab_agent.engines.faust.private_names import complaints
+from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_agent.engines.faust.steering import FaustSteering
+from trimtab_agent.engines.faust.steering.steering import FaustSteering
+from trimtab_agent.engines.faust.transport.client import Connection
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
-from trimtab_agent.trust import TrustFile
-from trimtab_models.messages.decode import NAME_PATTERN
-from trimtab_models.messages.names import AppId, OperatorId, WorkerId
-from trimtab_models.signing.keys import BadKey
+from trimtab_process.trust_file import TrustFile
+from trimtab_protocol.messages.decode import NAME_PATTERN
+from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
+from trimtab_protocol.signing.keys import BadKey
 
 log = logging.getLogger(__name__)
 

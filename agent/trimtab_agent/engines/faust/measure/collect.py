@@ -8,10 +8,10 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.measure.apportion import IdleBase, Interval, Work, apportion, contradiction
 from trimtab_agent.engines.faust.measure.sensor import Flow, KeyGroupSensor, Taken
-from trimtab_agent.engines.faust.outcomes import Steering
-from trimtab_models.messages.local import Statistics
-from trimtab_models.messages.names import KeyGroup, WorkerId
-from trimtab_models.messages.report import MAX_STANDBYS, KeyGroupSample, PairSample, WorkerState
+from trimtab_agent.engines.outcomes import Steering
+from trimtab_protocol.messages.local import Statistics
+from trimtab_protocol.messages.names import KeyGroup, WorkerId
+from trimtab_protocol.messages.report import MAX_STANDBYS, KeyGroupSample, PairSample, WorkerState
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from faust.transport.drivers.aiokafka import Consumer
 from faust.types import TP
 from mode import Service
 
-from trimtab_agent.engines.faust.fence import Fence
+from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.thread import SteeredThread
 

@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.protocol.produce import ProduceRequest
 from faust.transport.drivers.aiokafka import Producer
 
-from trimtab_agent.engines.faust.fence import Fence, uptime
+from trimtab_agent.engines.faust.safety.fence import Fence, uptime
 
 POLL_S = 0.001
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from faust.transport.drivers.aiokafka import Transport
 
-from trimtab_agent.engines.faust.fence import Fence
-from trimtab_agent.engines.faust.guarded import StoreGuard
+from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.store_guard import StoreGuard
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, Watcher
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer

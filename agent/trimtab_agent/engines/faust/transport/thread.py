@@ -17,7 +17,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
-from trimtab_agent.engines.faust.fence import Fence, uptime
+from trimtab_agent.engines.faust.safety.fence import Fence, uptime
 from trimtab_agent.engines.faust.transport.metadata import TopicMetadata
 
 Result = TypeVar("Result")

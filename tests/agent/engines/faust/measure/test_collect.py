@@ -8,10 +8,10 @@ from faust.types import TP
 from trimtab_agent.engines.faust.measure.apportion import IDLE_CORES, MESSAGE_S
 from trimtab_agent.engines.faust.measure.collect import Collector
 from trimtab_agent.engines.faust.measure.sensor import Flow, Taken
-from trimtab_models.messages.decode import Fault
-from trimtab_models.messages.local import Statistics, decode_frame, encode_frame
-from trimtab_models.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.report import KeyGroupSample, PairSample, WorkerState
+from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.local import Statistics, decode_frame, encode_frame
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import KeyGroupSample, PairSample, WorkerState
 
 W0 = WorkerId("w0")
 EPOCH = Epoch(2, 7)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from trimtab_agent.engines.faust import link as link_module
-from trimtab_agent.engines.faust.link import Link, ack, until_multiple
-from trimtab_agent.engines.faust.outcomes import (
+from trimtab_agent.engines.faust import agent_link as link_module
+from trimtab_agent.engines.faust.agent_link import Link, ack, until_multiple
+from trimtab_agent.engines.outcomes import (
     Abandoned,
     Outcome,
     Prepared,
@@ -21,10 +21,10 @@ from trimtab_agent.engines.faust.outcomes import (
     Report,
     Took,
 )
-from trimtab_models.messages.commands import Ack, Command, CommandKind, Phase, Refusal
-from trimtab_models.messages.local import Frame, Hello, Statistics, Welcome, decode_frame, encode_frame
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.report import WorkerState
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_protocol.messages.local import Frame, Hello, Statistics, Welcome, decode_frame, encode_frame
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
 
 APP, WORKER = AppId("app"), WorkerId("w0")
 KEY_GROUP = KeyGroup(APP, OperatorId("sums"), 3)

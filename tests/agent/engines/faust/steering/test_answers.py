@@ -1,8 +1,8 @@
 """A repeated command is answered again, not carried out again."""
 
-from trimtab_agent.engines.faust.answers import MAX_REMEMBERED, Answers
-from trimtab_agent.engines.faust.outcomes import Abandoned, Outcome, Prepared, Took
-from trimtab_models.messages.names import CommandId
+from trimtab_agent.engines.faust.steering.answers import MAX_REMEMBERED, Answers
+from trimtab_agent.engines.outcomes import Abandoned, Outcome, Prepared, Took
+from trimtab_protocol.messages.names import CommandId
 
 PREPARED = Prepared(generation=3, lag_records=0, state_bytes=None)
 TOOK = Took(generation=3, pause_s=0.1)

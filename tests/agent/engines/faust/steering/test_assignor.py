@@ -12,15 +12,15 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from aiokafka.protocol.metadata import MetadataResponse_v1
 
-from trimtab_agent.engines.faust.assignor import PlacementAssignor
-from trimtab_agent.engines.faust.board import Board
-from trimtab_agent.engines.faust.member_data import MemberData
-from trimtab_agent.engines.faust.operators import Layout
-from trimtab_models.messages.decode import BadMessage, Fault
-from trimtab_models.messages.names import NO_EPOCH, AppId, Epoch, OperatorId, WorkerId
-from trimtab_models.messages.placement import Placement, encode_placement
-from trimtab_models.signing.envelope import Envelope, signatures_in
-from trimtab_models.signing.keys import SigningKey, TrustedKeys
+from trimtab_agent.engines.faust.group.assignor import PlacementAssignor
+from trimtab_agent.engines.faust.group.member_data import MemberData
+from trimtab_agent.engines.faust.group.operators import Layout
+from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, OperatorId, WorkerId
+from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.signing.envelope import Envelope, signatures_in
+from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
 
 PARTITIONS = 6
 LEADER_TOPIC = "ks-__assignor-__leader"
@@ -117,7 +117,7 @@ def test_without_a_placement_faust_decides_and_says_so(workers: dict[str, Worker
 
 def test_a_leader_never_raises(workers: dict[str, Worker], monkeypatch: pytest.MonkeyPatch) -> None:
     workers["m0"].board.offer(placement(1, [("w0",)] * 6, [("w0",)] * 6))
-    monkeypatch.setattr("trimtab_agent.engines.faust.assignor.place", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("trimtab_agent.engines.faust.group.assignor.place", lambda *_, **__: 1 / 0)
 
     rejoin(workers, leader="m0")
 
@@ -228,7 +228,7 @@ def test_what_a_member_packed_wrongly_is_refused_and_the_group_goes_on(
 ) -> None:
     workers["m0"].board.offer(placement(1, [("w0",)] * 6, [("w0",)] * 6))
     workers["m1"].board.offer(placement(9, [("w1",)] * 6, [("w1",)] * 6))
-    monkeypatch.setattr("trimtab_agent.engines.faust.assignor.packed", lambda _: "AAAA")
+    monkeypatch.setattr("trimtab_agent.engines.faust.group.assignor.packed", lambda _: "AAAA")
 
     rejoin(workers, leader="m0")
 

@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from trimtab_agent.engines.faust import channel as channel_module
-from trimtab_agent.engines.faust.board import Board
-from trimtab_agent.engines.faust.channel import Channel
-from trimtab_models.messages.decode import Fault
-from trimtab_models.messages.handover import HandoverKind, HandoverRecord, encode_handover
-from trimtab_models.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.placement import Placement, encode_placement
-from trimtab_models.signing.envelope import Envelope
-from trimtab_models.signing.keys import SigningKey, TrustedKeys
+from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.handover import channel as channel_module
+from trimtab_agent.engines.faust.handover.channel import Channel
+from trimtab_agent.engines.faust.transport import client
+from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, encode_handover
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.signing.envelope import Envelope
+from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
 
 KEY = SigningKey.generate()
 
@@ -162,7 +163,7 @@ def test_first_hand_overs_together_have_one_writer_and_the_end_does_not_wait_for
 def test_what_cannot_be_read_for_long_is_tried_again_and_said_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(channel_module, "RETRY_S", 0.0)
+    monkeypatch.setattr(client, "RETRY_S", 0.0)
     tries = 0
 
     async def read() -> None:
@@ -173,7 +174,7 @@ def test_what_cannot_be_read_for_long_is_tried_again_and_said_once(
         raise OSError("no right to read")
 
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(channel_module.for_ever(read, "not read for now"))
+        asyncio.run(client.for_ever(read, "not read for now"))
     assert [row.getMessage() for row in caplog.records] == ["not read for now: OSError('no right to read')"]
 
 

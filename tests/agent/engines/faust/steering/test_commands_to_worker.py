@@ -10,15 +10,15 @@ import pytest
 from faust.types import TP
 
 from trimtab_agent.engines.faust import SteeringSettings
-from trimtab_agent.engines.faust.board import Board
-from trimtab_agent.engines.faust.handover import Denied, Given
-from trimtab_agent.engines.faust.outcomes import Outcome, Refused, Released
-from trimtab_agent.engines.faust.steering import FaustSteering
+from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.handover.handover import Denied, Given
+from trimtab_agent.engines.faust.steering.steering import FaustSteering
 from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
-from trimtab_models.messages.commands import Command, CommandKind, Refusal
-from trimtab_models.messages.handover import HandoverKind, HandoverRecord
-from trimtab_models.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.placement import Placement
+from trimtab_agent.engines.outcomes import Outcome, Refused, Released
+from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
+from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.placement import Placement
 
 APP, SUMS = AppId("ks"), OperatorId("sums")
 ME, OTHER = WorkerId("w0"), WorkerId("w1")

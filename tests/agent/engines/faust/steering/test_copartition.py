@@ -2,9 +2,9 @@
 
 import pytest
 
-from trimtab_agent.engines.faust.copartition import CoPartitioned, co_partitioned, difference
-from trimtab_agent.engines.faust.operators import Layout
-from trimtab_models.messages.names import OperatorId
+from trimtab_agent.engines.faust.group.copartition import CoPartitioned, co_partitioned, difference
+from trimtab_agent.engines.faust.group.operators import Layout
+from trimtab_protocol.messages.names import OperatorId
 
 COUNTS = {"in": 8, "new": 8, "mid": 8, "slow": 4, "a-changelog": 8, "b-changelog": 8, "new-changelog": 8}
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from trimtab_agent.engines.faust import fence as module
-from trimtab_agent.engines.faust.fence import Fence
+from trimtab_agent.engines.faust.safety import fence as module
+from trimtab_agent.engines.faust.safety.fence import Fence
 
 
 class FlowControl:

@@ -6,12 +6,12 @@ from typing import Any
 
 from faust.types import TP
 
-from trimtab_agent.engines.faust.following import WARMED_AT_ONCE, Following
-from trimtab_agent.engines.faust.standby import Standbys
-from trimtab_agent.engines.faust.tail import Tail
+from trimtab_agent.engines.faust.steering.standby_reconciler import WARMED_AT_ONCE, Following
+from trimtab_agent.engines.faust.tables.changelog_reader import Tail
+from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
-from trimtab_models.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
-from trimtab_models.messages.placement import Placement
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.placement import Placement
 
 APP, OPERATOR = AppId("a"), OperatorId("sums")
 HERE, OTHER = WorkerId("here"), WorkerId("other")

@@ -10,8 +10,8 @@ import faust
 import pytest
 from faust.types import TP
 
-from trimtab_agent.engines.faust.fence import Fence
-from trimtab_agent.engines.faust.guarded import StateBreach
+from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.store_guard import StateBreach
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
@@ -22,7 +22,7 @@ SOURCE = TP("events", 0)
 @pytest.fixture(autouse=True)
 def stays_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that would end is that of the tests."""
-    monkeypatch.setattr("trimtab_agent.engines.faust.guarded._end_process_after", lambda _: None)
+    monkeypatch.setattr("trimtab_agent.engines.faust.safety.store_guard._end_process_after", lambda _: None)
 
 
 class FullDisk:

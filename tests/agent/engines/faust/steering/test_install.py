@@ -7,10 +7,10 @@ import faust
 import pytest
 
 from trimtab_agent.engines.faust import NotConfigured, install
+from trimtab_agent.engines.faust.agent_link import Link
 from trimtab_agent.engines.faust.install import unfit, unfit_tables
-from trimtab_agent.engines.faust.link import Link
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
-from trimtab_models.signing.keys import SigningKey, write_trust
+from trimtab_protocol.signing.keys import SigningKey, write_trust
 
 
 @pytest.fixture(autouse=True)

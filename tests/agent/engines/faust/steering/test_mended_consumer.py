@@ -11,7 +11,7 @@ import pytest
 from faust.types import TP
 
 from trimtab_agent.engines.faust import SteeringSettings
-from trimtab_agent.engines.faust.fence import Fence
+from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
 

@@ -7,7 +7,7 @@ import faust
 import pytest
 
 from trimtab_agent.engines.faust import SteeringSettings
-from trimtab_agent.engines.faust.fence import Fence
+from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
 

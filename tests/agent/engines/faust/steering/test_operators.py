@@ -2,8 +2,8 @@
 
 import pytest
 
-from trimtab_agent.engines.faust.operators import Layout, MixedPartitions, Operator
-from trimtab_models.messages.names import OperatorId
+from trimtab_agent.engines.faust.group.operators import Layout, MixedPartitions, Operator
+from trimtab_protocol.messages.names import OperatorId
 
 COUNTS = {"in": 8, "mid": 8, "late": 4, "app-a-changelog": 8, "app-b-changelog": 8}
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab_agent.engines.faust.placing import Reason, place
+from trimtab_agent.engines.faust.group.placing import Reason, place
 
 A, B, C = "a", "b", "c"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from trimtab_agent.engines.faust import privates
-from trimtab_agent.engines.faust.privates import Private, complaints
+from trimtab_agent.engines.faust import private_names as privates
+from trimtab_agent.engines.faust.private_names import Private, complaints
 
 
 class Thing:

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from trimtab_agent.engines.faust.sideloop import CLIENT_LOGS, SideLoop
+from trimtab_agent.engines.faust.transport.side_loop import CLIENT_LOGS, SideLoop
 
 
 async def say(name: str) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 from faust.types import TP
 
-from trimtab_agent.engines.faust.standby import Standbys
-from trimtab_agent.engines.faust.tail import Tail
-from trimtab_models.messages.names import AppId, KeyGroup, OperatorId
+from trimtab_agent.engines.faust.tables.changelog_reader import Tail
+from trimtab_agent.engines.faust.tables.standbys import Standbys
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
 
 OWNED, OTHER = KeyGroup(AppId("a"), OperatorId("sums"), 0), KeyGroup(AppId("a"), OperatorId("sums"), 1)
 

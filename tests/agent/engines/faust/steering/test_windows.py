@@ -8,8 +8,8 @@ from typing import Any
 import faust
 import pytest
 
-from trimtab_agent.engines.faust import windows
-from trimtab_agent.engines.faust.windows import _forget, _remember, _stored
+from trimtab_agent.engines.faust.tables import windows
+from trimtab_agent.engines.faust.tables.windows import _forget, _remember, _stored
 
 PARTITION = 3
 NOW = time.time() // 10 * 10

@@ -1,0 +1,71 @@
+"""From records of the commands topic to commands for this host: who vouches for them is asked before they are read."""
+
+import hashlib
+from typing import Protocol
+
+from trimtab_protocol.messages.commands import UNVERIFIED, Ack, Command, Phase, Refusal, decode_command
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.names import CommandId, HostId
+from trimtab_protocol.signing.envelope import Envelope
+
+NOTICE_EVERY_S = 10.0
+"""So often at most the controller is told of unverified records, per reason: who floods us must not flood it."""
+
+
+class Trust(Protocol):
+    """Whose signatures count."""
+
+    def check(self, envelope: Envelope) -> None:
+        """Raises BadMessage unless a trusted key vouches for the record."""
+
+
+class Intake:
+    """`trust` None: whoever can write to the topic is obeyed."""
+
+    def __init__(self, *, cluster: str, host: HostId, trust: Trust | None) -> None:
+        self._cluster = cluster
+        self._host = host
+        self._trust = trust
+        self._noticed_at: dict[Refusal, float] = {}
+
+    def read(self, record: Envelope) -> Command | None:
+        """The command in a record, None when it is another host's; raises BadMessage."""
+        if record.key != self._host.encode():
+            return None
+        if self._trust is not None:
+            self._trust.check(record)
+        return self._decode(record)
+
+    def notice(self, record: Envelope, fault: Fault, now: float) -> Ack | None:
+        """What the controller is told of a record that nobody vouches for: it may have a key that is not trusted here.
+
+        The ack's id is that of the record, not the one it claims: otherwise a forged copy would end a true command.
+        """
+        refusal = next((refusal for refusal in UNVERIFIED if refusal.value == fault.value), None)
+        if refusal is None or now - self._noticed_at.get(refusal, 0.0) < NOTICE_EVERY_S:
+            return None
+        try:
+            claimed = self._decode(record)
+        except BadMessage:
+            return None
+        self._noticed_at[refusal] = now
+        return Ack(
+            cluster=self._cluster,
+            command_id=CommandId(hashlib.sha256(record.value).hexdigest()[:32]),
+            epoch=claimed.epoch,
+            kind=claimed.kind,
+            host=self._host,
+            worker=claimed.worker,
+            phase=Phase.REFUSED,
+            at=now,
+            refusal=refusal,
+            detail="a record on the commands topic that no key trusted here has signed",
+        )
+
+    def _decode(self, record: Envelope) -> Command:
+        command = decode_command(record.value)
+        if command.cluster != self._cluster:
+            raise BadMessage(Fault.CLUSTER, "cluster", command.cluster, self._cluster)
+        if command.host != self._host:
+            raise BadMessage(Fault.RANGE, "host", command.host, f"{self._host}, as the record's key says")
+        return command

@@ -1,0 +1,324 @@
+"""The worker's side of the local socket: statistics and acks go up to the agent of this host, commands come down.
+
+The link runs on the app's event loop and never holds up the app: without an agent the worker works on, steered by the
+last placement, while the link tries again for ever.  What waits for the agent is bounded; what the agent sends wrong is
+counted, said once per reason and otherwise ignored.
+"""
+
+import asyncio
+import contextlib
+import os
+import platform
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from mode import Service, get_logger
+
+from trimtab_agent.engines.faust.measure import Collector
+from trimtab_agent.engines.outcomes import (
+    Abandoned,
+    Outcome,
+    Prepared,
+    Refused,
+    Rejoined,
+    Released,
+    Steering,
+    Took,
+)
+from trimtab_protocol.messages.commands import Ack, Command, Phase, Refusal
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.local import (
+    MAX_FRAME_BYTES,
+    PROTOCOL,
+    PROTOCOL_KEY,
+    Hello,
+    Statistics,
+    Welcome,
+    decode_frame,
+    encode_frame,
+)
+from trimtab_protocol.messages.names import AppId, WorkerId
+
+FIRST_RETRY_S, LAST_RETRY_S = 0.2, 5.0
+WELCOME_LIMIT_S = 10.0
+WRITE_LIMIT_S = 10.0
+"""An agent that takes nothing for so long is given up, and tried anew."""
+MAX_WAITING_ACKS = 10_000
+MAX_COMMANDS = 1_000
+PACKAGES = ("trimtab", "faust-streaming", "aiokafka", "mode-streaming", "rocksdict")
+
+logger = get_logger(__name__)
+
+
+class NotWelcome(Exception):
+    """What listens on the socket does not answer as an agent does."""
+
+
+class HelloChanged(Exception):
+    """What this worker said about itself no longer holds: it says hello anew."""
+
+
+class Link(Service):  # type: ignore[misc]
+    """Add it to the app as a runtime dependency: it starts and stops with the app."""
+
+    def __init__(
+        self,
+        *,
+        app: AppId,
+        worker: WorkerId,
+        socket: Path,
+        steering: Steering,
+        collector: Collector,
+        clock: Callable[[], float] = time.time,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.faults: Counter[str] = Counter()
+        """What went wrong, by reason."""
+        self._app = app
+        self._worker = worker
+        self._socket = socket
+        self._steering = steering
+        self._collector = collector
+        self._clock = clock
+        self._waiting: deque[Ack] = deque()
+        self._acks_wait = asyncio.Event()
+        self._commands: set[asyncio.Task[None]] = set()
+        self._last_words: Callable[[], Awaitable[None]] | None = None
+        """Sends statistics now; None without a connection."""
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _keep_connected(self) -> None:
+        retry_s = FIRST_RETRY_S
+        while not self.should_stop:
+            try:
+                reader, writer = await asyncio.open_unix_connection(str(self._socket), limit=MAX_FRAME_BYTES)
+            except OSError as exc:
+                self._note("no agent", exc)
+            else:
+                try:
+                    if await self._serve(reader, writer):
+                        retry_s = FIRST_RETRY_S
+                except HelloChanged:  # at once: to the agent the worker is away meanwhile
+                    logger.info("the operators or the ability to steer have changed: presenting the worker anew")
+                    continue
+            await self.sleep(retry_s)
+            retry_s = min(2 * retry_s, LAST_RETRY_S)
+
+    async def on_stop(self) -> None:
+        """Commands under way end with the app; that its state was in danger is said before."""
+        for task in self._commands:
+            task.cancel()
+        if self._steering.breaches and self._last_words is not None:
+            with contextlib.suppress(OSError, TimeoutError):
+                await self._last_words()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """One connection, until either side ends it; whether it was welcome.  Raises HelloChanged."""
+        welcomed = False
+        try:
+            hello = self._hello()
+            await self._write(writer, hello)
+            async with asyncio.timeout(WELCOME_LIMIT_S):
+                welcome = await self._welcome(reader)
+            welcomed = True
+            logger.info("connected to the agent of host %s", welcome.host)
+            await _first_of(
+                self._receive(reader, welcome),
+                self._report(writer, welcome, hello),
+                self._acknowledge(writer),
+            )
+        except HelloChanged:
+            raise
+        except (OSError, TimeoutError, EOFError, NotWelcome, BadMessage) as exc:
+            self._note("connection to the agent ended", exc)
+        except Exception as exc:  # ours; the app must not end by it
+            logger.exception("the link failed and starts anew")
+            self._note("fault of the link", exc)
+        finally:
+            self._last_words = None
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+        return welcomed
+
+    def _hello(self) -> Hello:
+        refusal = self._steering.refusal
+        return Hello(
+            app=self._app,
+            worker=self._worker,
+            pid=os.getpid(),
+            steering=refusal is None,
+            reason=refusal,
+            operators=self._steering.operators(),
+            versions=versions(),
+        )
+
+    async def _welcome(self, reader: asyncio.StreamReader) -> Welcome:
+        frame = decode_frame(await _line(reader))
+        if not isinstance(frame, Welcome):
+            raise NotWelcome(f"found a {type(frame).__name__}, expected a welcome")
+        return frame
+
+    async def _receive(self, reader: asyncio.StreamReader, welcome: Welcome) -> None:
+        while True:
+            line = await _line(reader)
+            try:
+                frame = decode_frame(line)
+                if not isinstance(frame, Command):
+                    raise BadMessage(Fault.RANGE, "frame", type(frame).__name__.lower(), "a command")
+            except BadMessage as exc:
+                self._note(f"bad frame from the agent: {exc.fault}", exc)
+            else:
+                self._begin(frame, welcome)
+
+    def _begin(self, command: Command, welcome: Welcome) -> None:
+        def report(outcome: Outcome) -> None:
+            self._put(ack(command, outcome, welcome=welcome, worker=self._worker, at=self._clock()))
+
+        if command.worker != self._worker or command.app != self._app:
+            detail = f"this is worker {self._worker} of app {self._app}"
+            report(Refused(refusal=Refusal.UNKNOWN_WORKER, detail=detail))
+        elif (reason := self._steering.refusal) is not None:
+            report(Refused(refusal=Refusal.NOT_STEERING, detail=reason))
+        elif len(self._commands) >= MAX_COMMANDS:
+            report(Refused(refusal=Refusal.FAILED, detail=f"{MAX_COMMANDS} commands are under way"))
+        else:
+            task = asyncio.get_running_loop().create_task(self._execute(command, report))
+            self._commands.add(task)
+            task.add_done_callback(self._commands.discard)
+
+    async def _execute(self, command: Command, report: Callable[[Outcome], None]) -> None:
+        try:
+            await self._steering.execute(command, report)
+        except Exception as exc:
+            logger.exception("command %s (%s) failed", command.id, command.kind)
+            report(Refused(refusal=Refusal.FAILED, detail=repr(exc)[:1000]))
+
+    def _put(self, answer: Ack) -> None:
+        if len(self._waiting) >= MAX_WAITING_ACKS:
+            self._waiting.popleft()
+            self._note("an ack is dropped", OverflowError(f"{MAX_WAITING_ACKS} wait"))
+        self._waiting.append(answer)
+        self._acks_wait.set()
+
+    async def _acknowledge(self, writer: asyncio.StreamWriter) -> None:
+        while True:
+            while self._waiting:
+                answer = self._waiting[0]
+                await self._write(writer, answer)
+                if self._waiting and self._waiting[0] is answer:  # else it was dropped meanwhile
+                    self._waiting.popleft()
+            self._acks_wait.clear()
+            await self._acks_wait.wait()
+
+    async def _report(self, writer: asyncio.StreamWriter, welcome: Welcome, hello: Hello) -> None:
+        """Statistics at every multiple of the interval, so that all workers' intervals are the same."""
+        interval_s = welcome.interval_s
+        self._collector.skip()
+        began = time.monotonic()
+
+        async def send(at_s: float) -> None:
+            nonlocal began
+            now = time.monotonic()
+            statistics = self._collector.collect(at_ms=round(at_s * 1000), interval_s=max(now - began, 0.001))
+            began = now
+            await self._write(writer, statistics.for_protocol(welcome.protocol or 1))
+
+        self._last_words = lambda: send(self._clock())
+        while True:
+            await asyncio.sleep(until_multiple(self._clock(), interval_s))
+            if time.monotonic() - began < interval_s / 2:
+                continue  # a timer rang early, or the link came just before the multiple
+            await send(round(self._clock() / interval_s) * interval_s)
+            if self._hello() != hello:  # the operators are known only some time after the start
+                raise HelloChanged
+
+    async def _write(self, writer: asyncio.StreamWriter, frame: Hello | Statistics | Ack) -> None:
+        line = encode_frame(frame)
+        if len(line) > MAX_FRAME_BYTES:
+            self._note("frame too large for the agent", ValueError(f"{len(line)} bytes"))
+            return
+        writer.write(line)
+        async with asyncio.timeout(WRITE_LIMIT_S):
+            await writer.drain()
+
+    def _note(self, reason: str, exc: Exception) -> None:
+        """Count it; say it the first time."""
+        self.faults[reason] += 1
+        if self.faults[reason] == 1:
+            logger.warning("%s: %s: %s", self._socket, reason, str(exc) or type(exc).__name__)
+
+
+def until_multiple(now: float, interval_s: float) -> float:
+    """Seconds from `now` to the next multiple of the interval: above zero, at most the interval."""
+    return interval_s - now % interval_s
+
+
+@cache
+def versions() -> Mapping[str, str]:
+    """What this process runs on."""
+    found = {PROTOCOL_KEY: str(PROTOCOL), "python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def ack(command: Command, outcome: Outcome, *, welcome: Welcome, worker: WorkerId, at: float) -> Ack:
+    """The ack that tells an outcome of a command."""
+    return Ack(
+        cluster=welcome.cluster,
+        command_id=command.id,
+        epoch=command.epoch,
+        kind=command.kind,
+        host=welcome.host,
+        worker=worker,
+        handover=command.handover,
+        at=at,
+        **_told(outcome),
+    )
+
+
+def _told(outcome: Outcome) -> dict[str, Any]:
+    match outcome:
+        case Prepared(generation=generation, lag_records=lag, state_bytes=size):
+            return {"phase": Phase.PREPARED, "generation": generation, "lag_records": lag, "state_bytes": size}
+        case Released(generation=generation, drain_s=drain, flush_s=flush, commit_s=commit):
+            detail = f"drain {drain:.3f} s, flush {flush:.3f} s, commit {commit:.3f} s"
+            return {"phase": Phase.RELEASED, "generation": generation, "detail": detail}
+        case Took(generation=generation, pause_s=pause):
+            return {"phase": Phase.TOOK, "generation": generation, "pause_s": pause}
+        case Abandoned():
+            return {"phase": Phase.ABANDONED}
+        case Rejoined(generation=generation, epoch=epoch):
+            return {"phase": Phase.REJOINED, "generation": generation, "detail": f"placement {epoch}"}
+        case Refused(refusal=refusal, detail=detail):
+            return {"phase": Phase.REFUSED, "refusal": refusal, "detail": detail[:4000] or None}
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    """One frame.  Raises EOFError at the end, BadMessage when it is too long (then the connection is lost)."""
+    try:
+        line = await reader.readuntil(b"\n")
+    except asyncio.LimitOverrunError as exc:
+        raise BadMessage(Fault.OVERSIZED, "", "a longer line", f"at most {MAX_FRAME_BYTES} bytes") from exc
+    return line[:-1]
+
+
+async def _first_of(*works: Any) -> None:
+    """Run all until the first ends; its exception is raised, the others are cancelled."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""The consumer group: layout of the app, assignment by the placement, which key groups this worker owns."""

@@ -1,0 +1,278 @@
+"""Partition assignor that follows the placement; whoever the broker elects as the leader uses it.
+
+It decides from what is in memory and in the members' JoinGroup data (no I/O: it runs in the consumer's thread).  Every
+member sends the newest placement it has seen, so that a leader whose reader lags still uses the newest, and what it
+reads, so that members of different versions of the app can share a group (`copartition.py`).
+"""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from faust.assignor.client_assignment import ClientAssignment
+from faust.assignor.partition_assignor import PartitionAssignor
+
+from trimtab_agent.engines.faust.group.copartition import CoPartitioned, co_partitioned, difference
+from trimtab_agent.engines.faust.group.member_data import (
+    MAX_DIFFERENCE,
+    MemberData,
+    check_held,
+    essence,
+    packed,
+    read_layout,
+    read_member,
+    unknown_member,
+    unpacked,
+    unzipped,
+    write_layout,
+)
+from trimtab_agent.engines.faust.group.operators import Layout
+from trimtab_agent.engines.faust.group.placing import Member, Reason, place
+from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_protocol.messages.decode import BadMessage, Fault, shorten, step
+from trimtab_protocol.messages.names import NO_EPOCH, Epoch
+from trimtab_protocol.messages.placement import Owners, Placement
+
+log = logging.getLogger(__name__)
+
+Members = Mapping[Member, MemberData]
+CHANGELOG = "-changelog"
+"""How Faust ends the names of changelogs: to tell them in the subscription of a member that does not say."""
+
+
+class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
+    """Assigns as the placement on the board says; without one, or on any fault, as stock Faust does."""
+
+    def __init__(self, board: Board, app: Any, replicas: int = 0) -> None:
+        super().__init__(app, replicas)
+        self._board = board
+        self._deciding = NO_EPOCH
+        self._differs: str | None = None
+
+    # ---- member -> leader
+
+    def metadata(self, topics: set[str]) -> ConsumerProtocolMemberMetadata:
+        """What this member sends when it joins: what it owns now, in-place changes included, what it reads, and the
+        placement.
+
+        Faust's distribution maps stay out: no leader reads them, and they grow with members times partitions.
+        """
+        placement, signatures = self._board.newest or (None, ())
+        layout = self._board.layout
+        data = MemberData(
+            assignment=self._assignment,
+            url=str(self._url),
+            changelog_distribution={},
+            worker=self._board.worker,
+            epoch=list(placement.epoch if placement else NO_EPOCH),
+            placement=packed(placement) if placement else None,
+            signatures=[signature.decode("latin-1") for signature in signatures],
+            layout=write_layout(layout) if layout else None,
+        )
+        return ConsumerProtocolMemberMetadata(self.version, sorted(topics), data.dumps())
+
+    # ---- leader
+
+    def _perform_assignment(self, cluster: Any, member_metadata: Mapping[Member, Any]) -> Any:
+        self._deciding, self._differs = NO_EPOCH, None
+        members = {member: self._read(member, told, cluster) for member, told in member_metadata.items()}
+        # Stock Faust, should we need it, reads only what we have understood too.
+        member_metadata = {
+            member: ConsumerProtocolMemberMetadata(told.version, list(told.subscription), essence(members[member]))
+            for member, told in member_metadata.items()
+        }
+        try:
+            for data in members.values():
+                self._offer(data)
+            if self._board.placement is not None and self._board.layout is not None:
+                subscriptions = {member: frozenset(told.subscription) for member, told in member_metadata.items()}
+                return self._follow(self._board.placement, cluster, subscriptions, members)
+        except Exception:  # a leader that raises makes the whole group retry for ever
+            log.exception("the placement cannot be followed: assigning as stock Faust does")
+            self._deciding, self._differs = NO_EPOCH, None
+        return super()._perform_assignment(cluster, member_metadata)
+
+    def _read(self, member: Member, told: Any, cluster: Any) -> MemberData:
+        """What a member says; of one that cannot be understood nothing is known, the others have their group."""
+        try:
+            data = read_member(told.user_data)
+            for part in (data.assignment.actives, data.assignment.standbys):
+                for topic, held in part.items():
+                    check_held(topic, held, cluster.partitions_for_topic(topic))
+        except BadMessage as error:
+            self._refuse(f"data of group member {shorten(member)}", error)
+            return unknown_member()
+        return data
+
+    def _refuse(self, what: str, error: BadMessage) -> None:
+        self._board.refused[error.fault] += 1
+        log.warning("%s ignored: %s", what, error)
+
+    def _offer(self, data: MemberData) -> None:
+        """Take over a member's placement if it is newer."""
+        newest = self._board.placement.epoch if self._board.placement else NO_EPOCH
+        try:
+            if data.placement is not None and Epoch(*data.epoch) > newest:
+                signatures = tuple(signature.encode("latin-1") for signature in data.signatures)
+                self._board.take(unpacked(data.placement), signatures)
+        except ValueError as error:
+            log.warning("placement of member %s ignored: %s", shorten(data.worker), error)
+
+    def _follow(
+        self, placement: Placement, cluster: Any, subscriptions: Mapping[Member, frozenset[str]], members: Members
+    ) -> Any:
+        def count(topic: str) -> int | None:
+            return len(cluster.partitions_for_topic(topic) or ()) or None
+
+        self._update_member_urls(members)
+        layouts = {member: self._layout_of(data, subscriptions[member]) for member, data in members.items()}
+        self._differs = self._difference(layouts, members)
+        assignments = {member: ClientAssignment(actives={}, standbys={}) for member in members}
+        topic_groups: dict[str, int] = {}
+        by_worker = {data.worker: member for member, data in members.items() if data.worker}
+        for number, group in enumerate(self._groups(layouts, subscriptions, count)):
+            topic_groups.update(dict.fromkeys(group.topics, number))  # unique per group
+            if not group.members:
+                log.error("no worker can have %s: a changelog is not there yet", ", ".join(sorted(group.topics)))
+                continue
+            placed = place(
+                [_members(row, by_worker) for row in _rows(placement, group)],
+                partitions=group.partitions,
+                previous=_previous(group, members),
+                members=group.members,
+            )
+            for member in group.members:
+                owned = sorted(partition for partition, (owner, _) in placed.items() if owner == member)
+                for topic in group.topics & subscriptions[member]:
+                    assignments[member].actives[topic] = list(owned)
+            if group.operators:
+                _log_exceptions(group, placed.values())
+        self._deciding = placement.epoch
+        return self._protocol_assignments(
+            assignments,
+            self._get_changelog_distribution(assignments),
+            self._get_external_topic_distribution(assignments),
+            topic_groups,
+        )
+
+    def _layout_of(self, data: MemberData, subscription: frozenset[str]) -> Layout:
+        """What a member reads.  One that does not say (another plug-in, stock Faust) names operators as we do."""
+        try:
+            if data.layout is not None:
+                return read_layout(data.layout)
+        except BadMessage as error:
+            self._refuse(f"layout of member {shorten(data.worker)}", error)
+        ours = self._board.layout
+        assert ours is not None
+        topics = frozenset(topic for topic in subscription if not self._is_fausts_own(topic))
+        unknown = topics - ours.sources - ours.changelogs
+        changelogs = (topics & ours.changelogs) | {topic for topic in unknown if topic.endswith(CHANGELOG)}
+        return Layout(
+            named={operator: named & topics for operator, named in ours.named.items() if named & topics},
+            sources=topics - changelogs,
+            changelogs=changelogs,
+        )
+
+    def _is_fausts_own(self, topic: str) -> bool:
+        leader_topic: str = self.app._leader_assignor._leader_topic_name
+        return topic == leader_topic or topic.startswith(self.app.conf.reply_to_prefix)
+
+    def _difference(self, layouts: Mapping[Member, Layout], members: Members) -> str | None:
+        found = difference(layouts, {member: step(data.worker) for member, data in members.items() if data.worker})
+        if found is not None:
+            log.warning("no hand-overs until all run the same version of the app: %s", found)
+        return found and found[:MAX_DIFFERENCE]
+
+    def _groups(
+        self,
+        layouts: Mapping[Member, Layout],
+        subscriptions: Mapping[Member, frozenset[str]],
+        count: Callable[[str], int | None],
+    ) -> Iterable[CoPartitioned]:
+        """What the members co-partition, then Faust's own topics (leader election, replies) one by one."""
+        groups = co_partitioned(layouts, count)
+        yield from groups
+        of_members = frozenset[str]().union(*(each.sources | each.changelogs for each in layouts.values()))
+        for topic in sorted(frozenset[str]().union(*subscriptions.values()) - of_members):
+            if partitions := count(topic):
+                readers = frozenset(member for member, topics in subscriptions.items() if topic in topics)
+                yield CoPartitioned(operators=(), topics=frozenset({topic}), partitions=partitions, members=readers)
+
+    def _protocol_assignments(self, assignments: Any, changelogs: Any, externals: Any, topic_groups: Any) -> Any:
+        """Stock's result, with the epoch that was applied and how the members differ."""
+        return {
+            member: ConsumerProtocolMemberAssignment(
+                self.version,
+                sorted(assignment.kafka_protocol_assignment(self._table_manager)),
+                self._compress(
+                    MemberData(
+                        assignment=assignment,
+                        url=self._member_urls[member],
+                        changelog_distribution=changelogs,
+                        external_topic_distribution=externals,
+                        topic_groups=topic_groups,
+                        epoch=list(self._deciding),
+                        differs=self._differs,
+                    ).dumps()
+                ),
+            )
+            for member, assignment in assignments.items()
+        }
+
+    # ---- leader -> member
+
+    def on_assignment(self, assignment: Any) -> None:
+        """Take what the leader gave, and note which placement it applied.
+
+        What it says beside that may be broken: the partitions, which the broker passed on, hold even so.
+        """
+        try:
+            data = read_member(unzipped(assignment.user_data))
+            try:
+                super().on_assignment(assignment)
+            except Exception as error:  # Faust asserts, and looks into what it has not checked
+                raise BadMessage(Fault.MALFORMED, "assignment", shorten(error), "what belongs to it") from error
+        except BadMessage as error:
+            self._refuse("what the group's leader says of an assignment is", error)
+            data = MemberData(
+                assignment=ClientAssignment(actives=dict(assignment.assignment), standbys={}),
+                url=str(self._url),
+                changelog_distribution={},
+            )
+            given = self._compress(data.dumps())
+            super().on_assignment(ConsumerProtocolMemberAssignment(assignment.version, assignment.assignment, given))
+        self._board.applied = Epoch(*data.epoch)
+        self._board.differs = data.differs and data.differs[:MAX_DIFFERENCE]
+
+
+def _rows(placement: Placement, group: CoPartitioned) -> list[Owners]:
+    """The placement's row of each partition; of several names the first that has one."""
+    found = [placement.owners.get(operator, ()) for operator in group.operators]
+    return [
+        next((rows[partition] for rows in found if partition < len(rows)), ()) for partition in range(group.partitions)
+    ]
+
+
+def _previous(group: CoPartitioned, members: Members) -> dict[int, Member]:
+    """Who has most of each partition's topics now."""
+    held: defaultdict[int, Counter[Member]] = defaultdict(Counter)
+    for member in sorted(members):
+        actives = members[member].assignment.actives
+        for topic in group.topics & actives.keys():
+            for partition in actives[topic]:
+                held[partition][member] += 1
+    return {partition: counts.most_common(1)[0][0] for partition, counts in held.items()}
+
+
+def _members(row: Owners, by_worker: Mapping[str, Member]) -> list[Member | None]:
+    return [by_worker.get(worker) for worker in row]
+
+
+def _log_exceptions(group: CoPartitioned, placed: Iterable[tuple[Member, Reason]]) -> None:
+    reasons = [reason for _, reason in placed if reason is not Reason.PLACED]
+    if reasons:
+        counts = {reason.value: reasons.count(reason) for reason in Reason if reason in reasons}
+        name = ", ".join(group.operators)
+        log.warning("operator %s: %d key groups are not with their placed owner: %s", name, len(reasons), counts)

@@ -1,0 +1,95 @@
+"""Which topics the members of a group must co-partition while they run different versions of the app.  Pure.
+
+During a rolling upgrade some members read topics that the others do not know.  An agent of the new version may write
+any table of its operator, so partition p of all the operator's topics belongs on one worker, in every version that a
+member runs.  A partition of a topic that its worker does not read waits, unassigned, until the worker is upgraded.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from trimtab_agent.engines.faust.group.operators import Layout
+from trimtab_agent.engines.faust.group.placing import Member
+from trimtab_protocol.messages.names import OperatorId
+
+MAX_NAMED = 3
+
+PartitionsOf = Callable[[str], int | None]
+"""Partition count of a topic; None = the broker has not told it yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoPartitioned:
+    """Topics whose partitions of one number belong on one worker.
+
+    `operators` = what the members call it, the first member's name first.  `members` = who may own partitions: they
+    read at least one of the topics, and the broker knows every changelog that they would write.
+    """
+
+    operators: tuple[OperatorId, ...]
+    topics: frozenset[str]
+    partitions: int
+    members: frozenset[Member]
+
+
+def co_partitioned(layouts: Mapping[Member, Layout], partitions_of: PartitionsOf) -> tuple[CoPartitioned, ...]:
+    """The groups of topics that satisfy all members' layouts, by name and partition count.
+
+    With one version of the app these are its operators.
+    """
+    groups = {member: layout.groups(partitions_of) for member, layout in layouts.items()}
+    merged: list[frozenset[str]] = []
+    for topics in (topics for found in groups.values() for _, _, topics in found):
+        overlapping = [other for other in merged if other & topics]
+        merged = [other for other in merged if not other & topics]
+        merged.append(topics.union(*overlapping))
+    found = [_describe(topics, layouts, groups, partitions_of) for topics in merged]
+    return tuple(sorted(found, key=lambda each: (each.operators, each.partitions)))
+
+
+def _describe(
+    topics: frozenset[str],
+    layouts: Mapping[Member, Layout],
+    groups: Mapping[Member, list[tuple[OperatorId, int, frozenset[str]]]],
+    partitions_of: PartitionsOf,
+) -> CoPartitioned:
+    names: dict[OperatorId, None] = {}
+    ready = []
+    for member, layout in layouts.items():
+        own = [operator for operator, _, part in groups[member] if part & topics]
+        names.update(dict.fromkeys(own))
+        if own and not any(_lacks_changelog(layout, operator, partitions_of) for operator in own):
+            ready.append(member)
+    return CoPartitioned(
+        operators=tuple(names),
+        topics=topics,
+        partitions=next(count for topic in topics if (count := partitions_of(topic))),
+        members=frozenset(ready),
+    )
+
+
+def _lacks_changelog(layout: Layout, operator: OperatorId, partitions_of: PartitionsOf) -> bool:
+    """Whether a table of the operator has a changelog that the broker does not know: its agents would fail."""
+    of_others = frozenset[str]().union(*(topics for name, topics in layout.named.items() if name != operator))
+    topics = layout.named.get(operator, layout.changelogs - of_others)
+    return any(partitions_of(topic) is None for topic in topics & layout.changelogs)
+
+
+def difference(layouts: Mapping[Member, Layout], names: Mapping[Member, str]) -> str | None:
+    """Who runs another version of the app than the others, in words; None when all run the same.
+
+    `names` = the workers' names by member.
+    """
+    versions: dict[tuple[object, ...], list[str]] = {}
+    for member, layout in layouts.items():
+        key = (layout.sources, layout.changelogs, tuple(sorted(layout.named.items())))
+        versions.setdefault(key, []).append(names.get(member) or member)
+    if len(versions) <= 1:
+        return None
+    sides = sorted(versions.values(), key=lambda side: (-len(side), sorted(side)))
+    return "workers differ in their topics, tables or operators: " + " against ".join(map(_first, sides[:MAX_NAMED]))
+
+
+def _first(workers: list[str]) -> str:
+    more = len(workers) - MAX_NAMED
+    return ", ".join(sorted(workers)[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,139 @@
+"""What members of the consumer group tell their leader when they join, and what it answers: Faust's data with ours.
+
+Stock Faust and older plug-ins ignore fields that they do not know; a field that is missing is unknown.
+"""
+
+import base64
+import zlib
+from collections.abc import Collection
+from typing import Any
+
+from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
+
+from trimtab_agent.engines.faust.group.operators import Layout
+from trimtab_protocol.messages.decode import (
+    MAX_MESSAGE_BYTES,
+    NAME_PATTERN,
+    BadMessage,
+    Fault,
+    check_integer,
+    shorten,
+    step,
+)
+from trimtab_protocol.messages.names import NO_EPOCH, Epoch, OperatorId
+from trimtab_protocol.messages.placement import MAX_OPERATORS, Placement, encode_placement
+from trimtab_protocol.messages.report import MAX_COUNT
+
+MAX_TOPICS = 10_000
+MAX_DIFFERENCE = 500
+"""Characters of the leader's remark on how the members differ."""
+
+
+class MemberData(ClientMetadata, serializer="json", include_metadata=False, namespace="@ClientMetadata"):  # type: ignore[misc, call-arg]
+    """Faust's JoinGroup and SyncGroup data with ours; stock Faust ignores what it does not know."""
+
+    worker: str = ""
+    epoch: list[int] = list(NO_EPOCH)  # noqa: RUF012 - Faust's models copy their defaults
+    placement: str | None = None
+    signatures: list[str] = []  # noqa: RUF012
+    layout: dict[str, Any] | None = None
+    """What the member reads, `{"named": {operator: topics}, "sources": topics, "changelogs": topics}`."""
+    differs: str | None = None
+    """From the leader: how members' versions of the app differ in this generation; None = they do not, or unknown."""
+
+
+def unknown_member() -> MemberData:
+    """What is known of a member whose data cannot be read: nothing."""
+    return MemberData(assignment=ClientAssignment(actives={}, standbys={}), url="", changelog_distribution={})
+
+
+def read_member(user_data: bytes) -> MemberData:
+    """A member's data, in which every field that is looked at here has its type: Faust checks none.
+
+    Raises BadMessage.
+    """
+    try:
+        data: MemberData = MemberData.loads(user_data)
+        held = (data.assignment.actives, data.assignment.standbys)
+        Epoch(*(check_integer(part, "epoch", 0, MAX_COUNT) for part in data.epoch))
+        texts = [data.url, data.worker, *data.signatures, *(topic for each in held for topic in each)]
+        texts += [text for text in (data.placement, data.differs) if text is not None]
+        sound = all(isinstance(text, str) for text in texts) and all(isinstance(each, dict) for each in held)
+    except BadMessage:
+        raise
+    except Exception as error:  # whatever Faust's reader, and looking for what should be there, raise
+        raise BadMessage(Fault.MALFORMED, "", shorten(error), "a member's data") from error
+    if not sound:
+        raise BadMessage(Fault.TYPE, "", user_data, "a member's data")
+    return data
+
+
+def write_layout(layout: Layout) -> dict[str, Any]:
+    """A layout as members send it."""
+    return {
+        "named": {operator: sorted(topics) for operator, topics in layout.named.items()},
+        "sources": sorted(layout.sources),
+        "changelogs": sorted(layout.changelogs),
+    }
+
+
+def read_layout(found: object) -> Layout:
+    """A layout that a member sent.  Raises BadMessage."""
+    if not isinstance(found, dict) or not isinstance(found.get("named"), dict):
+        raise BadMessage(Fault.TYPE, "layout", found, "an object with named, sources and changelogs")
+    named = found["named"]
+    if len(named) > MAX_OPERATORS or not all(isinstance(n, str) and NAME_PATTERN.fullmatch(n) for n in named):
+        raise BadMessage(Fault.RANGE, "layout.named", f"{len(named)} names", f"at most {MAX_OPERATORS} names")
+    try:
+        return Layout(
+            named={OperatorId(name): _topics(topics, f"layout.named.{name}") for name, topics in named.items()},
+            sources=_topics(found.get("sources"), "layout.sources"),
+            changelogs=_topics(found.get("changelogs"), "layout.changelogs"),
+        )
+    except BadMessage:
+        raise
+    except ValueError as error:
+        raise BadMessage(Fault.RANGE, "layout", str(error), "operators of known topics") from error
+
+
+def _topics(found: object, path: str) -> frozenset[str]:
+    if not isinstance(found, list) or not all(isinstance(topic, str) for topic in found):
+        raise BadMessage(Fault.TYPE, path, found, "a list of topics")
+    if len(found) > MAX_TOPICS:
+        raise BadMessage(Fault.OVERSIZED, path, f"{len(found)} topics", f"at most {MAX_TOPICS}")
+    return frozenset(found)
+
+
+def essence(data: MemberData) -> bytes:
+    """What stock Faust needs of a member."""
+    known = MemberData(assignment=data.assignment, url=data.url, changelog_distribution={})
+    return bytes(known.dumps())
+
+
+def check_held(topic: str, held: object, partitions: Collection[int] | None) -> None:
+    """Raises BadMessage unless these are partitions that the topic has; None: nobody knows the topic, nor uses it."""
+    if not isinstance(held, list) or not all(type(partition) is int for partition in held):
+        raise BadMessage(Fault.TYPE, step(topic), held, "a list of partitions")
+    if partitions and not set(held) <= set(partitions):
+        raise BadMessage(Fault.RANGE, step(topic), "one that is not there", f"partitions up to {max(partitions)}")
+
+
+def packed(placement: Placement) -> str:
+    """A placement as members pass it on."""
+    return base64.b64encode(zlib.compress(encode_placement(placement), 9)).decode()
+
+
+def unpacked(text: str) -> bytes:
+    """The placement as it was published: its encoding has one form, which is what was signed.  Raises BadMessage."""
+    try:
+        return unzipped(base64.b64decode(text))
+    except ValueError as error:
+        raise BadMessage(Fault.MALFORMED, "placement", text[:40], "a packed placement") from error
+
+
+def unzipped(compressed: bytes) -> bytes:
+    """What was compressed, no more of it than a message may have.  Raises BadMessage."""
+    try:
+        return zlib.decompressobj().decompress(compressed, MAX_MESSAGE_BYTES)
+    except zlib.error as error:
+        raise BadMessage(Fault.MALFORMED, "", compressed[:40], "compressed bytes") from error

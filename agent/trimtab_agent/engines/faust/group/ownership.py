@@ -1,0 +1,129 @@
+"""Which key groups this worker owns, as Faust's own books have it, and changing them in place.
+
+What is changed here is valid inside one generation; the next rebalance rebuilds all of it from the leader's
+assignment, which follows the placement.  Everything runs on the event loop, and no function here awaits: an owner is an
+owner in all books at once.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from faust.types import TP
+
+from trimtab_agent.engines.faust.group.operators import Layout, Operator
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
+
+
+class Ownership:
+    """Key groups of one app on this worker."""
+
+    def __init__(self, app: Any, app_id: AppId) -> None:
+        self._app = app
+        self._app_id = app_id
+        self._operators: dict[OperatorId, Operator] = {}
+        self._by_topic: dict[str, Operator] = {}
+
+    def learn(self, layout: Layout) -> None:
+        """Take over partition counts from the consumer's metadata.  Raises MixedPartitions."""
+        found = layout.operators(self._app.consumer.thread.partition_count)
+        self._operators = {operator.id: operator for operator in found}
+        self._by_topic = {topic: operator for operator in found for topic in operator.topics}
+
+    def operators(self) -> dict[OperatorId, Operator]:
+        """The operators by id; empty until `learn`."""
+        return self._operators
+
+    def key_group_of(self, topic: str, partition: int) -> KeyGroup | None:
+        """The key group of a partition; None when the topic belongs to no operator."""
+        operator = self._by_topic.get(topic)
+        return None if operator is None else self.key_group(operator, partition)
+
+    def key_group(self, operator: Operator, partition: int) -> KeyGroup:
+        """The key group of this partition."""
+        return KeyGroup(self._app_id, operator.id, partition)
+
+    def sources(self, key_groups: Iterable[KeyGroup]) -> set[TP]:
+        """Source partitions of these key groups."""
+        return {TP(topic, k.partition) for k in key_groups for topic in self._operators[k.operator].sources}
+
+    def changelogs(self, key_groups: Iterable[KeyGroup]) -> set[TP]:
+        """Changelog partitions of these key groups."""
+        return {TP(topic, k.partition) for k in key_groups for topic in self._operators[k.operator].changelogs}
+
+    def known(self, key_groups: Iterable[KeyGroup]) -> bool:
+        """Whether all of these are key groups of this app."""
+        known = self._operators
+        return all(k.operator in known and k.partition < known[k.operator].partitions for k in key_groups)
+
+    def owns(self, key_group: KeyGroup) -> bool:
+        """Whether this worker owns it now: all of it.  What it has in part it processes, but cannot give away."""
+        operator = self._operators.get(key_group.operator)
+        return operator is not None and all(self.is_active(TP(topic, key_group.partition)) for topic in operator.topics)
+
+    def holds(self, key_group: KeyGroup) -> bool:
+        """Whether this worker owns it, or a part of it: a leader of another version may not assign new topics."""
+        operator = self._operators.get(key_group.operator)
+        return operator is not None and any(self.is_active(TP(topic, key_group.partition)) for topic in operator.topics)
+
+    def is_active(self, tp: TP) -> bool:
+        """Whether the partition is this worker's to process and to write, by Faust's own books."""
+        return tp in self._app.assignor._active_tps
+
+    def owned(self) -> frozenset[KeyGroup]:
+        """All that this worker owns now."""
+        return frozenset(
+            key_group
+            for operator in self._operators.values()
+            for key_group in (self.key_group(operator, partition) for partition in range(operator.partitions))
+            if self.owns(key_group)
+        )
+
+    def table(self, changelog: TP) -> Any:
+        """The table of a changelog partition."""
+        return self._app.tables._changelogs[changelog.topic]
+
+    def own(self, key_groups: Collection[KeyGroup]) -> None:
+        """Be the owner of these in all of Faust's books."""
+        sources, changelogs = self.sources(key_groups), self.changelogs(key_groups)
+        self._assign(sources | changelogs, own=True)
+        recovery = self._app.tables.recovery
+        for tp in changelogs:
+            table = self.table(tp)
+            recovery.revoke(tp)
+            recovery.tp_to_table[tp] = table
+            recovery.active_tps.add(tp)
+            recovery.actives_for_table[table].add(tp)
+        conductor = self._app.topics
+        conductor._update_tp_index(sources)
+        for tp in sources:
+            conductor._tp_to_callback[tp] = conductor._build_handler(tp, conductor._tp_index[tp])
+
+    def disown(self, key_groups: Collection[KeyGroup]) -> None:
+        """Not be the owner of these in any of Faust's books."""
+        sources, changelogs = self.sources(key_groups), self.changelogs(key_groups)
+        self._assign(sources | changelogs, own=False)
+        recovery = self._app.tables.recovery
+        for tp in changelogs:
+            recovery.revoke(tp)
+            recovery.active_tps.discard(tp)
+            recovery.actives_for_table[self.table(tp)].discard(tp)
+        conductor = self._app.topics
+        for tp in sources:
+            conductor._tp_index.pop(tp, None)
+            conductor._tp_to_callback.pop(tp, None)
+
+    def restored_to(self, changelog: TP, offset: int) -> None:
+        """The local table has the changelog up to this offset: nothing is left to recover."""
+        recovery = self._app.tables.recovery
+        recovery.active_offsets[changelog] = recovery.active_highwaters[changelog] = offset
+
+    def _assign(self, tps: set[TP], *, own: bool) -> None:
+        """The assignor's books (`is_active()`, table iteration, the next JoinGroup), and the app's."""
+        app, assignor = self._app, self._app.assignor
+        actives = assignor._assignment.actives
+        for topic in {tp.topic for tp in tps}:
+            changed = {tp.partition for tp in tps if tp.topic == topic}
+            held = set(actives.get(topic, ()))
+            actives[topic] = sorted(held | changed if own else held - changed)
+        assignor._active_tps = assignor._assignment.active_tps
+        app._assignment = app._assignment | tps if own else app._assignment - tps

@@ -1,0 +1,84 @@
+"""What the plug-in's threads share: the newest placement and the layout of the app.
+
+Written by the channel's thread (placements) and the event loop (layout), read by the consumer's thread (assignor) and
+the event loop.  Every field is a reference to a frozen value, so that reading needs no lock.
+"""
+
+import threading
+from collections import Counter
+
+from trimtab_agent.engines.faust.group.operators import Layout
+from trimtab_process.trust_file import TrustFile
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, Topics, WorkerId
+from trimtab_protocol.messages.placement import Placement, decode_placement
+from trimtab_protocol.signing.envelope import Envelope
+
+Signatures = tuple[bytes, ...]
+
+
+class Board:
+    """Newest placement of one app, as seen by one worker.
+
+    `trust` None: whoever can write a placement, or join the group with one, is followed.
+    """
+
+    def __init__(self, *, cluster: str, app: AppId, worker: WorkerId, trust: TrustFile | None = None) -> None:
+        self.cluster = cluster
+        self.app = app
+        self.worker = worker
+        self.topics = Topics(cluster)
+        self.newest: tuple[Placement, Signatures] | None = None
+        """The placement and its signatures: whoever is given it by this worker can check it too."""
+        self.refused: Counter[Fault] = Counter()
+        """Placements and hand-over records that were refused, by reason."""
+        self.breaches = 0
+        """How often a changelog was about to overwrite state that this worker writes."""
+        self.layout: Layout | None = None
+        """None until the topics are known, and for ever in an app that is not steered."""
+        self.faust_standbys = 0
+        """Standby replicas that the app asks for; Faust is given them back when it turns out not to be steered."""
+        self.applied: Epoch = NO_EPOCH
+        """Epoch of the placement that the last rebalance applied; NO_EPOCH = Faust's own assignment."""
+        self.differs: str | None = None
+        """How the group's members differ in their version of the app, as the leader of this generation says."""
+        self._trust = trust
+        self._writing = threading.Lock()
+
+    @property
+    def placement(self) -> Placement | None:
+        """The newest placement; None before the first one."""
+        return self.newest[0] if self.newest else None
+
+    def take(self, value: bytes, signatures: Signatures) -> bool:
+        """Keep a placement as it was published if it is the newest; returns whether it was.  Raises BadMessage."""
+        return self.offer(self.read(value, signatures), signatures)
+
+    def read(self, value: bytes, signatures: Signatures) -> Placement:
+        """A placement of this app, as it was published.
+
+        Raises BadMessage, and counts it: nobody trusted vouches for it, it cannot be read, or it is another app's.
+        """
+        try:
+            if self._trust is not None:
+                key = self.app.encode()
+                self._trust.check(Envelope(topic=self.topics.placement, key=key, value=value, signatures=signatures))
+            placement = decode_placement(value)
+            if placement.cluster != self.cluster:
+                raise BadMessage(Fault.CLUSTER, "cluster", placement.cluster, self.cluster)
+            if placement.app != self.app:
+                raise BadMessage(Fault.RANGE, "app", placement.app, self.app)
+        except BadMessage as error:
+            self.refused[error.fault] += 1
+            raise
+        return placement
+
+    def offer(self, placement: Placement, signatures: Signatures = ()) -> bool:
+        """Keep a placement if it is ours and the newest; returns whether it was."""
+        with self._writing:
+            newest = self.placement.epoch if self.placement else NO_EPOCH
+            fits = (placement.cluster, placement.app) == (self.cluster, self.app)
+            if not fits or placement.epoch <= newest:
+                return False
+            self.newest = placement, signatures
+            return True

@@ -1,0 +1,1 @@
+"""Moves key groups between two workers within one generation of the group."""

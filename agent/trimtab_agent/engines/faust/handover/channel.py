@@ -1,0 +1,164 @@
+"""The plug-in's own line to Kafka: reads the placement and the hand-overs without a group, writes hand-over records.
+
+Runs on the side loop.  Broker or topics away: it waits and tries again; the worker works on under the last placement.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.transport.client import Connection, for_ever
+from trimtab_protocol.messages.allowance import Allowance
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.handover import HandoverRecord, decode_handover, encode_handover
+from trimtab_protocol.messages.names import NO_EPOCH
+from trimtab_protocol.signing.envelope import signatures_in
+
+log = logging.getLogger(__name__)
+
+TOPICS_RETRY_S = 5.0
+LONG_POLL_MS = 2000
+LOAD_POLL_MS = 100
+"""While the worker waits for the placement: the end may be the mark of a transaction, which is no record to return."""
+CLOSE_LIMIT_S = 2.0
+
+
+class Channel:
+    """One reader for both topics, one writer; callbacks are called on the side loop.
+
+    Placements go to the board, `on_placement` is told of a new one.  `on_handover` gets the record and the Kafka time
+    of its writing (epoch seconds).
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        connection: Connection,
+        *,
+        on_placement: Callable[[], None],
+        on_handover: Callable[[HandoverRecord, float], None],
+    ) -> None:
+        self._board = board
+        self._placement = TopicPartition(board.topics.placement, 0)
+        self._handover = TopicPartition(board.topics.handover, 0)
+        self._connection = connection
+        self._on_placement = on_placement
+        self._on_handover = on_handover
+        self._writer: AIOKafkaProducer | None = None
+        self._opening = asyncio.Lock()
+        self._complaints = Allowance(rate=1, burst=100)
+        self._missing: frozenset[str] = frozenset()
+        self._last = -1, NO_EPOCH
+        """Offset and epoch of the last placement read here; the board may have a newer one from another member."""
+        self.loaded = threading.Event()
+        """All placements published so far have been read, or there is no placement topic."""
+
+    async def run(self) -> None:
+        """Read for ever."""
+        await for_ever(self._read, "placement and hand-overs are not read for now")
+
+    async def publish(self, record: HandoverRecord) -> None:
+        """Write a hand-over record; returns when it is in the log.  Raises KafkaError: then it may or may not be."""
+        async with self._opening:  # the first two hand-overs may come together
+            if self._writer is None:
+                self._writer = await self._open()
+        await self._writer.send_and_wait(
+            self._handover.topic, encode_handover(record), key=record.app.encode(), partition=self._handover.partition
+        )
+
+    async def _open(self) -> AIOKafkaProducer:
+        writer = AIOKafkaProducer(**self._connection, acks="all", enable_idempotence=True)
+        try:
+            await writer.start()
+        except KafkaError:
+            await writer.stop()
+            raise
+        return writer
+
+    async def close(self) -> None:
+        """Close the writer; the app's end does not wait for what a broker that is away cannot get."""
+        if self._writer is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_LIMIT_S):
+                    await self._writer.stop()
+
+    async def _read(self) -> None:
+        reader = AIOKafkaConsumer(
+            **self._connection,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",  # a placement counts with the commands of its transaction
+            fetch_max_wait_ms=LONG_POLL_MS,
+        )
+        try:
+            await reader.start()
+            if await self._lacks_topics(reader):
+                self.loaded.set()
+                await asyncio.sleep(TOPICS_RETRY_S)
+                return
+            reader.assign([self._placement, self._handover])
+            await reader.seek_to_beginning(self._placement)
+            await reader.seek_to_end(self._handover)  # earlier hand-overs belong to earlier generations
+            end = (await reader.end_offsets([self._placement]))[self._placement]
+            while True:
+                poll_ms = LONG_POLL_MS if self.loaded.is_set() else LOAD_POLL_MS
+                for records in (await reader.getmany(timeout_ms=poll_ms)).values():
+                    for record in records:
+                        self._dispatch(record)
+                if await reader.position(self._placement) >= end:
+                    self.loaded.set()
+        finally:
+            await reader.stop()
+
+    async def _lacks_topics(self, reader: Any) -> bool:
+        """Whether topics are missing; logged when the set of missing topics changes."""
+        before, wanted = self._missing, {self._placement.topic, self._handover.topic}
+        self._missing = frozenset(wanted - await reader.topics())
+        if self._missing - before:
+            names = ", ".join(sorted(self._missing))
+            log.warning("missing topics: %s; this worker is not steered until they exist", names)
+        elif before and not self._missing:
+            log.info("all topics exist now; this worker can be steered")
+        return bool(self._missing)
+
+    def _dispatch(self, record: Any) -> None:
+        try:
+            if record.topic == self._placement.topic:
+                self._take_placement(record)
+            else:
+                self._on_handover(self._read_handover(record.value), record.timestamp / 1e3)
+        except BadMessage as error:
+            if self._complaints.spend(time.monotonic()):  # they are counted: a flood of them must not fill the log
+                log.warning("%s offset %d ignored: %s: %s", record.topic, record.offset, error.fault, error)
+
+    def _take_placement(self, record: Any) -> None:
+        """Other apps' placements, and one that was taken back, are none of ours."""
+        if record.value is None or record.key != self._board.app.encode():
+            return
+        signatures = signatures_in(record.headers)
+        placement = self._board.read(record.value, signatures)
+        if record.offset > self._last[0]:  # else the topic is read again, after a connection was lost
+            if placement.epoch < self._last[1]:
+                self._board.refused[Fault.OLD_EPOCH] += 1
+                raise BadMessage(Fault.OLD_EPOCH, "epoch", str(placement.epoch), f"{self._last[1]} or later")
+            self._last = record.offset, placement.epoch
+        if self._board.offer(placement, signatures):
+            self._on_placement()
+
+    def _read_handover(self, value: bytes | None) -> HandoverRecord:
+        try:
+            found = decode_handover(value)
+            if found.cluster != self._board.cluster:
+                raise BadMessage(Fault.CLUSTER, "cluster", found.cluster, self._board.cluster)
+        except BadMessage as error:
+            self._board.refused[error.fault] += 1
+            raise
+        return found

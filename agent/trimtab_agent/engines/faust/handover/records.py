@@ -1,0 +1,47 @@
+"""What the two sides of a hand-over write to each other, and what of it is Faust's."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from faust.types import TP
+
+from trimtab_agent.engines.faust.handover.handover import Given
+from trimtab_protocol.messages.commands import Command
+from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, Offsets
+
+
+def released(command: Command, given: Given, cluster: str, held_s: float) -> HandoverRecord:
+    """The record by which the target of a release may start; `held_s` = seconds since the source began to stop."""
+    assert command.handover is not None
+    assert command.generation is not None
+    assert command.source is not None
+    assert command.target is not None
+    assert command.app is not None
+    return HandoverRecord(
+        kind=HandoverKind.RELEASED,
+        cluster=cluster,
+        app=command.app,
+        handover=command.handover,
+        epoch=command.epoch,
+        generation=command.generation,
+        source=command.source,
+        target=command.target,
+        key_groups=command.key_groups,
+        offsets=_rows(given.offsets),
+        ends=_rows(given.ends),
+        held_s=held_s,
+    )
+
+
+def took(record: HandoverRecord) -> HandoverRecord:
+    """The record by which the target of a `released` says that it has started."""
+    return replace(record, kind=HandoverKind.TOOK, offsets=(), ends=(), held_s=0.0)
+
+
+def _rows(offsets: Mapping[TP, int]) -> Offsets:
+    return tuple((tp.topic, tp.partition, offset) for tp, offset in sorted(offsets.items()))
+
+
+def by_partition(rows: Offsets) -> dict[TP, int]:
+    """Offsets of a record, as Faust knows partitions."""
+    return {TP(topic, partition): offset for topic, partition, offset in rows}

@@ -1,0 +1,104 @@
+"""The last line of defence of a worker's state: what would leave a table wrong ends the worker instead.
+
+Two things are watched at the stores themselves, whatever the layers above believe:
+
+- A write that fails (disk full).  Faust lets the exception pass through the app's agent like any other: the event
+  counts as done, the agent is started again, and the worker goes on without what it could not write.
+- A record of a changelog that is applied to a partition which is active here.  The worker would read back its own
+  older writes and overwrite newer ones.  Faust does that only to restore, before any source is open.
+
+From that moment on nothing is committed or sent, and the worker ends: to the group it is a worker that was killed, and
+its last events, at most one commit interval, are done again by others.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from faust.stores.rocksdb import Store
+
+from trimtab_agent.engines.faust.safety.fence import Fence
+
+log = logging.getLogger(__name__)
+
+END_LIMIT_S = 15.0
+"""How long a worker may take to stop in order; after that its process ends at once."""
+EXIT_CODE = os.EX_SOFTWARE
+
+
+class StateBreach(Exception):
+    """A changelog was about to overwrite a table partition that this worker is writing itself."""
+
+
+class StoreGuard:
+    """Watches the stores of one app."""
+
+    def __init__(self, app: Any, fence: Fence, on_breach: Callable[[], None]) -> None:
+        self._app = app
+        self._fence = fence
+        self._on_breach = on_breach
+
+    def watch(self) -> None:
+        """Watch over every table of the app, from now on."""
+        for table in self._app.tables.values():
+            store = table.data
+            if isinstance(store, Store):
+                store._set, store._del = self._guarded_write(store._set), self._guarded_write(store._del)
+                store.apply_changelog_batch = self._guarded_batch(
+                    table.changelog_topic_name, store.apply_changelog_batch
+                )
+
+    def _guarded_write(self, write: Callable[..., None]) -> Callable[..., None]:
+        def write_or_end(*arguments: Any) -> None:
+            try:
+                write(*arguments)
+            except AssertionError:  # the app writes outside of an event: nothing is lost by that
+                raise
+            except Exception as error:
+                self._end("a table cannot be written, this worker ends: %s", error)
+                raise
+
+        return write_or_end
+
+    def _guarded_batch(self, changelog: str, apply: Callable[..., None]) -> Callable[..., None]:
+        def apply_or_end(batch: Iterable[Any], to_key: Any, to_value: Any) -> None:
+            # Faust applies a late record of a partition that it has just given away to whichever table came before.
+            own = [event for event in batch if event.message.tp.topic == changelog]
+            if own and not self._restoring():
+                active = self._app.assignor._active_tps
+                if touched := sorted({event.message.tp for event in own if event.message.tp in active}):
+                    error = StateBreach(f"changelog records for {touched[0]}, which this worker owns and writes")
+                    self._on_breach()
+                    self._end("state would be overwritten, this worker ends: %s", error)
+                    raise error
+            apply(own, to_key, to_value)
+
+        return apply_or_end
+
+    def _restoring(self) -> bool:
+        """Whether Faust is calling, on its own event loop, before it has opened any source."""
+        consumer = self._app._consumer
+        return asyncio._get_running_loop() is self._app.loop and not (consumer is not None and consumer.is_open)
+
+    def _end(self, complaint: str, error: Exception) -> None:
+        """Let nothing of this worker count any more, and end it; callable from any thread."""
+        if not self._fence.broken:
+            self._fence.break_off()
+            log.critical(complaint, error)
+            self._app.loop.call_soon_threadsafe(lambda: self._app.add_future(self._app.crash(error)))
+            _end_process_after(END_LIMIT_S)
+
+
+def _end_process_after(limit_s: float) -> None:
+    """Whatever holds up an orderly stop: a worker that may do nothing must not stay a member of its group."""
+
+    def end() -> None:
+        log.critical("this worker has not stopped within %g s of its fault, and ends now", limit_s)
+        os._exit(EXIT_CODE)
+
+    timer = threading.Timer(limit_s, end)
+    timer.daemon = True
+    timer.start()

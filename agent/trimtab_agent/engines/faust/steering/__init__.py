@@ -1,0 +1,1 @@
+"""Carries out the agent's commands in the worker."""

@@ -1,0 +1,1 @@
+"""Tables of key groups: warm standbys and windows."""

@@ -1,0 +1,119 @@
+"""Warm standby: applies changelogs to the local tables of key groups that this worker does not own.
+
+Faust's own standby goes through the drain loop record by record, and holds up the worker's source events while it
+catches up.  This one has a consumer of its own, without a group, on the side loop.
+"""
+
+import asyncio
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from faust.types import TP
+
+from trimtab_agent.engines.faust.transport.client import Connection, for_ever
+
+CHUNK_RECORDS = 500
+"""Applied under the lock: a few milliseconds."""
+IDLE_S = 0.1
+"""Between two looks whether there is something to follow: each takes the interpreter from the app's agents."""
+
+
+class _Message(NamedTuple):
+    tp: TP
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class _Event(NamedTuple):
+    """What a table's store needs of a Faust event."""
+
+    message: _Message
+
+
+class Tail:
+    """`applied[changelog partition]` = last offset in the local table; only what is here is followed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._applied: dict[TP, int] = {}
+        self._tables: dict[TP, Any] = {}
+        self._changed = False
+        self._lock = threading.Lock()
+        self.records = 0
+        """Applied since the start."""
+
+    @property
+    def followed(self) -> frozenset[TP]:
+        """Changelog partitions that are followed."""
+        with self._lock:
+            return frozenset(self._applied)
+
+    def applied(self, tp: TP) -> int | None:
+        """Last offset applied; None = not followed."""
+        return self._applied.get(tp)
+
+    def follow(self, tp: TP, table: Any, applied: int) -> None:
+        """Apply what comes after offset `applied` to `table`."""
+        with self._lock:
+            self._tables[tp], self._applied[tp], self._changed = table, applied, True
+
+    def leave(self, tps: Iterable[TP]) -> None:
+        """Stop following; when this returns nothing is written to their tables any more."""
+        with self._lock:
+            for tp in tps:
+                self._tables.pop(tp, None)
+                if self._applied.pop(tp, None) is not None:
+                    self._changed = True
+
+    async def run(self) -> None:
+        """Follow for ever (on the side loop)."""
+        await for_ever(self._follow, "standby tables do not follow for now")
+
+    async def _follow(self) -> None:
+        reader = AIOKafkaConsumer(
+            **self._connection, enable_auto_commit=False, auto_offset_reset="earliest", fetch_max_wait_ms=100
+        )
+        try:
+            await reader.start()
+            self._changed = True
+            following = False
+            while True:
+                if self._changed:
+                    following = self._assign(reader)
+                if not following:
+                    await asyncio.sleep(IDLE_S)
+                    continue
+                batches = await reader.getmany(timeout_ms=50, max_records=CHUNK_RECORDS)
+                for tp, records in batches.items():
+                    self._apply(TP(*tp), records)
+                await asyncio.sleep(0)
+        finally:
+            await reader.stop()
+
+    def _assign(self, reader: Any) -> bool:
+        with self._lock:
+            positions: Mapping[TP, int] = dict(self._applied)
+            self._changed = False
+        reader.unsubscribe()
+        if positions:
+            reader.assign([TopicPartition(*tp) for tp in positions])
+            for tp, applied in positions.items():
+                reader.seek(TopicPartition(*tp), applied + 1)
+        return bool(positions)
+
+    def _apply(self, tp: TP, records: Collection[Any]) -> None:
+        with self._lock:
+            applied = self._applied.get(tp)
+            if applied is None or self._changed:  # the latter: read before a seek, there may be a gap
+                return
+            fresh = [record for record in records if record.offset > applied]
+            if fresh:
+                self._tables[tp].apply_changelog_batch(
+                    [_Event(_Message(tp, tp.partition, r.offset, r.key, r.value)) for r in fresh]
+                )
+                self._applied[tp] = fresh[-1].offset
+                self.records += len(fresh)

@@ -1,0 +1,129 @@
+"""Warm standbys on this worker: opens local tables, follows their changelogs, says how far they are."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from faust.types import TP
+
+from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.tables.changelog_reader import Tail
+from trimtab_protocol.messages.names import KeyGroup
+
+SIZES = ("rocksdb.estimate-live-data-size", "rocksdb.cur-size-all-mem-tables")
+
+Check = Callable[[], None]
+"""Raises when the step it guards has become pointless: the group has moved on."""
+
+
+class Standbys:
+    """Key groups that this worker does not own, but keeps warm."""
+
+    def __init__(self, app: Any, ownership: Ownership, tail: Tail) -> None:
+        self._app = app
+        self._ownership = ownership
+        self._tail = tail
+
+    async def warm(self, key_groups: Collection[KeyGroup], check: Check) -> None:
+        """Open the tables of these key groups and follow their changelogs, where that is not so already.
+
+        Left out is every partition that is active here, whatever else of its key group is: the worker would read its
+        own writes back, and overwrite a newer one with an older one whenever it lags.
+        """
+        todo = self._not_active(key_groups) - self._tail.followed
+        if not todo:
+            return
+        consumer = self._app.consumer
+        starts, ends = await asyncio.gather(consumer.earliest_offsets(*todo), consumer.highwaters(*todo))
+        for tp in sorted(todo):
+            check()
+            table = self._ownership.table(tp)
+            await self._open(table, tp.partition, check)
+            if self._ownership.is_active(tp):
+                continue  # taken while its database was being opened
+            persisted = table.persisted_offset(tp)
+            applied = max(-1 if persisted is None else persisted, starts[tp] - 1)
+            if applied > ends[tp] - 1:
+                raise ValueError(f"{tp}: the local table is at offset {applied}, beyond the changelog's end {ends[tp]}")
+            self._tail.follow(tp, table, applied)
+
+    async def _open(self, table: Any, partition: int, check: Check) -> None:
+        """Open one database off the event loop: it takes 35 to 70 ms."""
+        store = table.data
+        if partition not in store._dbs:
+            loop = asyncio.get_running_loop()
+            opened = await loop.run_in_executor(None, store._open_for_partition, partition)
+            check()
+            store._dbs.setdefault(partition, opened)
+
+    async def lag_records(self, key_groups: Collection[KeyGroup]) -> int:
+        """Changelog records between the local tables and fresh ends."""
+        changelogs = self._ownership.changelogs(key_groups)
+        if not changelogs:
+            return 0
+        ends = await self._app.consumer.highwaters(*changelogs)
+        return sum(max(0, ends[tp] - 1 - self._applied(tp)) for tp in changelogs)
+
+    @property
+    def applied_records(self) -> int:
+        """Changelog records applied to standbys since the start."""
+        return self._tail.records
+
+    def is_followed(self, key_groups: Collection[KeyGroup]) -> bool:
+        """Whether all changelogs of these key groups are followed."""
+        return self._ownership.changelogs(key_groups) <= self._tail.followed
+
+    def has(self, ends: dict[TP, int]) -> bool:
+        """Whether the local tables have the changelogs up to these ends."""
+        return all(self._applied(tp) >= end - 1 for tp, end in ends.items())
+
+    def followed(self) -> frozenset[KeyGroup]:
+        """Key groups of which anything is followed."""
+        found = (self._ownership.key_group_of(*tp) for tp in self._tail.followed)
+        return frozenset(key_group for key_group in found if key_group is not None)
+
+    def keep(self, ends: dict[TP, int]) -> None:
+        """Go on as the standby of what this worker has just given away: all up to these ends is its own work."""
+        for tp, end in ends.items():
+            table = self._ownership.table(tp)
+            if end:
+                table.data.set_persisted_offset(tp, end - 1)
+            self._tail.follow(tp, table, end - 1)
+
+    def leave(self, changelogs: Collection[TP]) -> None:
+        """Stop following these; the tables stay open: this worker is about to own them."""
+        self._tail.leave(changelogs)
+
+    def cool(self, key_groups: Collection[KeyGroup]) -> None:
+        """Stop following these key groups, and close those of their tables that are not active here."""
+        changelogs = self._not_active(key_groups)
+        self._tail.leave(changelogs)
+        for tp in changelogs:
+            self._ownership.table(tp).data._dbs.pop(tp.partition, None)
+
+    def stop(self) -> None:
+        """Follow nothing: Faust is about to open and restore what the group assigns."""
+        self._tail.leave(self._tail.followed)
+
+    def state_bytes(self, key_group: KeyGroup) -> int | None:
+        """Live data of the key group's tables, memtables included; None when one of them is not open here."""
+        stores = [self._ownership.table(tp).data for tp in self._ownership.changelogs([key_group])]
+        databases = [store._dbs.get(key_group.partition) for store in stores]
+        if not databases or None in databases:
+            return None
+        return sum(int(database.property_int_value(name) or 0) for database in databases for name in SIZES)
+
+    def written_records(self, key_group: KeyGroup) -> int | None:
+        """Records that the key group's changelogs have had, as its local tables know; None when not open here."""
+        changelogs = self._ownership.changelogs([key_group])
+        if any(tp.partition not in self._ownership.table(tp).data._dbs for tp in changelogs):
+            return None
+        persisted = [self._ownership.table(tp).persisted_offset(tp) for tp in changelogs]
+        return sum(int(offset) + 1 for offset in persisted if offset is not None)
+
+    def _not_active(self, key_groups: Iterable[KeyGroup]) -> set[TP]:
+        return {tp for tp in self._ownership.changelogs(key_groups) if not self._ownership.is_active(tp)}
+
+    def _applied(self, tp: TP) -> int:
+        applied = self._tail.applied(tp)
+        return -1 if applied is None else applied

@@ -1,0 +1,28 @@
+"""The plug-in's own Kafka clients: how they connect, and how their loops go on after an error."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from trimtab_protocol.messages.allowance import Allowance
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+
+Connection = Mapping[str, Any]
+"""Bootstrap servers and security settings of an aiokafka client."""
+
+
+async def for_ever(work: Callable[[], Awaitable[None]], complaint: str) -> None:
+    """Do it again and again, whatever it raises: a worker that is deaf for ever would be worse.  Said once a minute."""
+    complaints = Allowance(rate=1 / 60, burst=1)
+    while True:
+        try:
+            await work()
+        except Exception as error:
+            if complaints.spend(time.monotonic()):
+                log.warning("%s: %r", complaint, error)
+        await asyncio.sleep(RETRY_S)

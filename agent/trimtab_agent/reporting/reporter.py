@@ -1,0 +1,88 @@
+"""One report per interval: read the counters at its end, wait a moment for the statistics, hand it to Kafka."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from trimtab_agent.logs import fields
+from trimtab_agent.metrics import Metrics
+from trimtab_agent.reporting.report import ReportHead, assemble, interval_end, settle_s, until_interval_end
+from trimtab_agent.reporting.roster import Roster
+from trimtab_agent.sampler.derive import Limits, Reading, Use, derive
+from trimtab_agent.sampler.readings import CounterReader
+from trimtab_protocol.messages.names import WorkerId
+
+log = logging.getLogger(__name__)
+
+ProduceReport = Callable[[bytes, Callable[[str | None], None]], None]
+"""Sends a report and calls back with the fault, a word, or None."""
+
+
+class Reporter:
+    """Everything about the reports of one host."""
+
+    def __init__(
+        self,
+        head: ReportHead,
+        roster: Roster,
+        limits: Limits,
+        *,
+        reader: CounterReader,
+        metrics: Metrics,
+        produce: ProduceReport,
+    ) -> None:
+        self._head = head
+        self._roster = roster
+        self._limits = limits
+        self._reader = reader
+        self._metrics = metrics
+        self._produce = produce
+        self._pids: dict[WorkerId, int | None] = {}
+        self._previous: Reading | None = None
+        self._sequence = 0
+        self._fault: str | None = None
+
+    def follow(self, worker: WorkerId, pid: int | None) -> None:
+        """Read the counters of a worker's process from now on; None: it is not visible from here."""
+        self._pids[worker] = pid
+
+    def leave(self, worker: WorkerId) -> None:
+        """Read them no more."""
+        self._pids.pop(worker, None)
+
+    async def run(self) -> None:
+        """Report at each multiple of the interval on the wall clock, for ever."""
+        interval_s = self._head.interval_s
+        self._previous = self._reader.read(self._pids)
+        while True:
+            await asyncio.sleep(until_interval_end(time.time(), interval_s))
+            end, use = interval_end(time.time(), interval_s), self._measure()
+            await asyncio.sleep(settle_s(interval_s))
+            self._report(end, use)
+
+    def _measure(self) -> Use:
+        reading = self._reader.read(self._pids)
+        use = derive(self._previous, reading, self._limits, self._head.interval_s)
+        self._previous = reading
+        for what in use.clamped:
+            self._metrics.clamps.labels(what).inc()
+        self._metrics.clamps.labels("worker_cpu").inc(sum(process.clamped for process in use.workers.values()))
+        return use
+
+    def _report(self, end: float, use: Use) -> None:
+        rows = self._roster.take(use.workers, self._head.interval_s)
+        payload = assemble(self._head, end=end, sequence=self._sequence, sample=use.host, rows=rows)
+        self._sequence += 1
+        self._metrics.report_bytes.set(len(payload))
+        self._produce(payload, self._settle)
+
+    def _settle(self, fault: str | None) -> None:
+        """Each report is counted; of those dropped for the same reason, one after the other, the first is said."""
+        if fault is None:
+            self._metrics.reports_sent.inc()
+        else:
+            self._metrics.reports_dropped.labels(fault).inc()
+            if fault != self._fault:
+                log.warning("report dropped", **fields(reason=fault))
+        self._fault = fault

@@ -1,0 +1,165 @@
+"""The workers of this host as their plug-ins report them, and the rows they give in the host's report.  Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from trimtab_agent.sampler.derive import ProcessUse
+from trimtab_protocol.messages.local import Hello, Statistics
+from trimtab_protocol.messages.names import KeyGroup, WorkerId
+from trimtab_protocol.messages.report import KeyGroupSample, Mark, PairSample, WorkerSample, WorkerState
+
+MAX_STATISTICS = 16
+"""Statistics of one worker that may wait for the next report; more often than that nobody asked for them."""
+COVERED = 0.9
+"""Share of an interval that statistics must cover to count as complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """What the workers contribute to a report."""
+
+    workers: tuple[WorkerSample, ...]
+    key_groups: tuple[KeyGroupSample, ...]
+    pairs: tuple[PairSample, ...]
+
+
+@dataclass(slots=True)
+class _Worker:
+    capacity: float
+    hello: Hello | None = None
+    last: Statistics | None = None
+    fresh: list[Statistics] = field(default_factory=list)
+
+
+class Roster:
+    """All configured workers and those that have connected; a worker without a capacity of its own has `default`."""
+
+    def __init__(self, capacities: Mapping[WorkerId, float | None], default: float) -> None:
+        self._default = default
+        self._configured = frozenset(capacities)
+        self._workers = {worker: _Worker(capacity or default) for worker, capacity in capacities.items()}
+
+    def connect(self, hello: Hello) -> None:
+        """A worker said hello; what it reported before is void."""
+        capacity = self._workers[hello.worker].capacity if hello.worker in self._workers else self._default
+        self._workers[hello.worker] = _Worker(capacity, hello)
+
+    def disconnect(self, worker: WorkerId) -> None:
+        """A worker's connection ended: from now on it is away, or unheard of when nobody configured it."""
+        if worker in self._configured:
+            self._workers[worker] = _Worker(self._workers[worker].capacity)
+        else:
+            del self._workers[worker]
+
+    def report(self, worker: WorkerId, statistics: Statistics) -> None:
+        """A worker's statistics; they wait for the next report."""
+        entry = self._workers[worker]
+        entry.last = statistics
+        entry.fresh = [*entry.fresh, statistics][-MAX_STATISTICS:]
+
+    def take(self, use: Mapping[WorkerId, ProcessUse], interval_s: float) -> Rows:
+        """The rows of one interval; statistics that they contain do not count again."""
+        workers: list[WorkerSample] = []
+        key_groups: list[KeyGroupSample] = []
+        pairs: list[PairSample] = []
+        for worker, entry in self._workers.items():
+            merged = merge(entry.fresh, interval_s) if entry.fresh else None
+            workers.append(_sample(worker, entry, merged, use.get(worker)))
+            if merged:
+                key_groups += merged.key_groups
+                pairs += merged.pairs
+            entry.fresh = []
+        return Rows(workers=tuple(workers), key_groups=tuple(key_groups), pairs=tuple(pairs))
+
+
+def _sample(worker: WorkerId, entry: _Worker, merged: Statistics | None, use: ProcessUse | None) -> WorkerSample:
+    """Away, when not connected; stale, and without key groups, when nothing came since the last report."""
+    if entry.hello is None:
+        return WorkerSample(
+            worker=worker, app=None, state=WorkerState.AWAY, capacity=entry.capacity, cpu_s=None, memory_bytes=None
+        )
+    marks = [] if merged else [Mark.STALE]
+    if merged and not merged.complete:
+        marks.append(Mark.PARTIAL)
+    if use and use.clamped:
+        marks.append(Mark.CLAMPED)
+    cpu_s = use.cpu_s if use else None
+    if cpu_s is None and merged:
+        cpu_s = merged.cpu_s
+    last = entry.last
+    return WorkerSample(
+        worker=worker,
+        app=entry.hello.app,
+        state=last.state if last else WorkerState.RECOVERING,
+        capacity=entry.capacity,
+        cpu_s=cpu_s,
+        memory_bytes=use.memory_bytes if use else None,
+        steering=entry.hello.steering,
+        epoch=last.epoch if last else None,
+        generation=last.generation if last else None,
+        marks=tuple(marks),
+        operators=entry.hello.operators or None,
+        standbys=last.standbys if last else None,
+        unknown=merged.unknown if merged else None,
+    )
+
+
+def merge(statistics: list[Statistics], interval_s: float) -> Statistics:
+    """One statement about `interval_s` seconds out of those that came in them: sums added, levels of the last.
+
+    What was unknown in a part is unknown in the whole, for the newest reason.
+
+    A plug-in that was late covers more seconds than the interval: its sums are scaled down, so that rates are right.
+    One that covers fewer has just begun: its sums stand, marked incomplete, for nothing is known of the rest.
+    """
+    last, seconds = statistics[-1], sum(part.interval_s for part in statistics)
+    scale = min(1.0, interval_s / seconds)
+    if len(statistics) == 1 and scale > 0.99:
+        return last if seconds >= COVERED * interval_s else replace(last, complete=False)
+    owned = {sample.key_group for sample in last.key_groups}
+    samples = (sample for part in statistics for sample in part.key_groups if sample.key_group in owned)
+    cpu = [part.cpu_s for part in statistics if part.cpu_s is not None]
+    return replace(
+        last,
+        interval_s=interval_s,
+        unknown=next((part.unknown for part in reversed(statistics) if part.unknown), None),
+        cpu_s=sum(cpu) * scale if len(cpu) == len(statistics) else None,
+        complete=all(part.complete for part in statistics) and seconds >= COVERED * interval_s,
+        key_groups=tuple(_merge_key_groups(samples, scale)),
+        pairs=tuple(_merge_pairs((pair for part in statistics for pair in part.pairs), scale)),
+    )
+
+
+def _merge_key_groups(samples: Iterable[KeyGroupSample], scale: float) -> Iterable[KeyGroupSample]:
+    parts: dict[KeyGroup, list[KeyGroupSample]] = {}
+    for sample in samples:
+        parts.setdefault(sample.key_group, []).append(sample)
+    for group in parts.values():
+        yield replace(
+            group[-1],
+            cpu_s=_add([sample.cpu_s for sample in group], scale),
+            tuples_in=_count([sample.tuples_in for sample in group], scale),
+            tuples_out=_count([sample.tuples_out for sample in group], scale),
+            bytes_in=_count([sample.bytes_in for sample in group], scale),
+            bytes_out=_count([sample.bytes_out for sample in group], scale),
+        )
+
+
+def _merge_pairs(samples: Iterable[PairSample], scale: float) -> Iterable[PairSample]:
+    sums: dict[tuple[KeyGroup, KeyGroup], tuple[int, int]] = {}
+    for pair in samples:
+        tuples, size = sums.get((pair.source, pair.target), (0, 0))
+        sums[pair.source, pair.target] = (tuples + pair.tuples, size + pair.bytes)
+    for (source, target), (tuples, size) in sums.items():
+        yield PairSample(source=source, target=target, tuples=round(tuples * scale), bytes=round(size * scale))
+
+
+def _add(values: Iterable[float | None], scale: float) -> float | None:
+    """The sum, scaled; unknown when a part is."""
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None) * scale
+
+
+def _count(values: Iterable[int | None], scale: float) -> int | None:
+    total = _add(values, scale)
+    return None if total is None else round(total)

@@ -1,0 +1,1 @@
+"""Java and the jars that the broker and Spark need: found, fetched, verified."""

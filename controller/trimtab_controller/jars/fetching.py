@@ -1,0 +1,176 @@
+"""The jars of the sandbox's broker and of Spark's Kafka connector: fetched once, checked always.
+
+What belongs to a set stands in `<set>.ivy.xml`, its exact content in `<set>.sha256`, both in the folder `jars/` at the
+top of the repository (in a wheel: beside this module). They are fetched with the Ivy that PySpark ships, so Java is the
+only tool needed, and kept in a folder of their own. The two sets stay apart: their Kafka clients differ in version.
+"""
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from trimtab_controller.jars.java import JavaMissingError, java_command
+
+SETS = ("broker", "spark")
+FETCH_LIMIT_S = 540.0
+"""A fetch that takes longer is given up: 54 MB, so 100 kB/s suffice."""
+
+Retrieve = Callable[[Path, Path], None]
+"""Fetches what an Ivy file lists into an empty folder."""
+
+
+class JarError(Exception):
+    """Jars could not be had, or are not the ones listed."""
+
+
+def broker_classpath() -> str:
+    """The class path of the Kafka broker; fetches what is missing."""
+    return os.pathsep.join(str(jar) for jar in jars_of("broker"))
+
+
+def broker_version() -> str:
+    """The version of the Kafka broker."""
+    names = " ".join(read_checksums(list_folder() / "broker.sha256"))
+    found = re.search(r"\bkafka_[\d.]+-([\d.]+)\.jar\b", names)
+    if found is None:
+        raise JarError("no Kafka broker is among the listed jars")
+    return found[1]
+
+
+def spark_jars() -> list[Path]:
+    """The jars Spark needs to read from and write to Kafka; fetches what is missing."""
+    return jars_of("spark")
+
+
+def fetch() -> None:
+    """Make sure that all jars are there and are the listed ones."""
+    for name in SETS:
+        jars_of(name)
+
+
+def jars_of(
+    name: str, *, lists: Path | None = None, cache: Path | None = None, retrieve: Retrieve | None = None
+) -> list[Path]:
+    """The jars of one set, present and with the listed checksums.
+
+    Safe to call from several processes at once: one fetches, the others wait for it.
+    Raises JarError when a fetch fails or a file is not what the list says.
+    """
+    lists = lists or list_folder()
+    folder = (cache or cache_folder()) / name
+    wanted = read_checksums(lists / f"{name}.sha256")
+    if not complete(folder, wanted):
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder.with_suffix(".lock")):
+            if not complete(folder, wanted):
+                _fetch_into(folder, lists / f"{name}.ivy.xml", wanted, retrieve or ivy_retrieve)
+    return [folder / jar for jar in wanted]
+
+
+def list_folder() -> Path:
+    """Where the Ivy files and checksum lists are: in the wheel beside this module, else at the repository's top."""
+    shipped = Path(__file__).with_name("lists")
+    return shipped if shipped.is_dir() else Path(__file__).parents[3] / "jars"
+
+
+def cache_folder() -> Path:
+    """Where fetched jars are kept: TRIMTAB_JARS, else `trimtab/jars` in the user's cache folder."""
+    chosen = os.environ.get("TRIMTAB_JARS")
+    if chosen:
+        return Path(chosen).absolute()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "trimtab" / "jars"
+
+
+def read_checksums(path: Path) -> dict[str, str]:
+    """File name -> SHA-256 (hex) from a list in the format of `sha256sum`."""
+    checksums = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        digest, _, name = line.partition("  ")
+        if len(digest) != 64 or not name:
+            raise JarError(f"{path}: not a line of a SHA-256 list: {line!r}")
+        checksums[name] = digest
+    return checksums
+
+
+def complete(folder: Path, wanted: Mapping[str, str]) -> bool:
+    """Whether every wanted file is there. Raises JarError for one whose content is not the listed one."""
+    if not all((folder / name).is_file() for name in wanted):
+        return False
+    for name, digest in wanted.items():
+        verify(folder / name, digest)
+    return True
+
+
+def verify(path: Path, wanted: str) -> None:
+    """Raise JarError unless the file has the wanted SHA-256."""
+    with path.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    if found != wanted:
+        raise JarError(f"{path} has SHA-256 {found}, expected {wanted}: delete it to have it fetched again")
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock file. No wait is endless: a fetch is limited, and the kernel releases a dead holder's lock."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def ivy_retrieve(ivy_file: Path, folder: Path) -> None:
+    """Fetch what the Ivy file lists into the folder, with Ivy's own default settings."""
+    command = [java_command(), "-cp", str(_ivy_jar()), "org.apache.ivy.Main", "-warn", "-ivy", str(ivy_file)]
+    with tempfile.TemporaryDirectory(prefix="trimtab-ivy-") as scratch:
+        command += ["-cache", scratch, "-retrieve", f"{folder}/[artifact]-[revision](-[classifier]).[ext]"]
+        try:
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_LIMIT_S, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise JarError(f"fetching the jars of {ivy_file} took longer than {FETCH_LIMIT_S:.0f} s") from error
+    if ended.returncode != 0:
+        story = "\n".join((ended.stdout + ended.stderr).strip().splitlines()[-15:])
+        raise JarError(f"Ivy could not fetch the jars of {ivy_file}:\n{story}")
+
+
+def main() -> int:
+    """`python -m trimtab_controller.jars.fetching`: fetch what is missing; the exit code."""
+    try:
+        fetch()
+    except (JarError, JavaMissingError) as error:
+        print(f"jars: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _fetch_into(folder: Path, ivy_file: Path, wanted: Mapping[str, str], retrieve: Retrieve) -> None:
+    """Fetch beside the folder, check, then move file by file: nobody ever sees half a jar under its name."""
+    with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as fetched:
+        retrieve(ivy_file, Path(fetched))
+        for name, digest in wanted.items():
+            if not Path(fetched, name).is_file():
+                raise JarError(f"{name} is listed, but {ivy_file} did not bring it")
+            verify(Path(fetched, name), digest)
+        for name in wanted:
+            Path(fetched, name).replace(folder / name)
+
+
+def _ivy_jar() -> Path:
+    # Found, not imported: PySpark is imported in the stream package only.
+    spec = importlib.util.find_spec("pyspark")
+    folders = spec.submodule_search_locations if spec else None
+    for folder in folders or []:
+        for jar in Path(folder, "jars").glob("ivy-*.jar"):
+            return jar
+    raise JarError("the Ivy that PySpark ships was not found: install trimtab[controller]")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

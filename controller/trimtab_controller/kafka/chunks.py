@@ -1,0 +1,126 @@
+"""A snapshot on the topic: zstd-compressed, cut into chunks that fit into Kafka's default message size.
+
+Chunks are keyed by the cluster, so they stay in order.  Their headers say to which snapshot they belong and where in
+it; a snapshot is read only when all its chunks are there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import zstandard
+
+from trimtab_controller.kafka.collecting import collector_paused
+from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault
+from trimtab_protocol.messages.snapshot import MAX_SNAPSHOT_BYTES, Snapshot, decode_snapshot, encode_snapshot
+
+MAX_CHUNK_BYTES = 900_000
+"""Below Kafka's default limit of 1 MB for a message with its headers."""
+MAX_CHUNKS = 4_096
+MAX_EXPANSION, SMALL_BYTES = 200, 1024 * 1024
+"""What zstd makes of a snapshot is a third to a fifteenth of it; whatever swells more than this is made to swell."""
+LEVEL = 3
+END_HEADER = "end_ms"
+"""Holds the end of the window; a restarted stream reads there how far its predecessor came."""
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Part `index` of the `count` parts of one published snapshot."""
+
+    snapshot: str
+    end_ms: int
+    index: int
+    count: int
+    payload: bytes
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.index < self.count <= MAX_CHUNKS and self.payload):
+            raise ValueError(f"chunk {self.index} of {self.count} with {len(self.payload)} bytes")
+
+    @property
+    def headers(self) -> list[tuple[str, bytes]]:
+        """As Kafka headers."""
+        values = {"snapshot": self.snapshot, END_HEADER: self.end_ms, "chunk": self.index, "chunks": self.count}
+        return [(name, str(value).encode()) for name, value in values.items()]
+
+
+def split(snapshot: Snapshot, *, max_chunk_bytes: int = MAX_CHUNK_BYTES) -> list[Chunk]:
+    """The chunks of a snapshot, in the order in which they are to be sent."""
+    packed = zstandard.ZstdCompressor(level=LEVEL).compress(encode_snapshot(snapshot))
+    parts = [packed[start : start + max_chunk_bytes] for start in range(0, len(packed), max_chunk_bytes)]
+    # A window that is published again, after a crash in the middle of it, must not mix with its first try.
+    name = f"{snapshot.end_ms}-{snapshot.published_ms}"
+    return [
+        Chunk(snapshot=name, end_ms=snapshot.end_ms, index=index, count=len(parts), payload=part)
+        for index, part in enumerate(parts)
+    ]
+
+
+def read_chunk(headers: Headers | None, value: bytes | None) -> Chunk:
+    """A chunk from a Kafka message; raises BadMessage for one that is none."""
+    texts = _texts(headers or ())
+    name = texts.get("snapshot", "")
+    if not NAME_PATTERN.fullmatch(name):
+        raise BadMessage(Fault.MISSING, "headers.snapshot", name, "the name of a snapshot")
+    if not value or len(value) > 2 * MAX_CHUNK_BYTES:
+        raise BadMessage(Fault.OVERSIZED, "", f"{len(value or b'')} bytes", f"1 to {2 * MAX_CHUNK_BYTES} bytes")
+    end_ms, index, count = (_number(texts, key) for key in (END_HEADER, "chunk", "chunks"))
+    if not index < count <= MAX_CHUNKS:
+        raise BadMessage(Fault.RANGE, "headers.chunk", f"{index} of {count}", f"one of at most {MAX_CHUNKS}")
+    return Chunk(snapshot=name, end_ms=end_ms, index=index, count=count, payload=value)
+
+
+class Reassembler:
+    """Puts the newest snapshot together; one that stays incomplete is dropped when a newer one begins."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._newest: Chunk | None = None
+        self._parts: dict[int, bytes] = {}
+        self._done = False
+
+    def add(self, chunk: Chunk) -> Snapshot | None:
+        """The snapshot which this chunk completes, each once; raises BadMessage when the whole cannot be read."""
+        if self._newest is None or _order(chunk) > _order(self._newest):
+            self._newest, self._parts, self._done = chunk, {}, False
+        elif chunk.snapshot != self._newest.snapshot or chunk.count != self._newest.count or self._done:
+            return None  # of an older one, or once more
+        self._parts[chunk.index] = chunk.payload
+        if len(self._parts) < chunk.count:
+            return None
+        packed = b"".join(self._parts[index] for index in range(chunk.count))
+        self._parts, self._done = {}, True
+        with collector_paused():
+            snapshot = decode_snapshot(unpack(packed))
+        if snapshot.cluster != self._cluster:
+            raise BadMessage(Fault.CLUSTER, "cluster", snapshot.cluster, self._cluster)
+        return snapshot
+
+
+def unpack(packed: bytes) -> bytes:
+    """The decompressed document; raises BadMessage, also for one that would be too large."""
+    try:
+        parameters = zstandard.get_frame_parameters(packed)
+        limit = min(MAX_SNAPSHOT_BYTES, max(SMALL_BYTES, MAX_EXPANSION * len(packed)))
+        if parameters.content_size > limit:
+            raise BadMessage(Fault.OVERSIZED, "", f"{parameters.content_size} bytes", f"at most {limit}")
+        return zstandard.ZstdDecompressor().decompress(packed)
+    except zstandard.ZstdError as error:
+        raise BadMessage(Fault.MALFORMED, "", packed[:20], "a zstd frame that says its size") from error
+
+
+def _order(chunk: Chunk) -> tuple[int, str]:
+    return (chunk.end_ms, chunk.snapshot)
+
+
+def _texts(headers: Headers) -> Mapping[str, str]:
+    return {name: (value or b"").decode("ascii", errors="replace") for name, value in headers}
+
+
+def _number(texts: Mapping[str, str], name: str) -> int:
+    text = texts.get(name, "")
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise BadMessage(Fault.RANGE, f"headers.{name}", text, "a whole number")
+    return int(text)

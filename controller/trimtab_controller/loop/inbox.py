@@ -1,0 +1,162 @@
+"""Messages become events; what cannot be read, or cannot be true, is counted by topic and fault and goes no further."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from confluent_kafka import Message
+
+from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
+from trimtab_controller.execution.events import AckSeen
+from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
+from trimtab_controller.execution.journal import JournalEntry, decode_entry
+from trimtab_controller.kafka.chunks import Reassembler, read_chunk
+from trimtab_protocol.messages.allowance import Allowances, is_told
+from trimtab_protocol.messages.commands import UNVERIFIED, decode_ack
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.intents import Intent, decode_intent
+from trimtab_protocol.messages.names import HostId, Topics
+from trimtab_protocol.messages.placement import Placement, decode_placement
+from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
+from trimtab_protocol.signing.keys import TrustedKeys
+
+log = logging.getLogger(__name__)
+
+CLOCK_TOLERANCE_S = 60.0
+"""A message from further in the future than this comes from a clock that nobody should believe."""
+
+ACKS_PER_S, ACKS_AT_ONCE = 500, 10_000
+"""Of one host, and of all unknown ones together: a key is its sender's choice, whole floods of them are invented.
+
+A command has three acks at most, so only one that floods us comes near this."""
+MAX_HOSTS = 100_000
+"""Whose acks are counted apart."""
+MAX_INTENTS = 10_000
+
+Received = SnapshotArrived | AckSeen | IntentsChanged | Placement | JournalEntry
+T = TypeVar("T")
+
+
+class Inbox:
+    """Reads the messages of one cluster.  `rejected`: how much was refused, by (topic, fault), by the stream too.
+
+    `trusted`: whose placements count; None: they are not verified.
+    """
+
+    def __init__(
+        self, topics: Topics, clock: Callable[[], float] = time.time, *, trusted: TrustedKeys | None = None
+    ) -> None:
+        self._topics = topics
+        self._trusted = trusted
+        self._clock = clock
+        self._intents: dict[bytes, Intent] = {}
+        self._hosts: frozenset[bytes] = frozenset()
+        self._acks = Allowances(rate=ACKS_PER_S, burst=ACKS_AT_ONCE, most=MAX_HOSTS)
+        self._snapshots = Reassembler(topics.cluster)
+        self._readers: dict[str, Callable[[Message], Received | None]] = {
+            topics.snapshots: self._read_snapshot,
+            topics.acks: self._read_ack,
+            topics.intents: self._read_intent,
+            topics.placement: self._read_placement,
+            topics.journal: self._read_journal,
+        }
+        self.rejected: Counter[tuple[str, Fault]] = Counter()
+
+    def know(self, hosts: Iterable[HostId]) -> None:
+        """Which hosts there are; each snapshot says it anew."""
+        self._hosts = frozenset(host.encode() for host in hosts)
+
+    def take(self, message: Message) -> Received | None:
+        """The event in a message; None when there is none in it, or when it was refused."""
+        topic = message.topic()
+        try:
+            return self._readers[topic](message)
+        except BadMessage as error:
+            self.reject(topic, error)
+            return None
+
+    def vouches(self, message: Message) -> bool:
+        """Whether a placement is the controller's own work; one that is not is counted."""
+        try:
+            self._check_signature(message)
+        except BadMessage as error:
+            self.reject(message.topic(), error)
+            return False
+        return True
+
+    def reject(self, topic: str, error: BadMessage) -> None:
+        """Count a fault, and say it unless there are too many."""
+        self.rejected[topic, error.fault] += 1
+        count = self.rejected[topic, error.fault]
+        if is_told(count):
+            log.warning("refused message %d of this kind on %s: %s: %s", count, topic, error.fault, error)
+
+    def _read_snapshot(self, message: Message) -> SnapshotArrived | None:
+        chunk = read_chunk(headers_in(message), message.value())
+        # Before it is put together: a window from the future would shut out all that come after it.
+        self._check_time(chunk.end_ms / 1000.0, "headers.end_ms")
+        snapshot = self._snapshots.add(chunk)
+        if snapshot is None:
+            return None
+        self._check_time(snapshot.end_ms / 1000.0, "end_ms")
+        self.know(each.host for each in snapshot.hosts)
+        for fault in Fault:  # by the stream, since it was started
+            if count := snapshot.rejected.get(fault):
+                self.rejected[self._topics.reports, fault] = count
+        return SnapshotArrived(snapshot=snapshot)
+
+    def _read_ack(self, message: Message) -> AckSeen | None:
+        key = message.key() or b""
+        if not self._acks.spend(key if key in self._hosts else b"", self._clock()):  # before it is read: that costs
+            most = f"at most {ACKS_PER_S} acks per second of one host, and of all that are in no snapshot"
+            raise BadMessage(Fault.FLOODING, "key", key, most)
+        ack = decode_ack(message.value())
+        self._check_cluster(ack.cluster)
+        self._check_time(ack.at, "at")
+        if ack.host.encode() != key:
+            raise BadMessage(Fault.RANGE, "host", ack.host, f"{key!r}, the record's key"[:100])
+        if ack.refusal in UNVERIFIED:  # not an answer to a command: a record on the topic that the agent does not trust
+            where = f"{ack.host}: {ack.kind} {ack.epoch} for {ack.worker}"
+            expected = "a signature of a key that this host trusts"
+            self.reject(self._topics.commands, BadMessage(Fault(ack.refusal), "headers", where, expected))
+            return None
+        return AckSeen(ack=ack)
+
+    def _read_intent(self, message: Message) -> IntentsChanged:
+        key, value = message.key(), message.value()
+        if key is None:
+            raise BadMessage(Fault.MISSING, "key", None, "the intent's key")
+        if value is None:
+            self._intents.pop(key, None)
+        else:
+            intent = decode_intent(key, value)  # whatever its time: a pause by a fast clock is a pause
+            if key not in self._intents and len(self._intents) >= MAX_INTENTS:
+                raise BadMessage(Fault.OVERSIZED, "key", key, f"at most {MAX_INTENTS} intents")
+            self._intents[key] = intent
+        return IntentsChanged(intents=tuple(self._intents.values()))
+
+    def _read_placement(self, message: Message) -> Placement:
+        self._check_signature(message)
+        placement = decode_placement(message.value())
+        self._check_cluster(placement.cluster)
+        return placement
+
+    def _read_journal(self, message: Message) -> JournalEntry | None:
+        return decode_entry(message.value()) if message.key() == JOURNAL_KEY else None
+
+    def _check_signature(self, message: Message) -> None:
+        if self._trusted is not None:
+            signatures = signatures_in(headers_in(message)) if message.value() is not None else ()
+            key, value = message.key() or b"", message.value() or b""
+            self._trusted.check(Envelope(topic=message.topic(), key=key, value=value, signatures=signatures))
+
+    def _check_cluster(self, cluster: str) -> None:
+        if cluster != self._topics.cluster:
+            raise BadMessage(Fault.CLUSTER, "cluster", cluster, self._topics.cluster)
+
+    def _check_time(self, at: float, path: str) -> None:
+        now = self._clock()
+        if at > now + CLOCK_TOLERANCE_S:
+            raise BadMessage(Fault.FUTURE, path, at, f"at most {now + CLOCK_TOLERANCE_S:.0f}")

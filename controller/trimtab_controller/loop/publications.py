@@ -1,0 +1,60 @@
+"""What the controller publishes, as records."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from trimtab_controller.execution.events import Publish
+from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
+from trimtab_controller.execution.journal import JournalEntry, encode_entry
+from trimtab_controller.kafka.publisher import Record, headers_of
+from trimtab_protocol.messages.commands import encode_command
+from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, Fault
+from trimtab_protocol.messages.names import AppId, Topics
+from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.status import Status, encode_status, status_key
+from trimtab_protocol.signing.envelope import signatures_in
+from trimtab_protocol.signing.keys import SigningKey
+
+KEPT_CONCERNS = 100
+"""Of a status that is too large."""
+
+
+def records_of(action: Publish, acks_read: Mapping[int, int], topics: Topics) -> list[Record]:
+    """Journal, placements, commands and ends of intents of one publication.
+
+    `acks_read`: next offsets by partition, journalled too.
+    """
+    entry = JournalEntry(execution=action.execution, acks_read=acks_read)
+    return [
+        Record(topic=topics.journal, key=JOURNAL_KEY, value=encode_entry(entry)),
+        *(placement_record(placement, topics) for placement in action.placements),
+        *(
+            Record(topic=topics.commands, key=command.host.encode(), value=encode_command(command), signed=True)
+            for command in action.commands
+        ),
+        *(Record(topic=topics.intents, key=key.encode(), value=None) for key in action.answered),
+    ]
+
+
+def placement_record(placement: Placement, topics: Topics) -> Record:
+    """A placement for every member of its app."""
+    return Record(topic=topics.placement, key=placement.app.encode(), value=encode_placement(placement), signed=True)
+
+
+def status_record(status: Status, topics: Topics) -> Record:
+    """What operators are shown: without workers and apps when no message could hold them, and it says so."""
+    value = encode_status(status)
+    if len(value) > MAX_MESSAGE_BYTES:
+        rejected = {**status.rejected, f"{topics.status}.{Fault.OVERSIZED}": 1}
+        value = encode_status(
+            replace(status, nodes=(), apps=(), concerns=status.concerns[:KEPT_CONCERNS], rejected=rejected)
+        )
+    return Record(topic=topics.status, key=status_key(acting=status.acting), value=value)
+
+
+def to_sign_anew(
+    placements: Iterable[Placement], signatures: Mapping[AppId, tuple[bytes, ...]], key: SigningKey, topics: Topics
+) -> list[Record]:
+    """Placements outlive a key: those that are signed by another one, as they are."""
+    records = {placement.app: placement_record(placement, topics) for placement in placements}
+    return [record for app, record in records.items() if signatures_in(headers_of(record, key)) != signatures[app]]

@@ -1,0 +1,176 @@
+"""What a controller finds when it starts: where its predecessor stood, what operators want, the acks since then."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from trimtab_controller.decider.events import IntentsChanged
+from trimtab_controller.execution.inheritance import Flaw, Hold, inherit, read_record
+from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
+from trimtab_controller.execution.journal import JournalEntry
+from trimtab_controller.execution.state import Execution
+from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.reader import Reading, at_offsets, drain, reading, starts
+from trimtab_controller.loop.inbox import ACKS_AT_ONCE, Inbox
+from trimtab_protocol.messages.commands import decode_command
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, Topics
+from trimtab_protocol.messages.placement import Placement, decode_placement
+from trimtab_protocol.messages.status import Status, decode_status, status_key
+from trimtab_protocol.signing.envelope import headers_in, signatures_in
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """`execution` is the predecessor's; `acks` were not acted on yet, from `acks_read` on; read on at `positions`.
+
+    `placements` are all that were found, also those that take one back, and `signatures` theirs.  On `hold` the
+    execution has nothing but the placements that can be read and the newest epoch that was given out.
+    """
+
+    execution: Execution
+    placements: tuple[Placement, ...]
+    signatures: Mapping[AppId, tuple[bytes, ...]]
+    intents: IntentsChanged
+    acks: tuple[Message, ...]
+    acks_read: Mapping[int, int]
+    status: Status | None
+    positions: tuple[TopicPartition, ...]
+    hold: Hold | None = None
+
+
+def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: bool) -> Found:
+    """Read what is there; when not acting, `positions` also follow journal and placements.
+
+    Raises ReadError, KafkaException.
+    """
+    compacted = (topics.journal, topics.placement, topics.intents, topics.status)
+    with reading(connection, "recovery") as consumer:
+        found = drain(consumer, starts(consumer, compacted))
+        placements, flawed = _placements(found, topics, inbox)
+        status = _status(found, topics)
+        entry = _inherited(found, topics, inbox, [placement for placement, _ in placements], status, flawed)
+        hold = None
+        if isinstance(entry, Hold):
+            hold = replace(entry, newest=max(entry.newest, _last_commanded(consumer, topics, inbox)))
+            entry = JournalEntry(execution=Execution(generation=hold.newest.generation, number=hold.newest.number))
+        acks = at_offsets(consumer, topics.acks, entry.acks_read)
+        asked = entry.execution.hosts
+        inbox.know(asked)
+        keys = {host.encode() for host in asked}
+        later = drain(consumer, acks, keys=keys, most_per_key=ACKS_AT_ONCE)  # the inbox would refuse more
+    positions = [*found.positions(topics.intents), *later.positions(topics.acks)]
+    if not acting:
+        positions += [*found.positions(topics.journal), *found.positions(topics.placement)]
+    return Found(
+        execution=replace(
+            entry.execution,
+            placements={placement.app: placement for placement, _ in placements if not placement.is_taken_back},
+        ),
+        placements=tuple(placement for placement, _ in placements),
+        signatures={placement.app: signatures for placement, signatures in placements},
+        intents=_intents(found, topics, inbox),
+        acks=tuple(later.messages),
+        acks_read=entry.acks_read,
+        status=status.get(status_key(acting=acting)),
+        positions=tuple(positions),
+        hold=hold,
+    )
+
+
+def _inherited(
+    found: Reading,
+    topics: Topics,
+    inbox: Inbox,
+    placements: Sequence[Placement],
+    status: Mapping[bytes, Status],
+    flawed: str | None,
+) -> JournalEntry | Hold:
+    """The predecessor's last word, if it and what goes with it can be believed."""
+    acted = status.get(status_key(acting=True))
+    published = max([acted.epoch if acted else NO_EPOCH, *(placement.epoch for placement in placements)])
+    records = [
+        read_record(message.offset(), message.value())
+        for message in found.messages
+        if message.topic() == topics.journal and message.key() == JOURNAL_KEY
+    ]
+    for record in records[:-1]:
+        if isinstance(record.found, BadMessage):  # superseded by a whole state, and yet nobody of us wrote it so
+            inbox.reject(topics.journal, record.found)
+    entry = inherit(records, published)
+    if isinstance(entry, Hold):
+        return entry
+    present = entry.execution.round if entry.execution.busy else None
+    placed = {placement.app for placement in placements if not placement.is_taken_back}
+    if flawed is None and present is not None and present.app not in placed:
+        flawed = f"plan {present.plan} for app {present.app} is in flight, but no placement of it can be trusted"
+    return entry if flawed is None else Hold(flaw=Flaw.PLACEMENT, detail=flawed, newest=entry.execution.epoch)
+
+
+def _last_commanded(consumer: Consumer, topics: Topics, inbox: Inbox) -> Epoch:
+    """The newest epoch of all commands that are still kept: agents refuse what is older."""
+    newest = NO_EPOCH
+    for message in drain(consumer, starts(consumer, [topics.commands])).messages:
+        if inbox.vouches(message):
+            try:
+                newest = max(newest, decode_command(message.value()).epoch)
+            except BadMessage as error:
+                log.warning("a command cannot be read and is left aside: %s", error)
+    return newest
+
+
+def _placements(
+    found: Reading, topics: Topics, inbox: Inbox
+) -> tuple[list[tuple[Placement, tuple[bytes, ...]]], str | None]:
+    """The newest placement of each app with its signatures, and what is wrong with a last one that cannot be read.
+
+    What no trusted key vouches for is as if it were not there.  What one vouches for may be an old placement that
+    somebody wrote once more, so the newest is the one with the highest epoch; of equals the later, signed anew.
+    """
+    newest: dict[bytes, tuple[Placement, tuple[bytes, ...]]] = {}
+    flaws: dict[bytes, str] = {}
+    for message in found.messages:
+        if message.topic() != topics.placement or not inbox.vouches(message):
+            continue
+        key = message.key()
+        flaws.pop(key, None)
+        if message.value() is None:
+            newest.pop(key, None)
+            continue
+        try:
+            placement = decode_placement(message.value())
+        except BadMessage as error:
+            flaws[key] = f"the placement at offset {message.offset()} cannot be read: {error}"
+            continue
+        if key not in newest or placement.epoch >= newest[key][0].epoch:
+            newest[key] = placement, signatures_in(headers_in(message))
+    return [newest[key] for key in newest if key not in flaws], next(iter(flaws.values()), None)
+
+
+def _intents(found: Reading, topics: Topics, inbox: Inbox) -> IntentsChanged:
+    present = IntentsChanged(intents=())
+    for message in found.latest(topics.intents):
+        event = inbox.take(message)
+        present = event if isinstance(event, IntentsChanged) else present
+    return present
+
+
+def _status(found: Reading, topics: Topics) -> dict[bytes, Status]:
+    """What controllers said last, by key."""
+    told = {}
+    for message in found.latest(topics.status):
+        try:
+            told[message.key()] = decode_status(message.value())
+        except BadMessage as error:
+            log.warning("the status of the predecessor cannot be read, history begins anew: %s", error)
+    return told
+
+
+def taken_over(execution: Execution) -> Execution:
+    """The state under the next leader generation, higher than any that was ever published."""
+    published = [placement.epoch.generation for placement in execution.placements.values()]
+    return replace(execution, generation=max([execution.generation, *published]) + 1)

@@ -1,0 +1,170 @@
+"""The status board: what `trimtab status` and the demo are shown, kept up to date from what was decided and done."""
+
+import statistics
+from collections import Counter, deque
+from collections.abc import Mapping
+
+from trimtab_controller.decider.decision import Decision, Skip
+from trimtab_controller.decider.describe import names_of
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.view import NotReady
+from trimtab_controller.execution.inheritance import Hold
+from trimtab_controller.execution.state import Execution, HandoverPhase, Round
+from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.status import (
+    AppStatus,
+    ConcernStatus,
+    DecisionStatus,
+    HoldStatus,
+    NodeStatus,
+    RoundStatus,
+    Status,
+)
+
+KEPT_DECISIONS = 30
+KEPT_ROUNDS = 100
+
+
+class Board:
+    """Remembers the last decisions and rounds; a successor continues with those of its predecessor."""
+
+    def __init__(self, cluster: str, *, acting: bool, previous: Status | None = None) -> None:
+        self._cluster = cluster
+        self._acting = acting
+        self._decisions = deque(previous.decisions if previous else (), KEPT_DECISIONS)
+        self._rounds = {row.plan: row for row in previous.rounds} if previous else {}
+
+    def decided(self, now: float, decision: Decision, text: str) -> bool:
+        """Note a decision; returns whether it says something new. A repeated skip replaces its predecessor."""
+        kind, reason = names_of(decision)
+        row = DecisionStatus(at=now, kind=kind, reason=reason, text=text[:4000])
+        last = self._decisions[-1] if self._decisions else None
+        again = isinstance(decision, Skip) and last is not None and (last.kind, last.reason) == (kind, reason)
+        if again:
+            self._decisions.pop()
+        self._decisions.append(row)
+        return not again
+
+    def see_round(self, row: Round | None, after: float | None = None, incomparable: str | None = None) -> None:
+        """The round as it is now; told once: the load distance measured after it, or why that says nothing."""
+        if row is None:
+            return
+        if after is None and incomparable is None and row.plan in self._rounds:
+            before = self._rounds[row.plan]
+            after, incomparable = before.after, before.incomparable
+        self._rounds[row.plan] = round_status(row, after, incomparable)
+        while len(self._rounds) > KEPT_ROUNDS:
+            self._rounds.pop(next(iter(self._rounds)))
+
+    def status(
+        self,
+        now: float,
+        decider: Decider,
+        execution: Execution,
+        rejected: Mapping[tuple[str, Fault], int],
+        hold: Hold | None = None,
+    ) -> Status:
+        """The message to publish."""
+        snapshot = decider.known.snapshot
+        # Of a plan that was given up with the journal nobody hears the end; while that is not accepted, it may be on.
+        present = None if execution.round is None else execution.round.plan
+        return Status(
+            cluster=self._cluster,
+            at=now,
+            acting=self._acting,
+            epoch=execution.epoch,
+            paused=decider.paused,
+            window_end=None if snapshot is None else snapshot.end_ms / 1000.0,
+            coverage=None if snapshot is None else snapshot.coverage,
+            nodes=_nodes(decider),
+            apps=_apps(decider),
+            decisions=tuple(self._decisions),
+            rounds=tuple(row for row in self._rounds.values() if row.ended_at or hold or row.plan == present),
+            rejected={f"{topic}.{fault}": count for (topic, fault), count in rejected.items()},
+            hold=None if hold is None else HoldStatus(id=hold.id, text=hold.reason),
+            concerns=tuple(
+                ConcernStatus(kind=str(concern.kind), app=concern.app, text=concern.detail[:4000])
+                for concern in decider.known.concerns
+            ),
+        )
+
+
+def round_status(row: Round, after: float | None, incomparable: str | None = None) -> RoundStatus:
+    """A round for the status; only hand-overs that are done count as migrations."""
+    done = [handover for handover in row.handovers if handover.phase is HandoverPhase.DONE]
+    return RoundStatus(
+        plan=row.plan,
+        app=row.app,
+        reason=row.reason,
+        status=row.status,
+        fallback=row.fallback,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        before=row.before,
+        planned=row.planned,
+        after=after,
+        lower_bound=row.lower_bound,
+        migrations=row.key_groups(HandoverPhase.DONE),
+        failed=row.key_groups(HandoverPhase.FAILED, HandoverPhase.UNRESOLVED),
+        bytes_moved=sum(handover.state_bytes for handover in done),
+        handovers=Counter(str(handover.phase) for handover in row.handovers),
+        pauses_s=tuple(handover.pause_s for handover in done if handover.pause_s is not None),
+        incomparable=incomparable,
+    )
+
+
+def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
+    snapshot = decider.known.snapshot
+    if snapshot is None:
+        return ()
+    loads: dict[WorkerId, float] = {}
+    for evaluation in decider.known.evaluations.values():
+        loads.update(evaluation.node_loads)
+    strains = decider.known.strains.workers
+    owned: Counter[WorkerId] = Counter()
+    for block in snapshot.blocks:
+        owned.update(block.owned())
+    return tuple(
+        NodeStatus(
+            worker=row.worker,
+            host=row.host,
+            app=row.app,
+            state=row.state,
+            capacity=row.capacity,
+            load_pct=loads.get(row.worker),
+            key_groups=owned[row.worker],
+            draining=row.worker in decider.draining,
+            steering=row.steering,
+            used_pct=strains[row.worker].used_pct if row.worker in strains else None,
+        )
+        for row in sorted(snapshot.nodes, key=lambda row: row.worker)
+    )
+
+
+def _apps(decider: Decider) -> tuple[AppStatus, ...]:
+    rows = []
+    for app, view in decider.known.views.items():
+        evaluation = decider.known.evaluations.get(app)
+        rows.append(
+            AppStatus(
+                app=app,
+                key_groups=None if isinstance(view, NotReady) else len(view.key_groups),
+                load_distance=evaluation.load_distance if evaluation else None,
+                mean_load=evaluation.mean_load if evaluation else None,
+                noise=evaluation.noise if evaluation else None,
+                collocation=evaluation.collocation if evaluation else None,
+                missing_standbys=decider.known.missing_standbys.get(app),
+                not_ready=f"{view.lack}: {view.detail}" if isinstance(view, NotReady) else None,
+            )
+        )
+    return tuple(rows)
+
+
+def describe_end(row: Round) -> str:
+    """One line about how a round went."""
+    pauses = [handover.pause_s for handover in row.handovers if handover.pause_s is not None]
+    paused = f", pause median {statistics.median(pauses):.2f} s, longest {max(pauses):.2f} s" if pauses else ""
+    other = row.key_groups(HandoverPhase.FAILED, HandoverPhase.UNRESOLVED)
+    moved = f"{row.key_groups(HandoverPhase.DONE)} key groups moved" + (f", {other} not" if other else "")
+    return f"plan {row.plan} ended after {(row.ended_at or row.started_at) - row.started_at:.1f} s: {moved}{paused}"

@@ -1,0 +1,152 @@
+"""What operators are told while the controller works: log, metrics and the status board, from one place each."""
+
+import logging
+from collections.abc import Sequence
+
+from trimtab_controller.decider.concerns import NO_STRAINS, Concern, ConcernKind
+from trimtab_controller.decider.decision import Decision, Planned, Skip
+from trimtab_controller.decider.describe import describe, names_of
+from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.view import Lack, first_few
+from trimtab_controller.execution.events import HandoverEnded, RoundEnded
+from trimtab_controller.execution.inheritance import Hold
+from trimtab_controller.execution.state import Execution, HandoverPhase
+from trimtab_controller.loop.inbox import Inbox
+from trimtab_controller.loop.metrics import Metrics
+from trimtab_controller.loop.status_builder import Board, describe_end
+from trimtab_controller.solver.answer import Answer, NoAnswer
+from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.messages.status import Status
+
+log = logging.getLogger(__name__)
+
+REPEAT_LOG_S = 60.0
+"""A skip for the same reason is logged so often."""
+
+
+class Chronicle:
+    """One term's; a successor's board goes on with the decisions and rounds of `previous`."""
+
+    def __init__(self, cluster: str, metrics: Metrics, *, acting: bool, previous: Status | None) -> None:
+        self._metrics = metrics
+        self._acting = acting
+        self._board = Board(cluster, acting=acting, previous=previous)
+        self._logged_at = 0.0
+        self._began_at: float | None = None
+        self._hold: Hold | None = None
+        self._concerns: set[tuple[ConcernKind, AppId]] = set()
+
+    def hold(self, hold: Hold | None) -> None:
+        """Whether the journal is believed."""
+        self._hold = hold
+        self._metrics.on_hold.set(hold is not None)
+        if hold is not None:
+            log.error("on hold: %s; an operator ends that by `trimtab resume --accept-journal`", hold.reason)
+
+    def snapshot(self, snapshot: Snapshot, decider: Decider) -> None:
+        """A window, and what the decider made of it."""
+        self._metrics.coverage.set(snapshot.coverage)
+        self._metrics.see_evaluations(decider.known.evaluations)
+        self._metrics.see_missing_standbys(decider.known.missing_standbys)
+        self._metrics.see_strains(decider.known.strains)
+        self._see_concerns(decider.known.concerns)
+
+    def _see_concerns(self, concerns: Sequence[Concern]) -> None:
+        """Each is said when it begins and when it ends."""
+        self._metrics.see_concerns(concerns)
+        present = {(concern.kind, concern.app): concern for concern in concerns}
+        for kind, app in sorted(self._concerns - present.keys()):
+            log.info("%s of %s has ended", kind, app)
+        for kind, app in sorted(present.keys() - self._concerns):
+            log.warning("%s: %s: %s", kind, app, present[kind, app].detail)
+        self._concerns = set(present)
+
+    def answer(self, answer: Answer | NoAnswer) -> None:
+        """What the solver said."""
+        if isinstance(answer, Answer):
+            self._metrics.solver.observe(answer.solve_s)
+            for alert in answer.alerts:
+                log.warning("%s", alert)
+
+    def decision(self, now: float, decision: Decision, execution: Execution) -> None:
+        """What was decided; `execution` as it is with it."""
+        self._metrics.decisions.labels(*names_of(decision)).inc()
+        if isinstance(decision, Skip) and decision.lack is Lack.STALE_SNAPSHOT:
+            self._metrics.see_evaluations({})
+            self._metrics.see_missing_standbys({})
+            self._metrics.see_strains(NO_STRAINS)
+        if isinstance(decision, Planned):
+            self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
+            self._metrics.planned.labels(decision.plan.app).set(decision.plan.planned)
+        text = self._told(decision, execution)
+        new = self._board.decided(now, decision, text)
+        if new or now - self._logged_at >= REPEAT_LOG_S:
+            self._logged_at = now
+            log.info("%s", text)
+
+    def _told(self, decision: Decision, execution: Execution) -> str:
+        text = describe(decision)
+        if isinstance(decision, Skip):
+            return text
+        if not self._acting:
+            return f"dry run, would do: {text}"
+        row = execution.round
+        return f"plan {row.plan}: {text}" if isinstance(decision, Planned) and row is not None else text
+
+    def execution(self, execution: Execution) -> None:
+        """What was published."""
+        self._board.see_round(execution.round)
+        self._metrics.see_round(execution.round)
+        self._metrics.generation.set(execution.generation)
+        self._metrics.number.set(execution.number)
+
+    def handover_ended(self, event: HandoverEnded) -> None:
+        """Only a failure is worth a line: the round's end counts the others."""
+        handover = event.handover
+        self._metrics.see_handover(handover)
+        if handover.phase is not HandoverPhase.DONE:
+            log.warning(
+                "hand-over %s of %d key groups %s -> %s %s: %s",
+                handover.id,
+                len(handover.key_groups),
+                handover.source,
+                handover.target,
+                handover.phase,
+                handover.detail,
+            )
+
+    def round_ended(self, event: RoundEnded) -> None:
+        """How a round went."""
+        row = event.round
+        self._metrics.round.observe((row.ended_at or row.started_at) - row.started_at)
+        log.info("%s", describe_end(row))
+
+    def round_measured(self, event: RoundMeasured, execution: Execution) -> None:
+        """What a round brought."""
+        after = event.load_distance
+        if after is not None:
+            log.info("plan %s: load distance %.1f measured, %.1f predicted", event.plan, after, event.planned)
+            if execution.round is not None:
+                self._metrics.measured.labels(execution.round.app).set(after)
+        if event.incomparable is not None:
+            log.info("plan %s: cannot be compared with what was measured: %s", event.plan, event.incomparable)
+        if event.missed:
+            log.warning("plan %s missed: %s", event.plan, first_few(event.missed))
+            self._metrics.missed.inc()
+        self._board.see_round(execution.round, after=after, incomparable=event.incomparable)
+
+    def turn(self, now: float, decider: Decider, inbox: Inbox, *, solver_kills: int, stream_restarts: int) -> None:
+        """What changes by itself."""
+        if self._began_at is None:
+            self._began_at = now
+        snapshot = decider.known.snapshot
+        self._metrics.snapshot_age.set(now - (self._began_at if snapshot is None else snapshot.end_ms / 1000.0))
+        self._metrics.see_rejected(inbox.rejected)
+        self._metrics.solver_kills.follow(solver_kills)
+        self._metrics.stream_restarts.follow(stream_restarts)
+
+    def status(self, now: float, decider: Decider, execution: Execution, inbox: Inbox) -> Status:
+        """The message to publish."""
+        return self._board.status(now, decider, execution, inbox.rejected, self._hold)

@@ -1,0 +1,1 @@
+"""Who may do what: the signing keys of the controller and the ACLs of the broker."""

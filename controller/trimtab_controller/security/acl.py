@@ -1,0 +1,148 @@
+"""Least privilege: what each kind of Trimtab's clients may do on a Kafka cluster, and nothing more.
+
+An agent reports and answers, and reads commands; a worker follows placements and hands over; only the controller
+commands.  `Read` and `Write` include `Describe`.  An idempotent producer needs no rule besides `Write` on its topics
+(since Kafka 2.8), a consumer that joins no group only `Describe` on the group that it names.
+"""
+
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from trimtab_protocol.messages.names import AppId, Topics, controllers_group, topic_settings, transactional_id
+
+AGENT_GROUP = "trimtab-agent"
+OTHER_GROUPS = "trimtab-"
+
+
+class Role(StrEnum):
+    """Who connects to Kafka."""
+
+    AGENT = "agent"
+    WORKER = "worker"
+    CONTROLLER = "controller"
+    READER = "reader"
+
+
+class Resource(StrEnum):
+    """Kafka's resource types, as `kafka-acls` calls them."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    TRANSACTIONAL_ID = "transactional-id"
+
+
+class Operation(StrEnum):
+    """Kafka's operations."""
+
+    CREATE = "Create"
+    DESCRIBE = "Describe"
+    READ = "Read"
+    WRITE = "Write"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """`role` may do `operation` on the resource `name`; `prefixed`: on all whose names begin so."""
+
+    role: Role
+    resource: Resource
+    name: str
+    operation: Operation
+    prefixed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppTopics:
+    """A steered Faust app: its id, and the topics it reads and writes besides its own (`<app>-...`)."""
+
+    app: AppId
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """All rules of one Trimtab cluster."""
+
+    topics: Topics
+    apps: tuple[AppTopics, ...] = field(default=())
+
+    def of(self, role: Role) -> tuple[Rule, ...]:
+        """The rules of one role, each once."""
+        match role:
+            case Role.AGENT:
+                rules = self._agent()
+            case Role.WORKER:
+                rules = self._worker()
+            case Role.CONTROLLER:
+                rules = self._controller()
+            case Role.READER:
+                rules = self._reader()
+        return tuple(dict.fromkeys(rules))
+
+    def _names(self) -> list[str]:
+        return [settings.name for settings in topic_settings(self.topics)]
+
+    def _agent(self) -> Iterator[Rule]:
+        topics = self.topics
+        yield from _on_topics(Role.AGENT, Operation.WRITE, topics.reports, topics.acks)
+        yield from _on_topics(Role.AGENT, Operation.READ, topics.commands)
+        yield Rule(role=Role.AGENT, resource=Resource.GROUP, name=AGENT_GROUP, operation=Operation.DESCRIBE)
+
+    def _worker(self) -> Iterator[Rule]:
+        topics = self.topics
+        yield from _on_topics(Role.WORKER, Operation.READ, topics.placement, topics.handover)
+        yield from _on_topics(Role.WORKER, Operation.WRITE, topics.handover)
+        for app in self.apps:
+            yield Rule(role=Role.WORKER, resource=Resource.GROUP, name=app.app, operation=Operation.READ)
+            for operation in (Operation.CREATE, Operation.READ, Operation.WRITE):
+                own = f"{app.app}-"
+                yield Rule(role=Role.WORKER, resource=Resource.TOPIC, name=own, operation=operation, prefixed=True)
+            yield from _on_topics(Role.WORKER, Operation.READ, *app.reads)
+            yield from _on_topics(Role.WORKER, Operation.WRITE, *app.writes)
+
+    def _controller(self) -> Iterator[Rule]:
+        topics = self.topics
+        yield from _on_topics(Role.CONTROLLER, Operation.CREATE, *self._names())
+        yield from _on_topics(
+            Role.CONTROLLER, Operation.READ,
+            topics.reports, topics.snapshots, topics.placement, topics.acks, topics.journal, topics.intents,
+            topics.status, topics.commands,
+        )  # fmt: skip
+        yield from _on_topics(
+            Role.CONTROLLER, Operation.WRITE,
+            topics.snapshots, topics.placement, topics.commands, topics.journal, topics.intents, topics.status,
+        )  # fmt: skip
+        for acting in (True, False):
+            name = transactional_id(topics.cluster, acting=acting)
+            for operation in (Operation.DESCRIBE, Operation.WRITE):
+                yield Rule(role=Role.CONTROLLER, resource=Resource.TRANSACTIONAL_ID, name=name, operation=operation)
+        group = controllers_group(topics.cluster)
+        yield Rule(role=Role.CONTROLLER, resource=Resource.GROUP, name=group, operation=Operation.READ)
+        yield _on_groups(Role.CONTROLLER)
+
+    def _reader(self) -> Iterator[Rule]:
+        yield from _on_topics(Role.READER, Operation.READ, *self._names())
+        group = controllers_group(self.topics.cluster)
+        yield Rule(role=Role.READER, resource=Resource.GROUP, name=group, operation=Operation.DESCRIBE)
+        yield _on_groups(Role.READER)
+
+
+def commands(rules: Iterable[Rule], *, principal: str, bootstrap_servers: str) -> Iterator[str]:
+    """The rules as command lines of Kafka's `kafka-acls`; `admin.properties` holds the admin's login."""
+    for rule in rules:
+        words = ["kafka-acls", "--bootstrap-server", bootstrap_servers, "--command-config", "admin.properties", "--add"]
+        words += ["--allow-principal", principal, "--operation", rule.operation, f"--{rule.resource}", rule.name]
+        words += ["--resource-pattern-type", "prefixed"] if rule.prefixed else []
+        yield shlex.join(words)
+
+
+def _on_topics(role: Role, operation: Operation, *names: str) -> Iterator[Rule]:
+    for name in names:
+        yield Rule(role=role, resource=Resource.TOPIC, name=name, operation=operation)
+
+
+def _on_groups(role: Role) -> Rule:
+    return Rule(role=role, resource=Resource.GROUP, name=OTHER_GROUPS, operation=Operation.DESCRIBE, prefixed=True)

@@ -1,0 +1,104 @@
+"""Key files of the controller: the private key, readable by its owner only, and the trust file that hosts get.
+
+A key is changed in three steps, so that no command is refused on the way: `begin` (hosts learn to trust the next key
+too), `switch` (the controller signs with it), `finish` (hosts no longer trust the old one).  A step that was cut short
+by a crash is done again and goes on from there.
+"""
+
+import os
+from dataclasses import dataclass
+from os.path import realpath
+from pathlib import Path
+
+from trimtab_process.credential_files import PRIVATE_MODE, load_signing_key, load_trust
+from trimtab_protocol.signing.keys import BadKey, PublicKey, SigningKey, TrustedKeys, write_trust
+
+PUBLIC_MODE = 0o644
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyFiles:
+    """The two files, and the steps from one key to the next.  Raises BadKey when they are one."""
+
+    key: Path
+    trust: Path
+
+    def __post_init__(self) -> None:
+        if realpath(self.trust) in (realpath(self.key), realpath(self.next)):
+            raise BadKey(f"{self.trust}: found the file of a private key, expected another file for public ones")
+
+    @property
+    def next(self) -> Path:
+        """Where the next key waits between `begin` and `switch`."""
+        return self.key.with_name(self.key.name + ".next")
+
+    def load(self) -> tuple[SigningKey, TrustedKeys]:
+        """Both; raises BadKey, also when the hosts would refuse what this key signs."""
+        key, trusted = load_signing_key(self.key), load_trust(self.trust)
+        if key.public not in trusted.keys:
+            found = ", ".join(trusted.by_id)
+            raise BadKey(f"{self.trust}: found keys {found}, expected key {key.public.id} of {self.key} among them")
+        return key, trusted
+
+    def create(self) -> SigningKey:
+        """A first key.  Raises BadKey when there is one already; a key without a trust file was cut short."""
+        if self.trust.exists():
+            raise BadKey(f"{self.trust}: found a file, expected none: `trimtab keys rotate` changes a key")
+        key = _load_or_make(self.key)
+        self._trust_only(key.public)
+        return key
+
+    def begin(self) -> SigningKey:
+        """Make the next key, and have it trusted besides the present one.  Raises BadKey."""
+        key, trusted = self.load()
+        if not self.next.exists() and len(trusted.keys) > 1:
+            raise BadKey(f"{self.trust}: found an old key, expected the present one alone: `finish` comes first")
+        following = _load_or_make(self.next)
+        self._trust_only(key.public, following.public)
+        return following
+
+    def switch(self) -> SigningKey:
+        """Sign with the next key from now on.  Raises BadKey."""
+        if not self.next.exists():
+            raise BadKey(f"{self.next}: found no next key, expected one: `begin` makes it")
+        following = load_signing_key(self.next)
+        if following.public not in load_trust(self.trust).keys:
+            raise BadKey(f"{self.trust}: key {following.public.id} of {self.next} is not in it: `begin` adds it")
+        self.next.replace(self.key)
+        return following
+
+    def finish(self) -> SigningKey:
+        """Trust the present key alone.  Raises BadKey."""
+        if self.next.exists():
+            raise BadKey(f"{self.next}: found a key that does not sign yet: `switch` comes first")
+        key, _ = self.load()
+        self._trust_only(key.public)
+        return key
+
+    def _trust_only(self, *keys: PublicKey) -> None:
+        _write(self.trust, write_trust(keys).encode(), PUBLIC_MODE)
+
+
+def _load_or_make(path: Path) -> SigningKey:
+    """A key that is there is never replaced: it may be trusted already."""
+    if path.exists():
+        return load_signing_key(path)
+    key = SigningKey.generate()
+    _write(path, key.pem(), PRIVATE_MODE)
+    return key
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    """Replace the file, or leave it as it is; at no moment has it a wider mode.  Raises BadKey."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        fresh.replace(path)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise BadKey(f"{path}: {error.strerror}") from error

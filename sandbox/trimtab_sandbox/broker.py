@@ -1,0 +1,315 @@
+"""A real Apache Kafka broker on one machine: KRaft, broker and controller in one process."""
+
+import base64
+import random
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from trimtab_controller.jars.fetching import broker_classpath
+from trimtab_controller.jars.java import java_command
+from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
+from trimtab_sandbox.marks import can_bind
+from trimtab_sandbox.processes import Child, Processes
+from trimtab_sandbox.security import LISTENER, BrokerSecurity
+
+READY_LIMIT_S = 120.0
+"""Three seconds on an idle machine; many times that on a crowded one."""
+STOP_LIMIT_S = 20.0
+PORT_TRIES = 5
+"""How often a start is tried anew because somebody else was faster to take a port."""
+PORTS = range(15_000, 32_000)
+"""Below the ports that systems give to outgoing connections: a client that retries a dead broker could otherwise be
+given the broker's own port, connect to itself, and keep the broker from coming back."""
+
+SETTINGS: Mapping[str, str] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    # Topics are created on purpose, or a misspelt name goes unnoticed.
+    "auto.create.topics.enable": "false",
+    # One broker, and few partitions of its own: each costs files and start-up time.
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    # After kill -9 the broker's id stays taken until its old session has expired.
+    "broker.session.timeout.ms": "4000",
+    "broker.heartbeat.interval.ms": "500",
+    # Members join when they come; nobody waits three seconds for more of them.
+    "group.initial.rebalance.delay.ms": "0",
+    # So that tests may try short leases; 6000 otherwise.
+    "group.min.session.timeout.ms": "1000",
+    # Replayed events carry their own, old time: retention would delete them at once.
+    "log.retention.ms": "-1",
+    "log.cleaner.dedupe.buffer.size": "16777216",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+}
+
+LOGGING = """\
+rootLogger.level = INFO
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d %p %m (%c)%n%throwable
+"""
+"""Kafka's own messages go where all output of the process goes: into its log file."""
+
+
+class BrokerError(Exception):
+    """The broker does not start, or does not do what it was asked to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic to create. `settings` are Kafka's topic settings, such as `{"cleanup.policy": "compact"}`."""
+
+    name: str
+    partitions: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.name or self.partitions < 1:
+            raise ValueError(f"a topic needs a name and at least one partition: {self}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detour:
+    """A second way to a broker without security, for clients whose connections shall be cut: over `proxy`.
+
+    The broker listens on the port `behind` too, and tells who comes there to connect to the port `proxy`.
+    """
+
+    proxy: int
+    behind: int
+
+
+class Broker:
+    """One broker with its data in `folder`; it keeps its ports and its data over stop, kill and restart.
+
+    `settings` replace some of SETTINGS.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        processes: Processes,
+        *,
+        heap_mb: int = 384,
+        security: BrokerSecurity | None = None,
+        detours: Sequence[Detour] = (),
+        settings: Mapping[str, str] = SETTINGS,
+    ) -> None:
+        self.ports: tuple[int, ...] = ()
+        """The ports it listens on: for clients, for its own controller. Empty before the first start."""
+        self._folder = folder.absolute()
+        self._processes = processes
+        self._heap_mb = heap_mb
+        self._security = security
+        self._detours = tuple(detours)
+        self._settings = {**SETTINGS, **settings}
+        self._cluster_id = new_cluster_id()
+        self._child: Child | None = None
+
+    @property
+    def address(self) -> str:
+        """`host:port` for clients (bootstrap.servers)."""
+        if not self.ports:
+            raise BrokerError("the broker has not been started yet")
+        return f"127.0.0.1:{self.ports[0]}"
+
+    @property
+    def kafka(self) -> KafkaSettings:
+        """How its admin reaches it."""
+        return self._security.kafka(self.address) if self._security else KafkaSettings(bootstrap_servers=self.address)
+
+    @property
+    def process(self) -> Child:
+        """Its process."""
+        if self._child is None:
+            raise BrokerError("the broker has not been started yet")
+        return self._child
+
+    def start(self) -> None:
+        """Start it and return when it answers a metadata request. Raises BrokerError with the end of its log."""
+        fresh = not self.ports
+        if fresh:
+            self._format()
+        for attempt in range(PORT_TRIES):
+            if fresh:
+                self.ports = free_ports(2)
+                self._write_settings(self.ports)
+            if self._run_until_ready():
+                return
+            if not fresh:
+                time.sleep(0.2 * (attempt + 1))  # its clients know the port: wait for it
+        raise BrokerError(f"ports {self.ports} stayed taken by others, see {self.process.log}")
+
+    def stop(self) -> None:
+        """End it in order, so that the next start needs no log recovery."""
+        self.process.stop(STOP_LIMIT_S)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.kill()
+
+    def restart(self) -> None:
+        """Stop it, if it lives, and start it on the same ports and data."""
+        self.stop()
+        self.start()
+
+    def create_topics(self, topics: Sequence[Topic], *, limit_s: float = 30.0) -> None:
+        """Create the topics and return when each of their partitions has a leader.
+
+        Raises BrokerError, also for a topic that exists.
+        """
+        if not topics:
+            return
+        admin = AdminClient(for_librdkafka(self.kafka))
+        new = [NewTopic(topic.name, topic.partitions, 1, config=dict(topic.settings)) for topic in topics]
+        for name, created in admin.create_topics(new, operation_timeout=limit_s).items():
+            try:
+                created.result(limit_s)
+            except KafkaException as error:
+                raise BrokerError(f"topic {name} was not created: {error}") from error
+        deadline = time.monotonic() + limit_s
+        while missing := [topic.name for topic in topics if not _has_leaders(admin, topic)]:
+            if time.monotonic() > deadline:
+                raise BrokerError(f"created, but without leaders after {limit_s:g} s: {', '.join(missing)}")
+            time.sleep(0.05)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _write_settings(self, ports: tuple[int, ...]) -> None:
+        client, controller = ports
+        listener = LISTENER if self._security else "PLAINTEXT"
+        settings = {
+            **self._settings,
+            **(self._security.broker_settings() if self._security else {}),
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"{listener}://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"{listener}://127.0.0.1:{client}",
+            "log.dirs": str(self._folder / "data"),
+        }
+        for number, detour in enumerate(self._detours):
+            settings["listeners"] += f",DETOUR{number}://127.0.0.1:{detour.behind}"
+            settings["advertised.listeners"] += f",DETOUR{number}://127.0.0.1:{detour.proxy}"
+            settings["listener.security.protocol.map"] += f",DETOUR{number}:PLAINTEXT"
+        lines = "".join(f"{key}={value}\n" for key, value in settings.items())
+        path = self._folder / "server.properties"
+        path.touch(mode=0o600)  # it may hold passwords
+        path.write_text(lines, encoding="utf-8")
+
+    def _format(self) -> None:
+        """Write the data folder's identity: a new cluster."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / "log4j2.properties").write_text(LOGGING, encoding="utf-8")
+        self._write_settings((PORTS[0], PORTS[1]))  # any will do: the format does not depend on them
+        formatting = self._java("format", "kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c")
+        try:
+            code = formatting.wait(READY_LIMIT_S)
+        except TimeoutError as error:
+            raise BrokerError(str(error)) from error
+        if code != 0:
+            raise BrokerError(f"the data folder could not be formatted:\n{log_end(formatting.log)}")
+
+    def _run_until_ready(self) -> bool:
+        """Start the process and wait until it answers; False when a port was taken by somebody else meanwhile."""
+        log = self._processes.logs / "broker.log"
+        seen = log.stat().st_size if log.exists() else 0
+        self._child = self._java("broker", "kafka.Kafka")
+        # "Connection refused" is what a start looks like.
+        silent = {"log_level": 0, "reconnect.backoff.max.ms": 200}
+        admin = AdminClient({**for_librdkafka(self.kafka), **silent})
+        deadline = time.monotonic() + READY_LIMIT_S
+        while time.monotonic() < deadline:
+            if not self._child.alive:
+                if "BindException" in _text_from(log, seen):
+                    return False
+                raise BrokerError(f"the broker ended with exit code {self._child.exit_code}:\n{log_end(log)}")
+            if _answering_cluster(admin) == self._cluster_id:  # else somebody else's broker has the port
+                return True
+        self._child.stop(STOP_LIMIT_S)
+        raise BrokerError(f"the broker did not answer within {READY_LIMIT_S:g} s:\n{log_end(log)}")
+
+    def _java(self, name: str, main: str, *arguments: str) -> Child:
+        command = [
+            java_command(),
+            f"-Xmx{self._heap_mb}m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
+            "-cp",
+            broker_classpath(),
+            main,
+            *arguments,
+            str(self._folder / "server.properties"),
+        ]
+        return self._processes.start(name, command)
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Different ports on 127.0.0.1 that nobody listens on now."""
+    chosen: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        if len(chosen) == count:
+            return tuple(chosen)
+        if can_bind(port):
+            chosen.append(port)
+    raise BrokerError(f"no {count} free ports between {PORTS.start} and {PORTS.stop}")
+
+
+def new_cluster_id() -> str:
+    """A Kafka cluster id: 16 random bytes, URL-safe base64; never one that a command line takes for an option."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
+
+
+def log_end(log: Path, lines: int = 20) -> str:
+    """The last lines of a log, for an error message."""
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
+
+def _text_from(log: Path, offset: int) -> str:
+    with log.open("rb") as content:
+        content.seek(offset)
+        return content.read().decode("utf-8", errors="replace")
+
+
+def _answering_cluster(admin: AdminClient) -> str | None:
+    """The id of the cluster that answers with a broker at work; None when there is no such answer."""
+    try:
+        metadata = admin.list_topics(timeout=0.5)
+    except KafkaException:
+        return None
+    return str(metadata.cluster_id) if metadata.brokers else None
+
+
+def _has_leaders(admin: AdminClient, topic: Topic) -> bool:
+    try:
+        found = admin.list_topics(topic.name, timeout=5).topics[topic.name].partitions
+    except KafkaException:
+        return False
+    return len(found) == topic.partitions and all(partition.leader >= 0 for partition in found.values())

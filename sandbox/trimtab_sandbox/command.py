@@ -1,0 +1,182 @@
+"""`trimtab sandbox up | status | down`: a whole cluster on this machine."""
+
+import argparse
+import re
+import shutil
+import sys
+from pathlib import Path
+from textwrap import indent
+from typing import TYPE_CHECKING
+
+from trimtab_controller.jars.fetching import JarError
+from trimtab_controller.jars.java import JavaMissingError
+from trimtab_sandbox.broker import BrokerError, Topic, log_end
+from trimtab_sandbox.cluster import Cluster, ClusterError
+from trimtab_sandbox.configuration import SandboxSettings
+from trimtab_sandbox.readiness import missing_modules
+from trimtab_sandbox.state import SandboxState, StateError, forget_state, load_state
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+FOLDER = Path("out", "sandbox")
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FLIGHTS_APP = "flights.app:app"
+FLIGHTS_TOPICS = ("flights:64", "flights-delays:64", "flights-totals:4")
+FLIGHTS_ENVIRONMENT = {
+    "FLIGHTS_BROKER": "{broker}",
+    "FLIGHTS_DATA_DIR": "{data}",
+    "FLIGHTS_WEB_PORT": "{web_port}",
+}
+CONNECT_LIMIT_S = 60.0
+LOG_LINES = 5
+"""Shown of the log of a process that has ended."""
+OWN_ENTRIES = re.compile(r"broker|controller|keys|logs|sockets|state\.json|[wh]\d+")
+"""What a sandbox makes in its folder, and may remove from it."""
+
+
+class UsageError(Exception):
+    """What was asked for does not make sense; the message says why."""
+
+
+def add_parser(commands: "Commands") -> None:
+    """Register `sandbox` and its subcommands."""
+    parser = commands.add_parser("sandbox", help="a whole cluster on this machine")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="up | status | down")
+    up = actions.add_parser("up", help="start broker, topics, workers, agents and controller")
+    up.add_argument("--app", help=f"the Faust app, module:attribute (default: the flights example, {FLIGHTS_APP})")
+    up.add_argument("--app-folder", type=Path, default=Path(), help="where Python finds that module (default: here)")
+    up.add_argument("--workers", type=int, default=4, help="number of workers, each with an agent (default: 4)")
+    up.add_argument("--capacity", type=float, default=0.25, help="cores per worker (default: 0.25)")
+    up.add_argument("--topic", action="append", default=[], metavar="NAME:PARTITIONS", help="create this topic first")
+    up.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="for the workers; {broker}, {data}, {web_port}, {worker} are filled in",
+    )
+    up.add_argument("--act", action="store_true", help="let the controller act, not only say what it would do")
+    status = actions.add_parser("status", help="show which processes are alive, and where their logs are")
+    down = actions.add_parser("down", help="stop everything")
+    for action, function in ((up, run_up), (status, run_status), (down, run_down)):
+        action.add_argument("--folder", type=Path, default=FOLDER, help=f"state, data and logs (default: {FOLDER})")
+        action.set_defaults(run=run, action_function=function)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Carry out the subcommand; the exit code."""
+    arguments.folder = arguments.folder.resolve()
+    try:
+        return int(arguments.action_function(arguments))
+    except (UsageError, StateError, BrokerError, ClusterError, JarError, JavaMissingError) as error:
+        print(f"trimtab sandbox: {error}", file=sys.stderr)
+        return 1
+
+
+def run_up(arguments: argparse.Namespace) -> int:
+    """Start everything and leave it running; if a part fails or `up` is interrupted, end all of it again."""
+    settings, topics = read_settings(arguments)
+    folder: Path = arguments.folder
+    if missing := missing_modules():
+        raise UsageError(
+            f"workers cannot start: {', '.join(missing)} not installed; add the extra `faust`: "
+            "pip install '.[controller,faust]'"
+        )
+    _make_room(folder)
+    print(f"starting, logs in {folder / 'logs'}", flush=True)
+    with Cluster(settings, folder) as cluster:
+        cluster.start(topics, act=arguments.act)
+        away = cluster.wait_for_workers(CONNECT_LIMIT_S)
+        state = cluster.state()
+        state.save(folder)
+        cluster.release()
+    alive = _print_state(state)
+    if away:
+        print(
+            f"not connected to an agent after {CONNECT_LIMIT_S:g} s, so not steered: {', '.join(away)}; "
+            "does the app call install(app)?"
+        )
+    print(f"trimtab status --config {cluster.controller_toml}")
+    return 0 if alive else 1
+
+
+def run_status(arguments: argparse.Namespace) -> int:
+    """Print which processes are alive; 0 if all are."""
+    return 0 if _print_state(_required_state(arguments.folder)) else 1
+
+
+def run_down(arguments: argparse.Namespace) -> int:
+    """End everything; 0 only when nothing is left."""
+    state = _required_state(arguments.folder)
+    left = state.end()
+    if not left.nothing:
+        print(f"trimtab sandbox: still there: {left.processes} processes, {left.ports} ports in use", file=sys.stderr)
+        return 1
+    forget_state(arguments.folder)
+    print(f"stopped; data and logs are kept in {arguments.folder}")
+    return 0
+
+
+def read_settings(arguments: argparse.Namespace) -> tuple[SandboxSettings, list[Topic]]:
+    """What the options of `up` ask for. Raises UsageError."""
+    flights = arguments.app is None
+    if flights and not (EXAMPLES / "flights").is_dir():
+        raise UsageError("the flights example is not part of the installed package: name an app by --app module:app")
+    environment = dict(FLIGHTS_ENVIRONMENT) if flights else {}
+    for assignment in arguments.env:
+        name, equals, value = assignment.partition("=")
+        if not (name and equals):
+            raise UsageError(f"--env: found {assignment!r}, expected NAME=VALUE")
+        environment[name] = value
+    try:
+        settings = SandboxSettings(
+            app=FLIGHTS_APP if flights else arguments.app,
+            app_folder=EXAMPLES if flights else arguments.app_folder.absolute(),
+            workers=arguments.workers,
+            capacity_cores=arguments.capacity,
+            environment=environment,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    return settings, [_topic(text) for text in (*(FLIGHTS_TOPICS if flights else ()), *arguments.topic)]
+
+
+def _topic(text: str) -> Topic:
+    name, _, partitions = text.rpartition(":")
+    try:
+        return Topic(name=name, partitions=int(partitions))
+    except ValueError as error:
+        raise UsageError(f"--topic: found {text!r}, expected NAME:PARTITIONS") from error
+
+
+def _make_room(folder: Path) -> None:
+    """Remove what an earlier sandbox left in the folder. Raises UsageError when it is in use, or not a sandbox's."""
+    if not folder.exists():
+        return
+    state = load_state(folder)
+    if state is not None and any(state.alive().values()):
+        raise UsageError(f"a sandbox is already running in {folder}: end it first with `trimtab sandbox down`")
+    foreign = sorted(entry.name for entry in folder.iterdir() if not OWN_ENTRIES.fullmatch(entry.name))
+    if foreign:
+        raise UsageError(f"{folder} contains files that are not a sandbox's ({foreign[0]}): choose another --folder")
+    shutil.rmtree(folder)
+
+
+def _required_state(folder: Path) -> SandboxState:
+    state = load_state(folder)
+    if state is None:
+        raise UsageError(f"no sandbox in {folder}: start one with `trimtab sandbox up`")
+    return state
+
+
+def _print_state(state: SandboxState) -> bool:
+    """Print each process, with the end of its log if it has ended; returns whether all are alive."""
+    print(f"cluster {state.cluster}, broker at {state.bootstrap_servers}")
+    living = state.alive()
+    for name, alive in living.items():
+        started = state.processes[name]
+        print(f"  {name:<12} pid {started.pid:<8} {'alive' if alive else 'ENDED':<6} {started.log}")
+        if not alive and started.log.exists():
+            print(indent(log_end(started.log, LOG_LINES), "      "))
+    return all(living.values())

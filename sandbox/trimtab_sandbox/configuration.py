@@ -1,0 +1,188 @@
+"""What a sandbox consists of, and the configuration files of its agents and its controller."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trimtab_controller.security.keys import KeyFiles
+from trimtab_sandbox.toml import Table
+
+LOOPBACK = "127.0.0.1"
+MAX_WORKERS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSettings:
+    """A cluster on this machine: `workers` processes of one Faust app, each on a "host" with an agent of its own."""
+
+    app: str
+    """`module:attribute` of the Faust app."""
+    app_folder: Path
+    """Where Python finds that module."""
+    cluster: str = "sandbox"
+    workers: int = 4
+    capacity_cores: float | tuple[float, ...] = 0.25
+    """Capacity of a worker in cores: one for all, or one each."""
+    interval_s: float = 1.0
+    """Between two reports of an agent."""
+    heap_mb: int = 384
+    """Heap limit of the broker."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to the workers' environment. In the values `{broker}`, `{data}`, `{web_port}` and `{worker}` stand for what
+    each worker is given."""
+    controller: Mapping[str, Table] = field(default_factory=dict)
+    """Keys of controller.toml that replace the sandbox's, by section."""
+
+    def __post_init__(self) -> None:
+        module, colon, attribute = self.app.partition(":")
+        if not (module and colon and attribute):
+            raise ValueError(f"app: found {self.app!r}, expected module:attribute")
+        if not 1 <= self.workers <= MAX_WORKERS:
+            raise ValueError(f"workers: found {self.workers}, expected 1 to {MAX_WORKERS}")
+        capacities = self.capacity_cores
+        if isinstance(capacities, tuple) and len(capacities) != self.workers:
+            raise ValueError(f"capacity_cores: found {len(capacities)} values for {self.workers} workers")
+        if not all(0 < self.capacity_of(index) <= 1 for index in range(self.workers)):
+            raise ValueError(f"capacity_cores: found {capacities}, expected a share of one core, above 0 and up to 1")
+
+    def capacity_of(self, index: int) -> float:
+        """Capacity of one worker, in cores."""
+        return self.capacity_cores[index] if isinstance(self.capacity_cores, tuple) else self.capacity_cores
+
+
+def worker_name(index: int) -> str:
+    """The name of a worker, and of its process and log."""
+    return f"w{index}"
+
+
+def host_name(index: int) -> str:
+    """The name of the host an agent believes to be on, and of the agent's process and log."""
+    return f"h{index}"
+
+
+CONTROLLER = "controller"
+BROKER = "broker"
+
+
+def in_order_of_end(names: Iterable[str]) -> list[list[str]]:
+    """Process names in the groups in which they are ended: who commands first, who is needed by the others last."""
+
+    def rank(name: str) -> int:
+        if name in (CONTROLLER, BROKER):
+            return 0 if name == CONTROLLER else 3
+        return 1 if name.startswith("w") else 2
+
+    present = list(names)
+    return [[name for name in present if rank(name) == wanted] for wanted in range(4)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLaunch:
+    """How a worker is started, by the sandbox or by its agent."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    """Added to that of the process which starts it."""
+    folder: Path
+    """Working directory."""
+    data: Path
+
+
+def worker_launch(
+    settings: SandboxSettings,
+    index: int,
+    *,
+    python: str,
+    bootstrap: str,
+    web_port: int,
+    socket: Path,
+    trust: Path,
+    data: Path,
+) -> WorkerLaunch:
+    """How one worker is started.
+
+    Faust's settings in the environment outrank what an app sets in its code, so any app joins the sandbox's broker. Its
+    web server stays off, but the port is the worker's identity among workers on one machine.
+    """
+    given = {"broker": bootstrap, "data": str(data), "web_port": str(web_port), "worker": worker_name(index)}
+    options = ("worker", "--without-web", "--web-port", str(web_port), "--loglevel", "info")
+    return WorkerLaunch(
+        command=(python, "-m", "faust", "-A", settings.app, *options),
+        environment={
+            "BROKER_URL": f"kafka://{bootstrap}",
+            "APP_DATADIR": str(data),
+            "PYTHONUNBUFFERED": "1",
+            "TRIMTAB_CLUSTER": settings.cluster,
+            "TRIMTAB_WORKER": worker_name(index),
+            "TRIMTAB_SOCKET": str(socket),
+            "TRIMTAB_TRUST": str(trust),
+            **{name: _fill(text, given) for name, text in settings.environment.items()},
+        },
+        folder=settings.app_folder,
+        data=data,
+    )
+
+
+def _fill(text: str, given: Mapping[str, str]) -> str:
+    # Not str.format: other braces, such as those of JSON, are the app's.
+    for name, value in given.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
+
+
+def agent_configuration(
+    settings: SandboxSettings,
+    index: int,
+    *,
+    bootstrap: str,
+    metrics_port: int,
+    socket: Path,
+    trust: Path,
+    state: Path,
+    launch: WorkerLaunch,
+) -> Table:
+    """agent.toml of one host."""
+    return {
+        "agent": {
+            "cluster": settings.cluster,
+            "host": host_name(index),
+            "interval_s": settings.interval_s,
+            "state_dir": state,
+            "socket": socket,
+        },
+        "kafka": {"bootstrap_servers": bootstrap},
+        "trust": {"file": trust},
+        "workers": {
+            worker_name(index): {
+                "capacity": settings.capacity_of(index),
+                "command": list(launch.command),
+                "environment": launch.environment,
+                "data_dir": launch.data,
+            }
+        },
+        "metrics": {"listen": f"{LOOPBACK}:{metrics_port}"},
+    }
+
+
+def controller_configuration(
+    settings: SandboxSettings, *, bootstrap: str, metrics_port: int, keys: KeyFiles, checkpoints: Path
+) -> Table:
+    """controller.toml: windows and waits as short as a demonstration needs."""
+    sections: dict[str, Table] = {
+        "controller": {"cluster": settings.cluster},
+        "kafka": {"bootstrap_servers": bootstrap},
+        "signing": {"key_file": keys.key, "trust_file": keys.trust},
+        "stream": {
+            "window_s": 5.0,
+            "watermark_s": 2.0,
+            "expected_hosts": [host_name(index) for index in range(settings.workers)],
+            "checkpoint_dir": checkpoints,
+            "embedded": True,
+            "spark": {"spark.master": "local[2]"},
+        },
+        "balance": {"min_interval_s": 10.0},
+        "metrics": {"listen": f"{LOOPBACK}:{metrics_port}"},
+    }
+    for name, replaced in settings.controller.items():
+        sections[name] = {**sections.get(name, {}), **replaced}
+    return sections

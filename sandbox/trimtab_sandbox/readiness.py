@@ -1,0 +1,38 @@
+"""What a sandbox needs before it starts, and how it sees that its workers are up."""
+
+import sys
+from collections.abc import Iterable
+from http.client import HTTPConnection, HTTPException
+from importlib.util import find_spec
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from trimtab_sandbox.configuration import LOOPBACK
+
+WORKER_MODULES = ("faust", "mode", "aiokafka", "rocksdict")
+"""What a steered worker imports, from the extra `faust`; a sandbox runs its workers with its own interpreter."""
+CONNECTED = "trimtab_agent_workers_connected"
+ANSWER_LIMIT_S = 2.0
+
+
+def missing_modules(names: Iterable[str] = WORKER_MODULES) -> list[str]:
+    """The modules that are not installed; nothing is imported."""
+    # A loaded module is not asked for its spec: Faust's own, once imported, has none.
+    return [name for name in names if sys.modules.get(name) is None and find_spec(name) is None]
+
+
+def connected_workers(metrics_port: int) -> int:
+    """How many workers are connected to the agent that serves its metrics there; 0 while it does not answer."""
+    # Not urllib, which would ask a proxy that the environment names.
+    connection = HTTPConnection(LOOPBACK, metrics_port, timeout=ANSWER_LIMIT_S)
+    try:
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode("utf-8", errors="replace")
+    except (OSError, HTTPException):
+        return 0
+    finally:
+        connection.close()
+    for family in text_string_to_metric_families(text):
+        if family.name == CONNECTED:
+            return sum(int(sample.value) for sample in family.samples)
+    return 0

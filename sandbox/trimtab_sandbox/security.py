@@ -1,0 +1,64 @@
+"""A broker that asks who is there and what they may do: TLS, SASL, and Kafka's own authorizer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trimtab_protocol.settings.kafka import KafkaSettings, Mechanism, Sasl, Secret, Tls
+
+LISTENER = "SASL_SSL"
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSecurity:
+    """`identity`: PEM file with the broker's private key (PKCS #8) and certificate chain; `ca`: who issued it.
+
+    `users`: those who log in by PLAIN, by name; the broker itself is one of them, as `admin`, and may do everything.
+    SCRAM users are added to a running broker.  Nobody else may do anything that no ACL allows.
+    """
+
+    identity: Path
+    ca: Path
+    admin: str
+    users: Mapping[str, Secret] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if self.admin not in self.users:
+            raise ValueError(f"users: found no {self.admin}, expected the admin's password")
+
+    def kafka(self, bootstrap_servers: str) -> KafkaSettings:
+        """How the admin reaches the broker."""
+        sasl = Sasl(mechanism=Mechanism.PLAIN, username=self.admin, password=self.users[self.admin])
+        return KafkaSettings(bootstrap_servers=bootstrap_servers, tls=Tls(ca=self.ca), sasl=sasl)
+
+    def broker_settings(self) -> dict[str, str]:
+        """What the broker's server.properties has besides; it holds passwords."""
+        own = {"username": self.admin, "password": self.users[self.admin].reveal()}
+        known = {f"user_{name}": secret.reveal() for name, secret in self.users.items()}
+        plain = f"{PLAIN_MODULE} required {_options({**own, **known})};"
+        return {
+            "inter.broker.listener.name": LISTENER,
+            "listener.security.protocol.map": f"CONTROLLER:{LISTENER},{LISTENER}:{LISTENER}",
+            "sasl.enabled.mechanisms": ",".join(Mechanism),
+            "sasl.mechanism.inter.broker.protocol": Mechanism.PLAIN,
+            "sasl.mechanism.controller.protocol": Mechanism.PLAIN,
+            "listener.name.controller.sasl.enabled.mechanisms": Mechanism.PLAIN,
+            "listener.name.controller.plain.sasl.jaas.config": plain,
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": plain,
+            "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;",
+            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required;",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.identity),
+            "ssl.client.auth": "requested",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.ca),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:{self.admin}",
+            "allow.everyone.if.no.acl.found": "false",
+        }
+
+
+def _options(values: Mapping[str, str]) -> str:
+    return " ".join(f'{name}="{value}"' for name, value in values.items())

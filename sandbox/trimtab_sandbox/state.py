@@ -1,0 +1,133 @@
+"""What is on record about a sandbox that outlives the command which started it: enough to see it and to end it."""
+
+import json
+import shutil
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_integer
+from trimtab_protocol.settings.paths import read_path
+from trimtab_sandbox.configuration import in_order_of_end
+from trimtab_sandbox.marks import bound, end_marked, marked, signal_process
+from trimtab_sandbox.processes import STOP_LIMIT_S, LeftOver
+
+VERSION = 1
+MAX_PROCESSES = 10_000
+SOCKETS_PREFIX = "trimtab-"
+"""Of a temporary folder, where the path inside of the sandbox's would be too long for a socket."""
+
+
+class StateError(Exception):
+    """The record of a sandbox cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedProcess:
+    """One process of the sandbox."""
+
+    pid: int
+    log: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxState:
+    """The record, kept as `state.json` in the sandbox's folder."""
+
+    cluster: str
+    mark: str
+    bootstrap_servers: str
+    sockets: Path
+    processes: Mapping[str, StartedProcess]
+    ports: Mapping[str, tuple[int, ...]]
+
+    def save(self, folder: Path) -> None:
+        """Write the record."""
+        record = {
+            "version": VERSION,
+            "cluster": self.cluster,
+            "mark": self.mark,
+            "bootstrap_servers": self.bootstrap_servers,
+            "sockets": str(self.sockets),
+            "processes": {
+                name: {"pid": started.pid, "log": str(started.log)} for name, started in self.processes.items()
+            },
+            "ports": {name: list(ports) for name, ports in self.ports.items()},
+        }
+        _path(folder).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+    def alive(self) -> dict[str, bool]:
+        """For each process whether it lives."""
+        living = {process.pid for process in marked(self.mark)}
+        return {name: started.pid in living for name, started in self.processes.items()}
+
+    def end(self) -> LeftOver:
+        """End everything in order, by id: SIGTERM, a bounded wait, SIGKILL; returns what is left."""
+        for phase in in_order_of_end(self.processes):
+            self._end_phase({self.processes[name].pid for name in phase})
+        alive = end_marked(self.mark)
+        shutil.rmtree(self.sockets, ignore_errors=True)
+        return LeftOver(processes=alive, ports=len(bound(port for ports in self.ports.values() for port in ports)))
+
+    def _end_phase(self, pids: set[int]) -> None:
+        for process in marked(self.mark):
+            if process.pid in pids:
+                signal_process(process, signal.SIGTERM)
+                signal_process(process, signal.SIGCONT)  # a stopped process would not hear it
+        deadline = time.monotonic() + STOP_LIMIT_S
+        while pids & {process.pid for process in marked(self.mark)} and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def load_state(folder: Path) -> SandboxState | None:
+    """The record in the folder, however the folder is named; None without one. Raises StateError if it is damaged."""
+    folder = folder.resolve()
+    path = _path(folder)
+    if not path.exists():
+        return None
+    try:
+        return _read(Fields(json.loads(path.read_text(encoding="utf-8")), ""), folder)
+    except (ValueError, RecursionError) as error:
+        raise StateError(f"{path} is no record of a sandbox: {error}") from error
+
+
+def _read(fields: Fields, folder: Path) -> SandboxState:
+    """The record in a resolved folder, checked: by it processes are ended and a folder is removed."""
+    fields.integer("version", low=VERSION, high=VERSION)
+    state = SandboxState(
+        cluster=fields.name("cluster"),
+        mark=fields.text("mark"),
+        bootstrap_servers=fields.text("bootstrap_servers"),
+        sockets=read_path(fields, "sockets"),
+        processes={
+            name: _read_process(Fields(row, at)) for name, at, row in fields.members("processes", limit=MAX_PROCESSES)
+        },
+        ports={name: _read_ports(row, at) for name, at, row in fields.members("ports", limit=MAX_PROCESSES)},
+    )
+    fields.done()
+    if state.sockets.resolve() != folder / "sockets" and not state.sockets.name.startswith(SOCKETS_PREFIX):
+        raise BadMessage(Fault.RANGE, "sockets", str(state.sockets), "a folder that a sandbox has made")
+    return state
+
+
+def _read_process(fields: Fields) -> StartedProcess:
+    started = StartedProcess(pid=fields.integer("pid", low=1, high=2**31 - 1), log=read_path(fields, "log"))
+    fields.done()
+    return started
+
+
+def _read_ports(row: object, path: str) -> tuple[int, ...]:
+    if not isinstance(row, list):
+        raise BadMessage(Fault.TYPE, path, row, "an array of ports")
+    return tuple(check_integer(port, path, 0, 65_535) for port in row)
+
+
+def forget_state(folder: Path) -> None:
+    """Remove the record."""
+    _path(folder).unlink(missing_ok=True)
+
+
+def _path(folder: Path) -> Path:
+    return folder / "state.json"

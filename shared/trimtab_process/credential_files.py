@@ -1,0 +1,44 @@
+"""Files of passwords and private keys, which only their owner may use, and trust files, which everybody may read."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trimtab_protocol.signing.keys import MAX_TRUST_FILE, BadKey, SigningKey, TrustedKeys, read_trust
+
+PRIVATE_MODE = 0o600
+
+
+def read_private(path: Path) -> str:
+    """The text of the file; raises OSError, also when others than its owner can use it, and UnicodeDecodeError."""
+    with path.open(encoding="utf-8") as file:
+        found = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        if found & 0o077:
+            fault = f"found mode {found:04o}, expected {PRIVATE_MODE:04o}: others can use it"
+            raise PermissionError(errno.EPERM, fault)
+        return file.read()
+
+
+def load_signing_key(path: Path) -> SigningKey:
+    """The key in a file that nobody but its owner can use; raises BadKey, which names the file."""
+    with _named(path):
+        return SigningKey.from_pem(read_private(path).encode())
+
+
+def load_trust(path: Path) -> TrustedKeys:
+    """The keys in a trust file; raises BadKey, which names the file."""
+    with _named(path), path.open(encoding="utf-8") as file:
+        return read_trust(file.read(MAX_TRUST_FILE + 1))
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BadKey(f"{path}: {error.strerror}") from error
+    except (BadKey, UnicodeDecodeError) as error:
+        raise BadKey(f"{path}: {error}") from error

@@ -1,0 +1,1 @@
+"""What agents, engine plug-ins and controllers say to each other: messages, signatures, shared settings.  No I/O."""

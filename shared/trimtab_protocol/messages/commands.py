@@ -1,0 +1,293 @@
+"""Commands of the controller to one agent, and the acks that answer them.
+
+A command is one step of a plan.  Its id is a hash of what it does, so that a repeat is recognised; it carries the epoch
+(older ones are refused), a deadline and, for migrations, the owner it expects.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, encode, parse
+from trimtab_protocol.messages.names import (
+    AppId,
+    CommandId,
+    Epoch,
+    HostId,
+    KeyGroup,
+    WorkerId,
+    decode_epoch,
+    parse_key_group,
+)
+from trimtab_protocol.messages.report import MAX_COUNT
+
+VERSION = 1
+MAX_KEY_GROUPS = 10_000
+MAX_ACK_BYTES = 64 * 1024
+"""The longest that the limits of its fields allow is half of that."""
+
+
+class CommandKind(StrEnum):
+    """What an agent is asked to do."""
+
+    PREPARE = "prepare"  # to the new owner's agent: open the state and follow the changelog
+    RELEASE = "release"  # to the old owner's agent: finish, commit, give away
+    ABANDON = "abandon"  # to the new owner's agent: close what was prepared and will not be taken
+    REJOIN = "rejoin"  # to any agent: its worker joins again and takes the placement (fallback: a rebalance)
+    START = "start"  # start a worker process
+    STOP = "stop"  # stop an empty worker process
+
+
+MIGRATIONS = frozenset({CommandKind.PREPARE, CommandKind.RELEASE, CommandKind.ABANDON})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One step for the agent of `host`, about its `worker`.
+
+    `key_groups`, `source`, `target` are set for migrations (all key groups of one command go from source to target).
+    `handover` names the hand-over (the same in its prepare, release and abandon).
+    `generation` is the engine's group generation that the prepare was answered in (release only).
+    `issued_at`, `deadline` in epoch seconds.
+    """
+
+    cluster: str
+    kind: CommandKind
+    epoch: Epoch
+    host: HostId
+    worker: WorkerId
+    app: AppId | None
+    issued_at: float
+    deadline: float
+    handover: str | None = None
+    key_groups: tuple[KeyGroup, ...] = ()
+    source: WorkerId | None = None
+    target: WorkerId | None = None
+    generation: int | None = None
+
+    def __post_init__(self) -> None:
+        migration = self.kind in MIGRATIONS
+        parts = (bool(self.key_groups), self.source is not None, self.target is not None, self.handover is not None)
+        if parts != (migration,) * 4:
+            raise BadMessage(Fault.MISSING, "key_groups", parts, f"key groups, source, target, handover: {migration}")
+        if (self.generation is not None) != (self.kind is CommandKind.RELEASE):
+            raise BadMessage(Fault.MISSING, "generation", self.generation, "a generation with release only")
+        if self.deadline <= self.issued_at:
+            raise BadMessage(Fault.RANGE, "deadline", self.deadline, f"after issued_at {self.issued_at}")
+        if any(key_group.app != self.app for key_group in self.key_groups):
+            raise BadMessage(Fault.RANGE, "key_groups", self.key_groups, f"key groups of app {self.app}")
+
+    @property
+    def id(self) -> CommandId:
+        """Hash of epoch, kind, worker and what is moved: the same step has the same id."""
+        parts = [str(self.epoch), self.kind, self.worker, self.source or "", self.target or ""]
+        parts += sorted(str(key_group) for key_group in self.key_groups)
+        return CommandId(hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32])
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "v": VERSION,
+            "id": self.id,
+            "cluster": self.cluster,
+            "kind": self.kind,
+            "epoch": list(self.epoch),
+            "host": self.host,
+            "worker": self.worker,
+            "app": self.app,
+            "issued_at": self.issued_at,
+            "deadline": self.deadline,
+            "handover": self.handover,
+            "key_groups": [str(key_group) for key_group in self.key_groups],
+            "source": self.source,
+            "target": self.target,
+            "generation": self.generation,
+        }
+
+
+def encode_command(command: Command) -> bytes:
+    """The wire form."""
+    return encode(command.document())
+
+
+def decode_command(payload: bytes | None) -> Command:
+    """A command from the wire; raises BadMessage, also when its id is not the hash of its content."""
+    return read_command(parse(payload, version=VERSION))
+
+
+def read_command(fields: Fields) -> Command:
+    """A command from fields whose version has been read."""
+    claimed = fields.text("id", limit=64)
+    app = fields.optional("app", fields.name)
+    source = fields.optional("source", fields.name)
+    target = fields.optional("target", fields.name)
+    command = Command(
+        cluster=fields.name("cluster"),
+        kind=fields.choice("kind", CommandKind),
+        epoch=decode_epoch(fields.take("epoch"), "epoch"),
+        host=HostId(fields.name("host")),
+        worker=WorkerId(fields.name("worker")),
+        app=AppId(app) if app else None,
+        issued_at=fields.number("issued_at"),
+        deadline=fields.number("deadline"),
+        handover=fields.optional("handover", fields.name),
+        key_groups=read_key_groups(fields, "key_groups"),
+        source=WorkerId(source) if source else None,
+        target=WorkerId(target) if target else None,
+        generation=fields.optional("generation", fields.integer),
+    )
+    if claimed != command.id:
+        raise BadMessage(Fault.RANGE, "id", claimed, f"{command.id}, the hash of the content")
+    return command
+
+
+def read_key_groups(fields: Fields, name: str) -> tuple[KeyGroup, ...]:
+    """An array of key-group names, each once."""
+    found: dict[KeyGroup, None] = {}
+    for path, value in fields.items(name, limit=MAX_KEY_GROUPS):
+        if not isinstance(value, str):
+            raise BadMessage(Fault.TYPE, path, value, "app/operator/partition")
+        key_group = parse_key_group(value, path)
+        if key_group in found:
+            raise BadMessage(Fault.RANGE, path, value, "each key group once")
+        found[key_group] = None
+    return tuple(found)
+
+
+class Phase(StrEnum):
+    """How far a command has come."""
+
+    ACCEPTED = "accepted"  # verified, journalled, handed to the worker
+    PREPARED = "prepared"  # prepare: the standby is warm
+    RELEASED = "released"  # release: the old owner has given away
+    TOOK = "took"  # prepare: the new owner owns (the end of a hand-over)
+    ABANDONED = "abandoned"
+    REJOINED = "rejoined"
+    STARTED = "started"
+    STOPPED = "stopped"
+    REFUSED = "refused"
+    EXPIRED = "expired"
+
+
+class Refusal(StrEnum):
+    """Why a command is not carried out."""
+
+    OLD_EPOCH = "old_epoch"
+    OTHER_HOST = "other_host"
+    UNKNOWN_WORKER = "unknown_worker"
+    WORKER_AWAY = "worker_away"  # its process is not connected to the agent
+    NOT_STEERING = "not_steering"  # the plug-in only reports (wrong version, failed self-check, kind of app)
+    PRECONDITION = "precondition"  # the key group is not where the command expects it
+    GENERATION = "generation"  # a rebalance came between
+    NOT_PREPARED = "not_prepared"
+    DRAIN_TIMEOUT = "drain_timeout"
+    CATCH_UP_TIMEOUT = "catch_up_timeout"
+    COMMIT_REFUSED = "commit_refused"
+    NOT_EMPTY = "not_empty"  # stop: the worker still owns key groups
+    NOT_CONFIGURED = "not_configured"  # start: the agent has no command line for this worker
+    GUARD = "guard"  # the agent's own guard on disk and memory
+    FAILED = "failed"  # an unexpected fault; detail has it
+    UNSIGNED = "unsigned"
+    UNKNOWN_KEY = "unknown_key"
+    WRONG_SIGNATURE = "wrong_signature"
+
+
+UNVERIFIED = frozenset({Refusal.UNSIGNED, Refusal.UNKNOWN_KEY, Refusal.WRONG_SIGNATURE})
+"""Refusals of records that nobody vouches for.  Their acks name the record, not the command that it claims to be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ack:
+    """What became of a command.  `at` in epoch seconds; times in seconds, sizes in bytes; None = not measured."""
+
+    cluster: str
+    command_id: CommandId
+    epoch: Epoch
+    kind: CommandKind
+    host: HostId
+    worker: WorkerId
+    phase: Phase
+    at: float
+    handover: str | None = None
+    refusal: Refusal | None = None
+    detail: str | None = None
+    generation: int | None = None
+    lag_records: int | None = None
+    state_bytes: int | None = None
+    pause_s: float | None = None
+    exit_code: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.refusal is not None) != (self.phase is Phase.REFUSED):
+            raise BadMessage(Fault.MISSING, "refusal", self.refusal, "a reason with refused only")
+
+    @classmethod
+    def to(cls, command: Command, phase: Phase, *, at: float, **told: Any) -> Self:
+        """The answer to a command by its own host and worker; `told`: the fields that only some answers have."""
+        return cls(
+            cluster=command.cluster,
+            command_id=command.id,
+            epoch=command.epoch,
+            kind=command.kind,
+            host=command.host,
+            worker=command.worker,
+            phase=phase,
+            at=at,
+            handover=command.handover,
+            **told,
+        )
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "v": VERSION,
+            "cluster": self.cluster,
+            "command_id": self.command_id,
+            "epoch": list(self.epoch),
+            "kind": self.kind,
+            "host": self.host,
+            "worker": self.worker,
+            "phase": self.phase,
+            "at": self.at,
+            "handover": self.handover,
+            "refusal": self.refusal,
+            "detail": self.detail,
+            "generation": self.generation,
+            "lag_records": self.lag_records,
+            "state_bytes": self.state_bytes,
+            "pause_s": self.pause_s,
+            "exit_code": self.exit_code,
+        }
+
+
+def encode_ack(ack: Ack) -> bytes:
+    """The wire form."""
+    return encode(ack.document())
+
+
+def decode_ack(payload: bytes | None) -> Ack:
+    """An ack from the wire; raises BadMessage."""
+    return read_ack(parse(payload, version=VERSION, limit=MAX_ACK_BYTES))
+
+
+def read_ack(fields: Fields) -> Ack:
+    """An ack from fields whose version has been read."""
+    return Ack(
+        cluster=fields.name("cluster"),
+        command_id=CommandId(fields.text("command_id", limit=64)),
+        epoch=decode_epoch(fields.take("epoch"), "epoch"),
+        kind=fields.choice("kind", CommandKind),
+        host=HostId(fields.name("host")),
+        worker=WorkerId(fields.name("worker")),
+        phase=fields.choice("phase", Phase),
+        at=fields.number("at"),
+        handover=fields.optional("handover", fields.name),
+        refusal=fields.optional("refusal", lambda name: fields.choice(name, Refusal)),
+        detail=fields.optional("detail", lambda name: fields.text(name, limit=4000)),
+        generation=fields.optional("generation", fields.integer),
+        lag_records=fields.optional("lag_records", fields.integer),
+        state_bytes=fields.optional("state_bytes", lambda name: fields.integer(name, high=MAX_COUNT)),
+        pause_s=fields.optional("pause_s", fields.number),
+        exit_code=fields.optional("exit_code", lambda name: fields.integer(name, low=-255, high=255)),
+    )

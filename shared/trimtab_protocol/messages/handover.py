@@ -1,0 +1,111 @@
+"""Records that the two workers of a running hand-over exchange (one-partition topic, tailed by every worker).
+
+`released` is written by the old owner after its commit; `took` by the new owner after its own.  Both are valid only
+inside the group generation they name; a repeat is recognised by (kind, handover, generation).
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from trimtab_protocol.messages.commands import read_key_groups
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_integer, encode, parse
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, WorkerId, decode_epoch
+
+VERSION = 1
+MAX_OFFSETS = 100_000
+TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""As Kafka has it."""
+
+Offsets = tuple[tuple[str, int, int], ...]
+"""(topic, partition, offset) ..."""
+
+
+class HandoverKind(StrEnum):
+    """Which step has been done."""
+
+    RELEASED = "released"
+    TOOK = "took"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverRecord:
+    """One step of the hand-over `handover` of `key_groups` from `source` to `target` inside group `generation`.
+
+    With `released`: `offsets` = committed next offsets of the source partitions, `ends` = changelog end offsets,
+    `held_s` = seconds from the source's stop of fetching to this record.
+    """
+
+    kind: HandoverKind
+    cluster: str
+    app: AppId
+    handover: str
+    epoch: Epoch
+    generation: int
+    source: WorkerId
+    target: WorkerId
+    key_groups: tuple[KeyGroup, ...]
+    offsets: Offsets = ()
+    ends: Offsets = ()
+    held_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.key_groups:
+            raise BadMessage(Fault.MISSING, "key_groups", "none", "at least one key group")
+        if self.source == self.target:
+            raise BadMessage(Fault.RANGE, "target", self.target, "another worker than source")
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "v": VERSION,
+            "kind": self.kind,
+            "cluster": self.cluster,
+            "app": self.app,
+            "handover": self.handover,
+            "epoch": list(self.epoch),
+            "generation": self.generation,
+            "source": self.source,
+            "target": self.target,
+            "key_groups": [str(key_group) for key_group in self.key_groups],
+            "offsets": [list(row) for row in self.offsets],
+            "ends": [list(row) for row in self.ends],
+            "held_s": self.held_s,
+        }
+
+
+def encode_handover(record: HandoverRecord) -> bytes:
+    """The wire form."""
+    return encode(record.document())
+
+
+def decode_handover(payload: bytes | None) -> HandoverRecord:
+    """A hand-over record from the wire; raises BadMessage."""
+    fields = parse(payload, version=VERSION)
+    return HandoverRecord(
+        kind=fields.choice("kind", HandoverKind),
+        cluster=fields.name("cluster"),
+        app=AppId(fields.name("app")),
+        handover=fields.name("handover"),
+        epoch=decode_epoch(fields.take("epoch"), "epoch"),
+        generation=fields.integer("generation"),
+        source=WorkerId(fields.name("source")),
+        target=WorkerId(fields.name("target")),
+        key_groups=read_key_groups(fields, "key_groups"),
+        offsets=_read_offsets(fields, "offsets"),
+        ends=_read_offsets(fields, "ends"),
+        held_s=fields.number("held_s"),
+    )
+
+
+def _read_offsets(fields: Fields, name: str) -> Offsets:
+    rows = []
+    for path, row in fields.items(name, limit=MAX_OFFSETS):
+        if not isinstance(row, list) or len(row) != 3 or not isinstance(row[0], str):
+            raise BadMessage(Fault.TYPE, path, row, "[topic, partition, offset]")
+        if not TOPIC_PATTERN.fullmatch(row[0]):
+            raise BadMessage(Fault.RANGE, f"{path}[0]", row[0], "the name of a topic")
+        partition = check_integer(row[1], f"{path}[1]", 0, 2**31 - 1)
+        rows.append((row[0], partition, check_integer(row[2], f"{path}[2]", 0, 2**63 - 1)))
+    return tuple(rows)

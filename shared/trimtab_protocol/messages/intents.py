@@ -1,0 +1,138 @@
+"""What an operator wants to be so: workers drained, the controller paused, a journal given up, an app forgotten.
+
+Compacted topic; a tombstone takes an intent back.  The controller itself takes back what it has carried out once.
+
+Level-triggered: the controller reads the state, not the act, so an intent survives restarts of everybody.
+"""
+
+from dataclasses import dataclass
+
+from trimtab_protocol.messages.decode import BadMessage, Fault, encode, parse
+from trimtab_protocol.messages.names import AppId, WorkerId
+
+VERSION = 1
+PAUSE_KEY = "pause"
+ACCEPT_KEY = "accept-journal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """Empty this worker and then stop it.  `at` in epoch seconds."""
+
+    worker: WorkerId
+    by: str
+    at: float
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return drain_key(self.worker)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Decide, but publish nothing new (a plan in flight ends)."""
+
+    by: str
+    at: float
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return PAUSE_KEY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptJournal:
+    """End this hold, and no other: go on without what the journal should have told."""
+
+    hold: str
+    by: str
+    at: float
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return ACCEPT_KEY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetApp:
+    """An app is gone for good: it has no placement any more, and nobody waits for it."""
+
+    app: AppId
+    by: str
+    at: float
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return f"forget/app/{self.app}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetWorker:
+    """A worker's name is gone for good: nobody waits for it, nor starts or drains it."""
+
+    worker: WorkerId
+    by: str
+    at: float
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return f"forget/worker/{self.worker}"
+
+
+Intent = Drain | Pause | AcceptJournal | ForgetApp | ForgetWorker
+
+
+def drain_key(worker: WorkerId) -> str:
+    """The record key of a worker's drain."""
+    return f"drain/{worker}"
+
+
+def encode_intent(intent: Intent) -> bytes:
+    """The wire form."""
+    document: dict[str, object] = {"v": VERSION, "by": intent.by, "at": intent.at, "reason": intent.reason}
+    match intent:
+        case Drain(worker=worker):
+            document["worker"] = worker
+        case AcceptJournal(hold=hold):
+            document["hold"] = hold
+        case ForgetApp(app=app):
+            document["forget_app"] = app
+        case ForgetWorker(worker=worker):
+            document["forget_worker"] = worker
+        case Pause():
+            pass
+    return encode(document)
+
+
+def decode_intent(key: bytes | None, payload: bytes) -> Intent:
+    """An intent from its record; raises BadMessage."""
+    fields = parse(payload, version=VERSION, limit=10_000)
+    by, at, reason = fields.text("by", limit=200), fields.number("at"), fields.text("reason", limit=2000)
+    kinds = ("worker", "hold", "forget_app", "forget_worker")
+    kind = next((name for name in kinds if fields.has(name)), None)
+    name = "" if kind is None else fields.name(kind)
+    intent: Intent
+    match kind:
+        case "worker":
+            intent = Drain(worker=WorkerId(name), by=by, at=at, reason=reason)
+        case "hold":
+            intent = AcceptJournal(hold=name, by=by, at=at, reason=reason)
+        case "forget_app":
+            intent = ForgetApp(app=AppId(name), by=by, at=at, reason=reason)
+        case "forget_worker":
+            intent = ForgetWorker(worker=WorkerId(name), by=by, at=at, reason=reason)
+        case _:
+            intent = Pause(by=by, at=at, reason=reason)
+    if key != intent.key.encode():
+        raise BadMessage(Fault.RANGE, "key", key, intent.key)
+    return intent

@@ -1,0 +1,227 @@
+"""Frames between an engine plug-in and the agent of its host: one JSON object per line over a Unix socket.
+
+The plug-in connects and says `hello`; the agent answers `welcome`; then statistics and acks go up, commands go down.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Self
+
+from trimtab_protocol.messages.commands import Ack, Command, read_ack, read_command
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_integer, check_text, encode, parse
+from trimtab_protocol.messages.names import (
+    MAX_PARTITIONS,
+    AppId,
+    Epoch,
+    HostId,
+    OperatorId,
+    WorkerId,
+    decode_epoch,
+)
+from trimtab_protocol.messages.report import (
+    MAX_KEY_GROUPS,
+    MAX_PAIRS,
+    MAX_STANDBYS,
+    KeyGroupSample,
+    PairSample,
+    WorkerState,
+    read_key_group_sample,
+    read_pair_sample,
+    reason_text,
+)
+
+VERSION = 1
+PROTOCOL = 2
+"""What this code speaks on the socket.  A plug-in names its own in `Hello.versions`, an agent in its welcome; what came
+with a protocol is sent only to who knows it, for those of the first refuse every field that they do not know."""
+PROTOCOL_KEY = "trimtab-protocol"
+MAX_FRAME_BYTES = 8 * 1024 * 1024
+MAX_FAULTS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """A worker process presents itself.  `steering` False: it only reports, `reason` says why."""
+
+    app: AppId
+    worker: WorkerId
+    pid: int
+    steering: bool
+    reason: str | None
+    operators: Mapping[OperatorId, int]  # number of key groups of each
+    versions: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
+        object.__setattr__(self, "versions", MappingProxyType(dict(self.versions)))
+
+    @property
+    def protocol(self) -> int:
+        """The newest version of these frames that the plug-in reads."""
+        said = self.versions.get(PROTOCOL_KEY, "")
+        return int(said) if re.fullmatch("[1-9][0-9]{0,8}", said) else 1
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "app": self.app,
+            "worker": self.worker,
+            "pid": self.pid,
+            "steering": self.steering,
+            "reason": self.reason,
+            "operators": dict(self.operators),
+            "versions": dict(self.versions),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """The agent's answer: who it is and how often it wants statistics.
+
+    `protocol`: the newest version of these frames that the agent reads, only to who speaks one; None = the first.
+    """
+
+    cluster: str
+    host: HostId
+    interval_s: float
+    protocol: int | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        document = {"cluster": self.cluster, "host": self.host, "interval_s": self.interval_s}
+        return document if self.protocol is None else {**document, "protocol": self.protocol}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """What a worker measured in the interval of `interval_s` seconds that ended at `at_ms` (epoch milliseconds).
+
+    `refused` counts, by reason, the placements and hand-over records that the worker refused since its start.
+    From protocol 2 on: `standbys` = how many standby replicas the app asks for; `unknown` = why the loads of the key
+    groups are not known in this interval, kept as `reason_text` has it; `breaches` = how often, since its start, the
+    worker was about to overwrite state that it writes itself: then it ends.
+    """
+
+    at_ms: int
+    interval_s: float
+    state: WorkerState
+    cpu_s: float | None
+    epoch: Epoch | None
+    generation: int | None
+    complete: bool
+    key_groups: tuple[KeyGroupSample, ...]
+    pairs: tuple[PairSample, ...]
+    refused: Mapping[Fault, int] = field(default_factory=dict)
+    standbys: int | None = None
+    unknown: str | None = None
+    breaches: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "refused", MappingProxyType(dict(self.refused)))
+        if self.unknown is not None:
+            object.__setattr__(self, "unknown", reason_text(self.unknown))
+
+    def for_protocol(self, protocol: int) -> Self:
+        """What an agent may be told that reads this version of the frames."""
+        return self if protocol >= PROTOCOL else replace(self, standbys=None, unknown=None, breaches=None)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        later = {"standbys": self.standbys, "unknown": self.unknown, "breaches": self.breaches}
+        return self._first_document() | {name: value for name, value in later.items() if value is not None}
+
+    def _first_document(self) -> dict[str, Any]:
+        return {
+            "at_ms": self.at_ms,
+            "interval_s": self.interval_s,
+            "state": self.state,
+            "cpu_s": self.cpu_s,
+            "epoch": list(self.epoch) if self.epoch else None,
+            "generation": self.generation,
+            "complete": self.complete,
+            "key_groups": [sample.document() for sample in self.key_groups],
+            "pairs": [sample.document() for sample in self.pairs],
+            "refused": dict(self.refused),
+        }
+
+
+Frame = Hello | Welcome | Statistics | Command | Ack
+
+_NAMES: dict[type, str] = {Hello: "hello", Welcome: "welcome", Statistics: "statistics", Command: "command", Ack: "ack"}
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """One line, with its end."""
+    return encode({**frame.document(), "v": VERSION, "frame": _NAMES[type(frame)]}) + b"\n"
+
+
+def decode_frame(line: bytes) -> Frame:
+    """The frame of one line; raises BadMessage."""
+    fields = parse(line, version=VERSION, limit=MAX_FRAME_BYTES)
+    match fields.text("frame"):
+        case "hello":
+            return _read_hello(fields)
+        case "welcome":
+            return _read_welcome(fields)
+        case "statistics":
+            return _read_statistics(fields)
+        case "command":
+            return read_command(fields)
+        case "ack":
+            return read_ack(fields)
+        case other:
+            raise BadMessage(Fault.RANGE, "frame", other, "one of " + ", ".join(_NAMES.values()))
+
+
+def _read_hello(fields: Fields) -> Hello:
+    operators: dict[OperatorId, int] = {}
+    for operator, path, count in fields.members("operators", limit=1000):
+        if type(count) is not int or not 0 < count <= MAX_PARTITIONS:
+            raise BadMessage(Fault.RANGE, path, count, f"1 to {MAX_PARTITIONS} key groups")
+        operators[OperatorId(operator)] = count
+    return Hello(
+        app=AppId(fields.name("app")),
+        worker=WorkerId(fields.name("worker")),
+        pid=fields.integer("pid", low=1),
+        steering=fields.flag("steering"),
+        reason=fields.optional("reason", lambda name: fields.text(name, limit=4000)),
+        operators=operators,
+        versions={name: check_text(value, path, 100) for name, path, value in fields.members("versions", limit=20)},
+    )
+
+
+def _read_welcome(fields: Fields) -> Welcome:
+    return Welcome(
+        cluster=fields.name("cluster"),
+        host=HostId(fields.name("host")),
+        interval_s=fields.number("interval_s", low=0.01, high=3600.0),
+        protocol=fields.optional("protocol", lambda name: fields.integer(name, low=1, high=999_999_999)),
+    )
+
+
+def _read_statistics(fields: Fields) -> Statistics:
+    return Statistics(
+        at_ms=fields.integer("at_ms"),
+        interval_s=fields.number("interval_s", low=0.001, high=3600.0),
+        state=fields.choice("state", WorkerState),
+        cpu_s=fields.optional("cpu_s", fields.number),
+        epoch=fields.optional("epoch", lambda name: decode_epoch(fields.take(name), name)),
+        generation=fields.optional("generation", fields.integer),
+        complete=fields.flag("complete"),
+        key_groups=tuple(read_key_group_sample(row) for row in fields.objects("key_groups", limit=MAX_KEY_GROUPS)),
+        pairs=tuple(read_pair_sample(row) for row in fields.objects("pairs", limit=MAX_PAIRS)),
+        refused=fields.optional("refused", lambda name: _read_refused(fields, name)) or {},
+        standbys=fields.optional("standbys", lambda name: fields.integer(name, high=MAX_STANDBYS)),
+        unknown=fields.optional("unknown", lambda name: fields.text(name, limit=1000)),
+        breaches=fields.optional("breaches", fields.integer),
+    )
+
+
+def _read_refused(fields: Fields, name: str) -> dict[Fault, int]:
+    """Reasons that this code does not know are passed over: a newer plug-in may refuse for more of them."""
+    counts = {
+        word: check_integer(count, path, 0, 2**63 - 1) for word, path, count in fields.members(name, limit=MAX_FAULTS)
+    }
+    return {fault: counts[fault] for fault in Fault if fault in counts}

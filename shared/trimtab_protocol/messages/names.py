@@ -1,0 +1,166 @@
+"""Names that every part shares: identifiers, topics of a cluster, key groups, epochs."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, NewType
+
+from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, NAME_PATTERN, BadMessage, Fault, check_integer
+
+HostId = NewType("HostId", str)
+WorkerId = NewType("WorkerId", str)
+AppId = NewType("AppId", str)
+OperatorId = NewType("OperatorId", str)
+CommandId = NewType("CommandId", str)
+
+MAX_PARTITIONS = 100_000
+
+
+class Epoch(NamedTuple):
+    """Order of everything a controller publishes: (leader generation, number of the publication)."""
+
+    generation: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.generation}.{self.number}"
+
+
+NO_EPOCH = Epoch(0, 0)
+
+
+def decode_epoch(value: object, path: str) -> Epoch:
+    """An epoch from its wire form `[generation, number]`."""
+    if not isinstance(value, list) or len(value) != 2:
+        raise BadMessage(Fault.TYPE, path, value, "[generation, number]")
+    return Epoch(*(check_integer(part, path, 0, 2**53) for part in value))
+
+
+class KeyGroup(NamedTuple):
+    """One partition index of one operator (a co-partitioned group of topics) of one app."""
+
+    app: AppId
+    operator: OperatorId
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.app}/{self.operator}/{self.partition}"
+
+
+def parse_key_group(text: str, path: str = "") -> KeyGroup:
+    """The key group that `str(key_group)` names."""
+    parts = text.split("/")
+    if len(parts) != 3 or not all(NAME_PATTERN.fullmatch(part) for part in parts[:2]) or not _is_index(parts[2]):
+        raise BadMessage(Fault.RANGE, path, text, "app/operator/partition")
+    return KeyGroup(AppId(parts[0]), OperatorId(parts[1]), check_integer(int(parts[2]), path, 0, MAX_PARTITIONS))
+
+
+def _is_index(text: str) -> bool:
+    """Digits as `str` writes them (other alphabets have some too), and few enough to be read."""
+    return text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_PARTITIONS))
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The topics of one Trimtab cluster."""
+
+    cluster: str
+
+    def __post_init__(self) -> None:
+        if not NAME_PATTERN.fullmatch(self.cluster):
+            raise ValueError(f"cluster name: found {self.cluster!r}, expected letters, digits, '.', '_', '-'")
+
+    @property
+    def reports(self) -> str:
+        """Agents -> stream; key = host; one JSON report per host and interval."""
+        return f"trimtab.{self.cluster}.reports"
+
+    @property
+    def snapshots(self) -> str:
+        """Stream -> decider; key = cluster; one window per message, chunked."""
+        return f"trimtab.{self.cluster}.snapshots"
+
+    @property
+    def placement(self) -> str:
+        """Controller -> workers; compacted; key = app; who owns which key group."""
+        return f"trimtab.{self.cluster}.placement"
+
+    @property
+    def commands(self) -> str:
+        """Controller -> agents; key = host."""
+        return f"trimtab.{self.cluster}.commands"
+
+    @property
+    def acks(self) -> str:
+        """Agents -> controller; key = host."""
+        return f"trimtab.{self.cluster}.acks"
+
+    @property
+    def handover(self) -> str:
+        """Workers <-> workers; one partition; the running hand-overs."""
+        return f"trimtab.{self.cluster}.handover"
+
+    @property
+    def journal(self) -> str:
+        """Controller; compacted; generation and plan in flight."""
+        return f"trimtab.{self.cluster}.journal"
+
+    @property
+    def intents(self) -> str:
+        """Operator -> controller; compacted; what should be so: drained workers, paused."""
+        return f"trimtab.{self.cluster}.intents"
+
+    @property
+    def status(self) -> str:
+        """Controller -> operator; compacted; what the controller sees and did."""
+        return f"trimtab.{self.cluster}.status"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """How one topic is created."""
+
+    name: str
+    partitions: int
+    compacted: bool = False
+    retention_hours: int | None = None
+    stamped_by_broker: bool = False
+    """Record times are the broker's: a sender with a fast clock cannot date its records ahead."""
+
+    @property
+    def configuration(self) -> dict[str, str]:
+        """As Kafka's topic keys."""
+        keys = {"max.message.bytes": str(2 * MAX_MESSAGE_BYTES)}
+        if self.compacted:
+            keys["cleanup.policy"] = "compact"
+            # Whoever starts reads all that is not compacted yet.  That is at least the segment that is written, a
+            # gigabyte or a week unless told otherwise; a segment must hold the largest message.
+            keys["segment.bytes"] = keys["max.message.bytes"]
+        if self.retention_hours is not None:
+            keys["retention.ms"] = str(self.retention_hours * 3_600_000)
+        if self.stamped_by_broker:
+            keys["message.timestamp.type"] = "LogAppendTime"
+        return keys
+
+
+def topic_settings(topics: Topics) -> tuple[TopicSettings, ...]:
+    """How the topics of a cluster are created."""
+    return (
+        TopicSettings(topics.reports, 4, retention_hours=24, stamped_by_broker=True),
+        TopicSettings(topics.snapshots, 1, retention_hours=24),
+        TopicSettings(topics.placement, 1, compacted=True),
+        TopicSettings(topics.commands, 1, retention_hours=24),
+        TopicSettings(topics.acks, 1, retention_hours=24),
+        TopicSettings(topics.handover, 1, retention_hours=24),
+        TopicSettings(topics.journal, 1, compacted=True),
+        TopicSettings(topics.intents, 1, compacted=True),
+        TopicSettings(topics.status, 1, compacted=True),
+    )
+
+
+def transactional_id(cluster: str, *, acting: bool) -> str:
+    """The one id under which a cluster's controller publishes; who only looks on has another."""
+    return f"trimtab.{cluster}.{'controller' if acting else 'dry-run'}"
+
+
+def controllers_group(cluster: str) -> str:
+    """The consumer group in which a cluster's acting controllers elect one."""
+    return f"trimtab.{cluster}.controllers"

@@ -1,0 +1,436 @@
+"""The report of one host for one interval, and the samples in it.
+
+Sums are over the interval (`cpu_s`, tuples, bytes); levels are at its end (`state_bytes`, lags).  None is unknown.
+There are thousands of key groups and pairs: they travel in blocks of what has the same names, a column per quantity.
+Agents write reports; the stream reads the same keys with Spark SQL.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from trimtab_protocol.messages.columns import (
+    check_once,
+    columns_of,
+    read_integers,
+    read_known_integers,
+    read_known_numbers,
+    read_names,
+    read_size,
+)
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text, encode, parse
+from trimtab_protocol.messages.names import (
+    MAX_PARTITIONS,
+    AppId,
+    Epoch,
+    HostId,
+    KeyGroup,
+    OperatorId,
+    WorkerId,
+    decode_epoch,
+)
+
+VERSION = 2
+MAX_WORKERS = 1_000
+MAX_OPERATORS = 1_000
+MAX_STANDBYS = 1_000
+MAX_KEY_GROUPS = 200_000
+MAX_PAIRS = 1_000_000
+MAX_REPORT_BYTES = 8 * 1024 * 1024
+MAX_CORES = 10_000
+"""No host has more: CPU seconds above this times the interval are no measurement."""
+MAX_COUNT = 2**53
+"""Of tuples, bytes or records: a float tells it from the next, and sums of them fit into 64 bits."""
+
+REASON_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9 .,:;%/()+<>=_*'-]{0,199}")
+"""A reason in a report.  Spark reads numbers, arrays and text in foreign scripts as text too: this tells them apart."""
+_NOT_IN_REASONS = re.compile(r"[^A-Za-z0-9 .,:;%/()+<>=_*'-]")
+
+
+def reason_text(text: str) -> str:
+    """The text as a report can hold it: at most 200 characters, those that `REASON_PATTERN` does not know as `_`."""
+    fitting = _NOT_IN_REASONS.sub("_", text)[:200]
+    return fitting if REASON_PATTERN.fullmatch(fitting) else f"reason {fitting}"[:200].rstrip()
+
+
+class Basis(StrEnum):
+    """What a host's CPU figures are relative to."""
+
+    CONFIG = "config"
+    CGROUP = "cgroup"
+    HOST = "host"
+
+
+class WorkerState(StrEnum):
+    """What a worker process is doing."""
+
+    RUNNING = "running"  # recovery done, events flow
+    REBALANCING = "rebalancing"
+    RECOVERING = "recovering"
+    AWAY = "away"  # configured here, but not connected to the agent
+
+
+class Mark(StrEnum):
+    """Why a worker's samples are less than they seem; none = complete."""
+
+    PARTIAL = "partial"  # some key groups or pairs are missing
+    STALE = "stale"  # measured in an earlier interval
+    CLAMPED = "clamped"  # a reading above its physical limit was cut to it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSample:
+    """`cpu_s` used by the whole host (or container) in the interval; `cores` = what it may use; bytes per interval."""
+
+    cpu_s: float | None
+    cores: float | None
+    basis: Basis
+    received_bytes: int | None = None
+    sent_bytes: int | None = None
+    memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Wire keys: cpu, cor, b, rx, tx, mem, lim."""
+        return {
+            "cpu": self.cpu_s,
+            "cor": self.cores,
+            "b": self.basis,
+            "rx": self.received_bytes,
+            "tx": self.sent_bytes,
+            "mem": self.memory_bytes,
+            "lim": self.memory_limit_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSample:
+    """One worker process: `cpu_s` in the interval, `capacity` in cores, resident bytes, what it does.
+
+    `operators` = number of key groups of each operator of its app, `standbys` = how many standby replicas the app asks
+    for, `unknown` = why the loads of its key groups are not known in this interval.
+    """
+
+    worker: WorkerId
+    app: AppId | None
+    state: WorkerState
+    capacity: float
+    cpu_s: float | None
+    memory_bytes: int | None = None
+    steering: bool = False
+    epoch: Epoch | None = None
+    generation: int | None = None
+    marks: tuple[Mark, ...] = ()
+    operators: Mapping[OperatorId, int] | None = None
+    standbys: int | None = None
+    unknown: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.operators is not None:
+            object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
+
+    def document(self) -> dict[str, Any]:
+        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; os and oc (operators and their counts), sby, unk."""
+        operators = self.operators
+        names, counts = (None, None) if operators is None else (list(operators), list(operators.values()))
+        later = {"os": names, "oc": counts, "sby": self.standbys, "unk": self.unknown}
+        return self._first_document() | {key: value for key, value in later.items() if value is not None}
+
+    def _first_document(self) -> dict[str, Any]:
+        return {
+            "w": self.worker,
+            "a": self.app,
+            "s": self.state,
+            "cap": self.capacity,
+            "cpu": self.cpu_s,
+            "mem": self.memory_bytes,
+            "st": self.steering,
+            "ep": list(self.epoch) if self.epoch else None,
+            "g": self.generation,
+            "m": list(self.marks),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyGroupSample:
+    """One key group at its present owner.
+
+    `cpu_s` = CPU seconds spent on it (its agents' steps, exactly, plus its share of the worker's transport).
+    `lag_records` = changelog records a new owner would have to replay; `backlog` = input tuples waiting.
+    """
+
+    key_group: KeyGroup
+    worker: WorkerId
+    cpu_s: float | None
+    tuples_in: int | None
+    tuples_out: int | None = None
+    bytes_in: int | None = None
+    bytes_out: int | None = None
+    state_bytes: int | None = None
+    lag_records: int | None = None
+    backlog: int | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Keys on the local socket: w, a, o, p, cpu, ni, no, bi, bo, sb, lg, bl."""
+        return {
+            "w": self.worker,
+            "a": self.key_group.app,
+            "o": self.key_group.operator,
+            "p": self.key_group.partition,
+            "cpu": self.cpu_s,
+            "ni": self.tuples_in,
+            "no": self.tuples_out,
+            "bi": self.bytes_in,
+            "bo": self.bytes_out,
+            "sb": self.state_bytes,
+            "lg": self.lag_records,
+            "bl": self.backlog,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairSample:
+    """Tuples and bytes that one key group sent to another of the same app."""
+
+    source: KeyGroup
+    target: KeyGroup
+    tuples: int
+    bytes: int
+
+    def document(self) -> dict[str, Any]:
+        """Keys on the local socket: a, fo, fp, to, tp, n, b."""
+        return {
+            "a": self.source.app,
+            "fo": self.source.operator,
+            "fp": self.source.partition,
+            "to": self.target.operator,
+            "tp": self.target.partition,
+            "n": self.tuples,
+            "b": self.bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One host, one interval of `interval_s` seconds that ended at `at_ms` (epoch milliseconds)."""
+
+    cluster: str
+    host: HostId
+    at_ms: int
+    interval_s: float
+    sequence: int
+    sample: HostSample
+    workers: tuple[WorkerSample, ...]
+    key_groups: tuple[KeyGroupSample, ...]
+    pairs: tuple[PairSample, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Wire keys: v, c, h, t, i, q, n (host), w (workers), k (blocks of key groups), e (blocks of pairs)."""
+        return {
+            "v": VERSION,
+            "c": self.cluster,
+            "h": self.host,
+            "t": self.at_ms,
+            "i": self.interval_s,
+            "q": self.sequence,
+            "n": self.sample.document(),
+            "w": [worker.document() for worker in self.workers],
+            "k": _key_group_blocks(self.key_groups),
+            "e": _pair_blocks(self.pairs),
+        }
+
+
+def encode_report(report: Report) -> bytes:
+    """The wire form."""
+    return encode(report.document())
+
+
+def decode_report(payload: bytes | None) -> Report:
+    """A report from the wire; raises BadMessage."""
+    fields = parse(payload, version=VERSION, limit=MAX_REPORT_BYTES)
+    return Report(
+        cluster=fields.name("c"),
+        host=HostId(fields.name("h")),
+        at_ms=fields.integer("t"),
+        interval_s=fields.number("i", low=0.001, high=3600.0),
+        sequence=fields.integer("q"),
+        sample=_read_host(fields.fields("n")),
+        workers=tuple(_read_worker(row) for row in fields.objects("w", limit=MAX_WORKERS)),
+        key_groups=_read_key_groups(fields),
+        pairs=_read_pairs(fields),
+    )
+
+
+# Keys of a block that differ from those of a worker where the types do: the stream parses both as one type.
+_KEY_GROUP_COLUMNS = {
+    "p": "key_group.partition",
+    "c": "cpu_s",
+    "ni": "tuples_in",
+    "no": "tuples_out",
+    "bi": "bytes_in",
+    "bo": "bytes_out",
+    "sb": "state_bytes",
+    "lg": "lag_records",
+    "bl": "backlog",
+}
+_PAIR_COLUMNS = {"fp": "source.partition", "tp": "target.partition", "n": "tuples", "b": "bytes"}
+
+
+def _key_group_blocks(samples: Iterable[KeyGroupSample]) -> list[dict[str, Any]]:
+    blocks = defaultdict(list)
+    for sample in samples:
+        blocks[sample.worker, sample.key_group.app, sample.key_group.operator].append(sample)
+    return [{"w": w, "a": a, "o": o, **columns_of(rows, _KEY_GROUP_COLUMNS)} for (w, a, o), rows in blocks.items()]
+
+
+def _pair_blocks(samples: Iterable[PairSample]) -> list[dict[str, Any]]:
+    blocks = defaultdict(list)
+    for sample in samples:
+        blocks[sample.source.app, sample.source.operator, sample.target.operator].append(sample)
+    return [{"a": a, "fo": fo, "to": to, **columns_of(rows, _PAIR_COLUMNS)} for (a, fo, to), rows in blocks.items()]
+
+
+def _read_key_groups(fields: Fields) -> tuple[KeyGroupSample, ...]:
+    samples: list[KeyGroupSample] = []
+    for block in fields.objects("k", limit=MAX_KEY_GROUPS):
+        size = read_size(block, "p", limit=MAX_KEY_GROUPS - len(samples))
+        worker, app, operator = WorkerId(block.name("w")), AppId(block.name("a")), OperatorId(block.name("o"))
+        partitions = read_integers(block, "p", size, high=MAX_PARTITIONS)
+        cpu = read_known_numbers(block, "c", size)
+        counts = [read_known_integers(block, key, size) for key in ("ni", "no", "bi", "bo", "sb", "lg", "bl")]
+        samples += [
+            KeyGroupSample(
+                key_group=KeyGroup(app, operator, partition),
+                worker=worker,
+                cpu_s=cpu_s,
+                tuples_in=tuples_in,
+                tuples_out=tuples_out,
+                bytes_in=bytes_in,
+                bytes_out=bytes_out,
+                state_bytes=state_bytes,
+                lag_records=lag_records,
+                backlog=backlog,
+            )
+            for partition, cpu_s, (
+                tuples_in,
+                tuples_out,
+                bytes_in,
+                bytes_out,
+                state_bytes,
+                lag_records,
+                backlog,
+            ) in zip(partitions, cpu, zip(*counts, strict=True), strict=True)
+        ]
+    return tuple(samples)
+
+
+def _read_pairs(fields: Fields) -> tuple[PairSample, ...]:
+    samples: list[PairSample] = []
+    for block in fields.objects("e", limit=MAX_PAIRS):
+        size = read_size(block, "fp", limit=MAX_PAIRS - len(samples))
+        app = AppId(block.name("a"))
+        source, target = OperatorId(block.name("fo")), OperatorId(block.name("to"))
+        ends = [read_integers(block, key, size, high=MAX_PARTITIONS) for key in ("fp", "tp")]
+        counts = [read_integers(block, key, size) for key in ("n", "b")]
+        samples += [
+            PairSample(
+                source=KeyGroup(app, source, from_partition),
+                target=KeyGroup(app, target, to_partition),
+                tuples=tuples,
+                bytes=transferred,
+            )
+            for from_partition, to_partition, tuples, transferred in zip(*ends, *counts, strict=True)
+        ]
+    return tuple(samples)
+
+
+def _read_host(fields: Fields) -> HostSample:
+    return HostSample(
+        cpu_s=fields.optional("cpu", fields.number),
+        cores=fields.optional("cor", fields.number),
+        basis=fields.choice("b", Basis),
+        received_bytes=fields.optional("rx", fields.integer),
+        sent_bytes=fields.optional("tx", fields.integer),
+        memory_bytes=fields.optional("mem", fields.integer),
+        memory_limit_bytes=fields.optional("lim", fields.integer),
+    )
+
+
+def _read_worker(fields: Fields) -> WorkerSample:
+    app = fields.optional("a", fields.name)
+    return WorkerSample(
+        worker=WorkerId(fields.name("w")),
+        app=AppId(app) if app else None,
+        state=fields.choice("s", WorkerState),
+        capacity=fields.number("cap", low=0.001, high=10_000.0),
+        cpu_s=fields.optional("cpu", fields.number),
+        memory_bytes=fields.optional("mem", fields.integer),
+        steering=fields.flag("st"),
+        epoch=fields.optional("ep", lambda name: decode_epoch(fields.take(name), fields.at(name))),
+        generation=fields.optional("g", fields.integer),
+        marks=tuple(_read_mark(path, value) for path, value in fields.items("m", limit=len(Mark))),
+        operators=_read_operators(fields),
+        standbys=fields.optional("sby", lambda name: fields.integer(name, high=MAX_STANDBYS)),
+        unknown=fields.optional("unk", lambda name: check_reason(fields.take(name), fields.at(name))),
+    )
+
+
+def _read_operators(fields: Fields) -> dict[OperatorId, int] | None:
+    if not (fields.has("os") or fields.has("oc")):
+        return None
+    size = read_size(fields, "os", limit=MAX_OPERATORS)
+    names = read_names(fields, "os", limit=MAX_OPERATORS)
+    check_once(fields.at("os"), names)
+    counts = read_integers(fields, "oc", size, high=MAX_PARTITIONS)
+    if 0 in counts:
+        raise BadMessage(Fault.RANGE, fields.at("oc"), 0, f"1 to {MAX_PARTITIONS} key groups")
+    return dict(zip(map(OperatorId, names), counts, strict=True))
+
+
+def check_reason(value: object, path: str) -> str:
+    """A reason as `reason_text` makes it."""
+    reason = check_text(value, path, 200)
+    if not REASON_PATTERN.fullmatch(reason):
+        raise BadMessage(Fault.RANGE, path, reason, "letters, digits, spaces and .,:;%/()+<>=_*'-")
+    return reason
+
+
+def _read_mark(path: str, value: object) -> Mark:
+    if not isinstance(value, str) or value not in set(Mark):
+        raise BadMessage(Fault.RANGE, path, value, "one of " + ", ".join(Mark))
+    return Mark(value)
+
+
+def read_key_group_sample(fields: Fields) -> KeyGroupSample:
+    """A key group on the local socket."""
+    return KeyGroupSample(
+        worker=WorkerId(fields.name("w")),
+        key_group=_read_key_group(fields, fields.name("a"), "o", "p"),
+        cpu_s=fields.optional("cpu", fields.number),
+        tuples_in=fields.optional("ni", fields.integer),
+        tuples_out=fields.optional("no", fields.integer),
+        bytes_in=fields.optional("bi", fields.integer),
+        bytes_out=fields.optional("bo", fields.integer),
+        state_bytes=fields.optional("sb", fields.integer),
+        lag_records=fields.optional("lg", fields.integer),
+        backlog=fields.optional("bl", fields.integer),
+    )
+
+
+def read_pair_sample(fields: Fields) -> PairSample:
+    """A pair on the local socket."""
+    app = fields.name("a")
+    return PairSample(
+        source=_read_key_group(fields, app, "fo", "fp"),
+        target=_read_key_group(fields, app, "to", "tp"),
+        tuples=fields.integer("n"),
+        bytes=fields.integer("b"),
+    )
+
+
+def _read_key_group(fields: Fields, app: str, operator: str, partition: str) -> KeyGroup:
+    return KeyGroup(AppId(app), OperatorId(fields.name(operator)), fields.integer(partition, high=MAX_PARTITIONS))

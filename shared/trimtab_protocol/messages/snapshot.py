@@ -1,0 +1,295 @@
+"""The snapshot: what the stream saw of the whole cluster in one window.  Stream -> decider.
+
+Rates are per second over the seconds that were really covered by samples; a key group without samples is absent.
+Key groups and pairs travel in blocks of one operator, a column per quantity: a fleet has a million of them.
+A snapshot travels zstd-compressed in chunks (the stream's and the decider's adapters do that); here is its document.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from trimtab_protocol.messages.columns import (
+    check_once,
+    columns_of,
+    read_integers,
+    read_names,
+    read_numbers,
+    read_size,
+)
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_integer, encode, parse
+from trimtab_protocol.messages.key_group_table import (
+    KeyGroupBlock,
+    KeyGroupTable,
+    KeyGroupWindow,
+    block_document,
+    read_blocks,
+)
+from trimtab_protocol.messages.names import (
+    MAX_PARTITIONS,
+    AppId,
+    Epoch,
+    HostId,
+    KeyGroup,
+    OperatorId,
+    WorkerId,
+    decode_epoch,
+)
+from trimtab_protocol.messages.report import MAX_OPERATORS, MAX_STANDBYS, Basis, WorkerState, check_reason
+
+VERSION = 2
+MAX_SNAPSHOT_BYTES = 1024 * 1024 * 1024
+MAX_NODES = 100_000
+MAX_PAIRS = 50_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostWindow:
+    """`cpu` = cores used, `cores` = what it may use, bytes per second, `covered_s` = seconds with reports."""
+
+    host: HostId
+    covered_s: float
+    cpu: float | None
+    cores: float | None
+    basis: Basis
+    received_bytes_s: float | None = None
+    sent_bytes_s: float | None = None
+    memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeWindow:
+    """A worker process: `capacity` and `cpu` in cores; `state`, `epoch`, `generation`, `steering` as last reported.
+
+    `complete` is False when any of its samples in the window was marked partial, stale or clamped.
+    `operators` and `standbys` as last declared (see `WorkerSample`); `unknown` = the last reason in the window for
+    which loads were not known.  `also_on` = other hosts on which a process of this name ran at the same time.
+    """
+
+    worker: WorkerId
+    host: HostId
+    app: AppId | None
+    state: WorkerState
+    capacity: float
+    covered_s: float
+    cpu: float | None
+    complete: bool
+    steering: bool
+    memory_bytes: int | None = None
+    epoch: Epoch | None = None
+    generation: int | None = None
+    operators: Mapping[OperatorId, int] | None = None
+    standbys: int | None = None
+    unknown: str | None = None
+    also_on: tuple[HostId, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.operators is not None:
+            object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairWindow:
+    """Tuples and bytes per second from one key group to another."""
+
+    source: KeyGroup
+    target: KeyGroup
+    tuples_s: float
+    bytes_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One window [start_ms, end_ms) of a cluster.
+
+    `hosts_seen` of `hosts_expected` reported in the whole window; `late_rows` came after the watermark;
+    `rejected` counts refused reports and samples by reason, since the stream started.  `key_groups` is kept as a
+    `KeyGroupTable`, whatever sequence it is made from.
+    """
+
+    cluster: str
+    start_ms: int
+    end_ms: int
+    published_ms: int
+    hosts_seen: int
+    hosts_expected: int
+    watermark_ms: int | None
+    late_rows: int
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    hosts: tuple[HostWindow, ...] = ()
+    nodes: tuple[NodeWindow, ...] = ()
+    key_groups: Sequence[KeyGroupWindow] = ()
+    pairs: tuple[PairWindow, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key_groups", KeyGroupTable.of(self.key_groups))
+        object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
+
+    @property
+    def blocks(self) -> tuple[KeyGroupBlock, ...]:
+        """`key_groups` in columns."""
+        return KeyGroupTable.of(self.key_groups).blocks
+
+    @property
+    def coverage(self) -> float:
+        """Hosts seen / hosts expected; 0 when none is expected."""
+        return self.hosts_seen / self.hosts_expected if self.hosts_expected else 0.0
+
+
+_HOST = (
+    "host",
+    "covered_s",
+    "cpu",
+    "cores",
+    "basis",
+    "received_bytes_s",
+    "sent_bytes_s",
+    "memory_bytes",
+    "memory_limit_bytes",
+)
+_NODE = ("worker", "host", "app", "state", "capacity", "covered_s", "cpu", "complete", "steering", "memory_bytes")
+_PAIR = {
+    "source": "source.partition",
+    "target": "target.partition",
+    "tuples_s": "tuples_s",
+    "bytes_s": "bytes_s",
+}
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """The document, not yet compressed or chunked."""
+    document = {
+        "v": VERSION,
+        "cluster": snapshot.cluster,
+        "start_ms": snapshot.start_ms,
+        "end_ms": snapshot.end_ms,
+        "published_ms": snapshot.published_ms,
+        "hosts_seen": snapshot.hosts_seen,
+        "hosts_expected": snapshot.hosts_expected,
+        "watermark_ms": snapshot.watermark_ms,
+        "late_rows": snapshot.late_rows,
+        "rejected": dict(snapshot.rejected),
+        "hosts": [{name: getattr(row, name) for name in _HOST} for row in snapshot.hosts],
+        "nodes": [_node_document(row) for row in snapshot.nodes],
+        "pairs": _pair_blocks(snapshot.pairs),
+    }
+    # Block by block: as one document a fleet's numbers would be half a gigabyte of Python objects at once.
+    blocks = b",".join(encode(block_document(block)) for block in snapshot.blocks)
+    return b"".join((encode(document)[:-1], b',"key_groups":[', blocks, b"]}"))
+
+
+def _node_document(row: NodeWindow) -> dict[str, Any]:
+    document = {name: getattr(row, name) for name in _NODE}
+    document |= {"epoch": list(row.epoch) if row.epoch else None, "generation": row.generation}
+    operators = None if row.operators is None else dict(row.operators)
+    also_on = list(row.also_on) or None
+    later = {"operators": operators, "standbys": row.standbys, "unknown": row.unknown, "also_on": also_on}
+    return document | {name: value for name, value in later.items() if value is not None}
+
+
+def _pair_blocks(windows: Iterable[PairWindow]) -> list[dict[str, Any]]:
+    blocks = defaultdict(list)
+    for window in windows:
+        blocks[window.source[:2], window.target[:2]].append(window)
+    return [
+        {"from": list(source), "to": list(target), **columns_of(rows, _PAIR)}
+        for (source, target), rows in blocks.items()
+    ]
+
+
+def decode_snapshot(payload: bytes | None) -> Snapshot:
+    """A snapshot from its document; raises BadMessage."""
+    fields = parse(payload, version=VERSION, limit=MAX_SNAPSHOT_BYTES)
+    snapshot = Snapshot(
+        cluster=fields.name("cluster"),
+        start_ms=fields.integer("start_ms"),
+        end_ms=fields.integer("end_ms"),
+        published_ms=fields.integer("published_ms"),
+        hosts_seen=fields.integer("hosts_seen"),
+        hosts_expected=fields.integer("hosts_expected"),
+        watermark_ms=fields.optional("watermark_ms", fields.integer),
+        late_rows=fields.integer("late_rows"),
+        rejected={
+            name: check_integer(count, path, 0, 2**63 - 1)
+            for name, path, count in fields.members("rejected", limit=1000)
+        },
+        hosts=tuple(_read_host(row) for row in fields.objects("hosts", limit=MAX_NODES)),
+        nodes=tuple(_read_node(row) for row in fields.objects("nodes", limit=MAX_NODES)),
+        key_groups=read_blocks(fields, "key_groups"),
+        pairs=_read_pairs(fields),
+    )
+    check_once("hosts", [row.host for row in snapshot.hosts])
+    check_once("nodes", [row.worker for row in snapshot.nodes])
+    return snapshot
+
+
+def _read_host(fields: Fields) -> HostWindow:
+    return HostWindow(
+        host=HostId(fields.name("host")),
+        covered_s=fields.number("covered_s"),
+        cpu=fields.optional("cpu", fields.number),
+        cores=fields.optional("cores", fields.number),
+        basis=fields.choice("basis", Basis),
+        received_bytes_s=fields.optional("received_bytes_s", fields.number),
+        sent_bytes_s=fields.optional("sent_bytes_s", fields.number),
+        memory_bytes=fields.optional("memory_bytes", fields.integer),
+        memory_limit_bytes=fields.optional("memory_limit_bytes", fields.integer),
+    )
+
+
+def _read_node(fields: Fields) -> NodeWindow:
+    app = fields.optional("app", fields.name)
+    return NodeWindow(
+        worker=WorkerId(fields.name("worker")),
+        host=HostId(fields.name("host")),
+        app=AppId(app) if app else None,
+        state=fields.choice("state", WorkerState),
+        capacity=fields.number("capacity", low=0.001),
+        covered_s=fields.number("covered_s"),
+        cpu=fields.optional("cpu", fields.number),
+        complete=fields.flag("complete"),
+        steering=fields.flag("steering"),
+        memory_bytes=fields.optional("memory_bytes", fields.integer),
+        epoch=fields.optional("epoch", lambda name: decode_epoch(fields.take(name), fields.at(name))),
+        generation=fields.optional("generation", fields.integer),
+        operators=fields.optional("operators", lambda name: _read_counts(fields, name)),
+        standbys=fields.optional("standbys", lambda name: fields.integer(name, high=MAX_STANDBYS)),
+        unknown=fields.optional("unknown", lambda name: check_reason(fields.take(name), fields.at(name))),
+        also_on=tuple(map(HostId, read_names(fields, "also_on", limit=MAX_NODES))) if fields.has("also_on") else (),
+    )
+
+
+def _read_counts(fields: Fields, name: str) -> dict[OperatorId, int]:
+    return {
+        OperatorId(operator): check_integer(count, path, 1, MAX_PARTITIONS)
+        for operator, path, count in fields.members(name, limit=MAX_OPERATORS)
+    }
+
+
+def _read_pairs(fields: Fields) -> tuple[PairWindow, ...]:
+    windows: list[PairWindow] = []
+    for block in fields.objects("pairs", limit=MAX_PAIRS):
+        size = read_size(block, "source", limit=MAX_PAIRS - len(windows))
+        source, target = _read_operator(block, "from"), _read_operator(block, "to")
+        ends = [read_integers(block, name, size, high=MAX_PARTITIONS) for name in ("source", "target")]
+        rates = [read_numbers(block, name, size) for name in ("tuples_s", "bytes_s")]
+        windows += [
+            PairWindow(
+                source=KeyGroup(*source, from_partition),
+                target=KeyGroup(*target, to_partition),
+                tuples_s=tuples_s,
+                bytes_s=bytes_s,
+            )
+            for from_partition, to_partition, tuples_s, bytes_s in zip(*ends, *rates, strict=True)
+        ]
+    return tuple(windows)
+
+
+def _read_operator(fields: Fields, name: str) -> tuple[AppId, OperatorId]:
+    names = read_names(fields, name, limit=2)
+    if len(names) != 2:
+        raise BadMessage(Fault.RANGE, fields.at(name), names, "[app, operator]")
+    return AppId(names[0]), OperatorId(names[1])

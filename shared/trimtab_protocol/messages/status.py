@@ -1,0 +1,275 @@
+"""What the controller sees and did: for `trimtab status`, the demo and whoever else asks.  Controller -> operator.
+
+One record per kind of controller: key `controller` for the one that acts, `dry-run` for one that only looks on.
+Loads are percent of the worker's capacity, load distances percentage points, times epoch seconds.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import TypeVar
+
+from trimtab_protocol.messages.decode import MAX_NUMBER, Fields, check_integer, check_number, encode, parse
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, decode_epoch
+from trimtab_protocol.messages.report import WorkerState
+
+VERSION = 1
+MAX_NODES = 100_000
+MAX_ROUNDS = 1_000
+MAX_PAUSES = 1_000_000
+MAX_CONCERNS = 100_000
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatus:
+    """A worker as the last snapshot showed it, in percent of its capacity; None = not known.
+
+    `load_pct` is what its key groups cost (smoothed), `used_pct` what its process really used in the last window.
+    """
+
+    worker: WorkerId
+    host: HostId
+    app: AppId | None
+    state: WorkerState
+    capacity: float
+    load_pct: float | None
+    key_groups: int
+    draining: bool
+    steering: bool
+    used_pct: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppStatus:
+    """One app: smoothed load distance and mean load; None is what is not known, `not_ready` says why.
+
+    `noise` = how much of the load distance may be noise, by how well the last windows were foreseen (pp).
+    `collocation` = share of the tuples between key groups that stay within a worker.
+    `missing_standbys` = key groups with fewer standbys than the app asks for.
+    """
+
+    app: AppId
+    key_groups: int | None
+    load_distance: float | None
+    mean_load: float | None
+    not_ready: str | None
+    noise: float | None = None
+    collocation: float | None = None
+    missing_standbys: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionStatus:
+    """One decision: `kind` is plan, skip, adopt, standbys, stop or start; `reason` a word; `text` a line to read."""
+
+    at: float
+    kind: str
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundStatus:
+    """An executed plan, in flight while `ended_at` is None.
+
+    `status` is the solver's; `after` the load distance in the first window measured after the round, `incomparable` why
+    that says nothing about the plan.
+    `handovers` counts them by phase; `pauses_s` holds what the new owners measured, one per hand-over.
+    """
+
+    plan: str
+    app: AppId
+    reason: str
+    status: str
+    fallback: bool
+    started_at: float
+    ended_at: float | None
+    before: float
+    planned: float
+    after: float | None
+    lower_bound: float
+    migrations: int
+    failed: int
+    bytes_moved: int
+    handovers: Mapping[str, int] = field(default_factory=dict)
+    pauses_s: tuple[float, ...] = ()
+    incomparable: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "handovers", MappingProxyType(dict(self.handovers)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConcernStatus:
+    """What an operator should know of, though balancing goes on; `kind` is the name of a runbook."""
+
+    kind: str
+    app: AppId
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldStatus:
+    """Nothing is decided until an operator accepts that what the journal should tell is lost."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """`decisions` and `rounds` oldest first; `rejected` counts refused messages by `topic.fault`."""
+
+    cluster: str
+    at: float
+    acting: bool
+    epoch: Epoch
+    paused: str | None
+    window_end: float | None
+    coverage: float | None
+    nodes: tuple[NodeStatus, ...] = ()
+    apps: tuple[AppStatus, ...] = ()
+    decisions: tuple[DecisionStatus, ...] = ()
+    rounds: tuple[RoundStatus, ...] = ()
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    hold: HoldStatus | None = None
+    concerns: tuple[ConcernStatus, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
+
+    @property
+    def plan_in_flight(self) -> RoundStatus | None:
+        """The round that has not ended, if there is one."""
+        return next((row for row in self.rounds if row.ended_at is None), None)
+
+
+def status_key(*, acting: bool) -> bytes:
+    """The record key."""
+    return b"controller" if acting else b"dry-run"
+
+
+def encode_status(status: Status) -> bytes:
+    """The wire form."""
+    return encode(
+        {
+            "v": VERSION,
+            "cluster": status.cluster,
+            "at": status.at,
+            "acting": status.acting,
+            "epoch": list(status.epoch),
+            "paused": status.paused,
+            "window_end": status.window_end,
+            "coverage": status.coverage,
+            "nodes": [asdict(row) for row in status.nodes],
+            "apps": [asdict(row) for row in status.apps],
+            "decisions": [asdict(row) for row in status.decisions],
+            "rounds": [_round_document(row) for row in status.rounds],
+            "rejected": dict(status.rejected),
+            "hold": asdict(status.hold) if status.hold else None,
+            "concerns": [asdict(row) for row in status.concerns],
+        }
+    )
+
+
+def _round_document(row: RoundStatus) -> dict[str, object]:
+    names = [name for name in RoundStatus.__slots__ if name != "handovers"]
+    return {**{name: getattr(row, name) for name in names}, "handovers": dict(row.handovers)}
+
+
+def decode_status(payload: bytes | None) -> Status:
+    """A status from the wire; raises BadMessage."""
+    fields = parse(payload, version=VERSION)
+    return Status(
+        cluster=fields.name("cluster"),
+        at=fields.number("at"),
+        acting=fields.flag("acting"),
+        epoch=decode_epoch(fields.take("epoch"), "epoch"),
+        paused=fields.optional("paused", lambda name: fields.text(name, limit=4000)),
+        window_end=fields.optional("window_end", fields.number),
+        coverage=fields.optional("coverage", fields.number),
+        nodes=_rows(fields, "nodes", MAX_NODES, _read_node),
+        apps=_rows(fields, "apps", MAX_NODES, _read_app),
+        decisions=_rows(fields, "decisions", MAX_ROUNDS, _read_decision),
+        rounds=_rows(fields, "rounds", MAX_ROUNDS, _read_round),
+        rejected={
+            name: check_integer(count, path, 0, 2**63 - 1)
+            for name, path, count in fields.members("rejected", limit=10_000)
+        },
+        hold=fields.optional("hold", lambda name: _read_hold(fields.fields(name))),
+        concerns=fields.optional("concerns", lambda name: _rows(fields, name, MAX_CONCERNS, _read_concern)) or (),
+    )
+
+
+def _rows(fields: Fields, name: str, limit: int, read: Callable[[Fields], T]) -> tuple[T, ...]:
+    return tuple(read(row) for row in fields.objects(name, limit=limit))
+
+
+def _read_hold(fields: Fields) -> HoldStatus:
+    return HoldStatus(id=fields.name("id"), text=fields.text("text", limit=4000))
+
+
+def _read_concern(row: Fields) -> ConcernStatus:
+    return ConcernStatus(kind=row.name("kind"), app=AppId(row.name("app")), text=row.text("text", limit=4000))
+
+
+def _read_node(row: Fields) -> NodeStatus:
+    app = row.optional("app", row.name)
+    return NodeStatus(
+        worker=WorkerId(row.name("worker")),
+        host=HostId(row.name("host")),
+        app=AppId(app) if app else None,
+        state=row.choice("state", WorkerState),
+        capacity=row.number("capacity"),
+        load_pct=row.optional("load_pct", row.number),
+        key_groups=row.integer("key_groups"),
+        draining=row.flag("draining"),
+        steering=row.flag("steering"),
+        used_pct=row.optional("used_pct", row.number),
+    )
+
+
+def _read_app(row: Fields) -> AppStatus:
+    return AppStatus(
+        app=AppId(row.name("app")),
+        key_groups=row.optional("key_groups", row.integer),
+        load_distance=row.optional("load_distance", row.number),
+        mean_load=row.optional("mean_load", row.number),
+        not_ready=row.optional("not_ready", lambda name: row.text(name, limit=4000)),
+        noise=row.optional("noise", row.number),
+        collocation=row.optional("collocation", lambda name: row.number(name, high=1.0)),
+        missing_standbys=row.optional("missing_standbys", row.integer),
+    )
+
+
+def _read_decision(row: Fields) -> DecisionStatus:
+    return DecisionStatus(
+        at=row.number("at"), kind=row.name("kind"), reason=row.name("reason"), text=row.text("text", limit=4000)
+    )
+
+
+def _read_round(row: Fields) -> RoundStatus:
+    return RoundStatus(
+        plan=row.name("plan"),
+        app=AppId(row.name("app")),
+        reason=row.text("reason", limit=4000),
+        status=row.name("status"),
+        fallback=row.flag("fallback"),
+        started_at=row.number("started_at"),
+        ended_at=row.optional("ended_at", row.number),
+        before=row.number("before"),
+        planned=row.number("planned"),
+        after=row.optional("after", row.number),
+        lower_bound=row.number("lower_bound"),
+        migrations=row.integer("migrations"),
+        failed=row.integer("failed"),
+        bytes_moved=row.integer("bytes_moved"),
+        handovers={
+            name: check_integer(count, path, 0, 2**31) for name, path, count in row.members("handovers", limit=100)
+        },
+        pauses_s=tuple(
+            check_number(value, path, 0.0, MAX_NUMBER) for path, value in row.items("pauses_s", limit=MAX_PAUSES)
+        ),
+        incomparable=row.optional("incomparable", lambda name: row.text(name, limit=4000)),
+    )

@@ -1,0 +1,235 @@
+"""`[kafka]`: how to reach the brokers, said once and rendered for every client: librdkafka, Java, and Faust's aiokafka.
+
+    bootstrap_servers = "kafka-1:9093,kafka-2:9093"
+    tls = { ca = "ca.pem", certificate = "host.pem", key = "host.key" }      # all optional: tls = { }
+    sasl = { mechanism = "SCRAM-SHA-512", username = "agent", password_file = "password" }
+    client = { "socket.timeout.ms" = 30000 }                                 # further keys of librdkafka
+
+A password comes from a file of its own and shows itself nowhere.  Paths are PEM files; the key is not encrypted.  Files
+of password and key are refused when others than their owner can read them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
+from trimtab_protocol.settings.paths import read_path
+
+MAX_PASSWORD = 1000
+OWN_KEYS = frozenset(
+    {
+        "acks",
+        "auto.offset.reset",
+        "bootstrap.servers",
+        "client.id",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.idempotence",
+        "group.id",
+        "isolation.level",
+        "message.timeout.ms",
+        "transactional.id",
+    }
+)
+"""Settings of the clients that hold up what agent and controller promise; a file cannot change them."""
+
+ReadText = Callable[[Path], str]
+"""The text of a file; raises OSError, UnicodeDecodeError."""
+ReadPrivate = ReadText
+"""The same, with an OSError also for a file that others can use."""
+
+
+class Secret:
+    """A text that shows itself only when asked to."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def reveal(self) -> str:
+        """The text."""
+        return self._text
+
+
+class Mechanism(StrEnum):
+    """How a client proves who it is, without TLS certificates."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """`ca` None: the system's authorities.  `certificate` and `key`: the client's own, where brokers ask for one."""
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise BadMessage(Fault.MISSING, "kafka.tls", "one of certificate and key", "both or neither")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sasl:
+    """Name and password."""
+
+    mechanism: Mechanism
+    username: str
+    password: Secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSettings:
+    """`client`: further keys of librdkafka; they may hold secrets too."""
+
+    bootstrap_servers: str
+    tls: Tls | None = None
+    sasl: Sasl | None = None
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "client", MappingProxyType(dict(self.client)))
+
+    @property
+    def protocol(self) -> str:
+        """Kafka's name for what TLS and SASL make together."""
+        words = ["SASL"] * (self.sasl is not None) + ["SSL" if self.tls is not None else "PLAINTEXT"]
+        return "_".join(words)
+
+
+def read_kafka(fields: Fields, read_private: ReadPrivate) -> KafkaSettings:
+    """The section in `fields`; raises BadMessage."""
+    settings = KafkaSettings(
+        bootstrap_servers=fields.text("bootstrap_servers", limit=4000),
+        tls=fields.optional("tls", lambda name: _read_tls(fields.fields(name), read_private)),
+        sasl=fields.optional("sasl", lambda name: _read_sasl(fields.fields(name), read_private)),
+        client=fields.optional("client", lambda name: _read_client(fields, name)) or {},
+    )
+    fields.done()
+    secured = settings.tls is not None or settings.sasl is not None
+    for key in _security(settings).keys() & settings.client.keys() if secured else ():
+        raise BadMessage(Fault.RANGE, f"{fields.at('client')}.{key}", key, "no key that tls and sasl stand for")
+    return settings
+
+
+def for_librdkafka(settings: KafkaSettings) -> dict[str, str]:
+    """What every client of librdkafka is given."""
+    security = _security(settings) if settings.tls is not None or settings.sasl is not None else {}
+    return {**settings.client, **security, "bootstrap.servers": settings.bootstrap_servers}
+
+
+def for_java(settings: KafkaSettings, read_text: ReadText) -> dict[str, str]:
+    """What a Java client is given, certificates as text: a Spark executor elsewhere has none of the files.
+
+    `client` is not for Java.  Raises OSError, UnicodeDecodeError.
+    """
+    keys = {"bootstrap.servers": settings.bootstrap_servers, "security.protocol": settings.protocol}
+    if settings.tls is not None and settings.tls.ca is not None:
+        keys |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": read_text(settings.tls.ca)}
+    if settings.tls is not None and settings.tls.certificate is not None and settings.tls.key is not None:
+        keys |= {"ssl.keystore.type": "PEM", "ssl.keystore.key": read_text(settings.tls.key)}
+        keys |= {"ssl.keystore.certificate.chain": read_text(settings.tls.certificate)}
+    if settings.sasl is not None:
+        keys |= {"sasl.mechanism": settings.sasl.mechanism, "sasl.jaas.config": _jaas(settings.sasl)}
+    return keys
+
+
+def for_faust(settings: KafkaSettings) -> str:
+    """The `broker` of a Faust app; its credentials are made of `tls` and `sasl` by the plug-in."""
+    return ";".join(f"kafka://{server.strip()}" for server in settings.bootstrap_servers.split(","))
+
+
+def _security(settings: KafkaSettings) -> dict[str, str]:
+    keys = {"security.protocol": settings.protocol}
+    if settings.tls is not None:
+        files = {
+            "ssl.ca.location": settings.tls.ca,
+            "ssl.certificate.location": settings.tls.certificate,
+            "ssl.key.location": settings.tls.key,
+        }
+        keys |= {key: str(path) for key, path in files.items() if path is not None}
+    if (sasl := settings.sasl) is not None:
+        keys |= {"sasl.mechanism": sasl.mechanism, "sasl.username": sasl.username}
+        keys["sasl.password"] = sasl.password.reveal()
+    return keys
+
+
+def _jaas(sasl: Sasl) -> str:
+    kind = "plain.Plain" if sasl.mechanism is Mechanism.PLAIN else "scram.Scram"
+    values = {"username": sasl.username, "password": sasl.password.reveal()}
+    told = " ".join(f'{name}="{_escaped(value)}"' for name, value in values.items())
+    return f"org.apache.kafka.common.security.{kind}LoginModule required {told};"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _read_tls(fields: Fields, read_private: ReadPrivate) -> Tls:
+    def path(name: str) -> Path | None:
+        return fields.optional(name, lambda member: read_path(fields, member))
+
+    tls = Tls(ca=path("ca"), certificate=path("certificate"), key=path("key"))
+    if tls.key is not None:
+        _text_of(tls.key, fields.at("key"), read_private)  # the clients read it themselves, whatever its mode
+    fields.done()
+    return tls
+
+
+def _read_sasl(fields: Fields, read_private: ReadPrivate) -> Sasl:
+    if fields.has("password"):
+        found = fields.take("password")
+        raise BadMessage(Fault.UNKNOWN, fields.at("password"), found, "password_file, which names its file")
+    sasl = Sasl(
+        mechanism=fields.choice("mechanism", Mechanism),
+        username=fields.text("username"),
+        password=_read_password(fields, "password_file", read_private),
+    )
+    fields.done()
+    return sasl
+
+
+def _read_password(fields: Fields, name: str, read_private: ReadPrivate) -> Secret:
+    text = _text_of(read_path(fields, name), fields.at(name), read_private).rstrip("\r\n")
+    if not 1 <= len(text) <= MAX_PASSWORD or not text.isprintable():
+        expected = f"a file of one line of 1 to {MAX_PASSWORD} characters"
+        raise BadMessage(Fault.RANGE, fields.at(name), "another file", expected)
+    return Secret(text)
+
+
+def _text_of(path: Path, at: str, read_private: ReadPrivate) -> str:
+    """The path is not shown: the secret itself may stand in its place."""
+    try:
+        return read_private(path)
+    except OSError as error:
+        raise BadMessage(Fault.RANGE, at, "a path", f"a readable file ({error.strerror})") from error
+    except UnicodeDecodeError:
+        raise BadMessage(Fault.RANGE, at, "another file", "a file of text") from None
+
+
+def _read_client(fields: Fields, name: str) -> dict[str, str]:
+    """Keys and values as librdkafka takes them: texts."""
+    found = {}
+    for key, path, value in fields.members(name, limit=200):
+        if key in OWN_KEYS:
+            raise BadMessage(Fault.RANGE, path, key, "a setting that is not fixed by Trimtab itself")
+        if not isinstance(value, str | int):
+            raise BadMessage(Fault.TYPE, path, value, "a text, a whole number, true or false")
+        found[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found

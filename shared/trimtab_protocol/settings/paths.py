@@ -1,0 +1,22 @@
+"""Texts that go to the operating system: paths and words of a command line."""
+
+from pathlib import Path
+
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
+
+MAX_PATH = 4000
+
+
+def read_path(fields: Fields, name: str) -> Path:
+    """A path; raises BadMessage, without the text where it is none: who writes a key or a password there errs."""
+    text = fields.text(name, limit=MAX_PATH)
+    if not text.isprintable():
+        raise BadMessage(Fault.RANGE, fields.at(name), "a text of several lines, or unprintable", "a path")
+    return Path(text)
+
+
+def checked(text: str, path: str) -> str:
+    """The text, if it can be handed over: C ends a text at a zero character.  Raises BadMessage."""
+    if "\0" in text:
+        raise BadMessage(Fault.RANGE, path, "a zero character", "none: the operating system ends a text there")
+    return text

@@ -1,0 +1,157 @@
+"""Ed25519 keys (RFC 8032): one private key signs, up to two public keys are trusted while the key is being changed.
+
+A key's id is the beginning of the SHA-256 of its public half; a signature names it, so that a verifier knows which key
+to try.  A trust file has one line per key: `ed25519 BASE64 [remark]`; `#` begins a comment.
+"""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NewType, Self
+
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.signing.envelope import HEADER, Envelope
+
+KeyId = NewType("KeyId", str)
+
+ID_DIGITS = 16
+KEY_BYTES = 32
+ALGORITHM = "ed25519"
+MAX_TRUSTED = 2
+"""The present key and, while it is being changed, the next one."""
+MAX_TRUST_FILE = 10_000
+"""Characters.  A longer file is refused, never cut: the key behind the cut would be missed."""
+
+
+class BadKey(ValueError):
+    """A key or a trust file cannot be used; the message never shows key material that is private."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """The half that everybody may know; `raw` has 32 bytes."""
+
+    raw: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.raw) != KEY_BYTES:
+            raise BadKey(f"found {len(self.raw)} bytes, expected an Ed25519 public key of {KEY_BYTES}")
+
+    @property
+    def id(self) -> KeyId:
+        """Names it in signatures, logs and commands."""
+        return KeyId(hashlib.sha256(self.raw).hexdigest()[:ID_DIGITS])
+
+    def signed(self, signature: bytes, message: bytes) -> bool:
+        """Whether the private half made this signature of the message."""
+        try:
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
+        except InvalidSignature:
+            return False
+        return True
+
+
+class SigningKey:
+    """The private half.  It shows itself in no repr and no error."""
+
+    __slots__ = ("_key", "public")
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.public = PublicKey(key.public_key().public_bytes_raw())
+
+    @classmethod
+    def generate(cls) -> Self:
+        """A new key, from the system's randomness."""
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def from_pem(cls, pem: bytes) -> Self:
+        """The key in an unencrypted PEM; raises BadKey."""
+        try:
+            key = load_pem_private_key(pem, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm, InternalError) as error:
+            raise BadKey("found no private key in PEM without a password, expected one of Ed25519") from error
+        if not isinstance(key, Ed25519PrivateKey):
+            raise BadKey(f"found a private key of another kind ({type(key).__name__}), expected one of Ed25519")
+        return cls(key)
+
+    def pem(self) -> bytes:
+        """The key as PEM (PKCS #8), not encrypted."""
+        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def sign(self, envelope: Envelope) -> tuple[str, bytes]:
+        """The header that vouches for the record.  Deterministic: the same record has the same signature."""
+        signature = base64.b64encode(self._key.sign(envelope.covered))
+        return HEADER, self.public.id.encode() + b":" + signature
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedKeys:
+    """The public keys whose signatures count."""
+
+    keys: tuple[PublicKey, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.keys) <= MAX_TRUSTED or len({key.id for key in self.keys}) != len(self.keys):
+            raise BadKey(f"found {len(self.keys)} keys, expected 1 to {MAX_TRUSTED}, each once")
+
+    @property
+    def by_id(self) -> Mapping[KeyId, PublicKey]:
+        """The keys by their ids, oldest first."""
+        return MappingProxyType({key.id: key for key in self.keys})
+
+    def check(self, envelope: Envelope) -> None:
+        """Raises BadMessage (unsigned, unknown_key, wrong_signature) unless a trusted key vouches for the record."""
+        if not envelope.signatures:
+            raise BadMessage(Fault.UNSIGNED, "headers", "no signature", f"header {HEADER}")
+        if len(envelope.signatures) > 1:
+            raise BadMessage(Fault.WRONG_SIGNATURE, "headers", f"{len(envelope.signatures)} signatures", "one")
+        name, _, encoded = envelope.signatures[0].partition(b":")
+        key = self.by_id.get(KeyId(name.decode("latin-1")))
+        if key is None:
+            trusted = ", ".join(self.by_id)
+            raise BadMessage(Fault.UNKNOWN_KEY, "headers", name, f"a signature of a trusted key ({trusted})")
+        try:
+            signature = base64.b64decode(encoded, validate=True)
+        except binascii.Error:
+            signature = b""
+        if not key.signed(signature, envelope.covered):
+            expected = f"one by key {key.id} of this topic, key and value"
+            raise BadMessage(Fault.WRONG_SIGNATURE, "headers", "another signature", expected)
+
+
+def read_trust(text: str) -> TrustedKeys:
+    """The keys of a trust file's text; raises BadKey with the number of the line."""
+    if len(text) > MAX_TRUST_FILE:
+        raise BadKey(f"found more than {MAX_TRUST_FILE} characters, expected at most so many")
+    keys = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        try:
+            if words[0] != ALGORITHM or len(words) < 2:
+                raise BadKey(f"found something else, expected `{ALGORITHM} BASE64`")  # not shown: it may be secret
+            keys.append(PublicKey(base64.b64decode(words[1], validate=True)))
+        except ValueError as error:
+            raise BadKey(f"line {number}: {error}") from error
+    return TrustedKeys(tuple(keys))
+
+
+def write_trust(keys: Iterable[PublicKey]) -> str:
+    """The text of a trust file."""
+    lines = [f"{ALGORITHM} {base64.b64encode(key.raw).decode()} # key {key.id}\n" for key in keys]
+    return "# Public keys of the controller: whose commands and placements are obeyed.\n" + "".join(lines)

@@ -1,0 +1,65 @@
+"""What becomes of a host's reports: handed to Kafka at once, which gives up the old ones; counted, and said."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from trimtab_agent.metrics import Metrics
+from trimtab_agent.reporting.report import ReportHead
+from trimtab_agent.reporting.reporter import Reporter
+from trimtab_agent.reporting.roster import Roster
+from trimtab_agent.sampler.derive import Limits, Use
+from trimtab_agent.sampler.readings import CounterReader
+from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.report import Basis, HostSample, decode_report
+
+LIMITS = Limits(basis=Basis.HOST, cores=2.0, host_cores=2.0)
+USE = Use(host=HostSample(cpu_s=1.0, cores=2.0, basis=Basis.HOST), workers={})
+
+
+class Away:
+    """A broker that answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[bytes, Callable[[str | None], None]]] = []
+        self.metrics = Metrics()
+        head = ReportHead(cluster="demo", host=HostId("h0"), interval_s=1.0)
+        self.reporter = Reporter(
+            head, Roster({}, 1.0), LIMITS, reader=cast(CounterReader, None), metrics=self.metrics, produce=self.produce
+        )
+
+    def produce(self, payload: bytes, done: Callable[[str | None], None]) -> None:
+        self.waiting.append((payload, done))
+
+    def report(self, *ends: float) -> None:
+        for end in ends:
+            self.reporter._report(end, USE)
+
+    def answer(self, *faults: str | None) -> None:
+        for fault in faults:
+            self.waiting.pop(0)[1](fault)
+
+    def count(self, name: str, **labels: Any) -> float | None:
+        return self.metrics.registry.get_sample_value(f"trimtab_agent_{name}_total", labels)
+
+
+def test_no_report_waits_where_nobody_sees_its_age() -> None:
+    away = Away()
+    away.report(*range(1, 9))
+
+    assert [decode_report(payload).at_ms for payload, _ in away.waiting] == [second * 1000 for second in range(1, 9)]
+
+
+def test_each_report_is_counted_by_its_reason_and_each_reason_said_when_it_begins(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    away = Away()
+    away.report(*range(1, 8))
+    away.answer(None, "msg_timed_out", "msg_timed_out", "queue_full", None, "queue_full", "queue_full")
+
+    assert away.count("reports_sent") == 2
+    assert away.count("reports_dropped", reason="msg_timed_out") == 2
+    assert away.count("reports_dropped", reason="queue_full") == 3
+    said = [(record.message, record.fields["reason"]) for record in caplog.records]
+    assert said == [("report dropped", reason) for reason in ("msg_timed_out", "queue_full", "queue_full")]

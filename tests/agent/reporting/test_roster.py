@@ -1,0 +1,184 @@
+"""What a host's workers give in its report: complete, partial, stale, clamped, away."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from trimtab_agent.reporting.roster import MAX_STATISTICS, Roster, Rows, merge
+from trimtab_agent.sampler.derive import ProcessUse
+from trimtab_protocol.messages.local import Hello, Statistics
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import KeyGroupSample, Mark, PairSample, WorkerSample, WorkerState
+
+W0, W1 = WorkerId("w0"), WorkerId("w1")
+APP = AppId("flights")
+HELLO = Hello(app=APP, worker=W0, pid=1, steering=True, reason=None, operators={}, versions={})
+
+
+def key_group(partition: int) -> KeyGroup:
+    return KeyGroup(APP, OperatorId("sums"), partition)
+
+
+def sample(partition: int = 0, cpu_s: float | None = 0.1, tuples_in: int | None = 10, **more: Any) -> KeyGroupSample:
+    return KeyGroupSample(key_group=key_group(partition), worker=W0, cpu_s=cpu_s, tuples_in=tuples_in, **more)
+
+
+def pair(tuples: int) -> PairSample:
+    return PairSample(source=key_group(0), target=key_group(1), tuples=tuples, bytes=10 * tuples)
+
+
+def said(*samples: KeyGroupSample, interval_s: float = 1.0, **changes: Any) -> Statistics:
+    values: dict[str, Any] = {
+        "at_ms": 1000, "interval_s": interval_s, "state": WorkerState.RUNNING, "cpu_s": 0.2, "epoch": Epoch(1, 2),
+        "generation": 7, "complete": True, "key_groups": samples, "pairs": (), **changes,
+    }  # fmt: skip
+    return Statistics(**values)
+
+
+def roster(*statistics: Statistics) -> Roster:
+    made = Roster({W0: 0.25, W1: None}, 1.0)
+    made.connect(HELLO)
+    for one in statistics:
+        made.report(W0, one)
+    return made
+
+
+def marks(rows: Rows) -> tuple[Mark, ...]:
+    return rows.workers[0].marks
+
+
+def test_a_complete_row_has_no_marks() -> None:
+    rows = roster(said(sample(), pairs=(pair(3),))).take({W0: ProcessUse(cpu_s=0.3, memory_bytes=99)}, 1.0)
+
+    assert rows == Rows(
+        workers=(
+            WorkerSample(
+                worker=W0, app=APP, state=WorkerState.RUNNING, capacity=0.25, cpu_s=0.3, memory_bytes=99,
+                steering=True, epoch=Epoch(1, 2), generation=7,
+            ),
+            WorkerSample(worker=W1, app=None, state=WorkerState.AWAY, capacity=1.0, cpu_s=None),
+        ),
+        key_groups=(sample(),),
+        pairs=(pair(3),),
+    )  # fmt: skip
+
+
+def test_what_the_app_consists_of_and_asks_for_and_why_its_loads_are_unknown_is_reported() -> None:
+    made = Roster({W0: 0.25}, 1.0)
+    made.connect(replace(HELLO, operators={OperatorId("sums"): 64}))
+    row = made.take({}, 1.0).workers[0]
+    assert (row.operators, row.standbys, row.unknown) == ({"sums": 64}, None, None), "declared, nothing measured yet"
+    made.report(W0, said(sample(), interval_s=0.5, standbys=1, unknown="no base yet"))
+    made.report(W0, said(sample(), interval_s=0.5, standbys=2))
+    row = made.take({}, 1.0).workers[0]
+    assert (row.standbys, row.unknown) == (2, "no base yet"), "in a part of the interval"
+    made.report(W0, said(sample(), standbys=2))
+    assert made.take({}, 1.0).workers[0].unknown is None
+    assert made.take({}, 1.0).workers[0].standbys == 2, "stale, but nothing else was said"
+    assert roster().take({}, 1.0).workers[0].operators is None, "its metadata was not there yet"
+
+
+def test_statistics_count_once_then_the_worker_is_stale_and_lists_nothing() -> None:
+    made = roster(said(sample()))
+    made.take({}, 1.0)
+
+    rows = made.take({W0: ProcessUse(cpu_s=0.3, memory_bytes=9)}, 1.0)
+
+    assert (marks(rows), rows.key_groups) == ((Mark.STALE,), ())
+    assert (rows.workers[0].state, rows.workers[0].generation, rows.workers[0].cpu_s) == (WorkerState.RUNNING, 7, 0.3)
+
+
+def test_a_worker_that_has_not_said_anything_yet() -> None:
+    row = roster().take({}, 1.0).workers[0]
+
+    assert (row.state, row.epoch, row.cpu_s, row.marks) == (WorkerState.RECOVERING, None, None, (Mark.STALE,))
+
+
+def test_the_plug_in_s_own_cpu_stands_in_for_a_process_that_is_not_visible() -> None:
+    assert roster(said(sample())).take({}, 1.0).workers[0].cpu_s == 0.2
+
+
+@pytest.mark.parametrize(
+    ("statistics", "clamped", "expected"),
+    [
+        (said(complete=False), False, (Mark.PARTIAL,)),
+        (said(interval_s=0.5), False, (Mark.PARTIAL,)),
+        (said(), True, (Mark.CLAMPED,)),
+        (said(complete=False), True, (Mark.PARTIAL, Mark.CLAMPED)),
+    ],
+    ids=["the plug-in says so", "only half of the interval", "clamped", "both"],
+)
+def test_marks(statistics: Statistics, clamped: bool, expected: tuple[Mark, ...]) -> None:
+    use = {W0: ProcessUse(cpu_s=1.0, memory_bytes=0, clamped=clamped)}
+
+    assert marks(roster(statistics).take(use, 1.0)) == expected
+
+
+def test_two_statistics_in_one_interval_are_added_and_scaled_to_it() -> None:
+    first = said(sample(cpu_s=0.2, tuples_in=10, backlog=5), sample(1), pairs=(pair(4),))
+    second = said(sample(cpu_s=0.4, tuples_in=30, backlog=1), pairs=(pair(8),), generation=8)
+
+    merged = merge([first, second], 1.0)
+
+    assert merged.key_groups == (sample(cpu_s=pytest.approx(0.3), tuples_in=20, backlog=1),)  # 1 is owned no more
+    assert merged.pairs == (pair(6),)
+    assert (merged.cpu_s, merged.generation, merged.complete, merged.interval_s) == (0.2, 8, True, 1.0)
+
+
+def test_late_statistics_are_scaled_down_so_that_rates_are_right() -> None:
+    merged = merge([said(sample(cpu_s=0.4, tuples_in=40, state_bytes=7), interval_s=4.0, cpu_s=0.8)], 1.0)
+
+    assert merged.key_groups == (sample(cpu_s=0.1, tuples_in=10, state_bytes=7),)
+    assert (merged.cpu_s, merged.complete) == (0.2, True)
+
+
+def test_sums_of_less_than_the_interval_stand_and_are_called_incomplete() -> None:
+    short = said(sample(cpu_s=0.2, tuples_in=10), interval_s=0.25)
+
+    merged = merge([short, short], 1.0)
+
+    assert merged.key_groups == (sample(cpu_s=0.4, tuples_in=20),)
+    assert (merged.cpu_s, merged.complete) == (0.4, False)
+
+
+def test_one_incomplete_part_makes_the_whole_incomplete() -> None:
+    assert not merge([said(sample(), interval_s=0.5, complete=False), said(sample(), interval_s=0.5)], 1.0).complete
+
+
+def test_of_statistics_that_nobody_asked_for_the_newest_count() -> None:
+    flood = [said(sample(tuples_in=number), interval_s=1.0) for number in range(MAX_STATISTICS + 5)]
+    newest = flood[-MAX_STATISTICS:]
+
+    [found] = roster(*flood).take({}, float(MAX_STATISTICS)).key_groups
+
+    assert found.tuples_in == sum(one.key_groups[0].tuples_in or 0 for one in newest)
+
+
+def test_an_unknown_part_makes_the_sum_unknown() -> None:
+    merged = merge([said(sample(cpu_s=None, tuples_in=None), cpu_s=None), said(sample())], 1.0)
+
+    assert (merged.cpu_s, merged.key_groups[0].cpu_s, merged.key_groups[0].tuples_in) == (None, None, None)
+
+
+def test_a_timer_a_little_off_changes_nothing() -> None:
+    one = said(sample(), interval_s=1.005)
+
+    assert merge([one], 1.0) is one
+
+
+def test_a_new_connection_forgets_what_the_old_one_said() -> None:
+    made = roster(said(sample()))
+    made.connect(HELLO)
+
+    assert marks(made.take({}, 1.0)) == (Mark.STALE,)
+
+
+def test_a_worker_nobody_configured_is_reported_while_it_is_there() -> None:
+    made = Roster({}, 0.5)
+    made.connect(HELLO)
+    assert made.take({}, 1.0).workers[0].capacity == 0.5
+
+    made.disconnect(W0)
+
+    assert made.take({}, 1.0).workers == ()

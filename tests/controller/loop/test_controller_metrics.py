@@ -1,0 +1,141 @@
+"""What the controller's metrics show of apps that come and go, of counts that others keep, before the first window."""
+
+import math
+
+import pytest
+from decider_situations import a_round
+
+from trimtab_controller.decider.concerns import NO_STRAINS, Concern, ConcernKind, Growth, Strain, Strains
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.decision import not_ready
+from trimtab_controller.decider.evaluate import Evaluation
+from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.promises import Mispredicted
+from trimtab_controller.decider.view import Lack, NotReady
+from trimtab_controller.execution.state import Execution
+from trimtab_controller.loop.inbox import Inbox
+from trimtab_controller.loop.metrics import Metrics
+from trimtab_controller.loop.telemetry import Chronicle
+from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.names import AppId, Topics, WorkerId
+
+
+def evaluation(load_distance: float | None, collocation: float | None) -> Evaluation:
+    return Evaluation(
+        node_loads={}, mean_load=None, load_distance=load_distance, noise=None, collocation=collocation
+    )  # fmt: skip
+
+
+def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
+    metrics = Metrics()
+    metrics.see_evaluations({AppId(f"a{number}"): evaluation(5.0, 0.5) for number in range(100)})
+    metrics.see_evaluations({AppId("a0"): evaluation(4.0, None), AppId("a1"): evaluation(None, 0.25)})
+    metrics.see_missing_standbys({AppId("a0"): 2, AppId("a1"): 1})
+    metrics.see_missing_standbys({AppId("a1"): 0})
+
+    samples = [sample for metric in metrics.registry.collect() for sample in metric.samples]
+    found = {(sample.name, sample.labels["app"]): sample.value for sample in samples if "app" in sample.labels}
+    assert found == {
+        ("trimtab_controller_load_distance_pp", "a0"): 4.0,
+        ("trimtab_controller_collocation_ratio", "a1"): 0.25,
+        ("trimtab_controller_key_groups_without_standby", "a1"): 0.0,
+    }
+
+
+def test_counts_that_others_keep_are_counters() -> None:
+    metrics = Metrics()
+    key = {"topic": "t", "fault": Fault.MALFORMED}
+    for count in (5, 7, 2):  # the last: it was started again
+        metrics.see_rejected({("t", Fault.MALFORMED): count})
+        assert metrics.registry.get_sample_value("trimtab_controller_rejected_messages_total", key) == count
+
+
+def test_while_no_window_comes_the_age_grows_and_the_coverage_is_unknown() -> None:
+    metrics = Metrics()
+    chronicle = Chronicle("c", metrics, acting=True, previous=None)
+    decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
+    ages = []
+    for now in (1000.0, 1090.0):
+        chronicle.turn(now, decider, Inbox(Topics("c")), solver_kills=0, stream_restarts=0)
+        ages.append(metrics.registry.get_sample_value("trimtab_controller_snapshot_age_seconds"))
+    assert ages == [0.0, 90.0]
+    assert math.isnan(metrics.registry.get_sample_value("trimtab_controller_coverage_ratio") or 0.0)
+
+
+def test_a_scrape_at_any_moment_sees_the_apps_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = Metrics()
+    metrics.see_evaluations({AppId("a0"): evaluation(5.0, 0.5)})
+    seen = []
+    labels = metrics.load_distance.labels
+
+    def scraped(app: str) -> object:
+        seen.append(metrics.registry.get_sample_value("trimtab_controller_load_distance_pp", {"app": "a0"}))
+        return labels(app)
+
+    monkeypatch.setattr(metrics.load_distance, "labels", scraped)
+    metrics.see_evaluations({AppId("a0"): evaluation(4.0, 0.5), AppId("a1"): evaluation(3.0, 0.5)})
+    assert seen == [5.0, 4.0]
+
+
+def test_what_an_app_had_is_unknown_when_windows_stay_away() -> None:
+    metrics = Metrics()
+    chronicle = Chronicle("c", metrics, acting=True, previous=None)
+    metrics.see_evaluations({AppId("a0"): evaluation(5.0, 0.5)})
+    metrics.see_missing_standbys({AppId("a0"): 2})
+    stale = not_ready(NotReady(lack=Lack.STALE_SNAPSHOT, detail="the last window ended 90 s ago"))
+    chronicle.decision(1000.0, stale, Execution(generation=1))
+    for name in ("load_distance_pp", "key_groups_without_standby"):
+        assert metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": "a0"}) is None
+
+
+def served(metrics: Metrics, *names: str) -> dict[tuple[str, ...], float]:
+    samples = [sample for metric in metrics.registry.collect() for sample in metric.samples]
+    return {
+        (sample.name.removeprefix("trimtab_controller_"), *sample.labels.values()): sample.value
+        for sample in samples
+        if sample.name.removeprefix("trimtab_controller_") in names
+    }
+
+
+def test_what_workers_use_and_what_waits_is_shown_while_it_is_known() -> None:
+    metrics, app, worker = Metrics(), AppId("a"), WorkerId("w0")
+    full = Strain(app=app, used_pct=110.0, load_pct=None, backlog=Growth(now=7, before=7))
+    metrics.see_strains(Strains(workers={worker: full}, backlogs={app: Growth(now=7, before=7)}))
+    names = ("worker_used_ratio", "worker_key_groups_ratio", "backlog_tuples")
+
+    assert served(metrics, *names) == {("worker_used_ratio", "a", "w0"): 1.1, ("backlog_tuples", "a"): 7.0}
+    metrics.see_strains(NO_STRAINS)
+    assert served(metrics, *names) == {}
+
+
+def test_a_concern_is_said_once_when_it_begins_and_ends_and_is_1_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
+    metrics, app = Metrics(), AppId("a")
+    chronicle = Chronicle("c", metrics, acting=True, previous=None)
+    concern = Concern(kind=ConcernKind.BACKLOG_GROWS, app=app, workers=(), detail="9 inputs wait")
+    with caplog.at_level("INFO"):
+        for concerns in ((concern,), (concern,), ()):
+            chronicle._see_concerns(concerns)
+            assert served(metrics, "concern").get(("concern", "a", "backlog_grows")) == (1.0 if concerns else None)
+    assert [record.getMessage() for record in caplog.records] == [
+        "backlog_grows: a: 9 inputs wait",
+        "backlog_grows of a has ended",
+    ]
+
+
+def test_a_round_that_missed_is_counted_and_one_that_cannot_be_compared_is_no_figure() -> None:
+    metrics = Metrics()
+    chronicle = Chronicle("c", metrics, acting=True, previous=None)
+    execution = Execution(generation=1, round=a_round(1000.0))
+    wrong = Mispredicted(worker=WorkerId("w1"), planned=20.0, measured=0.0)
+
+    chronicle.round_measured(
+        RoundMeasured(plan="1.2", planned=2.0, load_distance=None, incomparable="w2 joined"), execution
+    )
+    assert served(metrics, "measured_load_distance_pp") == {}
+    chronicle.round_measured(RoundMeasured(plan="1.2", planned=2.0, load_distance=9.0, missed=(wrong,)), execution)
+    assert served(metrics, "measured_load_distance_pp", "plans_missed_total") == {
+        ("measured_load_distance_pp", "app"): 9.0,
+        ("plans_missed_total",): 1.0,
+    }

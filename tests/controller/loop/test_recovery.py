@@ -1,0 +1,143 @@
+"""What a successor makes of the compacted topics together."""
+
+from typing import cast
+
+import pytest
+from confluent_kafka import Message
+
+from trimtab_controller.execution.inheritance import Flaw, Hold
+from trimtab_controller.execution.journal import KEY, JournalEntry, encode_entry
+from trimtab_controller.execution.state import Execution, Round
+from trimtab_controller.kafka.reader import Reading
+from trimtab_controller.loop.inbox import Inbox
+from trimtab_controller.loop.recovery import _inherited, _placements, _status
+from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.names import AppId, Epoch, OperatorId, Topics, WorkerId
+from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.status import Status, encode_status, status_key
+
+TOPICS = Topics("c")
+APP = AppId("app")
+
+
+class Record:
+    """As much of a Kafka message as is looked at."""
+
+    def __init__(self, topic: str, key: bytes, value: bytes | None) -> None:
+        self._topic, self._key, self._value = topic, key, value
+
+    def topic(self) -> str:
+        return self._topic
+
+    def key(self) -> bytes:
+        return self._key
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def headers(self) -> None:
+        return None
+
+    def offset(self) -> int:
+        return 7
+
+
+def journalled(number: int, *, plan_in_flight: bool = False) -> Record:
+    row = Round(
+        plan="1.3",
+        app=APP,
+        reason="load distance 9.0 above 5.0",
+        status="optimal",
+        fallback=False,
+        before=9.0,
+        planned=1.0,
+        lower_bound=1.0,
+        started_at=1000.0,
+        handovers=(),
+    )
+    execution = Execution(generation=1, number=number, round=row if plan_in_flight else None)
+    return Record(TOPICS.journal, KEY, encode_entry(JournalEntry(execution=execution)))
+
+
+def placed(number: int) -> Record:
+    owners = {OperatorId("o"): ((WorkerId("w0"),),)}
+    placement = Placement(cluster="c", app=APP, epoch=Epoch(1, number), owners=owners)
+    return Record(TOPICS.placement, APP.encode(), encode_placement(placement))
+
+
+def taken_back(number: int) -> Record:
+    placement = Placement(cluster="c", app=APP, epoch=Epoch(1, number), owners={})
+    return Record(TOPICS.placement, APP.encode(), encode_placement(placement))
+
+
+def told(number: int, *, acting: bool = True) -> Record:
+    status = Status(
+        cluster="c", at=1.0, acting=acting, epoch=Epoch(1, number), paused=None, window_end=None, coverage=None
+    )
+    return Record(TOPICS.status, status_key(acting=acting), encode_status(status))
+
+
+def inherited(*records: Record, inbox: Inbox | None = None) -> JournalEntry | Hold:
+    found, inbox = Reading(messages=cast("list[Message]", list(records))), inbox or Inbox(TOPICS, lambda: 1000.0)
+    placements, flawed = _placements(found, TOPICS, inbox)
+    return _inherited(found, TOPICS, inbox, [placement for placement, _ in placements], _status(found, TOPICS), flawed)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [],
+        [told(9, acting=False)],  # a dry run publishes no epoch of its own
+        [placed(4), journalled(4), told(4)],
+        [placed(2), journalled(4, plan_in_flight=True), told(3)],
+        [Record(TOPICS.journal, b"another kind", b"x"), journalled(4)],
+        [Record(TOPICS.placement, b"app", b"{"), placed(4), journalled(4)],  # a later one can be read
+    ],
+)
+def test_what_fits_together_is_gone_on_with(records: list[Record]) -> None:
+    assert isinstance(inherited(*records), JournalEntry)
+
+
+@pytest.mark.parametrize(
+    ("records", "flaw"),
+    [
+        ([placed(4)], Flaw.MISSING),
+        ([told(4)], Flaw.MISSING),
+        ([placed(5), journalled(4)], Flaw.TRUNCATED),
+        ([told(5), placed(4), journalled(4)], Flaw.TRUNCATED),
+        ([journalled(4, plan_in_flight=True)], Flaw.PLACEMENT),
+        ([taken_back(4), journalled(4, plan_in_flight=True)], Flaw.PLACEMENT),
+        ([taken_back(5), journalled(4)], Flaw.TRUNCATED),
+        ([Record(TOPICS.placement, b"app", b"{"), journalled(4)], Flaw.PLACEMENT),
+        ([Record(TOPICS.placement, b"app", b"{")], Flaw.PLACEMENT),
+    ],
+)
+def test_what_does_not_fit_together_is_a_hold(records: list[Record], flaw: Flaw) -> None:
+    found = inherited(*records)
+    assert isinstance(found, Hold)
+    assert found.flaw is flaw
+
+
+def test_an_entry_that_cannot_be_read_is_counted_also_when_a_whole_one_stands_behind_it() -> None:
+    inbox = Inbox(TOPICS, lambda: 1000.0)
+    damaged = Record(TOPICS.journal, KEY, (journalled(3).value() or b"").replace(b'"number":3', b'"number":2'))
+
+    assert isinstance(inherited(damaged, journalled(4), inbox=inbox), JournalEntry)
+    assert inbox.rejected == {(TOPICS.journal, Fault.MALFORMED): 1}
+
+
+def test_a_placement_that_was_deleted_is_none() -> None:
+    found = Reading(messages=cast("list[Message]", [placed(3), Record(TOPICS.placement, APP.encode(), None)]))
+    assert _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0)) == ([], None)
+
+
+def test_an_old_placement_that_somebody_wrote_once_more_is_not_the_last() -> None:
+    found = Reading(messages=cast("list[Message]", [placed(3), placed(4), placed(3)]))
+    [(placement, _)], flawed = _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
+    assert (placement.epoch, flawed) == (Epoch(1, 4), None)
+
+
+def test_an_app_that_was_forgotten_stays_so_though_somebody_writes_its_old_placement_once_more() -> None:
+    found = Reading(messages=cast("list[Message]", [placed(3), taken_back(4), placed(3)]))
+    [(placement, _)], flawed = _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
+    assert (placement.is_taken_back, placement.epoch, flawed) == (True, Epoch(1, 4), None)
