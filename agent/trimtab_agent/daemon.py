@@ -20,7 +20,7 @@ from trimtab_agent.commands.events import (
     WorkerReported,
 )
 from trimtab_agent.commands.processes import identify
-from trimtab_agent.commands.verifier import Intake
+from trimtab_agent.commands.verifier import CommandVerifier
 from trimtab_agent.configuration import Configuration
 from trimtab_agent.kafka_link import DELIVERY_LIMIT_S, KafkaLink, LinkSettings
 from trimtab_agent.logs import fields
@@ -32,11 +32,11 @@ from trimtab_agent.reporting.roster import Roster
 from trimtab_agent.sampler.readings import CounterReader, find_limits, find_quotas
 from trimtab_process.metrics_port import serve_metrics
 from trimtab_process.trust_file import TrustFile
-from trimtab_protocol.messages.allowance import Allowance
 from trimtab_protocol.messages.commands import Ack, encode_ack
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.local import Hello, Statistics, Welcome
 from trimtab_protocol.messages.names import Topics, WorkerId
+from trimtab_protocol.messages.rate_limit import RateLimit
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import BadKey
 
@@ -90,10 +90,12 @@ class Agent:
         self._link = KafkaLink(settings, self, loop, self._commands.positions)
         self._steering: dict[WorkerId, bool] = {}
         self._breaches: dict[WorkerId, int] = {}
-        self._complaints = Allowance(rate=1, burst=100)
-        self._loop_complaints = Allowance(rate=1, burst=100)
+        self._complaints = RateLimit(rate=1, burst=100)
+        self._loop_complaints = RateLimit(rate=1, burst=100)
         self._listen = configuration.metrics
-        self._intake = Intake(cluster=self._cluster, host=self._host, trust=self._find_trust(configuration.trust))
+        self._verifier = CommandVerifier(
+            cluster=self._cluster, host=self._host, trust=self._find_trust(configuration.trust)
+        )
         log.info("capacity found", **fields(host=self._host, cores=limits.cores, basis=limits.basis))
 
     def _find_trust(self, path: Path | None) -> TrustFile | None:
@@ -238,13 +240,13 @@ class Agent:
     def command_read(self, record: Envelope, position: Position) -> None:
         """A record of the commands topic: a bad one is counted, said and skipped."""
         try:
-            if (command := self._intake.read(record)) is not None:
+            if (command := self._verifier.read(record)) is not None:
                 self._commands.receive(command)
         except BadMessage as exc:
             self._metrics.bad_commands.labels(exc.fault).inc()
             place = f"{position.partition}:{position.offset - 1}"
             self._say(logging.WARNING, "bad command", reason=exc.fault, detail=exc, offset=place)
-            if (notice := self._intake.notice(record, exc.fault, time.time())) is not None:
+            if (notice := self._verifier.notice(record, exc.fault, time.time())) is not None:
                 self._produce_ack(notice, lambda _: None)  # not a command's: the next such record brings the next one
         self._commands.advance(position)
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from trimtab_protocol.messages.allowance import Allowance, Allowances
 from trimtab_protocol.messages.commands import Ack, Command
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.local import (
@@ -29,6 +28,7 @@ from trimtab_protocol.messages.local import (
     encode_frame,
 )
 from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.rate_limit import RateLimit, RateLimits
 from trimtab_protocol.messages.report import MAX_CORES, MAX_COUNT
 
 HELLO_LIMIT_S = 10.0
@@ -133,11 +133,11 @@ class PluginServer:
         self._writers: dict[WorkerId, asyncio.StreamWriter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._held = _Held()
-        self._arrivals = Allowance(rate=ARRIVALS_PER_S, burst=MAX_CONNECTIONS)
+        self._arrivals = RateLimit(rate=ARRIVALS_PER_S, burst=MAX_CONNECTIONS)
         # By worker and not by connection: whoever is closed for a flood and comes back goes on where it was.
-        self._frames = Allowances(rate=200, burst=2_000, most=MAX_CONNECTIONS)
-        self._volume = Allowances(rate=BYTES_PER_S, burst=4 * MAX_FRAME_BYTES, most=MAX_CONNECTIONS)
-        self._faults = Allowances(rate=1, burst=100, most=MAX_CONNECTIONS)
+        self._frames = RateLimits(rate=200, burst=2_000, most=MAX_CONNECTIONS)
+        self._volume = RateLimits(rate=BYTES_PER_S, burst=4 * MAX_FRAME_BYTES, most=MAX_CONNECTIONS)
+        self._faults = RateLimits(rate=1, burst=100, most=MAX_CONNECTIONS)
 
     async def start(self) -> None:
         """Begin to listen; raises SocketTakenError."""

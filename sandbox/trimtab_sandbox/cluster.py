@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
+import trimtab_agent
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
 from trimtab_sandbox.broker import Broker, Detour, Topic, free_ports, log_end
@@ -115,7 +116,7 @@ class Cluster:
         path = self.folder / name / "agent.toml"
         path.write_text(to_toml(table), encoding="utf-8")
         socket.unlink(missing_ok=True)  # of a killed predecessor
-        command = program("trimtab_agent.cli", "run", "--config", str(path))
+        command = program(f"{trimtab_agent.__name__}.cli", "run", "--config", str(path))
         # In the app's folder, from where it may have to start a worker.
         child = self._run(name, Part.AGENTS, command, _PYTHON, self.settings.app_folder)
         _wait_for_socket(child, socket)

@@ -15,7 +15,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, MetricsHandler
 
-from trimtab_protocol.messages.allowance import Allowance
+from trimtab_protocol.messages.rate_limit import RateLimit
 from trimtab_protocol.settings.listen import Listen
 
 MAX_CONNECTIONS = 20
@@ -41,7 +41,7 @@ class MetricsServer(ThreadingTCPServer):
         text = "Connections to the metrics' own port that were closed: too many, or too slow"
         self._refused = Counter("trimtab_metrics_refused_connections", text, ["reason"], registry=registry)
         self._ends: dict[socket.socket, float] = {}
-        self._complaints = Allowance(rate=1 / 60, burst=10)
+        self._complaints = RateLimit(rate=1 / 60, burst=10)
 
     def get_request(self) -> Any:
         """Accept a connection.  One for which no descriptor is free stays: asked for at once again, it takes a core."""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from trimtab_models.balance import Problem
 from trimtab_models.balance.evaluate import is_allowed
-from trimtab_models.balance.tabu import Band, Board, Search
+from trimtab_models.balance.tabu import Band, Search, SearchState
 from trimtab_models.balance.trades import Shelves, Trader
 from trimtab_models.solving import Never
 
@@ -39,7 +39,7 @@ def placed(problem: Problem) -> np.ndarray:
 @given(st.integers(0, 10**6))
 def test_a_shelf_gives_the_neighbours_that_a_scan_finds(seed):
     problem = cluster(seed)
-    board = Board(problem, placed(problem))
+    board = SearchState(problem, placed(problem))
     random = np.random.default_rng(seed)
     for key_group in np.flatnonzero(problem.movable)[::3]:
         board.move(int(key_group), int(random.integers(8)))
@@ -62,7 +62,7 @@ def test_trades_gain_and_break_nothing_and_keep_the_sums(seed, limited, marked, 
     start = placed(problem)
     problem = problem.tolerating(start)
     band = Band(under=width, over=width)
-    board = Board(problem, start)
+    board = SearchState(problem, start)
     before = band.violations(problem.deviations(start), problem.removing).sum()
     reached = Trader(board, band, np.random.default_rng(seed), Never(), thrift=0.5).run(10**6)
     after = band.violations(problem.deviations(board.at), problem.removing)
@@ -80,7 +80,7 @@ def test_a_search_keeps_the_sums_and_notes_only_allowed_plans(seed, limited, mar
     problem = cluster(seed, limited=limited, marked=marked)
     start = placed(problem)
     problem = problem.tolerating(start)
-    board = Board(problem, start)
+    board = SearchState(problem, start)
     search = Search(board, Band(under=1.0, over=1.0), np.random.default_rng(seed))
     search.run(patience=20, steps=40, stop=Never())
     for noted in (search.best_at, search.least_at):
@@ -97,7 +97,7 @@ def test_the_most_loaded_trades_with_the_least_loaded_in_one_round():
         pinned=np.zeros(5, bool), in_flight=np.zeros(5, bool), capacity=np.ones(4), removing=np.zeros(4, bool),
         usage=np.zeros((0, 5)), limit=np.zeros((0, 4)), max_migrations=2,
     )  # fmt: skip
-    board = Board(problem, problem.home)
+    board = SearchState(problem, problem.home)
     trader = Trader(board, Band(under=0.0, over=0.0), np.random.default_rng(0), Never(), thrift=0.5)
     assert trader.run(10)
     assert np.bincount(board.at, problem.load, 4).tolist() == [30.0, 30.0, 30.0, 30.0]

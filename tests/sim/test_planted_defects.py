@@ -23,7 +23,7 @@ from trimtab_agent.commands.events import Action as AgentAction
 from trimtab_agent.commands.events import CommandReceived, Entry, SendAck
 from trimtab_agent.commands.events import Event as AgentEvent
 from trimtab_agent.commands.machine import CommandMachine
-from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_controller.decider import observe, promises
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.execution import handovers
@@ -34,7 +34,7 @@ from trimtab_controller.execution.step import Step
 from trimtab_controller.kafka.publisher import Publisher
 from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.leadership import machine as leading
-from trimtab_controller.leadership.machine import Role, Word
+from trimtab_controller.leadership.machine import GroupEvent, Role
 from trimtab_controller.loop import driver, recovery
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_process.trust_file import TrustFile
@@ -175,7 +175,7 @@ class CountsNothing(WorkerProcess):
         return 0.0 if self.id == self.BLIND else super().charge(cpu_s)
 
 
-def publish_in_pieces(controller: driver.Controller, action: Publish) -> None:
+def publish_in_pieces(controller: driver.ControlLoop, action: Publish) -> None:
     """Placements and commands first, the journal in a transaction of its own."""
     whole = controller._publisher.publish
 
@@ -187,7 +187,7 @@ def publish_in_pieces(controller: driver.Controller, action: Publish) -> None:
         PUBLISH(controller, action)
 
 
-PUBLISH = driver.Controller._publish
+PUBLISH = driver.ControlLoop._publish
 
 
 def forget_journal(*given: Any, **named: Any) -> Any:
@@ -220,15 +220,15 @@ class ReadsTooEarly(Publisher):
         super().__init__(connection, *given)
 
 
-early: list[recovery.Found] = []
+early: list[recovery.RecoveredState] = []
 
 
-def without(role: Role, word: Word) -> dict[Any, Any]:
+def without(role: Role, word: GroupEvent) -> dict[Any, Any]:
     """The table of the candidate without one of its lines."""
     return {known: then for known, then in leading.TRANSITIONS.items() if known != (role, word)}
 
 
-class Credulous(Board):
+class Credulous(PluginState):
     """Whoever writes a placement is followed."""
 
     def __init__(self, *, trust: object, **given: Any) -> None:
@@ -249,7 +249,7 @@ CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
     "no time-outs": (
         driver, "ExecutionMachine", NeverGivesUp, (lose_target, faults.shift_load), "a plan is in flight",
     ),
-    "journal and commands apart": (driver.Controller, "_publish", publish_in_pieces, MOVING, "journal"),
+    "journal and commands apart": (driver.ControlLoop, "_publish", publish_in_pieces, MOVING, "journal"),
     "journal not read": (driver, "recover", forget_journal, (faults.kill_controller,), "two leaders"),
     "no pause": (driver, "Decider", DoesNotPause, (faults.pause, *MOVING), "paused"),
     "no hold": (observe, "LOST_HOSTS_SHARE", 2.0, (lose_for_long, faults.shift_load), "hosts are lost"),
@@ -265,10 +265,11 @@ CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
     ),
     "who was fenced stays away": (leading, "REJOIN_DELAY_S", 1e9, (*DEPOSING, *MOVING), "controllers are"),
     "a lease that ran out is forgotten": (
-        leading, "TRANSITIONS", without(Role.SUSPENDED, Word.GRANTED), (faults.cut_controller,), "controllers are",
+        leading, "TRANSITIONS", without(Role.SUSPENDED, GroupEvent.GRANTED), (faults.cut_controller,),
+        "controllers are",
     ),
     "agents obey whoever writes": (daemon.Agent, "_find_trust", lambda *_: None, FORGING, "forged: agent"),
-    "workers follow whoever writes": (worker, "Board", Credulous, FORGING, "forged: w"),
+    "workers follow whoever writes": (worker, "PluginState", Credulous, FORGING, "forged: w"),
     "a leader believes whoever writes": (
         Inbox, "vouches", lambda *_: True, (*DEPOSING, *FORGING), "forged: a leader|cannot be restored",
     ),

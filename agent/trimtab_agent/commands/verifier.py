@@ -19,7 +19,7 @@ class Trust(Protocol):
         """Raises BadMessage unless a trusted key vouches for the record."""
 
 
-class Intake:
+class CommandVerifier:
     """`trust` None: whoever can write to the topic is obeyed."""
 
     def __init__(self, *, cluster: str, host: HostId, trust: Trust | None) -> None:

@@ -21,10 +21,10 @@ from trimtab_controller.cli.status_view import SILENT_AFTER_S, Seen, State, show
 from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load
 from trimtab_controller.decider.instance import instance_of
 from trimtab_controller.decider.view import NotReady, first_few
-from trimtab_controller.kafka.connection import Connection, is_weather
+from trimtab_controller.kafka.connection import Connection, is_transient
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.leadership.group import Member, members
-from trimtab_controller.loop.preview import decide_now, read_present
+from trimtab_controller.loop.preview import preview_decision, read_cluster_state
 from trimtab_models.instances import encode_snapshot
 from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage
 from trimtab_protocol.messages.intents import (
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
         return _refuse(str(error), BAD_USAGE)
     except KafkaException as error:
         where, fault = target.configuration.kafka.bootstrap_servers, error.args[0]
-        remedy = " (is it up, and reachable from this machine?)" if is_weather(fault) else ""
+        remedy = " (is it up, and reachable from this machine?)" if is_transient(fault) else ""
         return _refuse(f"Kafka at {where}: {fault.str()}{remedy}", FAILED)
 
 
@@ -184,8 +184,8 @@ def run_plan(args: argparse.Namespace, target: Target) -> int:
     from trimtab_controller.solver.balance import answer
 
     now = time.time()
-    decision, _ = decide_now(
-        read_present(target.connection, target.configuration, now), target.configuration, now, answer
+    decision, _ = preview_decision(
+        read_cluster_state(target.connection, target.configuration, now), target.configuration, now, answer
     )
     if args.json:
         _print_json(decision_document(decision))
@@ -200,8 +200,8 @@ def run_snapshot(args: argparse.Namespace, target: Target) -> int:
     # No question is answered: only the views are wanted.
     from trimtab_controller.solver.answer import NoAnswer
 
-    present = read_present(target.connection, configuration, now)
-    _, decider = decide_now(present, configuration, now, lambda _: NoAnswer(reason="not asked"))
+    present = read_cluster_state(target.connection, configuration, now)
+    _, decider = preview_decision(present, configuration, now, lambda _: NoAnswer(reason="not asked"))
     known = decider.known
     if known.lack is not None:
         raise CommandError(f"no complete snapshot: {known.lack.lack}: {known.lack.detail}")

@@ -78,7 +78,7 @@ def wait_for_broker(admin: AdminClient, connection: Connection, stopping: Stoppi
     raise StoppedError
 
 
-def is_weather(error: KafkaError) -> bool:
+def is_transient(error: KafkaError) -> bool:
     """Whether it makes sense to try again."""
     return bool(error.retriable()) or error.code() in WEATHER
 
@@ -112,7 +112,7 @@ def ensure_topics(admin: AdminClient, topics: Topics) -> None:
         except TimeoutError as error:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"topic {name} is not there yet")) from error
         except KafkaException as error:
-            if is_weather(error.args[0]):
+            if is_transient(error.args[0]):
                 raise
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 refused.append(f"{name} ({error.args[0].str()})")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, is_weather
+from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, is_transient
 from trimtab_process.offsets import first_since
 
 SILENCE_LIMIT_S = 30.0
@@ -132,6 +132,6 @@ def drain(
             elif error.code() == KafkaError._PARTITION_EOF:
                 reading.next_offsets[where] = message.offset()
                 left.discard(where)
-            elif not is_weather(error):
+            elif not is_transient(error):
                 raise KafkaException(error)
     return reading

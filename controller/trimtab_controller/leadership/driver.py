@@ -12,7 +12,7 @@ from trimtab_controller.kafka.connection import (
     Connection,
     StoppedError,
     ensure_topics,
-    is_weather,
+    is_transient,
     pause,
     wait_for_broker,
 )
@@ -23,11 +23,11 @@ from trimtab_controller.leadership.machine import (
     Action,
     Candidate,
     Event,
-    Order,
+    GroupEvent,
+    LeadershipAction,
     Role,
     StandDown,
     TermFenced,
-    Word,
 )
 from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_protocol.messages.names import Topics
@@ -47,7 +47,7 @@ class Term(Protocol):
         """Until it is to end.  Raises FencedError when another one takes over."""
 
 
-class Office(Protocol):
+class LeaseView(Protocol):
     """What a term asks while it runs."""
 
     def over(self) -> bool:
@@ -60,7 +60,7 @@ class Office(Protocol):
 class Candidacy:
     """Runs a term whenever this process leads; `run` returns when `stopping`.
 
-    Everything happens in one thread: a running term asks its `Office` in each turn and in each wait, and that is when
+    Everything happens in one thread: a running term asks its `LeaseView` in each turn and in each wait, and then
     the group is heard.
     """
 
@@ -70,7 +70,7 @@ class Candidacy:
         topics: Topics,
         lease_s: float,
         *,
-        new_term: Callable[[Office], Term],
+        new_term: Callable[[LeaseView], Term],
         metrics: ProcessMetrics,
         stopping: Callable[[], bool],
     ) -> None:
@@ -94,7 +94,7 @@ class Candidacy:
                     self._run_term()
                 elif time.monotonic() - self._said_at >= REPEAT_LOG_S:
                     self._say_for_whom()
-            self._feed(Word.END_ASKED)
+            self._feed(GroupEvent.END_ASKED)
         except StoppedError:
             pass
         finally:
@@ -105,7 +105,7 @@ class Candidacy:
     def over(self) -> bool:
         """Whether the term is to end."""
         if self._stopping():
-            self._feed(Word.END_ASKED)  # at once: the next one need not wait until everything here has ended
+            self._feed(GroupEvent.END_ASKED)  # at once: the next one need not wait until everything here has ended
         else:
             self._hear(0.0)
         return self._term_over
@@ -128,17 +128,17 @@ class Candidacy:
     def _perform(self, actions: Iterable[Action]) -> None:
         for action in actions:
             match action:
-                case Order.JOIN:
+                case LeadershipAction.JOIN:
                     self._join()
-                case Order.LEAVE:
+                case LeadershipAction.LEAVE:
                     self._membership.leave()
-                case Order.WAIT:
+                case LeadershipAction.WAIT:
                     self._say_for_whom()
-                case Order.LEAD:
+                case LeadershipAction.LEAD:
                     self._elected = True
-                case Order.SUSPEND:
+                case LeadershipAction.SUSPEND:
                     log.warning("the lease ran out: nothing is commanded until it is known who leads")
-                case Order.RESUME:
+                case LeadershipAction.RESUME:
                     log.info("the lease is back: it goes on; had another one led meanwhile, it would be fenced now")
                 case StandDown(reason=reason):
                     # For good: who is elected again begins a new term.
@@ -156,7 +156,7 @@ class Candidacy:
             try:
                 ensure_topics(admin, self._topics)
             except KafkaException as error:
-                if not is_weather(error.args[0]):
+                if not is_transient(error.args[0]):
                     raise
                 log.warning("the start does not succeed yet: %s", error)
                 pause(RETRY_S, self._stopping)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, is_weather
-from trimtab_controller.leadership.machine import Word
+from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, is_transient
+from trimtab_controller.leadership.machine import GroupEvent
 from trimtab_protocol.messages.names import Topics, controllers_group
 
 log = logging.getLogger(__name__)
@@ -72,14 +72,14 @@ class Membership:
             enable_auto_commit=False,
         )
         self._consumer: Consumer | None = None
-        self._heard: list[Word] = []
+        self._heard: list[GroupEvent] = []
 
     def join(self) -> None:
         """Ask to be let in."""
         self._consumer = Consumer(self._settings)
         self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
-    def poll(self, timeout_s: float) -> list[Word]:
+    def poll(self, timeout_s: float) -> list[GroupEvent]:
         """What the group said since then.  Raises MembershipError."""
         if self._consumer is not None:
             message = self._consumer.poll(timeout_s)
@@ -99,15 +99,15 @@ class Membership:
         if ours:  # to own it is what counts: nothing is read here
             consumer.incremental_assign(ours)
             consumer.pause(ours)
-        self._heard.append(Word.GRANTED if _has_lease(partitions) else Word.NOTHING_GRANTED)
+        self._heard.append(GroupEvent.GRANTED if _has_lease(partitions) else GroupEvent.NOTHING_GRANTED)
 
     def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         if _has_lease(partitions):
-            self._heard.append(Word.MOVED)
+            self._heard.append(GroupEvent.MOVED)
 
     def _lost(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         if _has_lease(partitions):
-            self._heard.append(Word.EXPIRED)
+            self._heard.append(GroupEvent.EXPIRED)
 
     def _judge(self, error: KafkaError) -> None:
         """Return for what the client goes on with by itself."""
@@ -121,7 +121,7 @@ class Membership:
             raise MembershipError(f"no right to be a member of the group {group}: {error.str()}; see `trimtab acl`")
         if error.fatal():
             raise KafkaException(error)
-        if not is_weather(error):
+        if not is_transient(error):
             log.warning("the election: %s", error.str())
 
 

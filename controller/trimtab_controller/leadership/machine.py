@@ -25,7 +25,7 @@ class Role(StrEnum):
     RETIRED = "retired"  # the operator ended it
 
 
-class Word(Enum):
+class GroupEvent(Enum):
     """What the group says, or the operator."""
 
     GRANTED = auto()  # the group gave us the lease
@@ -42,10 +42,10 @@ class TermFenced:
     detail: str
 
 
-Event = Word | TermFenced
+Event = GroupEvent | TermFenced
 
 
-class Order(Enum):
+class LeadershipAction(Enum):
     """What to do; a term begins with LEAD and ends with StandDown."""
 
     JOIN = auto()  # become a member of the group
@@ -63,26 +63,26 @@ class StandDown:
     reason: str
 
 
-Action = Order | StandDown
+Action = LeadershipAction | StandDown
 
 TAKEN = StandDown(reason="the lease ran out and another controller has it now")
 GIVEN_AWAY = StandDown(reason="the group gave the lease to another controller")
 ENDED = StandDown(reason="asked to end")
 
-TRANSITIONS: Mapping[tuple[Role, Word], tuple[Role, tuple[Action, ...]]] = {
-    (Role.JOINING, Word.GRANTED): (Role.LEADING, (Order.LEAD,)),
-    (Role.JOINING, Word.NOTHING_GRANTED): (Role.WAITING, (Order.WAIT,)),
-    (Role.WAITING, Word.GRANTED): (Role.LEADING, (Order.LEAD,)),
-    (Role.LEADING, Word.EXPIRED): (Role.SUSPENDED, (Order.SUSPEND,)),
-    (Role.LEADING, Word.MOVED): (Role.WAITING, (GIVEN_AWAY, Order.WAIT)),
-    (Role.SUSPENDED, Word.GRANTED): (Role.LEADING, (Order.RESUME,)),
-    (Role.SUSPENDED, Word.NOTHING_GRANTED): (Role.WAITING, (TAKEN, Order.WAIT)),
-    (Role.SUSPENDED, Word.MOVED): (Role.WAITING, (GIVEN_AWAY, Order.WAIT)),
-    (Role.AWAY, Word.END_ASKED): (Role.RETIRED, ()),
-    (Role.JOINING, Word.END_ASKED): (Role.RETIRED, (Order.LEAVE,)),
-    (Role.WAITING, Word.END_ASKED): (Role.RETIRED, (Order.LEAVE,)),
-    (Role.LEADING, Word.END_ASKED): (Role.RETIRED, (ENDED, Order.LEAVE)),
-    (Role.SUSPENDED, Word.END_ASKED): (Role.RETIRED, (ENDED, Order.LEAVE)),
+TRANSITIONS: Mapping[tuple[Role, GroupEvent], tuple[Role, tuple[Action, ...]]] = {
+    (Role.JOINING, GroupEvent.GRANTED): (Role.LEADING, (LeadershipAction.LEAD,)),
+    (Role.JOINING, GroupEvent.NOTHING_GRANTED): (Role.WAITING, (LeadershipAction.WAIT,)),
+    (Role.WAITING, GroupEvent.GRANTED): (Role.LEADING, (LeadershipAction.LEAD,)),
+    (Role.LEADING, GroupEvent.EXPIRED): (Role.SUSPENDED, (LeadershipAction.SUSPEND,)),
+    (Role.LEADING, GroupEvent.MOVED): (Role.WAITING, (GIVEN_AWAY, LeadershipAction.WAIT)),
+    (Role.SUSPENDED, GroupEvent.GRANTED): (Role.LEADING, (LeadershipAction.RESUME,)),
+    (Role.SUSPENDED, GroupEvent.NOTHING_GRANTED): (Role.WAITING, (TAKEN, LeadershipAction.WAIT)),
+    (Role.SUSPENDED, GroupEvent.MOVED): (Role.WAITING, (GIVEN_AWAY, LeadershipAction.WAIT)),
+    (Role.AWAY, GroupEvent.END_ASKED): (Role.RETIRED, ()),
+    (Role.JOINING, GroupEvent.END_ASKED): (Role.RETIRED, (LeadershipAction.LEAVE,)),
+    (Role.WAITING, GroupEvent.END_ASKED): (Role.RETIRED, (LeadershipAction.LEAVE,)),
+    (Role.LEADING, GroupEvent.END_ASKED): (Role.RETIRED, (ENDED, LeadershipAction.LEAVE)),
+    (Role.SUSPENDED, GroupEvent.END_ASKED): (Role.RETIRED, (ENDED, LeadershipAction.LEAVE)),
 }
 """What is not here comes late or twice, and changes nothing: who leads keeps the lease while others come and go."""
 
@@ -99,7 +99,7 @@ class Candidate:
         if self.role is not Role.AWAY or now < self._join_at:
             return ()
         self.role = Role.JOINING
-        return (Order.JOIN,)
+        return (LeadershipAction.JOIN,)
 
     def on_event(self, now: float, event: Event) -> tuple[Action, ...]:
         """What follows from the event."""
@@ -113,4 +113,4 @@ class Candidate:
         if self.role in (Role.AWAY, Role.RETIRED):
             return ()
         self.role, self._join_at = Role.AWAY, now + REJOIN_DELAY_S
-        return (StandDown(reason=event.detail), Order.LEAVE)
+        return (StandDown(reason=event.detail), LeadershipAction.LEAVE)

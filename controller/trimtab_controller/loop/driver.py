@@ -26,7 +26,7 @@ from trimtab_controller.kafka.connection import (
     Connection,
     StoppedError,
     ensure_topics,
-    is_weather,
+    is_transient,
     pause,
     wait_for_broker,
 )
@@ -36,9 +36,9 @@ from trimtab_controller.kafka.reader import ReadError, reading, since
 from trimtab_controller.loop.inbox import Inbox, Received
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.publications import records_of, status_record, to_sign_anew
-from trimtab_controller.loop.recovery import Found, recover, taken_over
-from trimtab_controller.loop.stream_process import StreamChild, stream_command
-from trimtab_controller.loop.telemetry import Chronicle
+from trimtab_controller.loop.recovery import RecoveredState, recover, taken_over
+from trimtab_controller.loop.stream_process import StreamProcess, stream_command
+from trimtab_controller.loop.telemetry import Telemetry
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.solver.process import SolverProcess, serve_collocating
 from trimtab_process.credential_files import load_trust
@@ -58,7 +58,7 @@ STATUS_INTERVAL_S = 5.0
 WINDOWS_TO_CATCH_UP = 3
 
 
-class Controller:
+class ControlLoop:
     """One run of the controller, of one that acts: its term.  It reads the journal, goes on from there, and decides.
 
     `run` returns when `stopping`, stands still while `suspended`, and raises FencedError when another one takes over.
@@ -125,12 +125,12 @@ class Controller:
         self._follower, found = self._connect()
         stack.callback(self._follower.close)
         # Spark is started last and ended first: without Kafka it would only retry.
-        self._stream = StreamChild(stream_command(self._path)) if self._configuration.stream.embedded else None
+        self._stream = StreamProcess(stream_command(self._path)) if self._configuration.stream.embedded else None
         if self._stream is not None:
             stack.callback(self._stream.close)
         self._begin(found)
 
-    def _connect(self) -> tuple[Follower, Found]:
+    def _connect(self) -> tuple[Follower, RecoveredState]:
         """Take over, and read what the predecessor left; the broker may be away for any time."""
         admin = AdminClient(self._connection.client("trimtab-controller-admin"))
         while True:
@@ -146,21 +146,21 @@ class Controller:
                 with reading(self._connection, "windows") as consumer:
                     snapshots = since(consumer, self._topics.snapshots, from_s)
             except (KafkaException, ReadError) as error:
-                if isinstance(error, KafkaException) and not is_weather(error.args[0]):
+                if isinstance(error, KafkaException) and not is_transient(error.args[0]):
                     raise
                 log.warning("the start does not succeed yet: %s", error)
                 pause(RETRY_S, self._stopping)
             else:
                 return Follower(self._connection, "controller", [*found.positions, *snapshots]), found
 
-    def _begin(self, found: Found) -> None:
+    def _begin(self, found: RecoveredState) -> None:
         configuration = self._configuration
         self._found = found
         execution = taken_over(found.execution) if self._acting and found.hold is None else found.execution
         self._execution = ExecutionMachine(configuration.cluster, configuration.execution, execution)
         self._decider = Decider(configuration.balance, configuration.needs, execution, acting=self._acting)
-        self._chronicle = Chronicle(configuration.cluster, self._metrics, acting=self._acting, previous=found.status)
-        self._chronicle.execution(execution)
+        self._telemetry = Telemetry(configuration.cluster, self._metrics, acting=self._acting, previous=found.status)
+        self._telemetry.execution(execution)
         self._see_hold(found.hold)
         self._hear(found.intents)
         if not self._acting:
@@ -188,7 +188,7 @@ class Controller:
                 continue
             self._take(message)
         if (answer := self._solver.poll()) is not None:
-            self._chronicle.answer(answer)
+            self._telemetry.answer(answer)
             self._decide(deciding.SolverAnswered(answer=answer))
         self._tick()
         if self._stream is not None:
@@ -213,7 +213,7 @@ class Controller:
                     start_s = snapshot.start_ms / 1000.0
                     self._execute(executing.OwnershipSeen(start_s=start_s, owners=ownership(snapshot)))
                 self._decide(event)
-                self._chronicle.snapshot(snapshot, self._decider)
+                self._telemetry.snapshot(snapshot, self._decider)
             case deciding.IntentsChanged():
                 self._hear(event)
             case Placement() | JournalEntry():
@@ -231,7 +231,7 @@ class Controller:
 
     def _see_hold(self, hold: Hold | None) -> None:
         self._found = replace(self._found, hold=hold)
-        self._chronicle.hold(hold)
+        self._telemetry.hold(hold)
         self._decide(deciding.HoldChanged(reason=None if hold is None else hold.reason))
 
     def _give_journal_up(self, accepted: AcceptJournal) -> None:
@@ -276,14 +276,14 @@ class Controller:
                 case deciding.Decided(decision=decision):
                     self._carry_out(decision)
                 case deciding.RoundMeasured():
-                    self._chronicle.round_measured(action, self._execution.state)
+                    self._telemetry.round_measured(action, self._execution.state)
                 case _:
                     assert_never(action)
 
     def _carry_out(self, decision: Decision) -> None:
         if self._acting:
             self._act_on(decision)
-        self._chronicle.decision(self._clock(), decision, self._execution.state)
+        self._telemetry.decision(self._clock(), decision, self._execution.state)
 
     def _act_on(self, decision: Decision) -> None:
         match decision:
@@ -314,9 +314,9 @@ class Controller:
                     self._publish(action)
                     self._see_execution(action.execution)
                 case executing.HandoverEnded():
-                    self._chronicle.handover_ended(action)
+                    self._telemetry.handover_ended(action)
                 case executing.RoundEnded():
-                    self._chronicle.round_ended(action)
+                    self._telemetry.round_ended(action)
                 case _:
                     assert_never(action)
 
@@ -325,7 +325,7 @@ class Controller:
         self._publisher.publish(records_of(action, self._acks_read, self._topics))
         self._status_due = min(self._status_due, self._clock() + STATUS_SOON_S)
 
-    def _sign_anew(self, found: Found) -> None:
+    def _sign_anew(self, found: RecoveredState) -> None:
         """What was signed by a key that has been replaced."""
         if self._key is None:
             return
@@ -335,15 +335,15 @@ class Controller:
             log.info("%d placements are signed by key %s now", len(old), self._key.public.id)
 
     def _see_execution(self, execution: Execution) -> None:
-        self._chronicle.execution(execution)
+        self._telemetry.execution(execution)
         self._decide(deciding.ExecutionChanged(execution=execution))
 
     def _publish_status(self) -> None:
         now = self._clock()
         restarts = max(0, self._stream.restarts) if self._stream is not None else 0
-        self._chronicle.turn(now, self._decider, self._inbox, solver_kills=self._solver.kills, stream_restarts=restarts)
+        self._telemetry.turn(now, self._decider, self._inbox, solver_kills=self._solver.kills, stream_restarts=restarts)
         if now < self._status_due:
             return
         self._status_due = now + STATUS_INTERVAL_S
-        status = self._chronicle.status(now, self._decider, self._execution.state, self._inbox)
+        status = self._telemetry.status(now, self._decider, self._execution.state, self._inbox)
         self._publisher.publish([status_record(status, self._topics)])

@@ -13,12 +13,12 @@ from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, decode_entry
 from trimtab_controller.kafka.chunks import Reassembler, read_chunk
-from trimtab_protocol.messages.allowance import Allowances, is_told
 from trimtab_protocol.messages.commands import UNVERIFIED, decode_ack
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.intents import Intent, decode_intent
 from trimtab_protocol.messages.names import HostId, Topics
 from trimtab_protocol.messages.placement import Placement, decode_placement
+from trimtab_protocol.messages.rate_limit import RateLimits, is_told
 from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
 from trimtab_protocol.signing.keys import TrustedKeys
 
@@ -53,7 +53,7 @@ class Inbox:
         self._clock = clock
         self._intents: dict[bytes, Intent] = {}
         self._hosts: frozenset[bytes] = frozenset()
-        self._acks = Allowances(rate=ACKS_PER_S, burst=ACKS_AT_ONCE, most=MAX_HOSTS)
+        self._acks = RateLimits(rate=ACKS_PER_S, burst=ACKS_AT_ONCE, most=MAX_HOSTS)
         self._snapshots = Reassembler(topics.cluster)
         self._readers: dict[str, Callable[[Message], Received | None]] = {
             topics.snapshots: self._read_snapshot,

@@ -18,7 +18,7 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import drain, reading, since
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.recovery import Found, recover
+from trimtab_controller.loop.recovery import RecoveredState, recover
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_process.credential_files import load_trust
 from trimtab_protocol.messages.intents import Pause
@@ -32,14 +32,14 @@ LOOK_BACK_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Present:
+class ClusterState:
     """What was read: the predecessor's state and the last windows, oldest first."""
 
-    found: Found
+    found: RecoveredState
     snapshots: tuple[Snapshot, ...]
 
 
-def read_present(connection: Connection, configuration: Configuration, now: float) -> Present:
+def read_cluster_state(connection: Connection, configuration: Configuration, now: float) -> ClusterState:
     """Read the topics.  Raises ReadError, KafkaException, BadKey."""
     topics = Topics(configuration.cluster)
     trusted = load_trust(configuration.signing.trust) if configuration.signing else None
@@ -51,11 +51,11 @@ def read_present(connection: Connection, configuration: Configuration, now: floa
             inbox.take(message) for message in drain(consumer, since(consumer, topics.snapshots, from_s)).messages
         ]
     snapshots = tuple(event.snapshot for event in events if isinstance(event, SnapshotArrived))
-    return Present(found=found, snapshots=snapshots[-WINDOWS:])
+    return ClusterState(found=found, snapshots=snapshots[-WINDOWS:])
 
 
-def decide_now(
-    present: Present, configuration: Configuration, now: float, answer: Callable[[Question], Answer | NoAnswer]
+def preview_decision(
+    present: ClusterState, configuration: Configuration, now: float, answer: Callable[[Question], Answer | NoAnswer]
 ) -> tuple[Decision, Decider]:
     """The decision that a controller without pause and minimum interval would take on the last window."""
     settings = replace(configuration.balance, min_interval_s=0.0)

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class RecoveredState:
     """`execution` is the predecessor's; `acks` were not acted on yet, from `acks_read` on; read on at `positions`.
 
     `placements` are all that were found, also those that take one back, and `signatures` theirs.  On `hold` the
@@ -43,7 +43,7 @@ class Found:
     hold: Hold | None = None
 
 
-def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: bool) -> Found:
+def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: bool) -> RecoveredState:
     """Read what is there; when not acting, `positions` also follow journal and placements.
 
     Raises ReadError, KafkaException.
@@ -66,7 +66,7 @@ def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: boo
     positions = [*found.positions(topics.intents), *later.positions(topics.acks)]
     if not acting:
         positions += [*found.positions(topics.journal), *found.positions(topics.placement)]
-    return Found(
+    return RecoveredState(
         execution=replace(
             entry.execution,
             placements={placement.app: placement for placement, _ in placements if not placement.is_taken_back},

@@ -1,4 +1,4 @@
-"""The status board: what `trimtab status` and the demo are shown, kept up to date from what was decided and done."""
+"""Builds the status that `trimtab status` shows from what the controller decided and did."""
 
 import statistics
 from collections import Counter, deque
@@ -26,7 +26,7 @@ KEPT_DECISIONS = 30
 KEPT_ROUNDS = 100
 
 
-class Board:
+class StatusBuilder:
     """Remembers the last decisions and rounds; a successor continues with those of its predecessor."""
 
     def __init__(self, cluster: str, *, acting: bool, previous: Status | None = None) -> None:

@@ -20,7 +20,7 @@ def stream_command(configuration: Path) -> list[str]:
     return [sys.executable, "-m", "trimtab_controller.stream", "--config", str(configuration), "--with-parent"]
 
 
-class StreamChild:
+class StreamProcess:
     """`tick` keeps it running; `restarts` counts the starts after the first."""
 
     def __init__(self, command: list[str], clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,4 +1,4 @@
-"""What operators are told while the controller works: log, metrics and the status board, from one place each."""
+"""What operators are told while the controller works: log, metrics and the status, from one place each."""
 
 import logging
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics import Metrics
-from trimtab_controller.loop.status_builder import Board, describe_end
+from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import Snapshot
@@ -26,13 +26,13 @@ REPEAT_LOG_S = 60.0
 """A skip for the same reason is logged so often."""
 
 
-class Chronicle:
-    """One term's; a successor's board goes on with the decisions and rounds of `previous`."""
+class Telemetry:
+    """One term's; a successor goes on with the decisions and rounds of `previous`."""
 
     def __init__(self, cluster: str, metrics: Metrics, *, acting: bool, previous: Status | None) -> None:
         self._metrics = metrics
         self._acting = acting
-        self._board = Board(cluster, acting=acting, previous=previous)
+        self._status_builder = StatusBuilder(cluster, acting=acting, previous=previous)
         self._logged_at = 0.0
         self._began_at: float | None = None
         self._hold: Hold | None = None
@@ -81,7 +81,7 @@ class Chronicle:
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
             self._metrics.planned.labels(decision.plan.app).set(decision.plan.planned)
         text = self._told(decision, execution)
-        new = self._board.decided(now, decision, text)
+        new = self._status_builder.decided(now, decision, text)
         if new or now - self._logged_at >= REPEAT_LOG_S:
             self._logged_at = now
             log.info("%s", text)
@@ -97,7 +97,7 @@ class Chronicle:
 
     def execution(self, execution: Execution) -> None:
         """What was published."""
-        self._board.see_round(execution.round)
+        self._status_builder.see_round(execution.round)
         self._metrics.see_round(execution.round)
         self._metrics.generation.set(execution.generation)
         self._metrics.number.set(execution.number)
@@ -135,7 +135,7 @@ class Chronicle:
         if event.missed:
             log.warning("plan %s missed: %s", event.plan, first_few(event.missed))
             self._metrics.missed.inc()
-        self._board.see_round(execution.round, after=after, incomparable=event.incomparable)
+        self._status_builder.see_round(execution.round, after=after, incomparable=event.incomparable)
 
     def turn(self, now: float, decider: Decider, inbox: Inbox, *, solver_kills: int, stream_restarts: int) -> None:
         """What changes by itself."""
@@ -149,4 +149,4 @@ class Chronicle:
 
     def status(self, now: float, decider: Decider, execution: Execution, inbox: Inbox) -> Status:
         """The message to publish."""
-        return self._board.status(now, decider, execution, inbox.rejected, self._hold)
+        return self._status_builder.status(now, decider, execution, inbox.rejected, self._hold)

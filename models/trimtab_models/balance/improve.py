@@ -14,7 +14,7 @@ import numpy as np
 
 from trimtab_models.balance.evaluate import Score, evaluate
 from trimtab_models.balance.problem import Floats, Ints, Problem
-from trimtab_models.balance.tabu import EPSILON_PP, Band, Board, Search
+from trimtab_models.balance.tabu import EPSILON_PP, Band, Search, SearchState
 from trimtab_models.balance.trades import Trader
 from trimtab_models.solving.stop import Stop
 
@@ -116,27 +116,27 @@ class Improver:
         """Allocations nearer to `band`, by trades and, with `patience`, by tabu search from the best of them."""
         traded, least = None, np.inf
         for start in starts:
-            board = Board(self._problem, start, returning=self._returning)
-            trader = Trader(board, band, self._random, self._stop, thrift=self._random.uniform(*THRIFT))
+            state = SearchState(self._problem, start, returning=self._returning)
+            trader = Trader(state, band, self._random, self._stop, thrift=self._random.uniform(*THRIFT))
             reached = trader.run(end - self.steps)
             self.steps += max(1, trader.steps)
             if reached:
-                return [board.at]
-            violations = float(band.violations(board.deviations, board.removing).sum())
+                return [state.at]
+            violations = float(band.violations(state.deviations, state.removing).sum())
             if violations < least:
-                traded, least = board, violations
+                traded, least = state, violations
             if self.steps >= end or self._stop():
                 break
         assert traded is not None
         return [traded.at.copy(), *(self._search(traded, band, patience, end) if patience else [])]
 
-    def _search(self, board: Board, band: Band, patience: int, end: int) -> list[Ints]:
-        if len(board.capacity) > WHOLE_NODES:
-            deals = Deals(board, band, self._random, patience, self._stop, end - self.steps)
+    def _search(self, state: SearchState, band: Band, patience: int, end: int) -> list[Ints]:
+        if len(state.capacity) > WHOLE_NODES:
+            deals = Deals(state, band, self._random, patience, self._stop, end - self.steps)
             states = deals.run()
             self.steps = end - deals.steps_left
             return states
-        search = Search(board, band, self._random)
+        search = Search(state, band, self._random)
         search.run(patience, end - self.steps, self._stop)
         self.steps += search.steps
         return [search.best_at]
@@ -147,18 +147,18 @@ def _holds(score: Score, side: Side, held: float) -> bool:
 
 
 class Deals:
-    """Repairs a large board in groups of nodes, dealt anew until a deal gains too little."""
+    """Repairs a large state in groups of nodes, dealt anew until a deal gains too little."""
 
     def __init__(
         self,
-        board: Board,
+        state: SearchState,
         band: Band,
         random: np.random.Generator,
         patience: int,
         stop: Stop,
         steps: int,
     ) -> None:
-        self._board, self._band, self._random = board, band, random
+        self._state, self._band, self._random = state, band, random
         self._patience, self._stop = max(1, patience // GROUP_HASTE), stop
         self._steps_left = steps
 
@@ -172,13 +172,13 @@ class Deals:
         states: list[Ints] = []
         before = np.inf
         while not self._over():
-            violations = self._band.violations(self._board.deviations, self._board.removing)
+            violations = self._band.violations(self._state.deviations, self._state.removing)
             total = float(violations.sum())
             if violations.max(initial=0.0) <= EPSILON_PP or total > WORTH_ANOTHER_DEAL * before:
                 break
             before = total
             if self._repair_groups(violations):
-                states.append(self._board.at.copy())
+                states.append(self._state.at.copy())
         return states
 
     def _over(self) -> bool:
@@ -186,10 +186,10 @@ class Deals:
 
     def _deal(self) -> Ints:
         """(N,) group of each node: neighbours in the order of deviations go to different groups."""
-        board, nodes = self._board, len(self._board.capacity)
+        state, nodes = self._state, len(self._state.capacity)
         groups = max(1, nodes // GROUP_NODES)
         noise = self._random.normal(0.0, 0.05 * max(0.5 * (self._band.over + self._band.under), 0.01), nodes)
-        order = np.argsort(board.deviations + noise, kind="stable")
+        order = np.argsort(state.deviations + noise, kind="stable")
         dealt = np.empty(nodes, np.int64)
         for first in range(0, nodes, groups):
             row = order[first : first + groups]
@@ -197,15 +197,15 @@ class Deals:
         return dealt
 
     def _repair_groups(self, violations: Floats) -> bool:
-        board = self._board
+        state = self._state
         group_of = self._deal()
         outside = np.bincount(group_of, violations > EPSILON_PP)
         nodes_by_group = np.argsort(group_of, kind="stable")
         node_ends = np.cumsum(np.bincount(group_of))
-        at_group = group_of[board.at]
+        at_group = group_of[state.at]
         key_groups_by_group = np.argsort(at_group, kind="stable")
         ends = np.cumsum(np.bincount(at_group, minlength=len(node_ends)))
-        free = np.maximum(0.0, board.allowances - board.spent)
+        free = np.maximum(0.0, state.allowances - state.spent)
         pool, retraded = free.copy(), False
         for group in np.argsort(-outside, kind="stable"):
             if not outside[group] or self._over():
@@ -213,16 +213,16 @@ class Deals:
             share = np.minimum(pool, np.maximum(free * outside[group] / outside.sum(), 2.0))
             nodes = nodes_by_group[node_ends[group - 1] if group else 0 : node_ends[group]]
             key_groups = key_groups_by_group[ends[group - 1] if group else 0 : ends[group]]
-            part = board.part(nodes, key_groups, share)
+            part = state.part(nodes, key_groups, share)
             spent = part.spent.copy()
             if self._repair(part, float(violations[nodes].sum()), spent + pool):
                 self._adopt(part, nodes, key_groups)
                 pool = np.maximum(0.0, pool - (part.spent - spent))
                 retraded = True
-        board.spent = board.prices[:, board.at != board.home].sum(axis=1)
+        state.spent = state.prices[:, state.at != state.home].sum(axis=1)
         return retraded
 
-    def _repair(self, part: Board, before: float, allowance: Floats) -> bool:
+    def _repair(self, part: SearchState, before: float, allowance: Floats) -> bool:
         """Searches `part` and says whether its violations fell within `allowance`."""
         search = Search(part, self._band, self._random)
         search.run(self._patience, self._steps_left, self._stop)
@@ -231,11 +231,11 @@ class Deals:
         after = float(self._band.violations(part.deviations, part.removing).sum())
         return after < before - 1e-12 and bool((part.spent <= allowance + EPSILON_PP).all())
 
-    def _adopt(self, part: Board, nodes: Ints, key_groups: Ints) -> None:
-        board = self._board
-        board.at[key_groups] = nodes[part.at]
-        board.deviations[nodes] = part.deviations
-        board.used[:, nodes] = part.used
+    def _adopt(self, part: SearchState, nodes: Ints, key_groups: Ints) -> None:
+        state = self._state
+        state.at[key_groups] = nodes[part.at]
+        state.deviations[nodes] = part.deviations
+        state.used[:, nodes] = part.used
 
 
 def improve_second_side(improver: Improver, plan: Improved, effort: Effort, tolerance: float) -> Improved:

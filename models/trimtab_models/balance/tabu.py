@@ -33,7 +33,7 @@ class Band:
         return np.maximum(0.0, np.maximum(deviations - self.over, below))
 
 
-class Board:
+class SearchState:
     """A working allocation of some key groups on some nodes, with the sums that a search keeps up to date.
 
     `home` may be UNPLACED (unplaced, or home outside of these nodes): such a key group cannot be sent home.
@@ -55,9 +55,9 @@ class Board:
         self.used = problem.usages(allocation)
         self.spent = self.prices[:, self.at != self.home].sum(axis=1)
 
-    def part(self, nodes: Ints, key_groups: Ints, share: Floats) -> "Board":
-        """The `nodes` and all the `key_groups` on them as a board of its own, which may spend `share` more."""
-        part = object.__new__(Board)
+    def part(self, nodes: Ints, key_groups: Ints, share: Floats) -> "SearchState":
+        """The `nodes` and all the `key_groups` on them as a state of its own, which may spend `share` more."""
+        part = object.__new__(SearchState)
         local = np.full(len(self.capacity) + 1, UNPLACED, np.int64)  # the last entry serves UNPLACED itself
         local[nodes] = np.arange(len(nodes))
         part.load, part.movable = self.load[key_groups], self.movable[key_groups]
@@ -101,18 +101,18 @@ Move = tuple[int, int]  # key group, new node
 
 
 class Search:
-    """One attempt to bring `board` into `band`; the board is changed in place."""
+    """One attempt to bring `state` into `band`; the state is changed in place."""
 
-    def __init__(self, board: Board, band: Band, random: np.random.Generator) -> None:
-        self._board, self._band, self._random = board, band, random
-        self._rest_until = np.where(board.movable, 0, np.iinfo(np.int64).max)
-        self._violations = band.violations(board.deviations, board.removing)
-        self._dearest = board.prices.max(axis=1, initial=0.0)
+    def __init__(self, state: SearchState, band: Band, random: np.random.Generator) -> None:
+        self._state, self._band, self._random = state, band, random
+        self._rest_until = np.where(state.movable, 0, np.iinfo(np.int64).max)
+        self._violations = band.violations(state.deviations, state.removing)
+        self._dearest = state.prices.max(axis=1, initial=0.0)
         self._step = 0
-        self._floor = np.where(board.removing, np.inf, band.under)
+        self._floor = np.where(state.removing, np.inf, band.under)
         self._least_worst = self._least_sum = np.inf
-        self.best_at = board.at.copy()  # within the budget, the worst node is nearest to the band
-        self.least_at = board.at.copy()  # within the budget, the sum of violations is least
+        self.best_at = state.at.copy()  # within the budget, the worst node is nearest to the band
+        self.least_at = state.at.copy()  # within the budget, the sum of violations is least
 
     @property
     def steps(self) -> int:
@@ -121,9 +121,9 @@ class Search:
 
     def run(self, patience: int, steps: int, stop: Stop) -> bool:
         """True when the band is reached within the budget; gives up after `patience` steps without progress."""
-        board, stalled, best = self._board, 0, np.inf
+        state, stalled, best = self._state, 0, np.inf
         while True:
-            overdraft = board.overdraft()
+            overdraft = state.overdraft()
             worst, total = float(self._violations.max(initial=0.0)), float(self._violations.sum())
             if overdraft <= EPSILON_PP:
                 self._note(worst, total)
@@ -139,17 +139,17 @@ class Search:
 
     def _note(self, worst: float, total: float) -> None:
         if worst < self._least_worst:
-            self._least_worst, self.best_at = worst, self._board.at.copy()
+            self._least_worst, self.best_at = worst, self._state.at.copy()
         if total < self._least_sum:
-            self._least_sum, self.least_at = total, self._board.at.copy()
+            self._least_sum, self.least_at = total, self._state.at.copy()
 
     def _choose(self, overdrawn: bool, worst: float) -> tuple[Move, ...]:
         if worst <= EPSILON_PP or (overdrawn and self._random.random() < 0.5):
             return self._best_return()
         outside = np.flatnonzero(self._violations > EPSILON_PP)
         node = int(outside[self._random.integers(len(outside))])
-        overloaded = bool(self._board.deviations[node] > 0)
-        mine = np.flatnonzero((self._board.at == node) & (self._rest_until <= self._step))
+        overloaded = bool(self._state.deviations[node] > 0)
+        mine = np.flatnonzero((self._state.at == node) & (self._rest_until <= self._step))
         theirs, partners = self._partners(node, overloaded, len(mine))
         shift = self._best_shift_out(node, mine, partners) if overloaded else self._best_shift_in(node, theirs)
         swap = self._best_swap(node, mine, theirs)
@@ -157,26 +157,26 @@ class Search:
         return best[1] if np.isfinite(best[0]) else ()
 
     def _apply(self, key_group: int, target: int) -> None:
-        board, source = self._board, int(self._board.at[key_group])
-        board.move(key_group, target)
+        state, source = self._state, int(self._state.at[key_group])
+        state.move(key_group, target)
         self._rest_until[key_group] = self._step + TENURE + int(self._random.integers(TENURE))
         touched = np.array((source, target))
-        self._violations[touched] = self._band.violations(board.deviations[touched], board.removing[touched])
+        self._violations[touched] = self._band.violations(state.deviations[touched], state.removing[touched])
 
     def _partners(self, node: int, overloaded: bool, mine: int) -> tuple[Ints, Ints]:
         """The key groups on the most complementary nodes, and those nodes."""
-        board = self._board
-        possible = ~board.removing if overloaded else np.ones(len(board.capacity), np.bool_)
+        state = self._state
+        possible = ~state.removing if overloaded else np.ones(len(state.capacity), np.bool_)
         possible[node] = False
         partners = np.flatnonzero(possible)
-        per_node = len(board.at) // len(board.capacity) + 1
+        per_node = len(state.at) // len(state.capacity) + 1
         wanted = int(np.clip(PAIRS // (per_node * max(1, mine)), 8, PARTNERS))
         if len(partners) > wanted:
-            key = board.deviations[partners] if overloaded else -board.deviations[partners]
+            key = state.deviations[partners] if overloaded else -state.deviations[partners]
             partners = partners[np.argpartition(key, wanted)[:wanted]]
-        chosen = np.zeros(len(board.capacity), np.bool_)
+        chosen = np.zeros(len(state.capacity), np.bool_)
         chosen[partners] = True
-        return np.flatnonzero(chosen[board.at] & (self._rest_until <= self._step)), partners
+        return np.flatnonzero(chosen[state.at] & (self._rest_until <= self._step)), partners
 
     def _change(self, nodes: Ints | int, deviations: Floats) -> Floats:
         """By how much the violations of `nodes` change if their deviations become `deviations` (last axis)."""
@@ -187,89 +187,89 @@ class Search:
 
     def _penalty(self, added: Floats) -> Floats:
         """What adding `added` ((B, ...), overwritten) to the spending does to the overdraft."""
-        board = self._board
-        added -= (board.allowances - board.spent).reshape(-1, *[1] * (added.ndim - 1))
+        state = self._state
+        added -= (state.allowances - state.spent).reshape(-1, *[1] * (added.ndim - 1))
         np.maximum(0.0, added, out=added)
         total: Floats = added[0] if len(added) == 1 else added.sum(axis=0)
-        total -= board.overdraft()
+        total -= state.overdraft()
         return total
 
     def _best_return(self) -> tuple[Move, ...]:
-        board = self._board
-        away = np.flatnonzero(board.returnable & (board.at != board.home) & (self._rest_until <= self._step))
+        state = self._state
+        away = np.flatnonzero(state.returnable & (state.at != state.home) & (self._rest_until <= self._step))
         if not len(away):
             return ()
-        source, home = board.at[away], board.home[away]
-        change = self._change(source, board.deviations[source] - board.load[away] / board.capacity[source])
-        change += self._change(home, board.deviations[home] + board.load[away] / board.capacity[home])
-        change += self._penalty(-board.prices[:, away])
+        source, home = state.at[away], state.home[away]
+        change = self._change(source, state.deviations[source] - state.load[away] / state.capacity[source])
+        change += self._change(home, state.deviations[home] + state.load[away] / state.capacity[home])
+        change += self._penalty(-state.prices[:, away])
         change += EPSILON_PP * self._random.random(len(away))
-        if len(board.limit):
-            change[(board.used[:, home] + board.usage[:, away] > board.limit[:, home]).any(axis=0)] = np.inf
+        if len(state.limit):
+            change[(state.used[:, home] + state.usage[:, away] > state.limit[:, home]).any(axis=0)] = np.inf
         choice = int(change.argmin())
         return ((int(away[choice]), int(home[choice])),) if np.isfinite(change[choice]) else ()
 
     def _best_shift_out(self, node: int, mine: Ints, partners: Ints) -> tuple[float, tuple[Move, ...]]:
-        board = self._board
+        state = self._state
         if not len(mine) or not len(partners):
             return np.inf, ()
-        load = board.load[mine][:, None]
-        change = self._change(partners, board.deviations[partners] + load / board.capacity[partners])
-        change += self._change(node, board.deviations[node] - load / board.capacity[node])
-        home = board.home[mine]
+        load = state.load[mine][:, None]
+        change = self._change(partners, state.deviations[partners] + load / state.capacity[partners])
+        change += self._change(node, state.deviations[node] - load / state.capacity[node])
+        home = state.home[mine]
         leaving = (home == node)[:, None].astype(np.float64) - (home[:, None] == partners)
-        change += self._penalty(board.prices[:, mine][:, :, None] * leaving)
-        if len(board.limit):
-            full = board.used[:, None, partners] + board.usage[:, mine, None] > board.limit[:, None, partners]
+        change += self._penalty(state.prices[:, mine][:, :, None] * leaving)
+        if len(state.limit):
+            full = state.used[:, None, partners] + state.usage[:, mine, None] > state.limit[:, None, partners]
             change[full.any(axis=0)] = np.inf
         row, column = divmod(int(change.argmin()), len(partners))
         return float(change[row, column]), ((int(mine[row]), int(partners[column])),)
 
     def _best_shift_in(self, node: int, theirs: Ints) -> tuple[float, tuple[Move, ...]]:
-        board = self._board
+        state = self._state
         if not len(theirs):
             return np.inf, ()
-        source, load = board.at[theirs], board.load[theirs]
-        change = self._change(source, board.deviations[source] - load / board.capacity[source])
-        change += self._change(node, board.deviations[node] + load / board.capacity[node])
-        home = board.home[theirs]
+        source, load = state.at[theirs], state.load[theirs]
+        change = self._change(source, state.deviations[source] - load / state.capacity[source])
+        change += self._change(node, state.deviations[node] + load / state.capacity[node])
+        home = state.home[theirs]
         leaving = (home == source).astype(np.float64) - (home == node)
-        change += self._penalty(board.prices[:, theirs] * leaving)
-        if len(board.limit):
-            full = board.used[:, [node]] + board.usage[:, theirs] > board.limit[:, [node]]
+        change += self._penalty(state.prices[:, theirs] * leaving)
+        if len(state.limit):
+            full = state.used[:, [node]] + state.usage[:, theirs] > state.limit[:, [node]]
             change[full.any(axis=0)] = np.inf
         choice = int(change.argmin())
         return float(change[choice]), ((int(theirs[choice]), node),)
 
     def _best_swap(self, node: int, mine: Ints, theirs: Ints) -> tuple[float, tuple[Move, ...]]:
         """The best exchange of one of `mine` for one of `theirs`; marked nodes may not receive, so do not swap."""
-        board = self._board
-        theirs = theirs[~board.removing[board.at[theirs]]]
-        if not len(mine) or not len(theirs) or board.removing[node]:
+        state = self._state
+        theirs = theirs[~state.removing[state.at[theirs]]]
+        if not len(mine) or not len(theirs) or state.removing[node]:
             return np.inf, ()
-        other = board.at[theirs]
+        other = state.at[theirs]
         middle, half = 0.5 * (self._band.over - self._band.under), 0.5 * (self._band.over + self._band.under)
-        shifted = board.load[mine][:, None] - board.load[theirs]
-        change = np.abs(shifted / board.capacity[node] - (board.deviations[node] - middle))
+        shifted = state.load[mine][:, None] - state.load[theirs]
+        change = np.abs(shifted / state.capacity[node] - (state.deviations[node] - middle))
         np.maximum(change, half, out=change)
-        shifted /= board.capacity[other]
-        shifted += board.deviations[other] - middle
+        shifted /= state.capacity[other]
+        shifted += state.deviations[other] - middle
         np.abs(shifted, out=shifted)
         np.maximum(shifted, half, out=shifted)
         change += shifted
         change -= self._violations[other] + (self._violations[node] + 2 * half)
-        if (board.spent + 2 * self._dearest > board.allowances).any():
+        if (state.spent + 2 * self._dearest > state.allowances).any():
             change += self._swap_penalty(node, mine, theirs, other)
-        if len(board.limit):
+        if len(state.limit):
             change[self._swap_too_full(node, mine, theirs, other)] = np.inf
         row, column = divmod(int(change.argmin()), len(theirs))
         given, taken = int(mine[row]), int(theirs[column])
         return float(change[row, column]), ((given, int(other[column])), (taken, node))
 
     def _swap_penalty(self, node: int, mine: Ints, theirs: Ints, other: Ints) -> Floats:
-        board = self._board
-        my_home, their_home = board.home[mine], board.home[theirs]
-        given, taken = board.prices[:, mine], board.prices[:, theirs]
+        state = self._state
+        my_home, their_home = state.home[mine], state.home[theirs]
+        given, taken = state.prices[:, mine], state.prices[:, theirs]
         added = (given * (my_home == node))[:, :, None] + (
             taken * ((their_home == other).astype(np.float64) - (their_home == node))
         )[:, None, :]
@@ -278,9 +278,9 @@ class Search:
         return self._penalty(added)
 
     def _swap_too_full(self, node: int, mine: Ints, theirs: Ints, other: Ints) -> Bools:
-        board = self._board
-        shifted = board.usage[:, mine, None] - board.usage[:, None, theirs]
-        full_other = board.used[:, None, other] + shifted > board.limit[:, None, other]
-        full_node = board.used[:, node, None, None] - shifted > board.limit[:, node, None, None]
+        state = self._state
+        shifted = state.usage[:, mine, None] - state.usage[:, None, theirs]
+        full_other = state.used[:, None, other] + shifted > state.limit[:, None, other]
+        full_node = state.used[:, node, None, None] - shifted > state.limit[:, node, None, None]
         too_full: Bools = np.logical_or.reduce(full_other | full_node, axis=0)
         return too_full

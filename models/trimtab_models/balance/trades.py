@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab_models.balance.problem import Bools, Floats, Ints
-from trimtab_models.balance.tabu import EPSILON_PP, Band, Board
+from trimtab_models.balance.tabu import EPSILON_PP, Band, SearchState
 from trimtab_models.solving.stop import Stop
 
 LOOKED_AT = 32  # key groups of a giver that are tried in swaps, at random: their differences are dense enough
@@ -62,13 +62,13 @@ class Trades:
 class Shelves:
     """The movable key groups of some nodes in order of load: a shelf for those at home, one for those away from it."""
 
-    def __init__(self, board: Board, nodes: Ints) -> None:
-        put_up = np.zeros(len(board.capacity), np.bool_)
+    def __init__(self, state: SearchState, nodes: Ints) -> None:
+        put_up = np.zeros(len(state.capacity), np.bool_)
         put_up[nodes] = True
-        key_groups = np.flatnonzero(put_up[board.at] & board.movable)
-        shelf = 2 * board.at[key_groups] + (board.at[key_groups] != board.home[key_groups])
-        self._heaviest = max(1e-300, float(board.load[key_groups].max(initial=0.0)))
-        key = shelf + 0.5 * (board.load[key_groups] / self._heaviest)
+        key_groups = np.flatnonzero(put_up[state.at] & state.movable)
+        shelf = 2 * state.at[key_groups] + (state.at[key_groups] != state.home[key_groups])
+        self._heaviest = max(1e-300, float(state.load[key_groups].max(initial=0.0)))
+        key = shelf + 0.5 * (state.load[key_groups] / self._heaviest)
         order = np.argsort(key, kind="stable")
         self._key, self._shelf, self.key_groups = key[order], shelf[order], key_groups[order]
 
@@ -96,14 +96,16 @@ class Shelves:
 
 
 class Trader:
-    """Rounds of trades on `board`, which is changed in place and never put over its budgets."""
+    """Rounds of trades on `state`, which is changed in place and never put over its budgets."""
 
-    def __init__(self, board: Board, band: Band, random: np.random.Generator, stop: Stop, *, thrift: float) -> None:
+    def __init__(
+        self, state: SearchState, band: Band, random: np.random.Generator, stop: Stop, *, thrift: float
+    ) -> None:
         """`thrift`: the price of a move, as a share of what an average move has to achieve."""
-        self._board, self._band, self._random, self._stop = board, band, random, stop
+        self._state, self._band, self._random, self._stop = state, band, random, stop
         self._thrift = thrift
-        self._violations = band.violations(board.deviations, board.removing)
-        self._floor = np.where(board.removing, np.inf, band.under)
+        self._violations = band.violations(state.deviations, state.removing)
+        self._floor = np.where(state.removing, np.inf, band.under)
         self.steps = 0
 
     def run(self, steps: int) -> bool:
@@ -124,22 +126,22 @@ class Trader:
 
     def _extremes(self) -> Partners:
         """The i-th of the most loaded nodes with the i-th of the least loaded, where one of them is outside."""
-        board, band = self._board, self._band
+        state, band = self._state, self._band
         scale = NOISE * (0.5 * (band.over + band.under) + float(self._violations.max()))
-        order = np.flatnonzero(~board.removing | (self._violations > 0))
-        order = order[np.argsort(-board.deviations[order] - self._random.normal(0.0, scale, len(order)), kind="stable")]
+        order = np.flatnonzero(~state.removing | (self._violations > 0))
+        order = order[np.argsort(-state.deviations[order] - self._random.normal(0.0, scale, len(order)), kind="stable")]
         half = len(order) // 2
         return self._partners(order[:half], order[::-1][:half])
 
     def _several(self) -> Partners:
         """Some nodes outside the band, each with several partners from among the most complementary."""
-        board = self._board
+        state = self._state
         outside = np.flatnonzero(self._violations > EPSILON_PP)
         chosen = self._random.permutation(outside)[:OUTSIDERS]
-        high = chosen[board.deviations[chosen] > 0]
-        low = chosen[board.deviations[chosen] <= 0]
-        ascending = np.argsort(board.deviations, kind="stable")
-        takers, givers = ascending[~board.removing[ascending]], ascending[::-1]
+        high = chosen[state.deviations[chosen] > 0]
+        low = chosen[state.deviations[chosen] <= 0]
+        ascending = np.argsort(state.deviations, kind="stable")
+        takers, givers = ascending[~state.removing[ascending]], ascending[::-1]
         pool = max(PARTNERS_EACH, len(ascending) // 4)
         near = [self._random.permutation(side[:pool])[:PARTNERS_EACH] for side in (takers, givers)]
         giver = np.concatenate((np.repeat(high, len(near[0])), np.tile(near[1], len(low))))
@@ -148,53 +150,53 @@ class Trader:
 
     def _partners(self, giver: Ints, taker: Ints) -> Partners:
         """Those of the pairs that may exchange and have reason to."""
-        board, band = self._board, self._band
+        state, band = self._state, self._band
         outside = (self._violations[giver] > EPSILON_PP) | (self._violations[taker] > EPSILON_PP)
-        chosen = outside & ~board.removing[taker] & (board.deviations[giver] > board.deviations[taker])
+        chosen = outside & ~state.removing[taker] & (state.deviations[giver] > state.deviations[taker])
         giver, taker = giver[chosen], taker[chosen]
-        high, low = board.deviations[giver], board.deviations[taker]
-        here, there = board.capacity[giver], board.capacity[taker]
+        high, low = state.deviations[giver], state.deviations[taker]
+        here, there = state.capacity[giver], state.capacity[taker]
         least = np.maximum((high - band.over) * here, (-band.under - low) * there)
         most = np.minimum((high + self._floor[giver]) * here, (band.over - low) * there)
         return Partners(giver=giver, taker=taker, transfer=0.5 * (least + most))
 
     def _candidates(self, partners: Partners) -> tuple[Ints, Ints, Ints]:
         """Pair, given, taken of the shifts and swaps next to the wanted transfers."""
-        board = self._board
-        shelves = Shelves(board, np.concatenate((partners.giver, partners.taker)))
-        swapping = np.flatnonzero(~board.removing[partners.giver])  # a marked node takes nothing
+        state = self._state
+        shelves = Shelves(state, np.concatenate((partners.giver, partners.taker)))
+        swapping = np.flatnonzero(~state.removing[partners.giver])  # a marked node takes nothing
         tried, which = shelves.sample(partners.giver[swapping], self._random)
         pair = swapping[which]
         found = []
         for kind in (0, 1):
             given, shift = shelves.nearest(partners.giver, kind, partners.transfer)
             found.append((shift, given, np.full(len(given), -1)))
-            taken, swap = shelves.nearest(partners.taker[pair], kind, board.load[tried] - partners.transfer[pair])
+            taken, swap = shelves.nearest(partners.taker[pair], kind, state.load[tried] - partners.transfer[pair])
             found.append((pair[swap], tried[swap], taken))
         pair, given, taken = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return pair, given, taken
 
     def _trades(self, partners: Partners) -> Trades:
         """The candidates that gain and that limits allow, with their gains and prices."""
-        board, band = self._board, self._band
+        state, band = self._state, self._band
         pair, given, taken = self._candidates(partners)
         giver, taker, swap = partners.giver[pair], partners.taker[pair], taken >= 0
-        load = board.load[given] - np.where(swap, board.load[taken], 0.0)
+        load = state.load[given] - np.where(swap, state.load[taken], 0.0)
         gain = self._violations[giver] + self._violations[taker]
-        gain -= band.violations(board.deviations[giver] - load / board.capacity[giver], board.removing[giver])
-        gain -= band.violations(board.deviations[taker] + load / board.capacity[taker], board.removing[taker])
+        gain -= band.violations(state.deviations[giver] - load / state.capacity[giver], state.removing[giver])
+        gain -= band.violations(state.deviations[taker] + load / state.capacity[taker], state.removing[taker])
         possible = gain > EPSILON_PP
-        if len(board.limit):
-            usage = board.usage[:, given] - np.where(swap, board.usage[:, taken], 0.0)
-            full = board.used[:, taker] + usage > board.limit[:, taker]
-            full |= board.used[:, giver] - usage > board.limit[:, giver]
+        if len(state.limit):
+            usage = state.usage[:, given] - np.where(swap, state.usage[:, taken], 0.0)
+            full = state.used[:, taker] + usage > state.limit[:, taker]
+            full |= state.used[:, giver] - usage > state.limit[:, giver]
             possible &= ~full.any(axis=0)
         kept = np.flatnonzero(possible)
         kept = kept[np.argsort(pair[kept], kind="stable")]
         gain = gain - 1e-6 * np.abs(load - partners.transfer[pair])  # of equals the one that leaves most room
         pair, given, taken, giver, taker = pair[kept], given[kept], taken[kept], giver[kept], taker[kept]
-        price = board.prices[:, given] * _leaves(board.home[given], giver, taker)
-        price += np.where(taken >= 0, board.prices[:, taken] * _leaves(board.home[taken], taker, giver), 0.0)
+        price = state.prices[:, given] * _leaves(state.home[given], giver, taker)
+        price += np.where(taken >= 0, state.prices[:, taken] * _leaves(state.home[taken], taker, giver), 0.0)
         return Trades(pair=pair, given=given, taken=taken, gain=gain[kept], price=price)
 
     def _chosen(self, partners: Partners) -> Trades:
@@ -202,7 +204,7 @@ class Trader:
         trades = self._trades(partners)
         if not len(trades.pair):
             return trades
-        left = np.maximum(0.0, self._board.allowances - self._board.spent)
+        left = np.maximum(0.0, self._state.allowances - self._state.spent)
         price = self._thrift * float(self._violations.sum()) / max(1.0, float(left.sum())) if len(left) else 0.0
         choice = self._best(partners, trades, price)
         if self._fits(choice, left):
@@ -237,21 +239,21 @@ class Trader:
         return trades.part(winners[_disjoint(partners.giver[pair], partners.taker[pair])])
 
     def _apply(self, partners: Partners, trades: Trades) -> None:
-        board = self._board
+        state = self._state
         giver, taker = partners.giver[trades.pair], partners.taker[trades.pair]
         swap = trades.taken >= 0
         given, taken = trades.given, trades.taken[swap]
-        board.at[given], board.at[taken] = taker, giver[swap]
-        load, usage = board.load[given], board.usage[:, given]
-        load[swap] -= board.load[taken]
-        usage[:, swap] -= board.usage[:, taken]
-        board.deviations[giver] -= load / board.capacity[giver]
-        board.deviations[taker] += load / board.capacity[taker]
-        board.used[:, giver] -= usage
-        board.used[:, taker] += usage
-        board.spent = board.spent + trades.price.sum(axis=1)
+        state.at[given], state.at[taken] = taker, giver[swap]
+        load, usage = state.load[given], state.usage[:, given]
+        load[swap] -= state.load[taken]
+        usage[:, swap] -= state.usage[:, taken]
+        state.deviations[giver] -= load / state.capacity[giver]
+        state.deviations[taker] += load / state.capacity[taker]
+        state.used[:, giver] -= usage
+        state.used[:, taker] += usage
+        state.spent = state.spent + trades.price.sum(axis=1)
         touched = np.concatenate((giver, taker))
-        self._violations[touched] = self._band.violations(board.deviations[touched], board.removing[touched])
+        self._violations[touched] = self._band.violations(state.deviations[touched], state.removing[touched])
         self.steps += max(ROUND_STEPS, len(given))
 
 

@@ -11,22 +11,22 @@ from trimtab_controller.leadership.machine import (
     TAKEN,
     Candidate,
     Event,
-    Order,
+    GroupEvent,
+    LeadershipAction,
     Role,
     StandDown,
     TermFenced,
-    Word,
 )
 
 NOW = 100.0
 FENCED = TermFenced(detail="another controller has taken over")
-EVENTS: tuple[Event, ...] = (*Word, FENCED)
+EVENTS: tuple[Event, ...] = (*GroupEvent, FENCED)
 
 
 def candidate(*events: Event) -> Candidate:
     """One that has joined and heard these."""
     made = Candidate()
-    assert made.on_tick(NOW) == (Order.JOIN,)
+    assert made.on_tick(NOW) == (LeadershipAction.JOIN,)
     for event in events:
         made.on_event(NOW, event)
     return made
@@ -35,52 +35,52 @@ def candidate(*events: Event) -> Candidate:
 def test_it_joins_once_and_waits_until_the_leader_is_gone() -> None:
     one = candidate()
     assert one.on_tick(NOW + 1) == ()
-    assert one.on_event(NOW, Word.NOTHING_GRANTED) == (Order.WAIT,)
-    assert one.on_event(NOW, Word.NOTHING_GRANTED) == (), "others come and go"
-    assert one.on_event(NOW, Word.GRANTED) == (Order.LEAD,)
-    assert one.on_event(NOW, Word.NOTHING_GRANTED) == (), "who leads keeps the partition when others join"
+    assert one.on_event(NOW, GroupEvent.NOTHING_GRANTED) == (LeadershipAction.WAIT,)
+    assert one.on_event(NOW, GroupEvent.NOTHING_GRANTED) == (), "others come and go"
+    assert one.on_event(NOW, GroupEvent.GRANTED) == (LeadershipAction.LEAD,)
+    assert one.on_event(NOW, GroupEvent.NOTHING_GRANTED) == (), "who leads keeps the partition when others join"
     assert one.role is Role.LEADING
 
 
 def test_a_lease_that_ran_out_suspends_until_it_is_known_who_has_it() -> None:
-    one = candidate(Word.GRANTED)
-    assert one.on_event(NOW, Word.EXPIRED) == (Order.SUSPEND,)
-    assert one.on_event(NOW, Word.EXPIRED) == ()
-    assert one.on_event(NOW, Word.GRANTED) == (Order.RESUME,), "the broker was away: nobody else led"
-    assert one.on_event(NOW, Word.EXPIRED) == (Order.SUSPEND,)
-    assert one.on_event(NOW, Word.NOTHING_GRANTED) == (TAKEN, Order.WAIT)
-    assert one.on_event(NOW, Word.GRANTED) == (Order.LEAD,), "a new term: the journal is read anew"
+    one = candidate(GroupEvent.GRANTED)
+    assert one.on_event(NOW, GroupEvent.EXPIRED) == (LeadershipAction.SUSPEND,)
+    assert one.on_event(NOW, GroupEvent.EXPIRED) == ()
+    assert one.on_event(NOW, GroupEvent.GRANTED) == (LeadershipAction.RESUME,), "the broker was away: nobody else led"
+    assert one.on_event(NOW, GroupEvent.EXPIRED) == (LeadershipAction.SUSPEND,)
+    assert one.on_event(NOW, GroupEvent.NOTHING_GRANTED) == (TAKEN, LeadershipAction.WAIT)
+    assert one.on_event(NOW, GroupEvent.GRANTED) == (LeadershipAction.LEAD,), "a new term: the journal is read anew"
 
 
-@pytest.mark.parametrize("before", [(), (Word.EXPIRED,)])
+@pytest.mark.parametrize("before", [(), (GroupEvent.EXPIRED,)])
 def test_who_is_fenced_stands_down_and_comes_back_as_a_new_member(before: tuple[Event, ...]) -> None:
-    one = candidate(Word.GRANTED, *before)
-    assert one.on_event(NOW, FENCED) == (StandDown(reason=FENCED.detail), Order.LEAVE)
-    assert one.on_event(NOW, Word.GRANTED) == (), "of the membership that was given up"
+    one = candidate(GroupEvent.GRANTED, *before)
+    assert one.on_event(NOW, FENCED) == (StandDown(reason=FENCED.detail), LeadershipAction.LEAVE)
+    assert one.on_event(NOW, GroupEvent.GRANTED) == (), "of the membership that was given up"
     assert one.on_event(NOW + REJOIN_DELAY_S, FENCED) == (), "it is out already"
     assert one.on_tick(NOW + REJOIN_DELAY_S - 0.1) == ()
-    assert one.on_tick(NOW + REJOIN_DELAY_S) == (Order.JOIN,)
-    assert one.on_event(NOW, Word.NOTHING_GRANTED) == (Order.WAIT,)
+    assert one.on_tick(NOW + REJOIN_DELAY_S) == (LeadershipAction.JOIN,)
+    assert one.on_event(NOW, GroupEvent.NOTHING_GRANTED) == (LeadershipAction.WAIT,)
 
 
 def test_who_was_found_out_to_have_lost_the_lease_before_it_was_fenced_joins_anew_too() -> None:
-    one = candidate(Word.GRANTED, Word.EXPIRED, Word.NOTHING_GRANTED)
-    assert one.on_event(NOW, FENCED)[-1] == Order.LEAVE
-    assert one.on_tick(NOW + REJOIN_DELAY_S) == (Order.JOIN,)
+    one = candidate(GroupEvent.GRANTED, GroupEvent.EXPIRED, GroupEvent.NOTHING_GRANTED)
+    assert one.on_event(NOW, FENCED)[-1] == LeadershipAction.LEAVE
+    assert one.on_tick(NOW + REJOIN_DELAY_S) == (LeadershipAction.JOIN,)
 
 
 def test_a_lease_that_moved_ends_the_term() -> None:
-    one = candidate(Word.GRANTED)
-    assert one.on_event(NOW, Word.MOVED) == (GIVEN_AWAY, Order.WAIT)
-    assert one.on_event(NOW, Word.MOVED) == ()
+    one = candidate(GroupEvent.GRANTED)
+    assert one.on_event(NOW, GroupEvent.MOVED) == (GIVEN_AWAY, LeadershipAction.WAIT)
+    assert one.on_event(NOW, GroupEvent.MOVED) == ()
 
 
 def test_the_end_gives_the_lease_up_at_once() -> None:
-    one = candidate(Word.GRANTED)
-    assert one.on_event(NOW, Word.END_ASKED) == (ENDED, Order.LEAVE)
-    assert one.on_event(NOW, Word.END_ASKED) == ()
-    assert candidate(Word.NOTHING_GRANTED).on_event(NOW, Word.END_ASKED) == (Order.LEAVE,)
-    assert Candidate().on_event(NOW, Word.END_ASKED) == (), "it never joined"
+    one = candidate(GroupEvent.GRANTED)
+    assert one.on_event(NOW, GroupEvent.END_ASKED) == (ENDED, LeadershipAction.LEAVE)
+    assert one.on_event(NOW, GroupEvent.END_ASKED) == ()
+    assert candidate(GroupEvent.NOTHING_GRANTED).on_event(NOW, GroupEvent.END_ASKED) == (LeadershipAction.LEAVE,)
+    assert Candidate().on_event(NOW, GroupEvent.END_ASKED) == (), "it never joined"
 
 
 def test_terms_and_actions_agree_after_any_five_events() -> None:
@@ -92,10 +92,10 @@ def test_terms_and_actions_agree_after_any_five_events() -> None:
             actions = [*one.on_event(NOW + 2 * step, event), *one.on_tick(NOW + 2 * step + REJOIN_DELAY_S)]
             assert not (retired and actions), events
             for action in actions:
-                assert not (action is Order.LEAD and running), events
-                assert not (action in (Order.SUSPEND, Order.RESUME) and not running), events
-                if action is Order.LEAD or isinstance(action, StandDown):
-                    running = action is Order.LEAD
+                assert not (action is LeadershipAction.LEAD and running), events
+                assert not (action in (LeadershipAction.SUSPEND, LeadershipAction.RESUME) and not running), events
+                if action is LeadershipAction.LEAD or isinstance(action, StandDown):
+                    running = action is LeadershipAction.LEAD
             assert running is (one.role in (Role.LEADING, Role.SUSPENDED)), events
-            if event in (Word.EXPIRED, Word.MOVED, Word.END_ASKED, FENCED):
+            if event in (GroupEvent.EXPIRED, GroupEvent.MOVED, GroupEvent.END_ASKED, FENCED):
                 assert one.role is not Role.LEADING, events

@@ -17,7 +17,7 @@ from trimtab_controller.decider.view import Lack, NotReady
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics import Metrics
-from trimtab_controller.loop.telemetry import Chronicle
+from trimtab_controller.loop.telemetry import Telemetry
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import AppId, Topics, WorkerId
 
@@ -54,11 +54,11 @@ def test_counts_that_others_keep_are_counters() -> None:
 
 def test_while_no_window_comes_the_age_grows_and_the_coverage_is_unknown() -> None:
     metrics = Metrics()
-    chronicle = Chronicle("c", metrics, acting=True, previous=None)
+    telemetry = Telemetry("c", metrics, acting=True, previous=None)
     decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
     ages = []
     for now in (1000.0, 1090.0):
-        chronicle.turn(now, decider, Inbox(Topics("c")), solver_kills=0, stream_restarts=0)
+        telemetry.turn(now, decider, Inbox(Topics("c")), solver_kills=0, stream_restarts=0)
         ages.append(metrics.registry.get_sample_value("trimtab_controller_snapshot_age_seconds"))
     assert ages == [0.0, 90.0]
     assert math.isnan(metrics.registry.get_sample_value("trimtab_controller_coverage_ratio") or 0.0)
@@ -81,11 +81,11 @@ def test_a_scrape_at_any_moment_sees_the_apps_that_stay(monkeypatch: pytest.Monk
 
 def test_what_an_app_had_is_unknown_when_windows_stay_away() -> None:
     metrics = Metrics()
-    chronicle = Chronicle("c", metrics, acting=True, previous=None)
+    telemetry = Telemetry("c", metrics, acting=True, previous=None)
     metrics.see_evaluations({AppId("a0"): evaluation(5.0, 0.5)})
     metrics.see_missing_standbys({AppId("a0"): 2})
     stale = not_ready(NotReady(lack=Lack.STALE_SNAPSHOT, detail="the last window ended 90 s ago"))
-    chronicle.decision(1000.0, stale, Execution(generation=1))
+    telemetry.decision(1000.0, stale, Execution(generation=1))
     for name in ("load_distance_pp", "key_groups_without_standby"):
         assert metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": "a0"}) is None
 
@@ -112,11 +112,11 @@ def test_what_workers_use_and_what_waits_is_shown_while_it_is_known() -> None:
 
 def test_a_concern_is_said_once_when_it_begins_and_ends_and_is_1_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
     metrics, app = Metrics(), AppId("a")
-    chronicle = Chronicle("c", metrics, acting=True, previous=None)
+    telemetry = Telemetry("c", metrics, acting=True, previous=None)
     concern = Concern(kind=ConcernKind.BACKLOG_GROWS, app=app, workers=(), detail="9 inputs wait")
     with caplog.at_level("INFO"):
         for concerns in ((concern,), (concern,), ()):
-            chronicle._see_concerns(concerns)
+            telemetry._see_concerns(concerns)
             assert served(metrics, "concern").get(("concern", "a", "backlog_grows")) == (1.0 if concerns else None)
     assert [record.getMessage() for record in caplog.records] == [
         "backlog_grows: a: 9 inputs wait",
@@ -126,15 +126,15 @@ def test_a_concern_is_said_once_when_it_begins_and_ends_and_is_1_meanwhile(caplo
 
 def test_a_round_that_missed_is_counted_and_one_that_cannot_be_compared_is_no_figure() -> None:
     metrics = Metrics()
-    chronicle = Chronicle("c", metrics, acting=True, previous=None)
+    telemetry = Telemetry("c", metrics, acting=True, previous=None)
     execution = Execution(generation=1, round=a_round(1000.0))
     wrong = Mispredicted(worker=WorkerId("w1"), planned=20.0, measured=0.0)
 
-    chronicle.round_measured(
+    telemetry.round_measured(
         RoundMeasured(plan="1.2", planned=2.0, load_distance=None, incomparable="w2 joined"), execution
     )
     assert served(metrics, "measured_load_distance_pp") == {}
-    chronicle.round_measured(RoundMeasured(plan="1.2", planned=2.0, load_distance=9.0, missed=(wrong,)), execution)
+    telemetry.round_measured(RoundMeasured(plan="1.2", planned=2.0, load_distance=9.0, missed=(wrong,)), execution)
     assert served(metrics, "measured_load_distance_pp", "plans_missed_total") == {
         ("measured_load_distance_pp", "app"): 9.0,
         ("plans_missed_total",): 1.0,

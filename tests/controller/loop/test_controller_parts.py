@@ -1,4 +1,4 @@
-"""Smaller parts of the controller: inbox, board and status, stream child, command line."""
+"""Smaller parts of the controller: inbox, status_builder and status, stream child, command line."""
 
 import os
 import subprocess
@@ -34,8 +34,8 @@ from trimtab_controller.loop.inbox import ACKS_AT_ONCE, CLOCK_TOLERANCE_S, Inbox
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.publications import status_record
 from trimtab_controller.loop.recovery import taken_over
-from trimtab_controller.loop.status_builder import Board, describe_end
-from trimtab_controller.loop.stream_process import StreamChild
+from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
+from trimtab_controller.loop.stream_process import StreamProcess
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal, decode_ack, encode_ack
 from trimtab_protocol.messages.decode import MAX_NUMBER, BadMessage, Fault
 from trimtab_protocol.messages.intents import Drain, Pause, encode_intent
@@ -345,22 +345,22 @@ def a_round(*phases: HandoverPhase) -> Round:
 
 
 def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> None:
-    board = Board("c", acting=True)
+    status_builder = StatusBuilder("c", acting=True)
     row = a_round(HandoverPhase.DONE, HandoverPhase.FAILED)
     skip = Skip(reason=SkipReason.INSIDE_BAND, detail="inside band")
-    board.see_round(row)
-    board.see_round(row, after=1.5)
-    board.see_round(row)
-    assert board.decided(NOW, skip, "first")
-    assert not board.decided(NOW + 10, skip, "second"), "it says nothing new"
+    status_builder.see_round(row)
+    status_builder.see_round(row, after=1.5)
+    status_builder.see_round(row)
+    assert status_builder.decided(NOW, skip, "first")
+    assert not status_builder.decided(NOW + 10, skip, "second"), "it says nothing new"
     decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
-    status = board.status(NOW, decider, Execution(generation=1), Counter({("t", Fault.RANGE): 2}))
+    status = status_builder.status(NOW, decider, Execution(generation=1), Counter({("t", Fault.RANGE): 2}))
     [found] = status.rounds
     assert (found.migrations, found.failed, found.bytes_moved, found.after) == (2, 2, 100, 1.5)
     assert (found.pauses_s, dict(found.handovers)) == ((0.25,), {"done": 1, "failed": 1})
     assert [(each.at, each.text) for each in status.decisions] == [(NOW + 10, "second")]
     assert decode_status(encode_status(status)) == status
-    successor = Board("c", acting=True, previous=status)
+    successor = StatusBuilder("c", acting=True, previous=status)
     assert successor.status(NOW, decider, Execution(generation=2), {}).rounds == status.rounds
     assert describe_end(row) == (
         "plan 1.2 ended after 2.0 s: 2 key groups moved, 2 not, pause median 0.25 s, longest 0.25 s"
@@ -368,12 +368,12 @@ def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> 
 
 
 def test_the_board_keeps_why_a_round_cannot_be_compared() -> None:
-    board, row = Board("c", acting=True), a_round(HandoverPhase.DONE)
-    board.see_round(row, incomparable="w2 joined")
-    board.see_round(row)
+    status_builder, row = StatusBuilder("c", acting=True), a_round(HandoverPhase.DONE)
+    status_builder.see_round(row, incomparable="w2 joined")
+    status_builder.see_round(row)
     decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
 
-    [found] = board.status(NOW, decider, Execution(generation=1), {}).rounds
+    [found] = status_builder.status(NOW, decider, Execution(generation=1), {}).rounds
 
     assert (found.after, found.incomparable) == (None, "w2 joined")
 
@@ -396,7 +396,7 @@ def test_the_board_shows_what_workers_use_and_what_is_wrong() -> None:
             ),
         )  # fmt: skip
 
-    status = Board("c", acting=True).status(NOW, decider, Execution(generation=1), {})
+    status = StatusBuilder("c", acting=True).status(NOW, decider, Execution(generation=1), {})
 
     assert [row.used_pct for row in status.nodes] == [pytest.approx(120.0)]
     assert [(row.kind, row.app) for row in status.concerns] == [("over_capacity", APP)]
@@ -404,12 +404,12 @@ def test_the_board_shows_what_workers_use_and_what_is_wrong() -> None:
 
 
 def test_a_plan_that_was_given_up_with_its_journal_is_in_flight_no_longer() -> None:
-    before = Board("c", acting=True)
+    before = StatusBuilder("c", acting=True)
     before.see_round(replace(a_round(HandoverPhase.PREPARING), ended_at=None))
     decider = Decider(Settings(), Requirements(), Execution(generation=2), acting=True)
     status = before.status(NOW, decider, Execution(generation=1, round=replace(a_round(), ended_at=None)), {})
     assert status.plan_in_flight is not None
-    successor = Board("c", acting=True, previous=status)
+    successor = StatusBuilder("c", acting=True, previous=status)
     hold = Hold(flaw=Flaw.CORRUPTED, detail="d", newest=Epoch(1, 2))
     assert successor.status(NOW, decider, Execution(generation=2), {}, hold).plan_in_flight is not None
     assert successor.status(NOW, decider, Execution(generation=2), {}).plan_in_flight is None
@@ -420,10 +420,10 @@ def test_a_status_can_be_read_whatever_the_new_owners_say_they_measured() -> Non
     told = decode_ack(encode_ack(an_ack(phase=Phase.TOOK, state_bytes=MAX_COUNT, pause_s=MAX_NUMBER)))
     row = a_round(*phases)
     rows = tuple(replace(each, state_bytes=told.state_bytes, pause_s=told.pause_s) for each in row.handovers)
-    board = Board("c", acting=True)
-    board.see_round(replace(row, handovers=rows))
+    status_builder = StatusBuilder("c", acting=True)
+    status_builder.see_round(replace(row, handovers=rows))
     decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
-    status = board.status(NOW, decider, Execution(generation=1), {})
+    status = status_builder.status(NOW, decider, Execution(generation=1), {})
     assert decode_status(encode_status(status)) == status
     with pytest.raises(BadMessage, match="state_bytes"):
         decode_ack(encode_ack(an_ack(state_bytes=MAX_COUNT + 1)))
@@ -477,7 +477,7 @@ def test_a_status_that_no_message_could_hold_is_published_without_its_workers_an
 
 def test_the_stream_is_started_again_with_growing_delays_and_ended() -> None:
     clock = [0.0]
-    child = StreamChild([sys.executable, "-c", "pass"], lambda: clock[0])
+    child = StreamProcess([sys.executable, "-c", "pass"], lambda: clock[0])
     delays = []
     for _ in range(3):
         child.tick()
@@ -490,7 +490,7 @@ def test_the_stream_is_started_again_with_growing_delays_and_ended() -> None:
         delays.append(before)
     assert delays[0] < delays[1] < delays[2]
     child.close()
-    lasting = StreamChild([sys.executable, "-c", "import time; time.sleep(60)"])
+    lasting = StreamProcess([sys.executable, "-c", "import time; time.sleep(60)"])
     lasting.tick()
     process = lasting._process
     assert process is not None

@@ -6,8 +6,8 @@ from trimtab_controller.configuration import decode
 from trimtab_controller.decider.decision import Skip, SkipReason
 from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.execution.state import Execution
-from trimtab_controller.loop.preview import Present, decide_now
-from trimtab_controller.loop.recovery import Found
+from trimtab_controller.loop.preview import ClusterState, preview_decision
+from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.solver.answer import NoAnswer
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import Basis, WorkerState
@@ -21,7 +21,7 @@ CONFIGURATION = decode(
         "balance": {"min_windows": 6},
     }
 )
-FOUND = Found(
+FOUND = RecoveredState(
     execution=Execution(generation=1),
     placements=(),
     signatures={},
@@ -63,8 +63,8 @@ def window(end_s: int) -> Snapshot:
 
 
 def decided(*snapshots: Snapshot) -> SkipReason:
-    decision, decider = decide_now(
-        Present(found=FOUND, snapshots=snapshots), CONFIGURATION, 1062.0, lambda _: NoAnswer(reason="asked")
+    decision, decider = preview_decision(
+        ClusterState(found=FOUND, snapshots=snapshots), CONFIGURATION, 1062.0, lambda _: NoAnswer(reason="asked")
     )
     assert isinstance(decision, Skip)
     assert decider.known.snapshot == snapshots[-1]

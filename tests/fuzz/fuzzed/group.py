@@ -15,7 +15,7 @@ from fuzzed.samples import APP, CLUSTER, SUMS, W0, W1
 
 from trimtab_agent.engines.faust.group.assignor import PlacementAssignor
 from trimtab_agent.engines.faust.group.operators import Layout
-from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_protocol.messages.names import Epoch, WorkerId
 from trimtab_protocol.messages.placement import Placement, encode_placement
 from trimtab_protocol.signing.envelope import Envelope
@@ -32,7 +32,7 @@ class Side:
 
     def __init__(self, worker: WorkerId) -> None:
         app = faust.App("a", canonical_url=f"http://{worker}:6066", table_standby_replicas=0, web_enabled=False)
-        self.board = Board(cluster=CLUSTER, app=APP, worker=worker, trust=TRUSTED)  # type: ignore[arg-type]
+        self.board = PluginState(cluster=CLUSTER, app=APP, worker=worker, trust=TRUSTED)  # type: ignore[arg-type]
         app.conf.PartitionAssignor = functools.partial(PlacementAssignor, self.board)
         app.Table("sums", partitions=PARTITIONS)
         self.assignor: Any = app.assignor

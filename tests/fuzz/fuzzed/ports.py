@@ -25,8 +25,8 @@ from fuzzed.samples import (
 )
 from fuzzed.wire import ENTRIES, chunks_of, headers_of, sealed_entry, write_intent
 
-from trimtab_agent.commands.verifier import Intake
-from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.commands.verifier import CommandVerifier
+from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.channel import Channel
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import encode_entry
@@ -109,9 +109,9 @@ def fresh_inbox(topic: str) -> Callable[[bytes], Any]:
     return lambda data: inbox(topic)(data)
 
 
-def intake() -> Callable[[bytes], Any]:
+def verifier() -> Callable[[bytes], Any]:
     """The agent's: key, signature, value; what it tells the controller of a forged one."""
-    here = Intake(cluster=CLUSTER, host=HOST, trust=TRUSTED)
+    here = CommandVerifier(cluster=CLUSTER, host=HOST, trust=TRUSTED)
 
     def take(data: bytes) -> Any:
         key, signature, value = parted(data, 3)
@@ -127,7 +127,7 @@ def intake() -> Callable[[bytes], Any]:
 
 def channel(topic: str) -> Callable[[bytes], Any]:
     """The plug-in's: key, signature, value."""
-    board = Board(cluster=CLUSTER, app=APP, worker=W0, trust=TRUSTED)  # type: ignore[arg-type]
+    board = PluginState(cluster=CLUSTER, app=APP, worker=W0, trust=TRUSTED)  # type: ignore[arg-type]
     line = Channel(board, {}, on_placement=lambda: None, on_handover=lambda record, at: None)
 
     def take(data: bytes) -> Any:
@@ -196,7 +196,7 @@ DECODERS = (
         samples=tuple(joined(JOURNAL_KEY, b"", encode_entry(entry)) for entry in ENTRIES),
     ),
     Decoder(
-        name="agent: commands", decode=intake(), seal=signed_again(TOPICS.commands),
+        name="agent: commands", decode=verifier(), seal=signed_again(TOPICS.commands),
         samples=(signed_record(TOPICS.commands, HOST.encode(), encode_command(PREPARE)),),
     ),
     Decoder(

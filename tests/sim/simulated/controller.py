@@ -22,11 +22,11 @@ from trimtab_controller.kafka import follower, publisher, reader
 from trimtab_controller.kafka.connection import Connection, StoppedError, Stopping
 from trimtab_controller.kafka.publisher import FencedError
 from trimtab_controller.leadership import driver as leading
-from trimtab_controller.leadership.driver import Candidacy, Office
+from trimtab_controller.leadership.driver import Candidacy, LeaseView
 from trimtab_controller.leadership.machine import REJOIN_DELAY_S, Role, TermFenced
 from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop import driver
-from trimtab_controller.loop.recovery import Found
+from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_controller.solver.balance import answer, answer_greedily
 from trimtab_protocol.messages.names import Topics
@@ -81,7 +81,7 @@ class SolverModel:
 class _Term:
     """Begins a term, and returns: its turns are steps of the timeline."""
 
-    def __init__(self, process: "ControllerProcess", office: Office) -> None:
+    def __init__(self, process: "ControllerProcess", office: LeaseView) -> None:
         self._process, self._office = process, office
 
     def run(self) -> None:
@@ -104,7 +104,7 @@ class ControllerProcess:
         broker: Broker,
         network: Network,
         election: Election,
-        took_office: Callable[[Found], None],
+        took_office: Callable[[RecoveredState], None],
     ) -> None:
         self.name = name
         self.cluster = configuration.cluster
@@ -126,7 +126,7 @@ class ControllerProcess:
         self._stack = ExitStack()
         self._topics = Topics(self.cluster)
         self._candidacy: Candidacy | None = None
-        self._controller: driver.Controller | None = None
+        self._controller: driver.ControlLoop | None = None
         timeline.after(0.0, self.wake)
 
     @property
@@ -187,9 +187,9 @@ class ControllerProcess:
 
     # --- a term
 
-    def begin_term(self, office: Office) -> None:
+    def begin_term(self, office: LeaseView) -> None:
         """Take over, and be woken by what comes.  Raises FencedError, StoppedError, Violation."""
-        self._controller = driver.Controller(
+        self._controller = driver.ControlLoop(
             self._configuration,
             Path("controller.toml"),
             acting=True,
@@ -203,7 +203,7 @@ class ControllerProcess:
         for topic in (self._topics.acks, self._topics.snapshots, self._topics.intents):
             self.broker.watch(topic, self.wake)
 
-    def found(self, what: Found) -> None:
+    def found(self, what: RecoveredState) -> None:
         """What it begins its term with."""
         self._took_office(what)
 
@@ -294,14 +294,14 @@ def _find_broker(admin: object, connection: Connection, stopping: Stopping) -> N
         raise StoppedError
 
 
-def _begin(controller: driver.Controller, found: Found) -> None:
+def _begin(controller: driver.ControlLoop, found: RecoveredState) -> None:
     process = kafka_client.running[-1]
     assert isinstance(process, ControllerProcess)
     process.found(found)
     BEGIN(controller, found)
 
 
-BEGIN = driver.Controller._begin
+BEGIN = driver.ControlLoop._begin
 
 
 @contextmanager
@@ -321,7 +321,7 @@ def simulated_clients() -> Iterator[None]:
             (driver, "SolverProcess", SolverModel),
             (driver, "STATUS_INTERVAL_S", STATUS_EVERY_S),
             (driver, "STATUS_SOON_S", STATUS_EVERY_S),
-            (driver.Controller, "_begin", _begin),
+            (driver.ControlLoop, "_begin", _begin),
             (leading, "Membership", SimulatedMembership),
             (leading, "members", lambda *_: ()),
             (leading, "wait_for_broker", _find_broker),

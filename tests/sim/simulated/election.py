@@ -5,7 +5,7 @@ from typing import Protocol
 from simulated import kafka_client
 from simulated.timeline import Timeline
 
-from trimtab_controller.leadership.machine import Word
+from trimtab_controller.leadership.machine import GroupEvent
 
 LOOK_EVERY_S = 1.0
 """So often a member shows that it lives, and the broker and its client look at the time."""
@@ -34,13 +34,13 @@ class SimulatedMembership:
         self.process: Candidate = process  # type: ignore[assignment]
         self.has_lease = False
         self.silent_since: float | None = None
-        self._heard: list[Word] = []
+        self._heard: list[GroupEvent] = []
 
     def join(self) -> None:
         """Ask to be let in."""
         self.process.election.enter(self)
 
-    def poll(self, timeout_s: float) -> list[Word]:
+    def poll(self, timeout_s: float) -> list[GroupEvent]:
         """What the group said since the last call."""
         heard, self._heard = self._heard, []
         return heard
@@ -50,9 +50,9 @@ class SimulatedMembership:
         self.process.election.exit(self)
         self.has_lease, self._heard = False, []
 
-    def tell(self, word: Word) -> None:
+    def tell(self, word: GroupEvent) -> None:
         """What its client hears."""
-        self.has_lease = word is Word.GRANTED or (self.has_lease and word is Word.NOTHING_GRANTED)
+        self.has_lease = word is GroupEvent.GRANTED or (self.has_lease and word is GroupEvent.NOTHING_GRANTED)
         self._heard.append(word)
         self.process.wake()
 
@@ -95,7 +95,7 @@ class Election:
     def move(self, member: SimulatedMembership) -> None:
         """Give the lease to this member, in order."""
         if self.holder is not None:
-            self.holder.tell(Word.MOVED)
+            self.holder.tell(GroupEvent.MOVED)
             self.holder, self._next = None, member
             self._settle()
 
@@ -124,7 +124,7 @@ class Election:
             given = wanted if wanted in self.members else self._timeline.random.choice(self.members)
             self.holder = given
         for member in self.members:
-            member.tell(Word.GRANTED if member is given else Word.NOTHING_GRANTED)
+            member.tell(GroupEvent.GRANTED if member is given else GroupEvent.NOTHING_GRANTED)
 
     def _hears(self, member: SimulatedMembership) -> bool:
         process = member.process
@@ -149,10 +149,10 @@ class Election:
             member.silent_since = None
             if member not in self.members or (self.holder is member and not member.has_lease and not self._settling):
                 if member.has_lease:
-                    member.tell(Word.EXPIRED)
+                    member.tell(GroupEvent.EXPIRED)
                 self._let_in(member)
             return
         if member.silent_since is None:
             member.silent_since = now - self._timeline.random.uniform(-2.0, 1.0)  # the clocks do not start together
         if member.has_lease and now - member.silent_since >= self._lease_s:
-            member.tell(Word.EXPIRED)
+            member.tell(GroupEvent.EXPIRED)

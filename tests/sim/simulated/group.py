@@ -5,7 +5,7 @@ from typing import Protocol
 from simulated.timeline import Timeline
 
 from trimtab_agent.engines.faust.group.placing import place
-from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, KeyGroup, OperatorId, WorkerId
 
 SESSION_S = 10.0
@@ -18,7 +18,7 @@ class Member(Protocol):
 
     id: WorkerId
     alive: bool
-    board: Board
+    board: PluginState
     before_rebalance: frozenset[KeyGroup]
 
     @property

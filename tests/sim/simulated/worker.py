@@ -1,6 +1,6 @@
 """A worker process as a model: what the plug-in does at the boundary of its link, step by step, without Faust.
 
-Board, answers, acks and frames are the real ones.  Every step looks at the generation again after it has waited.
+PluginState, answers, acks and frames are the real ones.  Every step looks at the generation again after it has waited.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ from simulated.timeline import Act, Timeline
 
 from trimtab_agent.commands.events import ProcessId
 from trimtab_agent.engines.faust.agent_link import ack
-from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.steering.answers import Answer, Answers
 from trimtab_agent.engines.outcomes import Abandoned, Outcome, Prepared, Refused, Rejoined, Released, Took
@@ -65,7 +65,7 @@ class WorkerProcess:
         self.before_rebalance: frozenset[KeyGroup] = frozenset()
         self.state = WorkerState.REBALANCING
         self.generation = 0
-        self.board = Board(cluster=welcome.cluster, app=group.app, worker=worker, trust=TrustFile(trust))
+        self.board = PluginState(cluster=welcome.cluster, app=group.app, worker=worker, trust=TrustFile(trust))
         self._followed = followed
         self._timeline, self._broker, self._network = timeline, broker, network
         self._group, self._ledger = group, ledger

@@ -26,7 +26,7 @@ from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.observe import LOST_HOSTS_SHARE, Requirements
 from trimtab_controller.execution.events import Limits
-from trimtab_controller.loop.recovery import Found
+from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.stream.configuration import StreamSettings
 from trimtab_protocol.messages.intents import PAUSE_KEY, Drain, Intent, Pause, drain_key, encode_intent
@@ -282,7 +282,7 @@ class World:
         """All that were started and have not ended."""
         return [process for process in self.controllers if process.alive]
 
-    def _took_office(self, process: ControllerProcess, found: Found) -> None:
+    def _took_office(self, process: ControllerProcess, found: RecoveredState) -> None:
         self._leader, self._leads_since = process, self.timeline.now
         self.checker.see_believed(found.execution.placements.values())
 

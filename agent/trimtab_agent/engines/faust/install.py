@@ -15,7 +15,7 @@ from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, serve
 
 from trimtab_agent.engines.faust.agent_link import Link
 from trimtab_agent.engines.faust.group.assignor import PlacementAssignor
-from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.measure import Collector, KeyGroupSensor
 from trimtab_agent.engines.faust.private_names import complaints
 from trimtab_agent.engines.faust.safety.fence import Fence
@@ -55,12 +55,12 @@ def install(app: Any, *, operators: Operators | None = None, settings: SteeringS
     the keys whose placements are followed; without it none is verified) from the environment.  Raises NotConfigured.
     """
     cluster, worker = _named("TRIMTAB_CLUSTER"), WorkerId(_named("TRIMTAB_WORKER"))
-    board = Board(cluster=cluster, app=AppId(app.conf.id), worker=worker, trust=_trust())
-    board.faust_standbys = app.conf.table_standby_replicas
+    shared = PluginState(cluster=cluster, app=AppId(app.conf.id), worker=worker, trust=_trust())
+    shared.faust_standbys = app.conf.table_standby_replicas
     chosen = settings or SteeringSettings()
     steering = FaustSteering(
         app,
-        board,
+        shared,
         connection=_connection(app),
         named=lambda: _topics(operators or {}),
         unfit_tables=lambda: unfit_tables(app),
@@ -71,10 +71,10 @@ def install(app: Any, *, operators: Operators | None = None, settings: SteeringS
     if reasons := [*complaints(), *unfit(app)]:
         steering.refuse("; ".join(reasons))
     else:
-        _steer(app, board, steering, chosen)
+        _steer(app, shared, steering, chosen)
     if socket := os.environ.get("TRIMTAB_SOCKET"):
         collector = Collector(sensor, steering, worker=worker)
-        options = {"app": board.app, "worker": worker, "socket": Path(socket)}
+        options = {"app": shared.app, "worker": worker, "socket": Path(socket)}
         app.service(_link(steering=steering, collector=collector, **options))
     return Plugin(steering=steering, sensor=sensor)
 
@@ -109,12 +109,12 @@ def unfit_tables(app: Any) -> Iterator[str]:
             yield f"table {name}: store {table.data.url}, expected rocksdb:// with rocksdict (state on disk)"
 
 
-def _steer(app: Any, board: Board, steering: FaustSteering, settings: SteeringSettings) -> None:
+def _steer(app: Any, shared: PluginState, steering: FaustSteering, settings: SteeringSettings) -> None:
     fence = Fence(app.conf.broker_session_timeout)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AlreadyConfiguredWarning)  # nothing has used them before the worker starts
         app.conf.table_standby_replicas = 0  # standbys follow the placement, not Faust
-        app.conf.PartitionAssignor = functools.partial(PlacementAssignor, board)
+        app.conf.PartitionAssignor = functools.partial(PlacementAssignor, shared)
     app.transport = SteeredTransport(app, fence=fence, settings=settings, watcher=steering)
     fence.guard(app.flow_control)
 

@@ -30,7 +30,7 @@ from trimtab_agent.engines.faust.group.member_data import (
 )
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.placing import Member, Reason, place
-from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_protocol.messages.decode import BadMessage, Fault, shorten, step
 from trimtab_protocol.messages.names import NO_EPOCH, Epoch
 from trimtab_protocol.messages.placement import Owners, Placement
@@ -43,11 +43,11 @@ CHANGELOG = "-changelog"
 
 
 class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
-    """Assigns as the placement on the board says; without one, or on any fault, as stock Faust does."""
+    """Assigns as the placement on the shared state says; without one, or on any fault, as stock Faust does."""
 
-    def __init__(self, board: Board, app: Any, replicas: int = 0) -> None:
+    def __init__(self, shared: PluginState, app: Any, replicas: int = 0) -> None:
         super().__init__(app, replicas)
-        self._board = board
+        self._shared = shared
         self._deciding = NO_EPOCH
         self._differs: str | None = None
 
@@ -59,13 +59,13 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
 
         Faust's distribution maps stay out: no leader reads them, and they grow with members times partitions.
         """
-        placement, signatures = self._board.newest or (None, ())
-        layout = self._board.layout
+        placement, signatures = self._shared.newest or (None, ())
+        layout = self._shared.layout
         data = MemberData(
             assignment=self._assignment,
             url=str(self._url),
             changelog_distribution={},
-            worker=self._board.worker,
+            worker=self._shared.worker,
             epoch=list(placement.epoch if placement else NO_EPOCH),
             placement=packed(placement) if placement else None,
             signatures=[signature.decode("latin-1") for signature in signatures],
@@ -86,9 +86,9 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         try:
             for data in members.values():
                 self._offer(data)
-            if self._board.placement is not None and self._board.layout is not None:
+            if self._shared.placement is not None and self._shared.layout is not None:
                 subscriptions = {member: frozenset(told.subscription) for member, told in member_metadata.items()}
-                return self._follow(self._board.placement, cluster, subscriptions, members)
+                return self._follow(self._shared.placement, cluster, subscriptions, members)
         except Exception:  # a leader that raises makes the whole group retry for ever
             log.exception("the placement cannot be followed: assigning as stock Faust does")
             self._deciding, self._differs = NO_EPOCH, None
@@ -107,16 +107,16 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         return data
 
     def _refuse(self, what: str, error: BadMessage) -> None:
-        self._board.refused[error.fault] += 1
+        self._shared.refused[error.fault] += 1
         log.warning("%s ignored: %s", what, error)
 
     def _offer(self, data: MemberData) -> None:
         """Take over a member's placement if it is newer."""
-        newest = self._board.placement.epoch if self._board.placement else NO_EPOCH
+        newest = self._shared.placement.epoch if self._shared.placement else NO_EPOCH
         try:
             if data.placement is not None and Epoch(*data.epoch) > newest:
                 signatures = tuple(signature.encode("latin-1") for signature in data.signatures)
-                self._board.take(unpacked(data.placement), signatures)
+                self._shared.take(unpacked(data.placement), signatures)
         except ValueError as error:
             log.warning("placement of member %s ignored: %s", shorten(data.worker), error)
 
@@ -164,7 +164,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                 return read_layout(data.layout)
         except BadMessage as error:
             self._refuse(f"layout of member {shorten(data.worker)}", error)
-        ours = self._board.layout
+        ours = self._shared.layout
         assert ours is not None
         topics = frozenset(topic for topic in subscription if not self._is_fausts_own(topic))
         unknown = topics - ours.sources - ours.changelogs
@@ -243,8 +243,8 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
             )
             given = self._compress(data.dumps())
             super().on_assignment(ConsumerProtocolMemberAssignment(assignment.version, assignment.assignment, given))
-        self._board.applied = Epoch(*data.epoch)
-        self._board.differs = data.differs and data.differs[:MAX_DIFFERENCE]
+        self._shared.applied = Epoch(*data.epoch)
+        self._shared.differs = data.differs and data.differs[:MAX_DIFFERENCE]
 
 
 def _rows(placement: Placement, group: CoPartitioned) -> list[Owners]:

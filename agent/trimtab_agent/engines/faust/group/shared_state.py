@@ -17,7 +17,7 @@ from trimtab_protocol.signing.envelope import Envelope
 Signatures = tuple[bytes, ...]
 
 
-class Board:
+class PluginState:
     """Newest placement of one app, as seen by one worker.
 
     `trust` None: whoever can write a placement, or join the group with one, is followed.

@@ -14,12 +14,12 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.transport.client import Connection, for_ever
-from trimtab_protocol.messages.allowance import Allowance
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.handover import HandoverRecord, decode_handover, encode_handover
 from trimtab_protocol.messages.names import NO_EPOCH
+from trimtab_protocol.messages.rate_limit import RateLimit
 from trimtab_protocol.signing.envelope import signatures_in
 
 log = logging.getLogger(__name__)
@@ -34,30 +34,30 @@ CLOSE_LIMIT_S = 2.0
 class Channel:
     """One reader for both topics, one writer; callbacks are called on the side loop.
 
-    Placements go to the board, `on_placement` is told of a new one.  `on_handover` gets the record and the Kafka time
-    of its writing (epoch seconds).
+    Placements go to the shared state; `on_placement` is called for a new one.  `on_handover` gets the record and its
+    Kafka timestamp (epoch seconds).
     """
 
     def __init__(
         self,
-        board: Board,
+        shared: PluginState,
         connection: Connection,
         *,
         on_placement: Callable[[], None],
         on_handover: Callable[[HandoverRecord, float], None],
     ) -> None:
-        self._board = board
-        self._placement = TopicPartition(board.topics.placement, 0)
-        self._handover = TopicPartition(board.topics.handover, 0)
+        self._shared = shared
+        self._placement = TopicPartition(shared.topics.placement, 0)
+        self._handover = TopicPartition(shared.topics.handover, 0)
         self._connection = connection
         self._on_placement = on_placement
         self._on_handover = on_handover
         self._writer: AIOKafkaProducer | None = None
         self._opening = asyncio.Lock()
-        self._complaints = Allowance(rate=1, burst=100)
+        self._complaints = RateLimit(rate=1, burst=100)
         self._missing: frozenset[str] = frozenset()
         self._last = -1, NO_EPOCH
-        """Offset and epoch of the last placement read here; the board may have a newer one from another member."""
+        """Offset and epoch of the last placement read here; another member may have passed on a newer one."""
         self.loaded = threading.Event()
         """All placements published so far have been read, or there is no placement topic."""
 
@@ -141,24 +141,24 @@ class Channel:
 
     def _take_placement(self, record: Any) -> None:
         """Other apps' placements, and one that was taken back, are none of ours."""
-        if record.value is None or record.key != self._board.app.encode():
+        if record.value is None or record.key != self._shared.app.encode():
             return
         signatures = signatures_in(record.headers)
-        placement = self._board.read(record.value, signatures)
+        placement = self._shared.read(record.value, signatures)
         if record.offset > self._last[0]:  # else the topic is read again, after a connection was lost
             if placement.epoch < self._last[1]:
-                self._board.refused[Fault.OLD_EPOCH] += 1
+                self._shared.refused[Fault.OLD_EPOCH] += 1
                 raise BadMessage(Fault.OLD_EPOCH, "epoch", str(placement.epoch), f"{self._last[1]} or later")
             self._last = record.offset, placement.epoch
-        if self._board.offer(placement, signatures):
+        if self._shared.offer(placement, signatures):
             self._on_placement()
 
     def _read_handover(self, value: bytes | None) -> HandoverRecord:
         try:
             found = decode_handover(value)
-            if found.cluster != self._board.cluster:
-                raise BadMessage(Fault.CLUSTER, "cluster", found.cluster, self._board.cluster)
+            if found.cluster != self._shared.cluster:
+                raise BadMessage(Fault.CLUSTER, "cluster", found.cluster, self._shared.cluster)
         except BadMessage as error:
-            self._board.refused[error.fault] += 1
+            self._shared.refused[error.fault] += 1
             raise
         return found

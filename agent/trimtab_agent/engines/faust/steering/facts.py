@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
-from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.handover import Handover
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_protocol.messages.decode import Fault
@@ -15,9 +15,11 @@ from trimtab_protocol.messages.report import WorkerState
 class Facts:
     """The read-only half of `outcomes.Steering`."""
 
-    def __init__(self, app: Any, board: Board, ownership: Ownership, standbys: Standbys, handover: Handover) -> None:
+    def __init__(
+        self, app: Any, shared: PluginState, ownership: Ownership, standbys: Standbys, handover: Handover
+    ) -> None:
         self._app = app
-        self._board = board
+        self._shared = shared
         self._ownership = ownership
         self._standbys = standbys
         self._handover = handover
@@ -28,7 +30,7 @@ class Facts:
     @property
     def refusal(self) -> str | None:
         """Why this worker only reports; None = it steers."""
-        return self._refusal or self._board.differs
+        return self._refusal or self._shared.differs
 
     @property
     def state(self) -> WorkerState:
@@ -40,17 +42,17 @@ class Facts:
     @property
     def epoch(self) -> Epoch | None:
         """Epoch of the newest placement seen."""
-        return self._board.placement.epoch if self._board.placement else None
+        return self._shared.placement.epoch if self._shared.placement else None
 
     @property
     def refused(self) -> Mapping[Fault, int]:
         """Placements and hand-over records refused since the start, by reason."""
-        return dict(self._board.refused)
+        return dict(self._shared.refused)
 
     @property
     def breaches(self) -> int:
         """How often, since the start, a changelog was about to overwrite state that this worker writes."""
-        return self._board.breaches
+        return self._shared.breaches
 
     @property
     def generation(self) -> int | None:
@@ -81,7 +83,7 @@ class Facts:
     @property
     def standbys(self) -> int:
         """How many standby replicas the app asks for."""
-        return self._board.faust_standbys
+        return self._shared.faust_standbys
 
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
-from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.handover import Handover
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
@@ -18,12 +18,12 @@ WARMED_AT_ONCE = 4
 """Key groups that are opened before a command has its turn; each of their tables takes 5 to 70 ms."""
 
 
-class Following:
+class StandbyReconciler:
     """One step at a time; `ready` waits for the end of a rebalance and says whether there is anything to keep warm."""
 
     def __init__(
         self,
-        board: Board,
+        shared: PluginState,
         ownership: Ownership,
         standbys: Standbys,
         handover: Handover,
@@ -31,7 +31,7 @@ class Following:
         prepared: Callable[[], Iterable[KeyGroup]],
         ready: Callable[[], Awaitable[bool]],
     ) -> None:
-        self._board = board
+        self._shared = shared
         self._ownership = ownership
         self._standbys = standbys
         self._handover = handover
@@ -100,6 +100,6 @@ class Following:
 
     def _is_placed(self, key_group: KeyGroup) -> bool:
         """Whether the placement gives it to this worker in any role, and this worker does not own it (yet)."""
-        placement = self._board.placement
+        placement = self._shared.placement
         row = placement.of(key_group.operator, key_group.partition) if placement is not None else ()
-        return self._board.worker in row and not self._ownership.holds(key_group)
+        return self._shared.worker in row and not self._ownership.holds(key_group)

@@ -11,15 +11,15 @@ from aiokafka.errors import KafkaError
 
 from trimtab_agent.engines.faust.group.operators import Layout, MixedPartitions
 from trimtab_agent.engines.faust.group.ownership import Ownership
-from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.channel import Channel
 from trimtab_agent.engines.faust.handover.handover import Denied, Handover
 from trimtab_agent.engines.faust.handover.records import by_partition, released, took
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.steering.answers import MAX_REMEMBERED, Answer, Answers
 from trimtab_agent.engines.faust.steering.facts import Facts
-from trimtab_agent.engines.faust.steering.standby_reconciler import Following
-from trimtab_agent.engines.faust.tables.changelog_reader import Tail
+from trimtab_agent.engines.faust.steering.standby_reconciler import StandbyReconciler
+from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.tables.windows import Windows
 from trimtab_agent.engines.faust.transport.client import Connection
@@ -47,21 +47,23 @@ class FaustSteering(Facts):
     def __init__(
         self,
         app: Any,
-        board: Board,
+        shared: PluginState,
         *,
         connection: Connection,
         named: Named,
         unfit_tables: Callable[[], Iterable[str]],
         settings: SteeringSettings,
     ) -> None:
-        ownership = Ownership(app, board.app)
-        self._tail = Tail(connection)
-        standbys = Standbys(app, ownership, self._tail)
-        super().__init__(app, board, ownership, standbys, Handover(app, ownership, standbys, settings))
+        ownership = Ownership(app, shared.app)
+        self._reader = ChangelogReader(connection)
+        standbys = Standbys(app, ownership, self._reader)
+        super().__init__(app, shared, ownership, standbys, Handover(app, ownership, standbys, settings))
         self._named = named
         self._unfit_tables = unfit_tables
         self._settings = settings
-        self._channel = Channel(board, connection, on_placement=self._follow_placement, on_handover=self._read_handover)
+        self._channel = Channel(
+            shared, connection, on_placement=self._follow_placement, on_handover=self._read_handover
+        )
         self._windows = Windows(app, ownership)
         self._answers = Answers()
         self._prepared: dict[str, tuple[Answer, tuple[KeyGroup, ...]]] = {}
@@ -70,8 +72,8 @@ class FaustSteering(Facts):
         """Hand-overs released here, by id; set when the target says `took`."""
         self._seen: dict[tuple[HandoverKind, str, int], None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._following = Following(
-            board,
+        self._following = StandbyReconciler(
+            shared,
             ownership,
             standbys,
             self._handover,
@@ -89,8 +91,8 @@ class FaustSteering(Facts):
     def _withdraw(self, reason: str) -> None:
         """Refuse now that the app is known: the group assigns as stock Faust does."""
         self.refuse(reason)
-        self._board.layout = None
-        self._app.assignor.replicas = self._board.faust_standbys
+        self._shared.layout = None
+        self._app.assignor.replicas = self._shared.faust_standbys
 
     # ---- what the group does (transport.Watcher)
 
@@ -104,7 +106,7 @@ class FaustSteering(Facts):
         changelogs = frozenset(self._app.tables.changelog_topics)
         own = {self._app._leader_assignor._leader_topic_name, self._app.conf.reply_to}
         try:
-            self._board.layout = Layout(named=self._named(), sources=topics - changelogs - own, changelogs=changelogs)
+            self._shared.layout = Layout(named=self._named(), sources=topics - changelogs - own, changelogs=changelogs)
         except ValueError as error:
             self._withdraw(str(error))
             return
@@ -117,7 +119,7 @@ class FaustSteering(Facts):
         self._loop = asyncio.get_running_loop()
         self._side = SideLoop("trimtab")
         self._side.submit(self._channel.run())
-        self._side.submit(self._tail.run())
+        self._side.submit(self._reader.run())
         if not await self._until(self._channel.loaded.is_set, self._settings.placement_load_limit_s):
             log.warning("joining without a placement: it could not be read in time")
 
@@ -131,9 +133,9 @@ class FaustSteering(Facts):
 
     def stable(self) -> None:
         """Tables are restored, sources are open."""
-        if self._board.layout is not None:
+        if self._shared.layout is not None:
             try:
-                self._ownership.learn(self._board.layout)
+                self._ownership.learn(self._shared.layout)
             except MixedPartitions as error:
                 self._withdraw(str(error))
             self._start(self._following.settle())
@@ -141,7 +143,7 @@ class FaustSteering(Facts):
 
     def breached(self) -> None:
         """Count it; the worker is about to end."""
-        self._board.breaches += 1
+        self._shared.breaches += 1
 
     async def close(self) -> None:
         """End everything that runs beside the app."""
@@ -157,7 +159,7 @@ class FaustSteering(Facts):
             self._on_loop(self._following.settle)
 
     def _read_handover(self, record: HandoverRecord, written_at: float) -> None:
-        if record.app == self._board.app:
+        if record.app == self._shared.app:
             self._on_loop(lambda: self._on_record(record, written_at))
 
     def _on_loop(self, coroutine: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -202,8 +204,8 @@ class FaustSteering(Facts):
             raise Denied(Refusal.NOT_STEERING, refusal)
         if command.kind not in self._steps:
             raise Denied(Refusal.FAILED, f"{command.kind} is not for the worker")
-        if (command.worker, command.app) != (self._board.worker, self._board.app):
-            raise Denied(Refusal.UNKNOWN_WORKER, f"this is {self._board.worker} of {self._board.app}")
+        if (command.worker, command.app) != (self._shared.worker, self._shared.app):
+            raise Denied(Refusal.UNKNOWN_WORKER, f"this is {self._shared.worker} of {self._shared.app}")
         limit_s = command.deadline - time.time() if command.kind in PATIENT else 0.0
         if not await self._until(lambda: self._handover.is_stable, limit_s):
             raise GenerationOver("the worker is in a rebalance")
@@ -213,7 +215,7 @@ class FaustSteering(Facts):
     async def _prepare(self, command: Command, answer: Answer) -> None:
         assert command.handover is not None
         generation, key_groups = self._handover.generation, command.key_groups
-        if command.target != self._board.worker or any(map(self._ownership.holds, key_groups)):
+        if command.target != self._shared.worker or any(map(self._ownership.holds, key_groups)):
             raise Denied(Refusal.PRECONDITION, "this worker is not the target, or owns some of them already")
         self._prepared[command.handover] = (answer, key_groups)
         try:
@@ -247,7 +249,7 @@ class FaustSteering(Facts):
     async def _rejoin(self, command: Command, answer: Answer) -> None:
         # The command may be faster than the placement that it is to bring about.
         await self._until(lambda: (self.epoch or NO_EPOCH) >= command.epoch, self._settings.placement_wait_s)
-        if self._board.applied < max(self.epoch or NO_EPOCH, command.epoch):
+        if self._shared.applied < max(self.epoch or NO_EPOCH, command.epoch):
             generation = self._handover.generation
             await self._ask_for_rejoin()
             limit_s = max(0.0, command.deadline - time.time())
@@ -255,14 +257,14 @@ class FaustSteering(Facts):
                 lambda: self._handover.is_stable and self._handover.generation > generation, limit_s
             ):
                 raise Denied(Refusal.FAILED, f"no stable generation after {generation} within {limit_s:.1f} s")
-        answer.say(Rejoined(generation=self._handover.generation, epoch=self._board.applied))
+        answer.say(Rejoined(generation=self._handover.generation, epoch=self._shared.applied))
 
     async def _release(self, command: Command, answer: Answer) -> None:
         assert command.handover is not None
         assert command.generation is not None
         generation, key_groups = command.generation, command.key_groups
         self._handover.check(generation)
-        if command.source != self._board.worker or not all(map(self._ownership.owns, key_groups)):
+        if command.source != self._shared.worker or not all(map(self._ownership.owns, key_groups)):
             raise Denied(Refusal.PRECONDITION, "this worker does not own all of them")
         # The next rebalance must give what the hand-over gives.
         if not await self._until(lambda: self._is_placed(command), self._settings.placement_wait_s):
@@ -273,7 +275,7 @@ class FaustSteering(Facts):
         self._start(self._windows.follow())
         self._taken[command.handover] = asyncio.Event()
         try:
-            await self._publish(released(command, given, self._board.cluster, time.monotonic() - began))
+            await self._publish(released(command, given, self._shared.cluster, time.monotonic() - began))
         except KafkaError:  # written or not: only a rebalance can tell
             del self._taken[command.handover]
             await self._ask_for_rejoin()
@@ -284,7 +286,7 @@ class FaustSteering(Facts):
         self._start(self._look_after(command.handover, key_groups, generation))
 
     def _is_placed(self, command: Command) -> bool:
-        placement = self._board.placement
+        placement = self._shared.placement
         return placement is not None and all(
             placement.of(k.operator, k.partition)[:1] == (command.target,) for k in command.key_groups
         )
@@ -327,7 +329,7 @@ class FaustSteering(Facts):
         if record.kind is HandoverKind.TOOK:
             if (taken := self._taken.get(record.handover)) is not None:
                 taken.set()
-        elif record.target == self._board.worker and self._refusal is None:
+        elif record.target == self._shared.worker and self._refusal is None:
             await self._take(record, written_at)
 
     async def _take(self, record: HandoverRecord, written_at: float) -> None:

@@ -34,7 +34,7 @@ class _Event(NamedTuple):
     message: _Message
 
 
-class Tail:
+class ChangelogReader:
     """`applied[changelog partition]` = last offset in the local table; only what is here is followed."""
 
     def __init__(self, connection: Connection) -> None:

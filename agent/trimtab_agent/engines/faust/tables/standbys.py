@@ -7,7 +7,7 @@ from typing import Any
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
-from trimtab_agent.engines.faust.tables.changelog_reader import Tail
+from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_protocol.messages.names import KeyGroup
 
 SIZES = ("rocksdb.estimate-live-data-size", "rocksdb.cur-size-all-mem-tables")
@@ -19,10 +19,10 @@ Check = Callable[[], None]
 class Standbys:
     """Key groups that this worker does not own, but keeps warm."""
 
-    def __init__(self, app: Any, ownership: Ownership, tail: Tail) -> None:
+    def __init__(self, app: Any, ownership: Ownership, tail: ChangelogReader) -> None:
         self._app = app
         self._ownership = ownership
-        self._tail = tail
+        self._reader = tail
 
     async def warm(self, key_groups: Collection[KeyGroup], check: Check) -> None:
         """Open the tables of these key groups and follow their changelogs, where that is not so already.
@@ -30,7 +30,7 @@ class Standbys:
         Left out is every partition that is active here, whatever else of its key group is: the worker would read its
         own writes back, and overwrite a newer one with an older one whenever it lags.
         """
-        todo = self._not_active(key_groups) - self._tail.followed
+        todo = self._not_active(key_groups) - self._reader.followed
         if not todo:
             return
         consumer = self._app.consumer
@@ -45,7 +45,7 @@ class Standbys:
             applied = max(-1 if persisted is None else persisted, starts[tp] - 1)
             if applied > ends[tp] - 1:
                 raise ValueError(f"{tp}: the local table is at offset {applied}, beyond the changelog's end {ends[tp]}")
-            self._tail.follow(tp, table, applied)
+            self._reader.follow(tp, table, applied)
 
     async def _open(self, table: Any, partition: int, check: Check) -> None:
         """Open one database off the event loop: it takes 35 to 70 ms."""
@@ -67,11 +67,11 @@ class Standbys:
     @property
     def applied_records(self) -> int:
         """Changelog records applied to standbys since the start."""
-        return self._tail.records
+        return self._reader.records
 
     def is_followed(self, key_groups: Collection[KeyGroup]) -> bool:
         """Whether all changelogs of these key groups are followed."""
-        return self._ownership.changelogs(key_groups) <= self._tail.followed
+        return self._ownership.changelogs(key_groups) <= self._reader.followed
 
     def has(self, ends: dict[TP, int]) -> bool:
         """Whether the local tables have the changelogs up to these ends."""
@@ -79,7 +79,7 @@ class Standbys:
 
     def followed(self) -> frozenset[KeyGroup]:
         """Key groups of which anything is followed."""
-        found = (self._ownership.key_group_of(*tp) for tp in self._tail.followed)
+        found = (self._ownership.key_group_of(*tp) for tp in self._reader.followed)
         return frozenset(key_group for key_group in found if key_group is not None)
 
     def keep(self, ends: dict[TP, int]) -> None:
@@ -88,22 +88,22 @@ class Standbys:
             table = self._ownership.table(tp)
             if end:
                 table.data.set_persisted_offset(tp, end - 1)
-            self._tail.follow(tp, table, end - 1)
+            self._reader.follow(tp, table, end - 1)
 
     def leave(self, changelogs: Collection[TP]) -> None:
         """Stop following these; the tables stay open: this worker is about to own them."""
-        self._tail.leave(changelogs)
+        self._reader.leave(changelogs)
 
     def cool(self, key_groups: Collection[KeyGroup]) -> None:
         """Stop following these key groups, and close those of their tables that are not active here."""
         changelogs = self._not_active(key_groups)
-        self._tail.leave(changelogs)
+        self._reader.leave(changelogs)
         for tp in changelogs:
             self._ownership.table(tp).data._dbs.pop(tp.partition, None)
 
     def stop(self) -> None:
         """Follow nothing: Faust is about to open and restore what the group assigns."""
-        self._tail.leave(self._tail.followed)
+        self._reader.leave(self._reader.followed)
 
     def state_bytes(self, key_group: KeyGroup) -> int | None:
         """Live data of the key group's tables, memtables included; None when one of them is not open here."""
@@ -125,5 +125,5 @@ class Standbys:
         return {tp for tp in self._ownership.changelogs(key_groups) if not self._ownership.is_active(tp)}
 
     def _applied(self, tp: TP) -> int:
-        applied = self._tail.applied(tp)
+        applied = self._reader.applied(tp)
         return -1 if applied is None else applied

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from trimtab_protocol.messages.allowance import Allowance
+from trimtab_protocol.messages.rate_limit import RateLimit
 
 log = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ Connection = Mapping[str, Any]
 
 async def for_ever(work: Callable[[], Awaitable[None]], complaint: str) -> None:
     """Do it again and again, whatever it raises: a worker that is deaf for ever would be worse.  Said once a minute."""
-    complaints = Allowance(rate=1 / 60, burst=1)
+    complaints = RateLimit(rate=1 / 60, burst=1)
     while True:
         try:
             await work()

@@ -15,7 +15,7 @@ from aiokafka.protocol.metadata import MetadataResponse_v1
 from trimtab_agent.engines.faust.group.assignor import PlacementAssignor
 from trimtab_agent.engines.faust.group.member_data import MemberData
 from trimtab_agent.engines.faust.group.operators import Layout
-from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement, encode_placement
@@ -45,12 +45,12 @@ UPGRADED = Layout(
 
 class Worker:
     def __init__(self, number: int, *, steered: bool = True, trust: Any = None, layout: Layout = LAYOUT) -> None:
-        self.board = Board(cluster="c", app=AppId("ks"), worker=WorkerId(f"w{number}"), trust=trust)
-        self.board.layout = layout
+        self.shared = PluginState(cluster="c", app=AppId("ks"), worker=WorkerId(f"w{number}"), trust=trust)
+        self.shared.layout = layout
         self.topics = {*layout.sources, *layout.changelogs, LEADER_TOPIC}
         app = faust.App("ks", canonical_url=f"http://w{number}:6066", table_standby_replicas=0, web_enabled=False)
         if steered:
-            app.conf.PartitionAssignor = functools.partial(PlacementAssignor, self.board)
+            app.conf.PartitionAssignor = functools.partial(PlacementAssignor, self.shared)
         for name in ("counts", "sums"):
             app.Table(name, partitions=PARTITIONS)
         self.assignor: Any = app.assignor
@@ -86,19 +86,19 @@ def workers() -> dict[str, Worker]:
 def test_operators_are_placed_independently_also_when_only_a_follower_knows_the_placement(
     workers: dict[str, Worker],
 ) -> None:
-    workers["m2"].board.offer(placement(1, [("w0",)] * 4 + [("w1", "w2")] * 2, [("w2",)] * 6))
+    workers["m2"].shared.offer(placement(1, [("w0",)] * 4 + [("w1", "w2")] * 2, [("w2",)] * 6))
 
     rejoin(workers, leader="m0")
 
     assert [w.owns("in") for w in workers.values()] == [[0, 1, 2, 3], [4, 5], []]
     assert [w.owns("ks-counts-changelog") for w in workers.values()] == [[0, 1, 2, 3], [4, 5], []]
     assert [w.owns("mid") for w in workers.values()] == [[], [], [0, 1, 2, 3, 4, 5]]
-    assert [w.board.applied for w in workers.values()] == [Epoch(1, 1)] * 3
+    assert [w.shared.applied for w in workers.values()] == [Epoch(1, 1)] * 3
     assert sum(len(w.owns(LEADER_TOPIC)) for w in workers.values()) == 1
 
 
 def test_a_dead_worker_is_replaced_by_its_standbys_and_the_rest_is_spread(workers: dict[str, Worker]) -> None:
-    workers["m0"].board.offer(placement(1, [("w1", "w2")] * 3 + [("w1",)] * 3, [("w0",)] * 6))
+    workers["m0"].shared.offer(placement(1, [("w1", "w2")] * 3 + [("w1",)] * 3, [("w0",)] * 6))
     rejoin(workers, leader="m0")
     del workers["m1"]
 
@@ -112,17 +112,17 @@ def test_without_a_placement_faust_decides_and_says_so(workers: dict[str, Worker
     rejoin(workers, leader="m1")
 
     assert sorted(itertools.chain(*(w.owns("in") for w in workers.values()))) == list(range(PARTITIONS))
-    assert [w.board.applied for w in workers.values()] == [NO_EPOCH] * 3
+    assert [w.shared.applied for w in workers.values()] == [NO_EPOCH] * 3
 
 
 def test_a_leader_never_raises(workers: dict[str, Worker], monkeypatch: pytest.MonkeyPatch) -> None:
-    workers["m0"].board.offer(placement(1, [("w0",)] * 6, [("w0",)] * 6))
+    workers["m0"].shared.offer(placement(1, [("w0",)] * 6, [("w0",)] * 6))
     monkeypatch.setattr("trimtab_agent.engines.faust.group.assignor.place", lambda *_, **__: 1 / 0)
 
     rejoin(workers, leader="m0")
 
     assert sorted(itertools.chain(*(w.owns("in") for w in workers.values()))) == list(range(PARTITIONS))
-    assert workers["m0"].board.applied == NO_EPOCH
+    assert workers["m0"].shared.applied == NO_EPOCH
 
 
 @pytest.mark.parametrize("steered", [True, False], ids=["placed", "by stock Faust"])
@@ -142,7 +142,7 @@ def test_a_member_that_cannot_be_understood_is_unknown_and_the_others_have_their
     workers: dict[str, Worker], broken: bytes, steered: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     if steered:
-        workers["m0"].board.offer(placement(1, [("w0",)] * 3 + [("w2",)] * 3, [("w0",)] * 6))
+        workers["m0"].shared.offer(placement(1, [("w0",)] * 3 + [("w2",)] * 3, [("w0",)] * 6))
     stranger = workers.pop("m1")
     stranger.assignor.metadata = lambda topics: ConsumerProtocolMemberMetadata(0, sorted(topics), broken)
 
@@ -151,8 +151,8 @@ def test_a_member_that_cannot_be_understood_is_unknown_and_the_others_have_their
     owned = [w.owns("in") for w in (*workers.values(), stranger)]
     assert sorted(itertools.chain(*owned)) == list(range(PARTITIONS))
     assert not steered or owned == [[0, 1, 2], [3, 4, 5], []]
-    assert workers["m0"].board.refused.total() == 1
-    assert workers["m2"].board.refused.total() == 0
+    assert workers["m0"].shared.refused.total() == 1
+    assert workers["m2"].shared.refused.total() == 0
     assert not any("\n" in record.getMessage() for record in caplog.records)
 
 
@@ -163,13 +163,13 @@ def test_a_member_has_its_partitions_whatever_the_leader_says_of_them(workers: d
     worker.assignor.on_assignment(ConsumerProtocolMemberAssignment(0, [("in", [1, 2])], said))
 
     assert worker.owns("in") == [1, 2]
-    assert worker.board.applied == NO_EPOCH
-    assert worker.board.refused == {Fault.MALFORMED: 1}
+    assert worker.shared.applied == NO_EPOCH
+    assert worker.shared.refused == {Fault.MALFORMED: 1}
 
 
 def test_a_member_with_stock_faust_gets_its_share_and_can_lead(workers: dict[str, Worker]) -> None:
     workers["m1"] = Worker(1, steered=False)
-    workers["m0"].board.offer(placement(1, [("w0",)] * 6, [("w1",)] * 6))
+    workers["m0"].shared.offer(placement(1, [("w0",)] * 6, [("w1",)] * 6))
 
     rejoin(workers, leader="m0")
     assert (workers["m0"].owns("in"), workers["m1"].owns("in")) == ([0, 1, 2, 3, 4, 5], [])
@@ -179,7 +179,7 @@ def test_a_member_with_stock_faust_gets_its_share_and_can_lead(workers: dict[str
 
 
 def test_what_changed_in_place_is_told_at_the_next_join(workers: dict[str, Worker]) -> None:
-    workers["m0"].board.offer(placement(1, [("w0",)] * 6, [("w0",)] * 6))
+    workers["m0"].shared.offer(placement(1, [("w0",)] * 6, [("w0",)] * 6))
     rejoin(workers, leader="m0")
     before = workers["m0"].assignor.metadata(set(TOPICS)).encode()
 
@@ -189,14 +189,14 @@ def test_what_changed_in_place_is_told_at_the_next_join(workers: dict[str, Worke
 
 
 def test_an_older_or_foreign_placement_is_not_taken() -> None:
-    board = Board(cluster="c", app=AppId("ks"), worker=WorkerId("w0"))
-    assert board.offer(placement(2, [], []))
+    shared = PluginState(cluster="c", app=AppId("ks"), worker=WorkerId("w0"))
+    assert shared.offer(placement(2, [], []))
 
-    assert not board.offer(placement(1, [("w0",)], []))
-    assert not board.offer(placement(2, [("w0",)], []))
+    assert not shared.offer(placement(1, [("w0",)], []))
+    assert not shared.offer(placement(2, [("w0",)], []))
     foreign = Placement(cluster="d", app=AppId("ks"), epoch=Epoch(9, 9), owners={})
-    assert not board.offer(foreign)
-    assert board.placement == placement(2, [], [])
+    assert not shared.offer(foreign)
+    assert shared.placement == placement(2, [], [])
 
 
 KEY, STRANGER = SigningKey.generate(), SigningKey.generate()
@@ -213,21 +213,21 @@ def test_what_a_member_passes_on_is_checked_by_the_leader_too() -> None:
     workers = {f"m{number}": Worker(number, trust=trust) for number in range(3)}
     workers["m1"] = Worker(1)  # this one trusts everybody
     true, forged = placement(1, [("w2",)] * 6, [("w2",)] * 6), placement(9, [("w1",)] * 6, [("w1",)] * 6)
-    assert workers["m2"].board.take(*published(true))
-    assert workers["m1"].board.take(*published(forged, by=STRANGER))
+    assert workers["m2"].shared.take(*published(true))
+    assert workers["m1"].shared.take(*published(forged, by=STRANGER))
 
     rejoin(workers, leader="m0")
 
     assert [w.owns("in") for w in workers.values()] == [[], [], [0, 1, 2, 3, 4, 5]]
-    assert workers["m0"].board.applied == Epoch(1, 1)
-    assert workers["m0"].board.refused == {Fault.UNKNOWN_KEY: 1}
+    assert workers["m0"].shared.applied == Epoch(1, 1)
+    assert workers["m0"].shared.refused == {Fault.UNKNOWN_KEY: 1}
 
 
 def test_what_a_member_packed_wrongly_is_refused_and_the_group_goes_on(
     workers: dict[str, Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workers["m0"].board.offer(placement(1, [("w0",)] * 6, [("w0",)] * 6))
-    workers["m1"].board.offer(placement(9, [("w1",)] * 6, [("w1",)] * 6))
+    workers["m0"].shared.offer(placement(1, [("w0",)] * 6, [("w0",)] * 6))
+    workers["m1"].shared.offer(placement(9, [("w1",)] * 6, [("w1",)] * 6))
     monkeypatch.setattr("trimtab_agent.engines.faust.group.assignor.packed", lambda _: "AAAA")
 
     rejoin(workers, leader="m0")
@@ -245,8 +245,8 @@ def test_what_a_member_packed_wrongly_is_refused_and_the_group_goes_on(
 def test_a_member_that_sends_nonsense_does_not_keep_the_group_from_the_placement(
     workers: dict[str, Worker], monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
 ) -> None:
-    workers["m0"].board.offer(placement(1, [("w0",)] * 6, [("w0",)] * 6))
-    workers["m1"].board.offer(placement(9, [("w1",)] * 6, [("w1",)] * 6))
+    workers["m0"].shared.offer(placement(1, [("w0",)] * 6, [("w0",)] * 6))
+    workers["m1"].shared.offer(placement(9, [("w1",)] * 6, [("w1",)] * 6))
     true = MemberData.loads
 
     def wrong(data: bytes) -> MemberData:
@@ -273,14 +273,14 @@ def test_a_member_that_sends_nonsense_does_not_keep_the_group_from_the_placement
 )
 def test_a_placement_that_nobody_vouches_for_is_counted_and_not_kept(value: Any, fault: Fault) -> None:
     trust: Any = TrustedKeys((KEY.public,))
-    board = Board(cluster="c", app=AppId("ks"), worker=WorkerId("w0"), trust=trust)
+    shared = PluginState(cluster="c", app=AppId("ks"), worker=WorkerId("w0"), trust=trust)
 
     with pytest.raises(BadMessage):
-        board.take(*value)
+        shared.take(*value)
 
-    assert (board.refused, board.placement) == ({fault: 1}, None)
-    assert board.take(*published(placement(2, [], [])))
-    assert not board.take(*published(placement(1, [], [])))  # older: no fault, compacted topics are read again
+    assert (shared.refused, shared.placement) == ({fault: 1}, None)
+    assert shared.take(*published(placement(2, [], [])))
+    assert not shared.take(*published(placement(1, [], [])))  # older: no fault, compacted topics are read again
 
 
 MORE = TOPICS | {"new": 6, "ks-extras-changelog": 6}
@@ -289,7 +289,7 @@ MORE = TOPICS | {"new": 6, "ks-extras-changelog": 6}
 @pytest.mark.parametrize("leader", ["m0", "m1", "m2"])
 def test_in_a_rolling_upgrade_key_groups_stay_whole_and_what_a_worker_does_not_read_waits(leader: str) -> None:
     workers = {"m0": Worker(0), "m1": Worker(1, layout=UPGRADED), "m2": Worker(2, layout=UPGRADED)}
-    workers["m0"].board.offer(placement(1, [("w0",), ("w1",), ("w2",)] * 2, [("w0",)] * 6))
+    workers["m0"].shared.offer(placement(1, [("w0",), ("w1",), ("w2",)] * 2, [("w0",)] * 6))
 
     rejoin(workers, leader=leader, known=MORE)
 
@@ -297,23 +297,23 @@ def test_in_a_rolling_upgrade_key_groups_stay_whole_and_what_a_worker_does_not_r
         assert [w.owns(topic) for w in workers.values()] == [[0, 3], [1, 4], [2, 5]]
     for topic in ("new", "ks-extras-changelog"):
         assert [w.owns(topic) for w in workers.values()] == [[], [1, 4], [2, 5]]
-    differs = {w.board.differs for w in workers.values()}
+    differs = {w.shared.differs for w in workers.values()}
     assert differs == {"workers differ in their topics, tables or operators: w1, w2 against w0"}
 
 
 def test_when_all_are_upgraded_everything_is_assigned_and_nobody_differs() -> None:
     workers = {f"m{n}": Worker(n, layout=UPGRADED) for n in range(3)}
-    workers["m0"].board.offer(placement(1, [("w0",), ("w1",), ("w2",)] * 2, [("w0",)] * 6))
+    workers["m0"].shared.offer(placement(1, [("w0",), ("w1",), ("w2",)] * 2, [("w0",)] * 6))
 
     rejoin(workers, leader="m2", known=MORE)
 
     assert [w.owns("new") for w in workers.values()] == [w.owns("in") for w in workers.values()]
-    assert [w.board.differs for w in workers.values()] == [None] * 3
+    assert [w.shared.differs for w in workers.values()] == [None] * 3
 
 
 def test_nothing_of_an_operator_goes_to_a_worker_whose_changelog_is_not_there_yet() -> None:
     workers = {"m0": Worker(0), "m1": Worker(1, layout=UPGRADED)}
-    workers["m0"].board.offer(placement(1, [("w0",), ("w1",)] * 3, [("w1",)] * 6))
+    workers["m0"].shared.offer(placement(1, [("w0",), ("w1",)] * 3, [("w1",)] * 6))
 
     rejoin(workers, leader="m1", known=TOPICS | {"new": 6})
 
@@ -325,13 +325,13 @@ def test_a_member_with_an_older_plug_in_does_not_say_what_it_reads_and_is_believ
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     workers = {f"m{n}": Worker(n) for n in range(2)}
-    workers["m0"].board.offer(placement(1, [("w0",), ("w1",)] * 3, [("w1",)] * 6))
-    workers["m1"].board.layout = None
+    workers["m0"].shared.offer(placement(1, [("w0",), ("w1",)] * 3, [("w1",)] * 6))
+    workers["m1"].shared.layout = None
 
     rejoin(workers, leader="m0")
 
     assert [w.owns("in") for w in workers.values()] == [[0, 2, 4], [1, 3, 5]]
-    assert [w.board.differs for w in workers.values()] == [None] * 2
+    assert [w.shared.differs for w in workers.values()] == [None] * 2
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_a_member_with_an_older_plug_in_does_not_say_what_it_reads_and_is_believ
 )
 def test_a_layout_that_is_nonsense_is_counted_and_the_group_goes_on(layout: Any) -> None:
     workers = {f"m{n}": Worker(n) for n in range(2)}
-    workers["m0"].board.offer(placement(1, [("w0",), ("w1",)] * 3, [("w1",)] * 6))
+    workers["m0"].shared.offer(placement(1, [("w0",), ("w1",)] * 3, [("w1",)] * 6))
     metadata = workers["m1"].assignor.metadata
 
     def nonsense(topics: set[str]) -> ConsumerProtocolMemberMetadata:
@@ -361,4 +361,4 @@ def test_a_layout_that_is_nonsense_is_counted_and_the_group_goes_on(layout: Any)
     rejoin(workers, leader="m0")
 
     assert [w.owns("in") for w in workers.values()] == [[0, 2, 4], [1, 3, 5]]
-    assert workers["m0"].board.refused.total() == 1
+    assert workers["m0"].shared.refused.total() == 1

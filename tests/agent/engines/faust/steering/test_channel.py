@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover import channel as channel_module
 from trimtab_agent.engines.faust.handover.channel import Channel
 from trimtab_agent.engines.faust.transport import client
@@ -37,11 +37,11 @@ class Line:
 
     def __init__(self) -> None:
         trust: Any = TrustedKeys((KEY.public,))
-        self.board = Board(cluster="c", app=AppId("shop"), worker=WorkerId("w0"), trust=trust)
+        self.shared = PluginState(cluster="c", app=AppId("shop"), worker=WorkerId("w0"), trust=trust)
         self.told = 0
         self.handovers: list[HandoverRecord] = []
         self.channel = Channel(
-            self.board, {}, on_placement=self._count, on_handover=lambda record, _: self.handovers.append(record)
+            self.shared, {}, on_placement=self._count, on_handover=lambda record, _: self.handovers.append(record)
         )
 
     def _count(self) -> None:
@@ -49,13 +49,13 @@ class Line:
 
     def placed(self, offset: int, number: int, *, signed: bool = True, key: bytes = b"shop") -> None:
         placement = Placement(cluster="c", app=AppId("shop"), epoch=Epoch(1, number), owners={})
-        value, topic = encode_placement(placement), self.board.topics.placement
+        value, topic = encode_placement(placement), self.shared.topics.placement
         headers = (KEY.sign(Envelope(topic=topic, key=key, value=value)),) if signed else ()
         self.channel._dispatch(Record(topic, offset, value, key, headers))
 
     @property
     def epoch(self) -> int:
-        return self.board.placement.epoch.number if self.board.placement else 0
+        return self.shared.placement.epoch.number if self.shared.placement else 0
 
 
 def test_placements_of_this_app_are_kept_and_told() -> None:
@@ -63,9 +63,9 @@ def test_placements_of_this_app_are_kept_and_told() -> None:
     line.placed(0, 1)
     line.placed(1, 2)
     line.placed(2, 9, key=b"other")
-    line.channel._dispatch(Record(line.board.topics.placement, 3, None))
+    line.channel._dispatch(Record(line.shared.topics.placement, 3, None))
 
-    assert (line.epoch, line.told, line.board.refused) == (2, 2, {})
+    assert (line.epoch, line.told, line.shared.refused) == (2, 2, {})
 
 
 def test_what_is_forged_or_old_is_counted_and_changes_nothing() -> None:
@@ -76,7 +76,7 @@ def test_what_is_forged_or_old_is_counted_and_changes_nothing() -> None:
     line.placed(3, 5)  # signed anew, as it is
 
     assert (line.epoch, line.told) == (5, 1)
-    assert line.board.refused == {Fault.UNSIGNED: 1, Fault.OLD_EPOCH: 1}
+    assert line.shared.refused == {Fault.UNSIGNED: 1, Fault.OLD_EPOCH: 1}
 
 
 def test_reading_the_topic_again_is_no_fault() -> None:
@@ -85,16 +85,16 @@ def test_reading_the_topic_again_is_no_fault() -> None:
         line.placed(0, 1)
         line.placed(1, 2)
 
-    assert (line.epoch, line.told, line.board.refused) == (2, 2, {})
+    assert (line.epoch, line.told, line.shared.refused) == (2, 2, {})
 
 
 def test_a_newer_one_from_another_member_makes_the_topics_next_ones_no_fault() -> None:
     line = Line()
     line.placed(0, 1)
-    line.board.offer(Placement(cluster="c", app=AppId("shop"), epoch=Epoch(1, 9), owners={}))
+    line.shared.offer(Placement(cluster="c", app=AppId("shop"), epoch=Epoch(1, 9), owners={}))
     line.placed(1, 2)
 
-    assert (line.epoch, line.told, line.board.refused) == (9, 1, {})
+    assert (line.epoch, line.told, line.shared.refused) == (9, 1, {})
 
 
 RECORD = HandoverRecord(
@@ -113,17 +113,17 @@ RECORD = HandoverRecord(
 def test_hand_overs_of_another_cluster_are_counted() -> None:
     line = Line()
     for value in (encode_handover(RECORD), b"{]", encode_handover(RECORD).replace(b'"d"', b'"c"')):
-        line.channel._dispatch(Record(line.board.topics.handover, 0, value))
+        line.channel._dispatch(Record(line.shared.topics.handover, 0, value))
 
     assert [found.cluster for found in line.handovers] == ["c"]
-    assert line.board.refused == {Fault.CLUSTER: 1, Fault.MALFORMED: 1}
+    assert line.shared.refused == {Fault.CLUSTER: 1, Fault.MALFORMED: 1}
 
 
 def test_a_flood_is_counted_and_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     line = Line()
     for offset in range(500):
-        line.channel._dispatch(Record(line.board.topics.handover, offset, b"{"))
-    assert line.board.refused == {Fault.MALFORMED: 500}
+        line.channel._dispatch(Record(line.shared.topics.handover, offset, b"{"))
+    assert line.shared.refused == {Fault.MALFORMED: 500}
     assert 100 <= len(caplog.records) < 120
 
 

@@ -10,7 +10,7 @@ import pytest
 from faust.types import TP
 
 from trimtab_agent.engines.faust import SteeringSettings
-from trimtab_agent.engines.faust.group.shared_state import Board
+from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.handover import Denied, Given
 from trimtab_agent.engines.faust.steering.steering import FaustSteering
 from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
@@ -57,11 +57,11 @@ class Ownership:
 
 class Worker:
     def __init__(self, *, placed: WorkerId = OTHER) -> None:
-        board = Board(cluster="c", app=APP, worker=ME)
-        board.offer(Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={SUMS: ((placed, ME),)}))
+        shared = PluginState(cluster="c", app=APP, worker=ME)
+        shared.offer(Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={SUMS: ((placed, ME),)}))
         self.steering = FaustSteering(
             faust.App("ks", web_enabled=False),
-            board,
+            shared,
             connection={},
             named=dict,
             unfit_tables=list,
@@ -248,7 +248,7 @@ def test_a_worker_counts_all_that_it_does_beside_the_job_and_says_nothing_while_
     worker.hears(release(), note)
     worker.steering.rebalancing()
     note()
-    worker.steering._tail.records += 7  # a standby that was behind
+    worker.steering._reader.records += 7  # a standby that was behind
     note()
 
     assert seen == [0, None, 1, 2, 9]

@@ -6,8 +6,8 @@ from typing import Any
 
 from faust.types import TP
 
-from trimtab_agent.engines.faust.steering.standby_reconciler import WARMED_AT_ONCE, Following
-from trimtab_agent.engines.faust.tables.changelog_reader import Tail
+from trimtab_agent.engines.faust.steering.standby_reconciler import WARMED_AT_ONCE, StandbyReconciler
+from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
@@ -92,7 +92,7 @@ class Handover:
             raise GenerationOver("a rebalance")
 
 
-class Board:
+class PluginState:
     worker = HERE
     placement: Placement | None = None
 
@@ -102,14 +102,14 @@ class Board:
 
 class Situation:
     def __init__(self, partitions: int) -> None:
-        self.board: Any = Board()
+        self.shared: Any = PluginState()
         self.handover: Any = Handover()
-        self.tail = Tail({})
+        self.tail = ChangelogReader({})
         ownership: Any = Ownership(partitions)
         self.prepared: list[KeyGroup] = []
         standbys = Standbys(App(), ownership, self.tail)
-        self.following = Following(
-            self.board, ownership, standbys, self.handover, prepared=lambda: self.prepared, ready=self.ready
+        self.following = StandbyReconciler(
+            self.shared, ownership, standbys, self.handover, prepared=lambda: self.prepared, ready=self.ready
         )
         self.is_ready = True
 
@@ -127,7 +127,7 @@ def key_group(partition: int) -> KeyGroup:
 
 def test_what_the_placement_and_hand_overs_name_is_warm_and_nothing_else() -> None:
     made = Situation(6)
-    made.board.place((HERE,), (OTHER, HERE), (OTHER,), (), (HERE,), (OTHER,))
+    made.shared.place((HERE,), (OTHER, HERE), (OTHER,), (), (HERE,), (OTHER,))
     made.prepared = [key_group(2)]
     asyncio.run(made.following.warm([key_group(5), key_group(2)], 1))
     asyncio.run(made.following.settle())
@@ -136,7 +136,7 @@ def test_what_the_placement_and_hand_overs_name_is_warm_and_nothing_else() -> No
 
 def test_nothing_is_begun_while_the_worker_is_not_ready() -> None:
     made = Situation(3)
-    made.board.place((HERE,), (OTHER, HERE), (OTHER, HERE))
+    made.shared.place((HERE,), (OTHER, HERE), (OTHER, HERE))
     made.is_ready = False
     asyncio.run(made.following.settle())
     assert made.followed == []
@@ -144,7 +144,7 @@ def test_nothing_is_begun_while_the_worker_is_not_ready() -> None:
 
 def test_a_command_waits_for_a_few_key_groups_only() -> None:
     made = Situation(40)
-    made.board.place(*[(OTHER, HERE)] * 39)
+    made.shared.place(*[(OTHER, HERE)] * 39)
     found = []
 
     async def command() -> None:
@@ -164,14 +164,14 @@ def test_a_command_waits_for_a_few_key_groups_only() -> None:
 
 def test_a_table_that_cannot_be_used_does_not_keep_the_others_cold() -> None:
     made = Situation(12)
-    made.board.place(*[(OTHER, HERE)] * 12)
+    made.shared.place(*[(OTHER, HERE)] * 12)
     asyncio.run(made.following.settle())
     assert made.followed == [1, 2, *range(4, 12)]
 
 
 def test_a_rebalance_ends_it() -> None:
     made = Situation(40)
-    made.board.place(*[(OTHER, HERE)] * 40)
+    made.shared.place(*[(OTHER, HERE)] * 40)
     made.handover.over_after = 5
     asyncio.run(made.following.settle())
     assert len(made.followed) <= WARMED_AT_ONCE

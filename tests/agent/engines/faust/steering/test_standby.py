@@ -6,7 +6,7 @@ from typing import Any
 
 from faust.types import TP
 
-from trimtab_agent.engines.faust.tables.changelog_reader import Tail
+from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
 
@@ -46,7 +46,7 @@ class App:
 
 
 def test_what_is_active_is_not_followed_though_it_was_to_be_warm() -> None:
-    tail = Tail({})
+    tail = ChangelogReader({})
     ownership: Any = Ownership()
 
     asyncio.run(Standbys(App(), ownership, tail).warm([OWNED, OTHER], lambda: None))
@@ -56,7 +56,7 @@ def test_what_is_active_is_not_followed_though_it_was_to_be_warm() -> None:
 
 
 def test_what_is_active_stays_open_though_it_was_to_be_cooled() -> None:
-    tail, table = Tail({}), Table()
+    tail, table = ChangelogReader({}), Table()
     ownership: Any = Ownership()
     ownership.table = lambda _: table
     tail.follow(TP("log", 1), table, 4)

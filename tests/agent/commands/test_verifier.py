@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trimtab_agent.commands.verifier import NOTICE_EVERY_S, Intake
+from trimtab_agent.commands.verifier import NOTICE_EVERY_S, CommandVerifier
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase, Refusal, encode_command
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import Epoch, HostId, Topics, WorkerId
@@ -30,20 +30,20 @@ def record(what: Command | bytes, by: SigningKey | None = KEY, key: bytes = b"h0
     return replace(plain, signatures=signatures_in([by.sign(plain)])) if by else plain
 
 
-def intake(trusted: TrustedKeys | None = TrustedKeys((KEY.public,))) -> Intake:  # noqa: B008 - frozen
-    return Intake(cluster="demo", host=HostId("h0"), trust=trusted)
+def verifier(trusted: TrustedKeys | None = TrustedKeys((KEY.public,))) -> CommandVerifier:  # noqa: B008 - frozen
+    return CommandVerifier(cluster="demo", host=HostId("h0"), trust=trusted)
 
 
-def fault(of: Envelope, on: Intake | None = None) -> Fault:
+def fault(of: Envelope, on: CommandVerifier | None = None) -> Fault:
     with pytest.raises(BadMessage) as refused:
-        (on or intake()).read(of)
+        (on or verifier()).read(of)
     return refused.value.fault
 
 
 def test_a_signed_command_for_this_host_is_read_and_those_for_others_are_left_alone() -> None:
-    assert intake().read(record(command())) == command()
-    assert intake().read(record(command(host=HostId("h1")), key=b"h1")) is None
-    assert intake().read(record(b"anything", by=None, key=b"h1")) is None
+    assert verifier().read(record(command())) == command()
+    assert verifier().read(record(command(host=HostId("h1")), key=b"h1")) is None
+    assert verifier().read(record(b"anything", by=None, key=b"h1")) is None
 
 
 def test_who_is_not_trusted_is_refused_before_anything_is_read() -> None:
@@ -61,7 +61,7 @@ def test_a_command_cannot_be_sent_on_to_another_host_or_cluster() -> None:
 
 
 def test_without_a_trust_file_everybody_is_obeyed() -> None:
-    open_to_all = intake(None)
+    open_to_all = verifier(None)
 
     assert open_to_all.read(record(command(), by=None)) == command()
     assert open_to_all.read(record(command(), by=STRANGER)) == command()
@@ -69,7 +69,7 @@ def test_without_a_trust_file_everybody_is_obeyed() -> None:
 
 def test_the_controller_hears_of_an_unverified_record_under_an_id_that_is_no_commands() -> None:
     forged = record(command(), by=STRANGER)
-    notice = intake().notice(forged, Fault.UNKNOWN_KEY, NOW)
+    notice = verifier().notice(forged, Fault.UNKNOWN_KEY, NOW)
 
     assert notice is not None
     assert (notice.phase, notice.refusal, notice.worker) == (Phase.REFUSED, Refusal.UNKNOWN_KEY, "w0")
@@ -77,7 +77,7 @@ def test_the_controller_hears_of_an_unverified_record_under_an_id_that_is_no_com
 
 
 def test_notices_are_few_and_only_about_signatures() -> None:
-    told = intake()
+    told = verifier()
     times = [NOW, NOW + 1, NOW + NOTICE_EVERY_S - 1, NOW + NOTICE_EVERY_S]
 
     assert [told.notice(record(command()), Fault.UNSIGNED, at) is not None for at in times] == [

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Allowance:
+class RateLimit:
     """A token bucket: at most `burst` at once and `rate` per second."""
 
     rate: float
@@ -25,25 +25,25 @@ class Allowance:
         return True
 
 
-class Allowances:
-    """An allowance for each of many senders, by name; at most `most` are remembered, those heard of last."""
+class RateLimits:
+    """A rate limit for each of many senders, by name; at most `most` are remembered, those heard of last."""
 
     def __init__(self, *, rate: float, burst: float, most: int) -> None:
         self._rate = rate
         self._burst = burst
         self._most = most
-        self._of: dict[str | bytes, Allowance] = {}
+        self._of: dict[str | bytes, RateLimit] = {}
 
     def __len__(self) -> int:
         return len(self._of)
 
     def spend(self, sender: str | bytes, now: float, amount: float = 1.0) -> bool:
         """Whether this sender had `amount` left."""
-        allowance = self._of.pop(sender, None) or Allowance(rate=self._rate, burst=self._burst)
-        self._of[sender] = allowance
+        rate_limit = self._of.pop(sender, None) or RateLimit(rate=self._rate, burst=self._burst)
+        self._of[sender] = rate_limit
         if len(self._of) > self._most:
             del self._of[next(iter(self._of))]
-        return allowance.spend(now, amount)
+        return rate_limit.spend(now, amount)
 
 
 def is_told(count: int) -> bool:
