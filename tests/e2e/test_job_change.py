@@ -23,6 +23,8 @@ PARTITIONS = 4
 RATE = 60.0
 """Orders per second."""
 
+DIFFER = "workers differ in their topics, tables or operators"
+
 Sums = dict[str, list[int]]
 """Customer or country -> number of orders, cents."""
 
@@ -91,6 +93,11 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     assert started.left_over().nothing
 
 
+def said(reason: str | None) -> str | None:
+    """What a worker says, without the names of the others."""
+    return reason and reason.split(":")[0]
+
+
 def upgrade(cluster: Cluster, index: int, operators: str) -> None:
     name = f"w{index}"
     assert cluster.stop(name) == 0
@@ -124,8 +131,10 @@ def test_operators_that_are_named_in_a_rolling_upgrade_and_back(cluster: Cluster
         ):
             upgrade(cluster, 0, version)
             wait("half upgraded", lambda status: "operators_differ" in str([app.not_ready for app in status.apps]))
+            wait("why both only report", lambda status: [said(row.reason) for row in status.nodes] == [DIFFER, DIFFER])
             upgrade(cluster, 1, version)
             wait(f"all {version}", settled(key_groups))
+            wait("nothing to say", lambda status: [row.reason for row in status.nodes] == [None, None])
             assert operators() == names
 
     orders.end()

@@ -240,8 +240,16 @@ def _lack_of_workers(app: AppId, nodes: list[NodeWindow], absent: list[WorkerId]
 
 
 def _lack_of_reports(app: AppId, nodes: list[NodeWindow]) -> NotReady | None:
+    silent: defaultdict[str, list[WorkerId]] = defaultdict(list)
+    for row in nodes:
+        if not row.steering:
+            silent[row.reason or "no reason is given"].append(row.worker)
     checks = (
-        (Lack.WORKER_NOT_STEERING, [row.worker for row in nodes if not row.steering], "only report"),
+        (
+            Lack.WORKER_NOT_STEERING,
+            [f"{first_few(workers)} ({reason})" for reason, workers in sorted(silent.items())],
+            "only report",
+        ),
         (Lack.WORKER_INCOMPLETE, [row.worker for row in nodes if not row.complete], "reported only in part"),
     )
     return _first_lack(app, checks)

@@ -372,6 +372,16 @@ def test_that_workers_differ_is_said_rather_than_that_they_do_not_steer_meanwhil
     assert lack_of(look(seen_with(same, *WHOLE.key_groups))) is Lack.WORKER_NOT_STEERING
 
 
+def test_workers_that_only_report_are_named_with_their_reasons() -> None:
+    reason, w2 = "workers differ in their topics: w0 against w1", WorkerId("w2")
+    nodes = (node(w2, steering=False), *(node(name, steering=False, reason=reason) for name in (W0, W1)))
+    found = look(replace(WHOLE, nodes=nodes))
+    assert isinstance(found, NotReady)
+    assert found.detail == f"workers that only report: w2 (no reason is given), w0, w1 ({reason})"
+    waiting = replace(WHOLE, nodes=(node(W0, reason="the broker does not know these topics: a"), node(W1)))
+    assert isinstance(look(waiting), AppView)
+
+
 def test_while_an_agent_does_not_say_it_the_placement_tells_the_key_groups() -> None:
     assert isinstance(look(seen_with(declaring({OPERATOR: 3}, None), *WHOLE.key_groups)), AppView)
     renamed = seen_with(declaring({TOTALS: 3}, None), *of(TOTALS, W0, W0, W1))
