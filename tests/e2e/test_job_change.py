@@ -248,3 +248,24 @@ def test_two_workers_of_one_name_on_two_hosts_are_named_until_one_is_stopped(clu
     orders.end()
     check_sums(bootstrap, orders, "orders")
     check_logs(cluster)
+
+
+def test_a_topic_that_is_missing_is_told_though_the_workers_run(cluster: Cluster) -> None:
+    cluster.start(act=True)
+    bootstrap = cluster.broker.address
+    with StatusWatch(bootstrap, cluster.topics) as watch:
+        wait = partial(wait_for, cluster, watch)
+
+        def all_say(reason: str | None) -> Callable[[Status], bool]:
+            return lambda status: [(row.steering, row.reason) for row in status.nodes] == [(True, reason)] * WORKERS
+
+        wait("both tell it", all_say("the broker does not know these topics: orders"))
+        cluster.broker.create_topics([Topic(name="orders", partitions=PARTITIONS)])
+        orders = Orders(bootstrap)
+        wait("nothing is missing", all_say(None))
+        wait(
+            "the app is steered", lambda status: [(a.key_groups, lack(a)) for a in status.apps] == [(PARTITIONS, None)]
+        )
+
+    orders.end()
+    check_sums(bootstrap, orders, "orders")
