@@ -39,11 +39,16 @@ with a protocol is sent only to who knows it, for those of the first refuse ever
 PROTOCOL_KEY = "trimtab-protocol"
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 MAX_FAULTS = 100
+MAX_REASON = 4000
+"""Characters of why a worker only reports; a report holds the first 200 of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """A worker process presents itself.  `steering` False: it only reports, `reason` says why."""
+    """A worker process presents itself.
+
+    `steering` False: it only reports, `reason` says why.  While it steers, `reason` says what it lacks.
+    """
 
     app: AppId
     worker: WorkerId
@@ -186,7 +191,7 @@ def _read_hello(fields: Fields) -> Hello:
         worker=WorkerId(fields.name("worker")),
         pid=fields.integer("pid", low=1),
         steering=fields.flag("steering"),
-        reason=fields.optional("reason", lambda name: fields.text(name, limit=4000)),
+        reason=fields.optional("reason", lambda name: fields.text(name, limit=MAX_REASON)),
         operators=operators,
         versions={name: check_text(value, path, 100) for name, path, value in fields.members("versions", limit=20)},
     )

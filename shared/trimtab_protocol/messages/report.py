@@ -49,11 +49,15 @@ MAX_COUNT = 2**53
 REASON_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9 .,:;%/()+<>=_*'-]{0,199}")
 """A reason in a report.  Spark reads numbers, arrays and text in foreign scripts as text too: this tells them apart."""
 _NOT_IN_REASONS = re.compile(r"[^A-Za-z0-9 .,:;%/()+<>=_*'-]")
+_SIMILAR = str.maketrans('"`[]{}', "''()()")
 
 
 def reason_text(text: str) -> str:
-    """The text as a report can hold it: at most 200 characters, those that `REASON_PATTERN` does not know as `_`."""
-    fitting = _NOT_IN_REASONS.sub("_", text)[:200]
+    """The text as a report can hold it: at most 200 characters, of those that `REASON_PATTERN` knows.
+
+    Other brackets and quotes become those that it knows, any other character an underscore.
+    """
+    fitting = _NOT_IN_REASONS.sub("_", text.translate(_SIMILAR))[:200]
     return fitting if REASON_PATTERN.fullmatch(fitting) else f"reason {fitting}"[:200].rstrip()
 
 
@@ -112,7 +116,8 @@ class WorkerSample:
     """One worker process: `cpu_s` in the interval, `capacity` in cores, resident bytes, what it does.
 
     `operators` = number of key groups of each operator of its app, `standbys` = how many standby replicas the app asks
-    for, `unknown` = why the loads of its key groups are not known in this interval.
+    for, `unknown` = why the loads of its key groups are not known in this interval.  `reason` = why it only reports,
+    or, while it steers, what it lacks.
     """
 
     worker: WorkerId
@@ -128,16 +133,17 @@ class WorkerSample:
     operators: Mapping[OperatorId, int] | None = None
     standbys: int | None = None
     unknown: str | None = None
+    reason: str | None = None
 
     def __post_init__(self) -> None:
         if self.operators is not None:
             object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
 
     def document(self) -> dict[str, Any]:
-        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; os and oc (operators and their counts), sby, unk."""
+        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; os and oc (operators and their counts), sby, unk, why."""
         operators = self.operators
         names, counts = (None, None) if operators is None else (list(operators), list(operators.values()))
-        later = {"os": names, "oc": counts, "sby": self.standbys, "unk": self.unknown}
+        later = {"os": names, "oc": counts, "sby": self.standbys, "unk": self.unknown, "why": self.reason}
         return self._first_document() | {key: value for key, value in later.items() if value is not None}
 
     def _first_document(self) -> dict[str, Any]:
@@ -376,6 +382,7 @@ def _read_worker(fields: Fields) -> WorkerSample:
         operators=_read_operators(fields),
         standbys=fields.optional("sby", lambda name: fields.integer(name, high=MAX_STANDBYS)),
         unknown=fields.optional("unk", lambda name: check_reason(fields.take(name), fields.at(name))),
+        reason=fields.optional("why", lambda name: check_reason(fields.take(name), fields.at(name))),
     )
 
 

@@ -66,7 +66,8 @@ class NodeWindow:
 
     `complete` is False when any of its samples in the window was marked partial, stale or clamped.
     `operators` and `standbys` as last declared (see `WorkerSample`); `unknown` = the last reason in the window for
-    which loads were not known.  `also_on` = other hosts on which a process of this name ran at the same time.
+    which loads were not known; `reason` as last declared.  `also_on` = other hosts on which a process of this name ran
+    at the same time.
     """
 
     worker: WorkerId
@@ -84,6 +85,7 @@ class NodeWindow:
     operators: Mapping[OperatorId, int] | None = None
     standbys: int | None = None
     unknown: str | None = None
+    reason: str | None = None
     also_on: tuple[HostId, ...] = ()
 
     def __post_init__(self) -> None:
@@ -186,8 +188,8 @@ def _node_document(row: NodeWindow) -> dict[str, Any]:
     document |= {"epoch": list(row.epoch) if row.epoch else None, "generation": row.generation}
     operators = None if row.operators is None else dict(row.operators)
     also_on = list(row.also_on) or None
-    later = {"operators": operators, "standbys": row.standbys, "unknown": row.unknown, "also_on": also_on}
-    return document | {name: value for name, value in later.items() if value is not None}
+    later = {"operators": operators, "standbys": row.standbys, "unknown": row.unknown, "reason": row.reason}
+    return document | {name: value for name, value in (later | {"also_on": also_on}).items() if value is not None}
 
 
 def _pair_blocks(windows: Iterable[PairWindow]) -> list[dict[str, Any]]:
@@ -258,6 +260,7 @@ def _read_node(fields: Fields) -> NodeWindow:
         operators=fields.optional("operators", lambda name: _read_counts(fields, name)),
         standbys=fields.optional("standbys", lambda name: fields.integer(name, high=MAX_STANDBYS)),
         unknown=fields.optional("unknown", lambda name: check_reason(fields.take(name), fields.at(name))),
+        reason=fields.optional("reason", lambda name: check_reason(fields.take(name), fields.at(name))),
         also_on=tuple(map(HostId, read_names(fields, "also_on", limit=MAX_NODES))) if fields.has("also_on") else (),
     )
 

@@ -26,6 +26,7 @@ class NodeStatus:
     """A worker as the last snapshot showed it, in percent of its capacity; None = not known.
 
     `load_pct` is what its key groups cost (smoothed), `used_pct` what its process really used in the last window.
+    `reason` = why it only reports, or, while it steers, what it lacks.
     """
 
     worker: WorkerId
@@ -38,6 +39,7 @@ class NodeStatus:
     draining: bool
     steering: bool
     used_pct: float | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +229,7 @@ def _read_node(row: Fields) -> NodeStatus:
         draining=row.flag("draining"),
         steering=row.flag("steering"),
         used_pct=row.optional("used_pct", row.number),
+        reason=row.optional("reason", lambda name: row.text(name, limit=200)),
     )
 
 
