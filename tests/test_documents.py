@@ -12,6 +12,7 @@ from trimtab_agent.engines.faust.safety import store_guard
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_controller.decider import observe, promises, standby_rounds
 from trimtab_controller.decider.decide import Settings
+from trimtab_controller.execution.inheritance import Flaw
 from trimtab_controller.kafka import chunks
 from trimtab_controller.leadership.machine import Role
 from trimtab_controller.loop import inbox
@@ -118,7 +119,8 @@ PAGES = {
     ),
     "concepts/how-it-survives": (
         f"by force after {store_guard.END_LIMIT_S:g} s",
-        *(f"{role}" for role in Role if role is not Role.RETIRED),
+        *(f" {role}: " for role in Role if role in (Role.JOINING, Role.WAITING, Role.LEADING, Role.SUSPENDED)),
+        *(f"| `{flaw}` |" for flaw in Flaw),
     ),
     "decisions/0009-plans-that-miss-stop": (
         f"After {promises.MISSES} rounds in a row",

@@ -61,6 +61,12 @@ def test_every_key_that_is_documented_is_read_and_every_key_that_is_read_is_docu
     assert {name for name in names if name.rpartition(".")[2] not in words | REFUSED} == set()
 
 
+def test_the_files_in_the_readme_are_accepted_as_they_stand() -> None:
+    blocks = re.findall(r"^ *```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    agent, controller = (tomllib.loads(block) for block in blocks)
+    assert read_configuration(agent).cluster == decode(controller).cluster == "prod"
+
+
 def test_what_is_shown_is_the_preset(tmp_path: Path) -> None:
     document = whole(CONTROLLER, tmp_path)
     needed = {name: document[name] for name in ("controller", "kafka")}
