@@ -28,8 +28,8 @@ lock: ## resolve requirements.lock anew
 demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, drained
 	PYTHONPATH=examples $(BIN)/python -m flights.demo
 
-test: $(INSTALLED) jars ## pass all tests (about 25 minutes)
-	$(BIN)/python -m pytest
+test: $(INSTALLED) jars ## pass all checks and tests, several at a time
+	$(BIN)/python -m tests.run_all
 
 check: $(INSTALLED) ## format, lint, types, import contracts, fast tests
 	$(BIN)/ruff format --check .

@@ -23,6 +23,8 @@ from trimtab_protocol.messages.report import WorkerState
 from trimtab_sandbox.broker import Broker, Topic, free_ports
 from trimtab_sandbox.processes import Child, Processes
 
+pytestmark = pytest.mark.alone
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 KEY_GROUPS = 8
 WORKERS = ("w0", "w1")

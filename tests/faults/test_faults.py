@@ -12,6 +12,7 @@ from flights.demo.view import View
 
 
 @pytest.mark.e2e
+@pytest.mark.alone
 @pytest.mark.timeout(600)  # a minute and a half on a quiet machine
 def test_a_worker_and_the_controller_die_in_the_middle_of_rounds_and_every_promise_is_kept(tmp_path: Path) -> None:
     cells = chosen(["worker killed:release", "controller killed:decided"])
