@@ -14,7 +14,7 @@ from trimtab_sandbox.marks import VARIABLE, command_lines, end_marked, with_mark
 from trimtab_sandbox.processes import Processes
 
 if TYPE_CHECKING:
-    from played_cluster import World
+    from tests.e2e.played_cluster import World
 
 RUN_MARK = f"tests-{uuid.uuid4().hex}"
 """Inherited by whatever any test starts, by whatever means."""
@@ -76,7 +76,7 @@ def unique() -> str:
 @pytest.fixture
 def world(broker: Broker, unique: str, tmp_path: Path) -> Iterator["World"]:
     """A cluster that the test plays, for controllers as processes."""
-    from played_cluster import World
+    from tests.e2e.played_cluster import World
 
     made = World(broker.address, unique, tmp_path, free_ports(1)[0])
     yield made

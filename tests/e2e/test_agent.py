@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from agent_bench import APP, OPERATOR, Bench
 
+from tests.e2e.agent_bench import APP, OPERATOR, Bench
 from trimtab_process.credential_files import load_signing_key
 from trimtab_protocol.messages.commands import (
     CommandKind,

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from flights.watch import StatusWatch, read_snapshots
+from tests.paths import ROOT
 from trimtab_protocol.messages.status import Status
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster
@@ -79,8 +80,8 @@ def changelog(bootstrap: str, table: str) -> tuple[Sums, int]:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     settings = SandboxSettings(
-        app="job_change_app:app",
-        app_folder=Path(__file__).parent,
+        app="tests.e2e.job_change_app:app",
+        app_folder=ROOT,
         workers=WORKERS,
         capacity_cores=0.5,
         environment={"PARTITIONS": str(PARTITIONS)},

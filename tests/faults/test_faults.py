@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from played.cells import chosen
-from played.runs import run_stage
-from played.stage import Stage, StageSettings
 from rich.console import Console
 
 from flights.demo.view import View
+from tests.faults.played.cells import chosen
+from tests.faults.played.runs import run_stage
+from tests.faults.played.stage import Stage, StageSettings
 
 
 @pytest.mark.e2e

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from steered_app_names import BUCKETS_PER_S, WINDOW_S
-from steered_cluster import APP, EXTRAS, RENAMED, SOURCE, SUMS, WINDOWED, Cluster
+
+from tests.e2e.steering.app_names import BUCKETS_PER_S, WINDOW_S
+from tests.e2e.steering.cluster import APP, EXTRAS, RENAMED, SOURCE, SUMS, WINDOWED, Cluster
 
 STALL_LIMIT_S = 60.0
 """Workers that commit nothing for so long while something is left are not waited for."""

@@ -3,10 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from steered_app_names import Feature
-from steered_cluster import SOURCE, Cluster, Setup, operators, trimtabs_topics, until, worker
-from steered_scenarios import Act, Scenario, begin, hand_overs
-
+from tests.e2e.steering.app_names import Feature
+from tests.e2e.steering.cluster import SOURCE, Cluster, Setup, operators, trimtabs_topics, until, worker
+from tests.e2e.steering.scenarios import Act, Scenario, begin, hand_overs
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_sandbox.broker import Topic
 
