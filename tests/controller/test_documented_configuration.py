@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.paths import ROOT
 from trimtab_agent.configuration import read_configuration
 from trimtab_controller.configuration import decode
 from trimtab_protocol.messages.decode import Fields
 
-ROOT = Path(__file__).parents[2]
 COMMENTED = re.compile(r'^# (?=\[|"?[\w.]+"? = )', re.MULTILINE)
 REFUSED = {"password"}
 """Asked for only to say where it belongs."""
