@@ -203,14 +203,14 @@ def run_snapshot(args: argparse.Namespace, target: Target) -> int:
     present = read_cluster_state(target.connection, configuration, now)
     _, decider = preview_decision(present, configuration, now, lambda _: NoAnswer(reason="not asked"))
     known = decider.known
-    if known.lack is not None:
-        raise CommandError(f"no complete snapshot: {known.lack.lack}: {known.lack.detail}")
+    if known.not_ready is not None:
+        raise CommandError(f"no complete snapshot: {known.not_ready.reason}: {known.not_ready.detail}")
     views = {app: view for app, view in known.views.items() if args.app in (None, app)}
     if len(views) != 1:
         raise CommandError(f"which app? --app is one of {', '.join(known.views) or 'none, no app reports'}")
     view = next(iter(views.values()))
     if isinstance(view, NotReady):
-        raise CommandError(f"no complete snapshot: {view.lack}: {view.detail}")
+        raise CommandError(f"no complete snapshot: {view.reason}: {view.detail}")
     instance = instance_of(view, configuration.balance)
     text = json.dumps(encode_snapshot(instance), allow_nan=False)
     if args.out is None:

@@ -2,19 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from trimtab_controller.decider.decision import (
-    OF_BALANCE,
-    Adopted,
-    Decision,
-    Planned,
-    Scaled,
-    Skip,
-    SkipReason,
-    not_ready,
-)
+from trimtab_controller.decider.decision import Adopted, Decision, Planned, Scaled, Skip, not_ready
 from trimtab_controller.decider.describe import collocation_of, method_of
 from trimtab_controller.decider.evaluate import Evaluation
-from trimtab_controller.decider.view import AppView, Lack, NotReady, first_few
+from trimtab_controller.decider.reasons import OF_BALANCE, SkipReason
+from trimtab_controller.decider.view import AppView, NotReady, first_few
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_controller.plan import Move, Plan
 from trimtab_controller.solver.answer import Answer, Method
@@ -75,7 +67,7 @@ class SolveWanted:
 def admit_cluster(execution: Execution, *, paused: str | None, held: str | None = None) -> Skip | None:
     """What forbids any decision, before anything is computed."""
     if held is not None:
-        return Skip(reason=SkipReason.HOLD, detail=f"on hold: {held}", lack=Lack.JOURNAL)
+        return Skip(reason=SkipReason.JOURNAL, detail=f"on hold: {held}")
     if execution.busy and execution.round is not None:
         return Skip(reason=SkipReason.PLAN_IN_FLIGHT, detail=f"plan {execution.round.plan} is in flight")
     for scaling in execution.scalings.values():
@@ -183,7 +175,7 @@ def _calm(view: AppView, distance: float, noise: float, settings: Settings, wind
         return Skip(reason=SkipReason.INSIDE_BAND, detail=detail)
     if windows < settings.min_windows:
         detail = f"{windows} of {settings.min_windows} windows seen, load distance {distance:.1f} so far"
-        return not_ready(NotReady(lack=Lack.TOO_FEW_WINDOWS, detail=detail, app=view.app))
+        return not_ready(NotReady(reason=SkipReason.TOO_FEW_WINDOWS, detail=detail, app=view.app))
     if idle and distance <= noise:
         detail = f"{view.app}: load distance {distance:.1f} may be noise, windows were foreseen to {noise:.1f}"
         return Skip(reason=SkipReason.INSIDE_NOISE, detail=detail)

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from trimtab_controller.decider.concerns import Concern, Strains
 from trimtab_controller.decider.decide import SolveWanted
-from trimtab_controller.decider.decision import Skip, SkipReason
+from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.evaluate import evaluate
 from trimtab_controller.decider.promises import Comparison, Misses, Promise, compare, follow_misses, review
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Round
 from trimtab_protocol.messages.names import AppId

@@ -33,7 +33,7 @@ def names_of(decision: Decision) -> tuple[str, str]:
     """Kind and reason, as metrics and the status name them."""
     match decision:
         case Skip():
-            return "skip", str(decision.lack or decision.reason)
+            return "skip", str(decision.reason)
         case Planned(plan=plan):
             reasons = ("drain", "collocation")
             return "plan", next((reason for reason in reasons if plan.reason.startswith(reason)), "load_distance")

@@ -24,7 +24,6 @@ from trimtab_controller.decider.decision import (
     Planned,
     Scaled,
     Skip,
-    SkipReason,
     StandbysPlaced,
     not_ready,
 )
@@ -51,8 +50,9 @@ from trimtab_controller.decider.observe import (
     parts_of,
     placed_workers,
 )
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standby_rounds import StandbyRounds
-from trimtab_controller.decider.view import AppView, Lack, NotReady
+from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Drain, Intent, Pause
@@ -62,7 +62,7 @@ from trimtab_protocol.messages.snapshot import Snapshot
 
 @dataclass(slots=True)
 class Known:
-    """What the last snapshot showed, for the status; `views` holds what is missing where a view is not ready.
+    """What the last snapshot showed, for the status; `not_ready`: why nothing is known of any app.
 
     `missing_standbys` = how many key groups of an app have fewer standbys than it asks for.
     """
@@ -72,7 +72,7 @@ class Known:
     evaluations: dict[AppId, Evaluation] = field(default_factory=dict)
     strains: Strains = NO_STRAINS
     concerns: tuple[Concern, ...] = ()
-    lack: NotReady | None = None
+    not_ready: NotReady | None = None
     missing_standbys: dict[AppId, int] = field(default_factory=dict)
 
 
@@ -139,11 +139,11 @@ class Decider:
         self._stale_at = now + self._needs.max_age_s
         end_ms = self.known.snapshot.end_ms if self.known.snapshot else None
         if end_ms is None:
-            self.known.lack = NotReady(lack=Lack.NO_SNAPSHOT, detail="the stream has not published a window")
+            reason, detail = SkipReason.NO_SNAPSHOT, "the stream has not published a window"
         else:
-            detail = f"the last window ended {now - end_ms / 1000.0:.0f} s ago"
-            self.known.lack = NotReady(lack=Lack.STALE_SNAPSHOT, detail=detail)
-        return [Decided(decision=not_ready(self.known.lack))]
+            reason, detail = SkipReason.STALE_SNAPSHOT, f"the last window ended {now - end_ms / 1000.0:.0f} s ago"
+        self.known.not_ready = NotReady(reason=reason, detail=detail)
+        return [Decided(decision=not_ready(self.known.not_ready))]
 
     # --- a snapshot -----------------------------------------------------------------------------------------------
 
@@ -154,8 +154,8 @@ class Decider:
         self._stale_at = now + self._needs.max_age_s
         self._forget(snapshot.start_ms / 1000.0)
         self._liveness.see(snapshot, placed_workers(self._execution.placements.values()))
-        lack = check_cluster(snapshot, now, self._liveness, self._needs)
-        parts = {} if lack else parts_of(snapshot, self._execution.placements)
+        missing = check_cluster(snapshot, now, self._liveness, self._needs)
+        parts = {} if missing else parts_of(snapshot, self._execution.placements)
         raw = {app: self._observe(app, part) for app, part in parts.items()}
         views = {app: self._smooth(view) if isinstance(view, AppView) else view for app, view in raw.items()}
         evaluations = {
@@ -173,7 +173,7 @@ class Decider:
             evaluations=evaluations,
             strains=strains,
             concerns=concerns,
-            lack=lack,
+            not_ready=missing,
             missing_standbys=dict(self._standbys.missing),
         )
         if self._wanted is None:
@@ -194,7 +194,7 @@ class Decider:
         changed_at = self._execution.changed_at
         if changed_at is not None and view.start_s < changed_at:
             detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
-            return NotReady(lack=Lack.WINDOW_TOO_EARLY, detail=detail, app=app)
+            return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=app)
         return view
 
     def _forget(self, start_s: float) -> None:
@@ -240,8 +240,8 @@ class Decider:
         )
         if decision is not None:
             return Decided(decision=decision)
-        if self.known.lack is not None:
-            return Decided(decision=not_ready(self.known.lack))
+        if self.known.not_ready is not None:
+            return Decided(decision=not_ready(self.known.not_ready))
         apps = sorted(self.known.views, key=self._urgency, reverse=True)
         skips = {}
         for app in sorted(apps, key=lambda app: self._in_vain.get(app, 0.0)):
@@ -252,14 +252,14 @@ class Decider:
             if not isinstance(found, Skip):
                 return Decided(decision=found)
             skips[app] = noted(found, self._settings)
-        nobody = Skip(reason=SkipReason.NOT_READY, detail="no app reports", lack=Lack.NO_WORKERS)
+        nobody = Skip(reason=SkipReason.NO_WORKERS, detail="no app reports")
         return Decided(decision=self._place_standbys(now) or (skips[apps[0]] if apps else nobody))
 
     def _forget_wanted(self, reporting: frozenset[HostId]) -> Forgotten | None:
         """What an operator wants forgotten, gone from what is remembered here; `reporting` = hosts that report."""
         if not self._acting or self._held is not None:
             return None
-        found = to_forget(self._intents, self._execution, self.known.snapshot, self.known.lack)
+        found = to_forget(self._intents, self._execution, self.known.snapshot, self.known.not_ready)
         if found is None:
             return None
         self._intents = tuple(intent for intent in self._intents if intent.key not in found.answered)
@@ -316,7 +316,7 @@ class Decider:
 
     def _instead_of(self, now: float, skip: Skip) -> Decision:
         """Standbys, where a plan was looked for in vain; what forbids a plan forbids them too."""
-        if self._admit_cluster() is not None or self.known.lack is not None:
+        if self._admit_cluster() is not None or self.known.not_ready is not None:
             return skip
         drifted = (
             isinstance(view, AppView) and drift(view, self._execution.placements.get(app)) is not None
@@ -330,9 +330,9 @@ class Decider:
             return Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason)
         if (changed := self._admit_cluster()) is not None:
             return changed
-        lack = self.known.lack or self.known.views.get(wanted.view.app)
-        if isinstance(lack, NotReady):
-            return not_ready(lack)
+        missing = self.known.not_ready or self.known.views.get(wanted.view.app)
+        if isinstance(missing, NotReady):
+            return not_ready(missing)
         decision = judge(wanted, answer, self._settings)
         if isinstance(decision, Planned) and self._acting:
             self._deliveries.plan(now, wanted.view.app)

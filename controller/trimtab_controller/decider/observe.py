@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.owned import OwnedTable
-from trimtab_controller.decider.view import AppView, Lack, NotReady, Worker, first_few
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.view import AppView, NotReady, Worker, first_few
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock, KeyGroupTable
@@ -97,21 +98,21 @@ def check_cluster(snapshot: Snapshot, now: float, liveness: Liveness, needs: Req
     """Why nothing can be said about any app, or None."""
     age_s = now - snapshot.end_ms / 1000.0
     if age_s > needs.max_age_s:
-        return NotReady(lack=Lack.STALE_SNAPSHOT, detail=f"the last window ended {age_s:.0f} s ago")
+        return NotReady(reason=SkipReason.STALE_SNAPSHOT, detail=f"the last window ended {age_s:.0f} s ago")
     lost = liveness.lost_hosts(snapshot)
     if len(lost) >= LOST_HOSTS_SHARE * max(1, len(liveness.hosts)):
         detail = f"{len(lost)} of {len(liveness.hosts)} hosts no longer report: {first_few(lost)}"
-        return NotReady(lack=Lack.HOSTS_LOST, detail=detail)
+        return NotReady(reason=SkipReason.HOSTS_LOST, detail=detail)
     owners = liveness.lost_owners(snapshot.end_ms / 1000.0)
     if owners and len(owners) >= LOST_HOSTS_SHARE * len(liveness.owners):
         share = f"{len(owners)} of {len(liveness.owners)} workers that own key groups"
         detail = f"no host reports of {share}: {first_few(owners)}"
-        return NotReady(lack=Lack.HOSTS_LOST, detail=detail)
+        return NotReady(reason=SkipReason.HOSTS_LOST, detail=detail)
     if snapshot.coverage < needs.min_coverage:
         missing = f"; no longer: {first_few(lost)}" if lost else ""
         share = f"{snapshot.hosts_seen} of {snapshot.hosts_expected} hosts reported"
         detail = f"{share}, {needs.min_coverage:.0%} needed{missing}"
-        return NotReady(lack=Lack.LOW_COVERAGE, detail=detail)
+        return NotReady(reason=SkipReason.LOW_COVERAGE, detail=detail)
     return None
 
 
@@ -177,21 +178,21 @@ def observe(
     present = {row.worker for row in nodes}
     absent = sorted(worker for worker in placed - present if not liveness.gone(worker, end_s, needs.lost_worker_s))
     # Workers of different versions do not steer: that they differ is the cause, and goes first.
-    lack = _lack_of_workers(app, nodes, absent) or _lack_of_agreement(app, nodes) or _lack_of_reports(app, nodes)
-    if lack is not None:
-        return lack
+    missing = _check_workers(app, nodes, absent) or _check_agreement(app, nodes) or _check_reports(app, nodes)
+    if missing is not None:
+        return missing
     declared = _declared(app, nodes)
     wanted = _placed_or_seen(placement, blocks) if declared is None else declared
     # In the window in which operators change there are reports of those of before, too.
     blocks = [kept for block in blocks if len(kept := block.below(wanted.get(block.operator, 0)))]
-    lack = (
-        _lack_of_room(app, blocks, present)
-        or _lack_of_key_groups(app, blocks, wanted)
-        or _lack_of_owners(app, blocks, present)
-        or _lack_of_loads(app, blocks, nodes)
+    missing = (
+        _check_size(app, blocks, present)
+        or _check_key_groups(app, blocks, wanted)
+        or _check_owners(app, blocks, present)
+        or _check_loads(app, blocks, nodes)
     )
-    if lack is not None:
-        return lack
+    if missing is not None:
+        return missing
     return AppView(
         app=app,
         start_s=snapshot.start_ms / 1000.0,
@@ -220,42 +221,42 @@ def _wanted_standbys(nodes: list[NodeWindow], blocks: list[KeyGroupBlock]) -> in
     return min(max(asked), next(fitting, 0))
 
 
-def _lack_of_workers(app: AppId, nodes: list[NodeWindow], absent: list[WorkerId]) -> NotReady | None:
+def _check_workers(app: AppId, nodes: list[NodeWindow], absent: list[WorkerId]) -> NotReady | None:
     checks = (
         (
-            Lack.WORKER_TWICE,
+            SkipReason.WORKER_TWICE,
             [f"{row.worker} ({', '.join(sorted((row.host, *row.also_on)))})" for row in nodes if row.also_on],
             "run on several hosts under one name",
         ),
-        (Lack.WORKER_MISSING, absent, "own key groups but are away"),
+        (SkipReason.WORKER_MISSING, absent, "own key groups but are away"),
         (
-            Lack.WORKER_NOT_RUNNING,
+            SkipReason.WORKER_NOT_RUNNING,
             [f"{row.worker} ({row.state})" for row in nodes if row.state is not WorkerState.RUNNING],
             "do not run",
         ),
     )
     if not nodes and not absent:
-        return NotReady(lack=Lack.NO_WORKERS, detail="no worker reports", app=app)
-    return _first_lack(app, checks)
+        return NotReady(reason=SkipReason.NO_WORKERS, detail="no worker reports", app=app)
+    return _first_found(app, checks)
 
 
-def _lack_of_reports(app: AppId, nodes: list[NodeWindow]) -> NotReady | None:
+def _check_reports(app: AppId, nodes: list[NodeWindow]) -> NotReady | None:
     checks = (
-        (Lack.WORKER_NOT_STEERING, [row.worker for row in nodes if not row.steering], "only report"),
-        (Lack.WORKER_INCOMPLETE, [row.worker for row in nodes if not row.complete], "reported only in part"),
+        (SkipReason.WORKER_NOT_STEERING, [row.worker for row in nodes if not row.steering], "only report"),
+        (SkipReason.WORKER_INCOMPLETE, [row.worker for row in nodes if not row.complete], "reported only in part"),
     )
-    return _first_lack(app, checks)
+    return _first_found(app, checks)
 
 
-def _first_lack(app: AppId, checks: Iterable[tuple[Lack, Sequence[str], str]]) -> NotReady | None:
+def _first_found(app: AppId, checks: Iterable[tuple[SkipReason, Sequence[str], str]]) -> NotReady | None:
     """The first of these that some workers are the cause of."""
-    for lack, names, what in checks:
+    for reason, names, what in checks:
         if names:
-            return NotReady(lack=lack, detail=f"workers that {what}: {first_few(names)}", app=app)
+            return NotReady(reason=reason, detail=f"workers that {what}: {first_few(names)}", app=app)
     return None
 
 
-def _lack_of_agreement(app: AppId, nodes: list[NodeWindow]) -> NotReady | None:
+def _check_agreement(app: AppId, nodes: list[NodeWindow]) -> NotReady | None:
     """Key groups are an app's, not a worker's: while it is upgraded its workers may see different ones."""
     sides: defaultdict[frozenset[tuple[OperatorId, int]], list[WorkerId]] = defaultdict(list)
     for row in nodes:
@@ -269,7 +270,7 @@ def _lack_of_agreement(app: AppId, nodes: list[NodeWindow]) -> NotReady | None:
         own = first_few(f"{name} with {count} key groups" for name, count in sorted(operators - common))
         told.append(f"{first_few(workers)}: {own or 'no more than the others'}")
     detail = f"its workers declare different operators; {'; '.join(told)}"
-    return NotReady(lack=Lack.OPERATORS_DIFFER, detail=detail, app=app)
+    return NotReady(reason=SkipReason.OPERATORS_DIFFER, detail=detail, app=app)
 
 
 def _declared(app: AppId, nodes: list[NodeWindow]) -> Mapping[OperatorId, int] | None:
@@ -286,7 +287,7 @@ def _placed_or_seen(placement: Placement | None, blocks: list[KeyGroupBlock]) ->
     return wanted
 
 
-def _lack_of_room(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId]) -> NotReady | None:
+def _check_size(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId]) -> NotReady | None:
     """Every worker and every successor must be able to read the placement, which is one message."""
     counts = {block.operator: len(block) for block in blocks}
     size = most_bytes(counts, max(map(len, present)))
@@ -296,10 +297,10 @@ def _lack_of_room(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId
         f"the placement of {sum(counts.values())} key groups of {len(counts)} operators could come to {size} bytes, by "
         f"the lengths of workers' names; a message holds {MAX_MESSAGE_BYTES}, and {MAX_OPERATORS} operators"
     )
-    return NotReady(lack=Lack.APP_TOO_LARGE, detail=detail, app=app)
+    return NotReady(reason=SkipReason.APP_TOO_LARGE, detail=detail, app=app)
 
 
-def _lack_of_key_groups(app: AppId, blocks: list[KeyGroupBlock], wanted: Mapping[OperatorId, int]) -> NotReady | None:
+def _check_key_groups(app: AppId, blocks: list[KeyGroupBlock], wanted: Mapping[OperatorId, int]) -> NotReady | None:
     seen = {block.operator: block.partition for block in blocks}
     missing = sum(wanted.values()) - sum(map(len, blocks))
     if not missing and blocks:
@@ -313,10 +314,10 @@ def _lack_of_key_groups(app: AppId, blocks: list[KeyGroupBlock], wanted: Mapping
     detail = (
         f"{missing} key groups were not reported: {first_few(names, missing)}" if missing else "no key group is known"
     )
-    return NotReady(lack=Lack.KEY_GROUPS_MISSING, detail=detail, app=app)
+    return NotReady(reason=SkipReason.KEY_GROUPS_MISSING, detail=detail, app=app)
 
 
-def _lack_of_owners(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId]) -> NotReady | None:
+def _check_owners(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId]) -> NotReady | None:
     unknown = [
         str(block.row(place).key_group)
         for block in blocks
@@ -326,11 +327,11 @@ def _lack_of_owners(app: AppId, blocks: list[KeyGroupBlock], present: set[Worker
     ]
     if unknown:
         detail = f"key groups whose owner is not known: {first_few(unknown)}"
-        return NotReady(lack=Lack.OWNER_UNKNOWN, detail=detail, app=app)
+        return NotReady(reason=SkipReason.OWNER_UNKNOWN, detail=detail, app=app)
     return None
 
 
-def _lack_of_loads(app: AppId, blocks: list[KeyGroupBlock], nodes: list[NodeWindow]) -> NotReady | None:
+def _check_loads(app: AppId, blocks: list[KeyGroupBlock], nodes: list[NodeWindow]) -> NotReady | None:
     """A load that could not be measured is its worker's matter, so the workers are named, and why they say so."""
     unmeasured = [
         block.row(place)
@@ -346,4 +347,4 @@ def _lack_of_loads(app: AppId, blocks: list[KeyGroupBlock], nodes: list[NodeWind
     said = (f"{worker} ({reasons.get(worker) or 'it does not say why'})" for worker in workers)
     names = first_few((row.key_group for row in unmeasured), len(unmeasured))
     detail = f"the loads at {first_few(said, len(workers))} are unknown; key groups without a CPU measurement: {names}"
-    return NotReady(lack=Lack.LOAD_UNKNOWN, detail=detail, app=app)
+    return NotReady(reason=SkipReason.LOAD_UNKNOWN, detail=detail, app=app)

@@ -2,48 +2,29 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
 
 from trimtab_controller.decider.owned import Owned, OwnedTable
+from trimtab_controller.decider.reasons import NOT_READY, SkipReason
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 
 NAMED = 5
 """In a line that somebody is to read."""
 
 
-class Lack(StrEnum):
-    """What is missing for a decision."""
-
-    JOURNAL = "journal"
-    NO_SNAPSHOT = "no_snapshot"
-    STALE_SNAPSHOT = "stale_snapshot"
-    LOW_COVERAGE = "low_coverage"
-    HOSTS_LOST = "hosts_lost"
-    NO_WORKERS = "no_workers"
-    WORKER_MISSING = "worker_missing"
-    WORKER_NOT_RUNNING = "worker_not_running"
-    WORKER_NOT_STEERING = "worker_not_steering"
-    WORKER_INCOMPLETE = "worker_incomplete"
-    WORKER_TWICE = "worker_twice"
-    OPERATORS_DIFFER = "operators_differ"
-    APP_TOO_LARGE = "app_too_large"
-    KEY_GROUPS_MISSING = "key_groups_missing"
-    OWNER_UNKNOWN = "owner_unknown"
-    LOAD_UNKNOWN = "load_unknown"
-    WINDOW_TOO_EARLY = "window_too_early"
-    TOO_FEW_WINDOWS = "too_few_windows"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotReady:
-    """Not enough is known; `app` None = of the whole cluster.  Nothing is ever planned from this."""
+    """Too little is known to plan; `app` None = of the whole cluster."""
 
-    lack: Lack
+    reason: SkipReason
     detail: str
     app: AppId | None = None
+
+    def __post_init__(self) -> None:
+        if self.reason not in NOT_READY:
+            raise ValueError(f"{self.reason} says nothing about what is missing")
 
 
 def first_few(names: Iterable[object], count: int | None = None) -> str:

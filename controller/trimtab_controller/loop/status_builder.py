@@ -155,7 +155,7 @@ def _apps(decider: Decider) -> tuple[AppStatus, ...]:
                 noise=evaluation.noise if evaluation else None,
                 collocation=evaluation.collocation if evaluation else None,
                 missing_standbys=decider.known.missing_standbys.get(app),
-                not_ready=f"{view.lack}: {view.detail}" if isinstance(view, NotReady) else None,
+                not_ready=f"{view.reason}: {view.detail}" if isinstance(view, NotReady) else None,
             )
         )
     return tuple(rows)

@@ -8,7 +8,8 @@ from trimtab_controller.decider.decision import Decision, Planned, Skip
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.view import Lack, first_few
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.view import first_few
 from trimtab_controller.execution.events import HandoverEnded, RoundEnded
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase
@@ -73,7 +74,7 @@ class Telemetry:
     def decision(self, now: float, decision: Decision, execution: Execution) -> None:
         """What was decided; `execution` as it is with it."""
         self._metrics.decisions.labels(*names_of(decision)).inc()
-        if isinstance(decision, Skip) and decision.lack is Lack.STALE_SNAPSHOT:
+        if isinstance(decision, Skip) and decision.reason is SkipReason.STALE_SNAPSHOT:
             self._metrics.see_evaluations({})
             self._metrics.see_missing_standbys({})
             self._metrics.see_strains(NO_STRAINS)

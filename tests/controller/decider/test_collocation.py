@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from trimtab_controller.decider.decide import Settings, SolveWanted, admit, judge, noted
-from trimtab_controller.decider.decision import Planned, Skip, SkipReason
+from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.evaluate import History, evaluate, follow
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Collocation
@@ -66,7 +67,7 @@ def test_inside_the_band_only_albic_looks_for_a_plan() -> None:
 def test_albic_waits_for_windows_and_rests_where_nothing_is_apart_or_nothing_flows() -> None:
     early = admitted(crossed(), replace(ALBIC, min_windows=3), windows=2)
     assert isinstance(early, Skip)
-    assert early.reason is SkipReason.NOT_READY
+    assert early.reason is SkipReason.TOO_FEW_WINDOWS
     local = {(kg("in", 0), kg("sums", 1)): 5.0}
     for flows, collocation in (({}, None), (local, 1.0)):
         view = replace(crossed(), flows=flows)
@@ -146,7 +147,7 @@ def test_without_a_measured_saving_plans_are_for_balance_and_every_decision_says
 def test_what_is_missing_is_said_without_a_word_about_collocation() -> None:
     early = admitted(heaped(), replace(UNMEASURED, min_windows=3))
     assert isinstance(early, Skip)
-    assert early.reason is SkipReason.NOT_READY
+    assert early.reason is SkipReason.TOO_FEW_WINDOWS
     assert noted(early, UNMEASURED) == early
     assert noted(calm := Skip(reason=SkipReason.INSIDE_BAND, detail="even"), MILP) == calm
 

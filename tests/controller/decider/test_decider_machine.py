@@ -6,7 +6,7 @@ import pytest
 from decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 
 from trimtab_controller.decider.decide import Settings
-from trimtab_controller.decider.decision import Adopted, Decision, Forgotten, Planned, Scaled, Skip, SkipReason
+from trimtab_controller.decider.decision import Adopted, Decision, Forgotten, Planned, Scaled, Skip
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import (
     Decided,
@@ -20,7 +20,7 @@ from trimtab_controller.decider.events import (
 )
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
-from trimtab_controller.decider.view import Lack
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
 from trimtab_controller.plan import Move, Plan
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -173,7 +173,7 @@ def test_windows_that_began_before_the_last_round_ended_do_not_count() -> None:
     made = decider(execution(ON_W0, round=a_round(1000.5)))
     decision = only(made.on_event(1011.0, window(ON_W0)))
     assert isinstance(decision, Skip)
-    assert (decision.reason, decision.lack) == (SkipReason.NOT_READY, Lack.WINDOW_TOO_EARLY)
+    assert decision.reason is SkipReason.WINDOW_TOO_EARLY
     moved = {**ON_W0, kg(2): W1}
     measured, decided = made.on_event(1021.0, window(moved, 1020.0))
     assert measured == RoundMeasured(plan="1.2", planned=2.0, load_distance=5.0)
@@ -215,7 +215,7 @@ def test_the_placement_follows_renamed_merged_and_shrunk_operators_and_says_so()
 def test_while_workers_of_two_versions_run_nothing_is_decided() -> None:
     decision = only(decider(execution(ON_W0)).on_event(1011.0, declared(window(ON_W0), {OPERATOR: 3}, {TOTALS: 3})))
     assert isinstance(decision, Skip)
-    assert (decision.reason, decision.lack) == (SkipReason.NOT_READY, Lack.OPERATORS_DIFFER)
+    assert decision.reason is SkipReason.OPERATORS_DIFFER
     assert decision.detail == (
         "app: operators_differ: its workers declare different operators; w0: sums with 3 key groups; "
         "w1: totals with 3 key groups"
@@ -231,7 +231,7 @@ def test_what_key_groups_did_is_forgotten_with_them() -> None:
     made.on_event(1022.0, ExecutionChanged(execution=execution(renamed)))
     decision = only(made.on_event(1031.0, declared(window(renamed, 1030.0), *[{TOTALS: 3}] * 2)))
     assert isinstance(decision, Skip)
-    assert decision.lack is Lack.TOO_FEW_WINDOWS
+    assert decision.reason is SkipReason.TOO_FEW_WINDOWS
     assert made._history[APP].windows == 1
 
 
@@ -254,8 +254,8 @@ def test_an_app_that_is_gone_is_forgotten_also_while_paused_and_hosts_are_lost()
     made = decider(two_apps(), PAUSE)
     made.on_event(1011.0, of_app(window(OTHER, 1010.0, workers=tuple(OTHER.values())), "other"))
     made.on_event(1021.0, window(ON_W0, 1020.0))
-    assert made.known.lack is not None
-    assert made.known.lack.lack is Lack.HOSTS_LOST, "its two, of four"
+    assert made.known.not_ready is not None
+    assert made.known.not_ready.reason is SkipReason.HOSTS_LOST, "its two, of four"
     made.on_event(1022.0, IntentsChanged(intents=(PAUSE, replace(FORGET_APP, app=AppId("other")))))
     decision = only(made.on_event(1031.0, window(ON_W0, 1030.0)))
     assert decision == Forgotten(
@@ -268,7 +268,7 @@ def test_an_app_that_is_gone_is_forgotten_also_while_paused_and_hosts_are_lost()
     after = only(made.on_event(1041.0, window(ON_W0, 1040.0)))
     assert isinstance(after, Skip)
     assert after.reason is SkipReason.PAUSED, "said once"
-    assert (made.known.lack, list(made.known.views)) == (None, [APP])
+    assert (made.known.not_ready, list(made.known.views)) == (None, [APP])
 
 
 def test_who_still_runs_is_not_forgotten() -> None:
@@ -361,9 +361,8 @@ def test_loads_are_believed_after_enough_windows_but_a_drain_need_not_wait() -> 
     made = Decider(settings, NEEDS, execution(ON_W0), acting=True)
     first = only(made.on_event(1011.0, window(ON_W0)))
     assert first == Skip(
-        reason=SkipReason.NOT_READY,
+        reason=SkipReason.TOO_FEW_WINDOWS,
         detail="app: too_few_windows: 1 of 2 windows seen, load distance 15.0 so far",
-        lack=Lack.TOO_FEW_WINDOWS,
     )
     [second] = made.on_event(1021.0, window(ON_W0, 1020.0))
     assert isinstance(second, Solve), "steady loads"
@@ -503,7 +502,7 @@ def test_what_a_newer_window_lacks_counts_while_the_solver_works() -> None:
     assert made.on_event(1021.0, window(ON_W0, 1020.0, workers=(W0,))) == []
     decision = only(made.on_event(1021.5, answer((kg(2), W0, W1))))
     assert isinstance(decision, Skip)
-    assert (decision.reason, decision.lack) == (SkipReason.HOLD, Lack.HOSTS_LOST)
+    assert decision.reason is SkipReason.HOSTS_LOST
 
 
 def test_a_worker_that_is_lost_while_the_solver_works_is_given_nothing() -> None:
@@ -514,7 +513,7 @@ def test_a_worker_that_is_lost_while_the_solver_works_is_given_nothing() -> None
     made.on_event(1021.0, SnapshotArrived(snapshot=replace(later, nodes=nodes)))
     decision = only(made.on_event(1021.5, answer((kg(2), W0, W1))))
     assert isinstance(decision, Skip)
-    assert decision.lack is Lack.WORKER_NOT_RUNNING
+    assert decision.reason is SkipReason.WORKER_NOT_RUNNING
 
 
 def test_an_app_that_nothing_makes_better_does_not_keep_the_others_waiting() -> None:
@@ -541,7 +540,7 @@ def test_a_hold_forbids_everything_and_says_why_until_it_ends() -> None:
     made.on_event(1011.0, HoldChanged(reason="the journal is not to be believed"))
     decision = only(made.on_event(1011.0, window(ON_W0)))
     assert isinstance(decision, Skip)
-    assert (decision.reason, decision.lack) == (SkipReason.HOLD, Lack.JOURNAL)
+    assert decision.reason is SkipReason.JOURNAL
     assert "the journal is not to be believed" in decision.detail
     made.on_event(1012.0, HoldChanged(reason=None))
     assert [type(action) for action in made.on_event(1021.0, window(ON_W0, 1020.0))] == [Solve]
@@ -575,13 +574,13 @@ def test_snapshots_that_stay_away_are_said_once_per_interval() -> None:
     assert made.on_tick(1000.0) == []
     first = only(made.on_tick(1045.0))
     assert isinstance(first, Skip)
-    assert first.lack is Lack.NO_SNAPSHOT
+    assert first.reason is SkipReason.NO_SNAPSHOT
     assert made.on_tick(1046.0) == []
     made.on_event(1051.0, window(BALANCED, 1050.0))
     assert made.on_tick(1095.0) == []
     stale = only(made.on_tick(1096.0))
     assert isinstance(stale, Skip)
-    assert stale.lack is Lack.STALE_SNAPSHOT
+    assert stale.reason is SkipReason.STALE_SNAPSHOT
 
 
 def test_a_dry_run_plans_from_the_reports_and_adopts_nothing() -> None:

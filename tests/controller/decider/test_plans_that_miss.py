@@ -7,7 +7,7 @@ from decider_situations import APP, OPERATOR, W0, W1, a_round, kg
 
 from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decide import Settings
-from trimtab_controller.decider.decision import Planned, Skip, SkipReason
+from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.events import (
     Action,
     Decided,
@@ -21,6 +21,7 @@ from trimtab_controller.decider.events import (
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.promises import TRY_AGAIN_S, Mispredicted
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Answer
 from trimtab_protocol.messages.intents import Drain, Intent, Pause

@@ -6,10 +6,11 @@ import pytest
 from decider_situations import APP, W0, W1, a_round, kg
 from test_decider_machine import BALANCED, ON_W0, PAUSE, answer, decider, execution, only, window
 
-from trimtab_controller.decider.decision import Adopted, Planned, Skip, SkipReason, StandbysPlaced
+from trimtab_controller.decider.decision import Adopted, Planned, Skip, StandbysPlaced
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import ExecutionChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standby_rounds import ROUND, ROUND_INTERVAL_S
 from trimtab_controller.execution.state import Execution, with_owners
 from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
@@ -70,18 +71,18 @@ def test_while_workers_disagree_the_most_is_asked_for() -> None:
 
 def test_nothing_is_placed_while_it_must_not_be() -> None:
     in_flight = execution(BALANCED, round=a_round(None))
-    for made, lack in (
-        (decider(in_flight), None),
-        (decider(execution(BALANCED), PAUSE), None),
-        (decider(execution(BALANCED), acting=False), None),
+    for made, reason in (
+        (decider(in_flight), SkipReason.PLAN_IN_FLIGHT),
+        (decider(execution(BALANCED), PAUSE), SkipReason.PAUSED),
+        (decider(execution(BALANCED), acting=False), SkipReason.INSIDE_BAND),
     ):
         decision = only(made.on_event(1011.0, asking(window(BALANCED), 1)))
         assert isinstance(decision, Skip), decision
-        assert decision.lack is lack
+        assert decision.reason is reason
     unready = asking(window(BALANCED, workers=(W0,)), 1)
     decision = only(decider(execution(BALANCED)).on_event(1011.0, unready))
     assert isinstance(decision, Skip)
-    assert decision.lack is not None
+    assert decision.reason is SkipReason.HOSTS_LOST
 
 
 def test_a_plan_brings_the_standbys_of_what_it_does_not_move() -> None:

@@ -12,10 +12,11 @@ import pytest
 
 from trimtab_controller.cli import main, operator
 from trimtab_controller.decider.decide import Settings
-from trimtab_controller.decider.decision import Skip, SkipReason
+from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.inheritance import Flaw, Hold
 from trimtab_controller.execution.journal import KEY, JournalEntry, encode_entry

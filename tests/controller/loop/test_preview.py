@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from trimtab_controller.configuration import decode
-from trimtab_controller.decider.decision import Skip, SkipReason
+from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.events import IntentsChanged
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.loop.preview import ClusterState, preview_decision
 from trimtab_controller.loop.recovery import RecoveredState
@@ -74,9 +75,9 @@ def decided(*snapshots: Snapshot) -> SkipReason:
 def test_earlier_windows_count_by_the_time_they_had_then() -> None:
     windows = [window(end_s) for end_s in range(1010, 1070, 10)]
     assert decided(*windows) is SkipReason.SOLVER_FAILED, "it was asked"
-    assert decided(*windows[1:]) is SkipReason.NOT_READY, "five are too few"
+    assert decided(*windows[1:]) is SkipReason.TOO_FEW_WINDOWS, "five are too few"
 
 
 def test_a_window_that_was_published_twice_counts_once() -> None:
     windows = [window(end_s) for end_s in range(1020, 1070, 10)]
-    assert decided(*windows, replace(windows[-1], published_ms=1_061_000)) is SkipReason.NOT_READY
+    assert decided(*windows, replace(windows[-1], published_ms=1_061_000)) is SkipReason.TOO_FEW_WINDOWS
