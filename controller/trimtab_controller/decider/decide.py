@@ -8,7 +8,7 @@ from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.reasons import OF_BALANCE, SkipReason
 from trimtab_controller.decider.view import AppView, NotReady, first_few
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
-from trimtab_controller.plan import Move, Plan
+from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import HostId, WorkerId
@@ -56,12 +56,17 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolveWanted:
-    """A plan is worth looking for; not yet a decision.  `balancing`: the load distance asks for it."""
+    """A plan is worth looking for.  `balancing`: the load distance asks for one, whatever the first reason is."""
 
     view: AppView
-    reason: str
-    draining: bool
+    reason: PlanReason
+    detail: str
     balancing: bool
+
+    @property
+    def draining(self) -> bool:
+        """Whether a worker is to be emptied."""
+        return self.reason is PlanReason.DRAIN
 
 
 def admit_cluster(execution: Execution, *, paused: str | None, held: str | None = None) -> Skip | None:
@@ -160,12 +165,13 @@ def admit(
         detail = f"{view.app}: load distance {distance:.1f}, next round in {left_s:.0f} s at the earliest"
         return Skip(reason=SkipReason.TOO_SOON, detail=detail)
     if to_empty:
-        reason = "drain " + first_few(to_empty)
+        reason, detail = PlanReason.DRAIN, "drain " + first_few(to_empty)
     elif balancing or collocation is None:
-        reason = f"load distance {distance:.1f} above {settings.load_distance:.1f}"
+        reason = PlanReason.LOAD_DISTANCE
+        detail = f"load distance {distance:.1f} above {settings.load_distance:.1f}"
     else:
-        reason = f"collocation {collocation:.0%}"
-    return SolveWanted(view=view, reason=reason, draining=bool(to_empty), balancing=balancing)
+        reason, detail = PlanReason.COLLOCATION, f"collocation {collocation:.0%}"
+    return SolveWanted(view=view, reason=reason, detail=detail, balancing=balancing)
 
 
 def _calm(view: AppView, distance: float, noise: float, settings: Settings, windows: int, *, idle: bool) -> Skip | None:
@@ -187,7 +193,7 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
     evened = wanted.balancing and answer.before - answer.load_distance >= settings.min_gain
     if not answer.moves or not (wanted.draining or evened or _together_pays(answer, settings)):
         detail = (
-            f"{wanted.view.app}: {wanted.reason}, but {settings.max_migrations} moves bring it only from "
+            f"{wanted.view.app}: {wanted.detail}, but {settings.max_migrations} moves bring it only from "
             f"{answer.before:.1f} to {answer.load_distance:.1f} (bound {answer.lower_bound:.1f})"
             f"{collocation_of(answer)}{method_of(answer)}"
         )
@@ -198,6 +204,7 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
         plan=Plan(
             app=wanted.view.app,
             reason=wanted.reason,
+            detail=wanted.detail,
             moves=tuple(
                 Move(key_group=key_group, source=source, target=target, state_bytes=sizes[key_group])
                 for key_group, source, target in answer.moves

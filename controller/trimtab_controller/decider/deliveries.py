@@ -41,7 +41,7 @@ class Deliveries:
         misses = self._misses.get(wanted.view.app)
         if wanted.draining or misses is None or not misses.holding:
             return None
-        detail = f"{wanted.view.app}: {wanted.reason}, but {misses.detail}; no further plan for balance"
+        detail = f"{wanted.view.app}: {wanted.detail}, but {misses.detail}; no further plan for balance"
         return Skip(reason=SkipReason.PLANS_MISS, detail=detail)
 
     def forgive(self) -> None:

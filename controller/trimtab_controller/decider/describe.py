@@ -17,7 +17,7 @@ def describe(decision: Decision) -> str:
             return (
                 f"{plan.app}: {count} move{'s' if count != 1 else ''}, load distance {plan.before:.1f} -> "
                 f"{plan.planned:.1f} (bound {plan.lower_bound:.1f}){collocation_of(plan)}, "
-                f"because {plan.reason}{method_of(plan)}"
+                f"because {plan.detail}{method_of(plan)}"
                 f"{'; ' if plan.note else ''}{plan.note}"
             )
         case Adopted() | StandbysPlaced():
@@ -35,8 +35,7 @@ def names_of(decision: Decision) -> tuple[str, str]:
         case Skip():
             return "skip", str(decision.reason)
         case Planned(plan=plan):
-            reasons = ("drain", "collocation")
-            return "plan", next((reason for reason in reasons if plan.reason.startswith(reason)), "load_distance")
+            return "plan", str(plan.reason)
         case Adopted():
             return "adopt", "ownership"
         case StandbysPlaced():

@@ -13,7 +13,7 @@ from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.execution.state import Execution
-from trimtab_controller.plan import Collocation
+from trimtab_controller.plan import Collocation, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_controller.solver.balance import answer
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
@@ -60,7 +60,7 @@ def test_inside_the_band_only_albic_looks_for_a_plan() -> None:
     assert isinstance(found, Skip)
     assert found.reason is SkipReason.INSIDE_BAND
     assert admitted(crossed(), ALBIC) == SolveWanted(
-        view=crossed(), reason="collocation 0%", draining=False, balancing=False
+        view=crossed(), reason=PlanReason.COLLOCATION, detail="collocation 0%", balancing=False
     )
 
 
@@ -98,7 +98,7 @@ def test_the_model_brings_them_together_and_the_plan_says_so() -> None:
 def test_a_round_inside_the_band_needs_its_gain_of_collocation_and_of_load(
     planned: float, saved_pp: float, moves: bool
 ) -> None:
-    wanted = SolveWanted(view=crossed(), reason="collocation 50%", draining=False, balancing=False)
+    wanted = SolveWanted(view=crossed(), reason=PlanReason.COLLOCATION, detail="collocation 50%", balancing=False)
     found = Answer(
         moves=((kg("in", 0), W0, W1),),
         status="feasible",

@@ -12,6 +12,7 @@ from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
+from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
@@ -92,7 +93,7 @@ def test_a_load_distance_that_may_be_noise_asks_for_no_balance_though_collocatio
 
     found = admit(1000.0, calm, noisy, Execution(generation=1), albic, windows=1)
 
-    assert found == SolveWanted(view=calm, reason="collocation 50%", draining=False, balancing=False)
+    assert found == SolveWanted(view=calm, reason=PlanReason.COLLOCATION, detail="collocation 50%", balancing=False)
 
 
 def test_a_drained_worker_that_has_little_is_no_distance() -> None:

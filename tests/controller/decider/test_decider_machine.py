@@ -22,7 +22,7 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
-from trimtab_controller.plan import Move, Plan
+from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, ForgetApp, ForgetWorker, Intent, Pause
@@ -117,7 +117,8 @@ def test_a_plan_from_snapshot_and_answer() -> None:
     decision = only(made.on_event(1021.5, answer((kg(2), W0, W1))))
     plan = Plan(
         app=APP,
-        reason="load distance 15.0 above 5.0",
+        reason=PlanReason.LOAD_DISTANCE,
+        detail="load distance 15.0 above 5.0",
         moves=(Move(key_group=kg(2), source=W0, target=W1, state_bytes=1000),),
         hosts={W0: HostId("h0"), W1: HostId("h1")},
         before=15.0,
@@ -406,7 +407,7 @@ def test_a_drain_overrides_the_band() -> None:
     assert [worker.id for worker in solve.view.workers if worker.draining] == [W1]
     decision = only(made.on_event(1011.5, answer((kg(1), W1, W0), to=20.0)))
     assert isinstance(decision, Planned)
-    assert decision.plan.reason == "drain w1"
+    assert decision.plan.detail == "drain w1"
 
 
 def test_a_drain_of_many_workers_names_a_few_of_them() -> None:
@@ -418,7 +419,7 @@ def test_a_drain_of_many_workers_names_a_few_of_them() -> None:
     assert [type(action) for action in made.on_event(1011.0, window(owners, workers=workers))] == [Solve]
     decision = only(made.on_event(1011.5, answer((kg(1), workers[1], workers[0]))))
     assert isinstance(decision, Planned)
-    assert decision.plan.reason == "drain w0001, w0002, w0003, w0004, w0005 and 994 more"
+    assert decision.plan.detail == "drain w0001, w0002, w0003, w0004, w0005 and 994 more"
 
 
 def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_taken_back() -> None:
