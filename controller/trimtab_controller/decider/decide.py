@@ -1,17 +1,20 @@
 """Decide: what to do about one app, and why; or why not.  Pure functions from view, evaluation and state to a value."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from trimtab_controller.decider.decision import Adopted, Decision, Planned, Scaled, Skip, not_ready
 from trimtab_controller.decider.describe import collocation_of, method_of
 from trimtab_controller.decider.evaluate import Evaluation
+from trimtab_controller.decider.events import DrainBlocked
+from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.reasons import OF_BALANCE, SkipReason
 from trimtab_controller.decider.view import AppView, NotReady, first_few
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_protocol.messages.commands import CommandKind
-from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
 
 NO_SAVING = "collocation: not used, no measured saving (each hop goes through the broker)"
@@ -199,15 +202,14 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
         )
         reason = SkipReason.SOLVER_FAILED if answer.fallback else SkipReason.NOTHING_BETTER
         return Skip(reason=reason, detail=detail)
-    sizes = {row.key_group: row.state_bytes for row in wanted.view.key_groups}
     return Planned(
         plan=Plan(
             app=wanted.view.app,
             reason=wanted.reason,
             detail=wanted.detail,
             moves=tuple(
-                Move(key_group=key_group, source=source, target=target, state_bytes=sizes[key_group])
-                for key_group, source, target in answer.moves
+                Move(key_group=row.key_group, source=row.owner, target=target, state_bytes=row.state_bytes)
+                for row, target in _named(wanted.view, answer.moves)
             ),
             hosts=wanted.view.hosts,
             before=answer.before,
@@ -219,6 +221,24 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
             collocation=answer.collocation,
         )
     )
+
+
+def _named(view: AppView, moves: Iterable[tuple[int, int]]) -> Iterator[tuple[Owned, WorkerId]]:
+    """The key groups that move, with their targets."""
+    for key_group, target in moves:
+        yield view.owned[key_group], view.workers[target].id
+
+
+def blocked_drains(view: AppView, answer: Answer) -> list[DrainBlocked]:
+    """The drains that cannot go on, by worker and obstacle."""
+    blocked: dict[tuple[WorkerId, str], list[KeyGroup]] = {}
+    for stuck in answer.stuck:
+        key_groups = blocked.setdefault((view.workers[stuck.worker].id, stuck.obstacle), [])
+        key_groups.append(view.owned[stuck.key_group].key_group)
+    return [
+        DrainBlocked(worker=worker, key_groups=tuple(key_groups), obstacle=obstacle)
+        for (worker, obstacle), key_groups in blocked.items()
+    ]
 
 
 def _together_pays(answer: Answer, settings: Settings) -> bool:

@@ -8,6 +8,7 @@ from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent
+from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -77,4 +78,13 @@ class RoundMeasured:
     missed: tuple[Mispredicted, ...] = ()
 
 
-Action = Solve | Decided | RoundMeasured
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainBlocked:
+    """Key groups that cannot leave a worker that is being drained, and why not."""
+
+    worker: WorkerId
+    key_groups: tuple[KeyGroup, ...]
+    obstacle: str
+
+
+Action = Solve | Decided | RoundMeasured | DrainBlocked

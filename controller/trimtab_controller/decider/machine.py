@@ -11,6 +11,7 @@ from trimtab_controller.decider.decide import (
     SolveWanted,
     admit,
     admit_cluster,
+    blocked_drains,
     drift,
     judge,
     noted,
@@ -305,14 +306,15 @@ class Decider:
         if wanted is None:
             return []
         decision = self._judge(now, wanted, answer)
+        blocked = blocked_drains(wanted.view, answer) if isinstance(answer, Answer) else []
         if isinstance(decision, Skip):
             self._in_vain[wanted.view.app] = now
-            return [Decided(decision=noted(self._instead_of(now, decision), self._settings))]
+            return [*blocked, Decided(decision=noted(self._instead_of(now, decision), self._settings))]
         self._in_vain.clear()  # or one that gains in each round would always come before them
         if self._acting:
             placement = self._execution.placements.get(wanted.view.app)
             decision = self._standbys.with_plan(now, wanted.view, placement, decision)
-        return [Decided(decision=noted(decision, self._settings))]
+        return [*blocked, Decided(decision=noted(decision, self._settings))]
 
     def _instead_of(self, now: float, skip: Skip) -> Decision:
         """Standbys, where a plan was looked for in vain; what forbids a plan forbids them too."""

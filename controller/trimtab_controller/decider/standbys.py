@@ -16,7 +16,6 @@ import numpy as np
 
 from trimtab_controller.decider.owned import Floats, OwnedTable
 from trimtab_controller.decider.view import AppView, Worker
-from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Owners, Placement
 
@@ -185,7 +184,7 @@ class _Filling:
         self._budget = budget
         mean = float(table.load.mean()) if len(table) else 0.0
         self._weight = table.load + (IDLE_SHARE * mean if mean else 1.0)
-        self._bytes = _known_bytes(table)
+        self._bytes = table.assumed_state_bytes
         self._capacity = np.array([worker.capacity for worker in cluster.workers], np.float64)
         self._carried: Floats = np.bincount(cluster.owner, weights=table.load, minlength=size).astype(np.float64)
         """Own load, and a share of what is followed."""
@@ -253,10 +252,3 @@ class _Filling:
         full = self._begun[standby] >= self._budget.key_groups or self._begun_bytes[standby] >= self._budget.state_bytes
         self._closed[standby] |= full
         return bool(full)
-
-
-def _known_bytes(table: OwnedTable) -> Floats:
-    """State that was not measured is taken to be as large as the largest of its operator."""
-    largest = np.zeros(len(table.operators), np.int64)
-    np.maximum.at(largest, table.operator, np.maximum(table.state_bytes, 0))
-    return np.where(table.state_bytes == UNKNOWN, largest[table.operator], table.state_bytes).astype(np.float64)

@@ -277,6 +277,8 @@ class ControlLoop:
                     self._carry_out(decision)
                 case deciding.RoundMeasured():
                     self._telemetry.round_measured(action, self._execution.state)
+                case deciding.DrainBlocked():
+                    self._telemetry.drain_blocked(action)
                 case _:
                     assert_never(action)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from trimtab_controller.decider.concerns import NO_STRAINS, Concern, ConcernKind
 from trimtab_controller.decider.decision import Decision, Planned, Skip
 from trimtab_controller.decider.describe import describe, names_of
-from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.decider.events import DrainBlocked, RoundMeasured
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import first_few
@@ -68,8 +68,12 @@ class Telemetry:
         """What the solver said."""
         if isinstance(answer, Answer):
             self._metrics.solver.observe(answer.solve_s)
-            for alert in answer.alerts:
-                log.warning("%s", alert)
+
+    def drain_blocked(self, event: DrainBlocked) -> None:
+        """A drain that cannot go on."""
+        log.warning(
+            "%s cannot be drained: %s cannot leave it: %s", event.worker, first_few(event.key_groups), event.obstacle
+        )
 
     def decision(self, now: float, decision: Decision, execution: Execution) -> None:
         """What was decided; `execution` as it is with it."""

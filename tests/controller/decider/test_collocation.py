@@ -100,7 +100,7 @@ def test_a_round_inside_the_band_needs_its_gain_of_collocation_and_of_load(
 ) -> None:
     wanted = SolveWanted(view=crossed(), reason=PlanReason.COLLOCATION, detail="collocation 50%", balancing=False)
     found = Answer(
-        moves=((kg("in", 0), W0, W1),),
+        moves=((0, 1),),
         status="feasible",
         before=4.0,
         load_distance=0.0,
@@ -134,7 +134,7 @@ def test_without_a_measured_saving_plans_are_for_balance_and_every_decision_says
     wanted = admitted(view, UNMEASURED)
     assert isinstance(wanted, SolveWanted)
     question = question_of(view, UNMEASURED, 10.0)
-    assert (question.method, question.instance.options) == (Method.MILP, question_of(view, MILP, 1.0).instance.options)
+    assert (question.method, question.flows, question.max_load_distance) == (Method.MILP, None, 5.0)
     found = answer(question)
     assert isinstance(found, Answer)
     plan = noted(judge(wanted, found, UNMEASURED), UNMEASURED)
@@ -153,13 +153,12 @@ def test_what_is_missing_is_said_without_a_word_about_collocation() -> None:
 
 
 def test_half_of_what_a_remote_tuple_costs_is_spent_at_each_end() -> None:
-    options = question_of(crossed(), ALBIC, 1.0).instance.options
-    assert options.serialise_cost == options.deserialise_cost == pytest.approx(0.025)  # percent of a core per tuple/s
+    assert question_of(crossed(), ALBIC, 1.0).remote_cost == pytest.approx(0.025)  # percent of a core per tuple/s
 
 
 def test_a_plan_may_go_as_far_as_the_band_and_a_drain_as_far_as_a_drain_may() -> None:
-    assert question_of(crossed(), ALBIC, 1.0).instance.options.max_load_distance == 5.0
-    assert question_of(crossed(draining=True), ALBIC, 1.0).instance.options.max_load_distance == 25.0
+    assert question_of(crossed(), ALBIC, 1.0).max_load_distance == 5.0
+    assert question_of(crossed(draining=True), ALBIC, 1.0).max_load_distance == 25.0
     assert question_of(crossed(), MILP, 1.0).method is Method.MILP
 
 

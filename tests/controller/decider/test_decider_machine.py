@@ -10,6 +10,7 @@ from trimtab_controller.decider.decision import Adopted, Decision, Forgotten, Pl
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import (
     Decided,
+    DrainBlocked,
     ExecutionChanged,
     HoldChanged,
     IntentsChanged,
@@ -23,7 +24,7 @@ from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
 from trimtab_controller.plan import Move, Plan, PlanReason
-from trimtab_controller.solver.answer import Answer, NoAnswer
+from trimtab_controller.solver.answer import Answer, NoAnswer, Stuck
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, ForgetApp, ForgetWorker, Intent, Pause
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -98,10 +99,29 @@ def only(actions: list) -> Decision:
     return action.decision
 
 
-def answer(*moves: tuple[KeyGroup, WorkerId, WorkerId], to: float = 5.0) -> SolverAnswered:
+def answer(*moves: tuple[int, int], to: float = 5.0) -> SolverAnswered:
     return SolverAnswered(
         answer=Answer(moves=moves, status="optimal", before=15.0, load_distance=to, lower_bound=5.0, solve_s=0.1)
     )
+
+
+def test_key_groups_that_cannot_leave_a_drained_worker_are_said_with_the_decision() -> None:
+    made = decider(execution(ON_W0))
+    made.on_event(1011.0, window(ON_W0))
+    why = "too heavy"
+    stuck = (
+        Stuck(key_group=0, worker=0, obstacle=why),
+        Stuck(key_group=2, worker=0, obstacle=why),
+        Stuck(key_group=1, worker=0, obstacle="pinned"),
+    )
+    reply = answer((2, 1))
+    assert isinstance(reply.answer, Answer)
+    *blocked, decided = made.on_event(1011.5, SolverAnswered(answer=replace(reply.answer, stuck=stuck)))
+    assert blocked == [
+        DrainBlocked(worker=W0, key_groups=(kg(0), kg(2)), obstacle=why),
+        DrainBlocked(worker=W0, key_groups=(kg(1),), obstacle="pinned"),
+    ]
+    assert isinstance(decided, Decided)
 
 
 def test_without_a_placement_the_ownership_is_published_as_it_is() -> None:
@@ -114,7 +134,7 @@ def test_a_plan_from_snapshot_and_answer() -> None:
     [solve] = made.on_event(1011.0, window(ON_W0))
     assert isinstance(solve, Solve)
     assert made.on_event(1021.0, window(ON_W0, 1020.0)) == [], "one question at a time"
-    decision = only(made.on_event(1021.5, answer((kg(2), W0, W1))))
+    decision = only(made.on_event(1021.5, answer((2, 1))))
     plan = Plan(
         app=APP,
         reason=PlanReason.LOAD_DISTANCE,
@@ -405,7 +425,7 @@ def test_a_drain_overrides_the_band() -> None:
     [solve] = made.on_event(1011.0, window(BALANCED))
     assert isinstance(solve, Solve)
     assert [worker.id for worker in solve.view.workers if worker.draining] == [W1]
-    decision = only(made.on_event(1011.5, answer((kg(1), W1, W0), to=20.0)))
+    decision = only(made.on_event(1011.5, answer((1, 0), to=20.0)))
     assert isinstance(decision, Planned)
     assert decision.plan.detail == "drain w1"
 
@@ -417,7 +437,7 @@ def test_a_drain_of_many_workers_names_a_few_of_them() -> None:
     drains = [Drain(worker=worker, by="op", at=1.0, reason="kernel") for worker in workers[1:]]
     made = decider(execution(owners), *drains)
     assert [type(action) for action in made.on_event(1011.0, window(owners, workers=workers))] == [Solve]
-    decision = only(made.on_event(1011.5, answer((kg(1), workers[1], workers[0]))))
+    decision = only(made.on_event(1011.5, answer((1, 0))))
     assert isinstance(decision, Planned)
     assert decision.plan.detail == "drain w0001, w0002, w0003, w0004, w0005 and 994 more"
 
@@ -465,7 +485,7 @@ def test_a_start_that_failed_is_repeated_as_soon_as_its_host_reports_but_not_at_
 
 @pytest.mark.parametrize(
     "reply",
-    [answer(), answer((kg(2), W0, W1), to=14.6), SolverAnswered(answer=NoAnswer(reason="no node"))],
+    [answer(), answer((2, 1), to=14.6), SolverAnswered(answer=NoAnswer(reason="no node"))],
 )
 def test_an_answer_that_brings_nothing(reply: SolverAnswered) -> None:
     made = decider(execution(ON_W0))
@@ -479,7 +499,7 @@ def test_an_answer_that_brings_nothing(reply: SolverAnswered) -> None:
 def test_that_the_greedy_method_finds_nothing_is_said_as_the_solver_s_failure() -> None:
     made = decider(execution(ON_W0))
     made.on_event(1011.0, window(ON_W0))
-    reply = answer((kg(2), W0, W1), to=14.6)
+    reply = answer((2, 1), to=14.6)
     assert isinstance(reply.answer, Answer)
     decision = only(made.on_event(1012.0, replace(reply, answer=replace(reply.answer, fallback=True))))
     assert isinstance(decision, Skip)
@@ -491,7 +511,7 @@ def test_a_pause_that_comes_while_the_solver_works_holds() -> None:
     made = decider(execution(ON_W0))
     made.on_event(1011.0, window(ON_W0))
     made.on_event(1011.2, IntentsChanged(intents=(PAUSE,)))
-    decision = only(made.on_event(1012.0, answer((kg(2), W0, W1))))
+    decision = only(made.on_event(1012.0, answer((2, 1))))
     assert isinstance(decision, Skip)
     assert decision.reason is SkipReason.PAUSED
 
@@ -501,7 +521,7 @@ def test_what_a_newer_window_lacks_counts_while_the_solver_works() -> None:
     made = decider(execution(ON_W0))
     made.on_event(1011.0, window(ON_W0))
     assert made.on_event(1021.0, window(ON_W0, 1020.0, workers=(W0,))) == []
-    decision = only(made.on_event(1021.5, answer((kg(2), W0, W1))))
+    decision = only(made.on_event(1021.5, answer((2, 1))))
     assert isinstance(decision, Skip)
     assert decision.reason is SkipReason.HOSTS_LOST
 
@@ -512,7 +532,7 @@ def test_a_worker_that_is_lost_while_the_solver_works_is_given_nothing() -> None
     later = window(ON_W0, 1020.0).snapshot
     nodes = (later.nodes[0], replace(later.nodes[1], state=WorkerState.RECOVERING))
     made.on_event(1021.0, SnapshotArrived(snapshot=replace(later, nodes=nodes)))
-    decision = only(made.on_event(1021.5, answer((kg(2), W0, W1))))
+    decision = only(made.on_event(1021.5, answer((2, 1))))
     assert isinstance(decision, Skip)
     assert decision.reason is SkipReason.WORKER_NOT_RUNNING
 
@@ -532,7 +552,7 @@ def test_an_app_that_nothing_makes_better_does_not_keep_the_others_waiting() -> 
         [solve] = made.on_event(end_s + 1.0, SnapshotArrived(snapshot=both))
         assert isinstance(solve, Solve)
         asked.append(solve.view.app)
-        made.on_event(end_s + 2.0, answer((kg(0), W0, W1)) if number == 3 else answer())
+        made.on_event(end_s + 2.0, answer((0, 1)) if number == 3 else answer())
     assert asked == [lone, APP, lone, APP, lone, APP]
 
 

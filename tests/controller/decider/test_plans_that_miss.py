@@ -22,6 +22,7 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.promises import TRY_AGAIN_S, Mispredicted
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Answer
 from trimtab_protocol.messages.intents import Drain, Intent, Pause
@@ -94,10 +95,13 @@ class Job:
         loads = evaluation.node_loads
         source, target = max(loads, key=loads.__getitem__), min(loads, key=loads.__getitem__)
         count = min(2, round((loads[source] - loads[target]) / (200.0 * CORES)))
-        moves = [each for each in KEY_GROUPS if self.owners[each] == source][:count]
+        view = self.decider.known.views[APP]
+        assert isinstance(view, AppView)
+        moves = [place for place, row in enumerate(view.key_groups) if row.owner == source][:count]
+        to = [worker.id for worker in view.workers].index(target)
         return SolverAnswered(
             answer=Answer(
-                moves=tuple((each, source, target) for each in moves),
+                moves=tuple((place, to) for place in moves),
                 status="optimal",
                 before=evaluation.load_distance or 0.0,
                 load_distance=0.0,

@@ -89,7 +89,7 @@ def test_a_plan_brings_the_standbys_of_what_it_does_not_move() -> None:
     made = decider(execution(ON_W0))
     [solve] = made.on_event(1011.0, asking(window(ON_W0), 1))
     assert isinstance(solve, Solve)
-    decision = only(made.on_event(1011.5, answer((kg(2), W0, W1))))
+    decision = only(made.on_event(1011.5, answer((2, 1))))
     assert isinstance(decision, Planned)
     assert decision.standbys == {kg(0): (W0, W1), kg(1): (W0, W1)}
 

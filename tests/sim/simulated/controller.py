@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,7 +41,7 @@ SEARCH_CHECKS = 60
 
 def _ask(method: Callable[..., Answer | NoAnswer], question: Question) -> Answer | NoAnswer:
     looks = itertools.count()
-    limited = Question(instance=question.instance, time_limit_s=SEARCH_CHECKS)
+    limited = replace(question, time_limit_s=SEARCH_CHECKS)
     return method(limited, clock=lambda: float(next(looks)))
 
 
