@@ -3,6 +3,7 @@
 Every snapshot ends in one decision: at once, or when the solver has answered.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trimtab_controller.decider.concerns import NO_STRAINS, Concern, Strains, concerns_of, follow_strains
@@ -60,6 +61,8 @@ from trimtab_protocol.messages.intents import Drain, Intent, Pause
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
+NOTHING_SEEN = NotReady(reason=SkipReason.NO_SNAPSHOT, detail="the stream has not published a window")
+
 
 @dataclass(slots=True)
 class Known:
@@ -73,7 +76,7 @@ class Known:
     evaluations: dict[AppId, Evaluation] = field(default_factory=dict)
     strains: Strains = NO_STRAINS
     concerns: tuple[Concern, ...] = ()
-    not_ready: NotReady | None = None
+    not_ready: NotReady | None = NOTHING_SEEN
     missing_standbys: dict[AppId, int] = field(default_factory=dict)
 
 
@@ -138,13 +141,26 @@ class Decider:
         if now < self._stale_at:
             return []
         self._stale_at = now + self._needs.max_age_s
-        end_ms = self.known.snapshot.end_ms if self.known.snapshot else None
-        if end_ms is None:
-            reason, detail = SkipReason.NO_SNAPSHOT, "the stream has not published a window"
-        else:
-            reason, detail = SkipReason.STALE_SNAPSHOT, f"the last window ended {now - end_ms / 1000.0:.0f} s ago"
-        self.known.not_ready = NotReady(reason=reason, detail=detail)
-        return [Decided(decision=not_ready(self.known.not_ready))]
+        missing = NOTHING_SEEN
+        if self.known.snapshot is not None:
+            age_s = now - self.known.snapshot.end_ms / 1000.0
+            missing = NotReady(reason=SkipReason.STALE_SNAPSHOT, detail=f"the last window ended {age_s:.0f} s ago")
+        self.known.not_ready = missing
+        return [Decided(decision=not_ready(missing))]
+
+    def preview(self, now: float, solve: Callable[[AppView], Answer | NoAnswer]) -> Decision:
+        """What a dry run would decide now on the windows recorded so far; `solve` is asked where a plan is wanted.
+
+        Changes nothing: the next preview starts from the same.
+        """
+        if self._acting:
+            raise ValueError("a decider that acts has no preview: what it decides is carried out")
+        if self.known.snapshot is None:
+            return not_ready(NOTHING_SEEN)
+        found = self._decide(now)
+        if isinstance(found, SolveWanted):
+            return self._conclude(now, found, solve(found.view))
+        return found
 
     # --- a snapshot -----------------------------------------------------------------------------------------------
 
@@ -152,6 +168,11 @@ class Decider:
         previous = self.known.snapshot
         if previous is not None and snapshot.end_ms <= previous.end_ms:
             return []  # published once more, or out of order
+        measured = self.record(now, snapshot)
+        return [*measured, *([self._next(now)] if self._wanted is None else [])]
+
+    def record(self, now: float, snapshot: Snapshot) -> list[RoundMeasured]:
+        """Learn from a window that is newer than all before, without deciding anything."""
         self._stale_at = now + self._needs.max_age_s
         self._forget(snapshot.start_ms / 1000.0)
         self._liveness.see(snapshot, placed_workers(self._execution.placements.values()))
@@ -165,7 +186,7 @@ class Decider:
         self._standbys.see(views, self._execution.placements)
         self._in_vain = {app: at for app, at in self._in_vain.items() if app in views}
         strains = follow_strains(snapshot, self.known.strains)
-        actions: list[Action] = list(self._measure(raw, parts))
+        measured = self._measure(raw, parts)
         self._deliveries.review(raw, parts, strains)
         concerns = (*concerns_of(strains), *self._deliveries.concerns)
         self.known = Known(
@@ -177,9 +198,7 @@ class Decider:
             not_ready=missing,
             missing_standbys=dict(self._standbys.missing),
         )
-        if self._wanted is None:
-            actions.append(self._decide(now))
-        return actions
+        return measured
 
     def _observe(self, app: AppId, snapshot: Snapshot) -> AppView | NotReady:
         view = observe(
@@ -233,28 +252,32 @@ class Decider:
             )
         ]
 
-    def _decide(self, now: float) -> Decided | Solve:
+    def _next(self, now: float) -> Decided | Solve:
+        found = self._decide(now)
+        if isinstance(found, SolveWanted):
+            self._wanted = found
+            return Solve(view=found.view)
+        return Decided(decision=found)
+
+    def _decide(self, now: float) -> Decision | SolveWanted:
         """The decision about the app that needs it most; those for which nothing could be done lately come last."""
         hosts = frozenset(row.host for row in self.known.snapshot.hosts) if self.known.snapshot else frozenset()
         decision = (
             self._forget_wanted(hosts) or self._admit_cluster() or to_start(now, self._execution, self.draining, hosts)
         )
         if decision is not None:
-            return Decided(decision=decision)
+            return decision
         if self.known.not_ready is not None:
-            return Decided(decision=not_ready(self.known.not_ready))
+            return not_ready(self.known.not_ready)
         apps = sorted(self.known.views, key=self._urgency, reverse=True)
         skips = {}
         for app in sorted(apps, key=lambda app: self._in_vain.get(app, 0.0)):
             found = self._decide_app(now, app)
-            if isinstance(found, SolveWanted):
-                self._wanted = found
-                return Solve(view=found.view)
             if not isinstance(found, Skip):
-                return Decided(decision=found)
+                return found
             skips[app] = noted(found, self._settings)
         nobody = Skip(reason=SkipReason.NO_WORKERS, detail="no app reports")
-        return Decided(decision=self._place_standbys(now) or (skips[apps[0]] if apps else nobody))
+        return self._place_standbys(now) or (skips[apps[0]] if apps else nobody)
 
     def _forget_wanted(self, reporting: frozenset[HostId]) -> Forgotten | None:
         """What an operator wants forgotten, gone from what is remembered here; `reporting` = hosts that report."""
@@ -305,16 +328,23 @@ class Decider:
         wanted, self._wanted = self._wanted, None
         if wanted is None:
             return []
-        decision = self._judge(now, wanted, answer)
-        blocked = blocked_drains(wanted.view, answer) if isinstance(answer, Answer) else []
-        if isinstance(decision, Skip):
+        decision = self._conclude(now, wanted, answer)
+        if isinstance(decision, Planned):
+            self._in_vain.clear()  # or one that gains in each round would always come before them
+        else:
             self._in_vain[wanted.view.app] = now
-            return [*blocked, Decided(decision=noted(self._instead_of(now, decision), self._settings))]
-        self._in_vain.clear()  # or one that gains in each round would always come before them
+        blocked = blocked_drains(wanted.view, answer) if isinstance(answer, Answer) else []
+        return [*blocked, Decided(decision=decision)]
+
+    def _conclude(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Decision:
+        """The decision that an answer leads to."""
+        decision = self._judge(now, wanted, answer)
+        if isinstance(decision, Skip):
+            return noted(self._instead_of(now, decision), self._settings)
         if self._acting:
             placement = self._execution.placements.get(wanted.view.app)
             decision = self._standbys.with_plan(now, wanted.view, placement, decision)
-        return [*blocked, Decided(decision=noted(decision, self._settings))]
+        return noted(decision, self._settings)
 
     def _instead_of(self, now: float, skip: Skip) -> Decision:
         """Standbys, where a plan was looked for in vain; what forbids a plan forbids them too."""
