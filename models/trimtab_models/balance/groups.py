@@ -3,6 +3,8 @@
 Nothing moves from group to group, so the groups can be solved anywhere at once, and the joined plan is allowed. What
 that costs is the difference between the groups' means, which the deal keeps small: nodes in order of what they have too
 much go row by row to the groups that have least so far.
+
+For users of the library: no command of Trimtab divides a problem. `examples/spark_solves.py` shows the use.
 """
 
 from collections.abc import Sequence
