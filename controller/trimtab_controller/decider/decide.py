@@ -95,20 +95,20 @@ def to_start(
         failed = scaling.command.kind is CommandKind.START and scaling.phase is ScalingPhase.FAILED
         again = failed and now >= scaling.at + SCALING_PATIENCE_S and scaling.command.host in hosts
         if (scaling.stopped or again) and worker not in draining:
-            detail = "it was stopped after a drain that has been taken back"
+            detail = "it was stopped by a drain that an operator has taken back"
             return Scaled(kind=CommandKind.START, worker=worker, host=scaling.command.host, detail=detail)
     return None
 
 
 def to_stop(view: AppView, execution: Execution) -> Scaled | None:
-    """A drained worker that is empty in the reports and in the placements, unless its stop was just refused."""
+    """A drained worker that owns nothing by reports and placements, unless its stop was just refused."""
     for worker in view.workers:
         if not worker.draining or view.owned_by(worker.id) or owned_by(execution.placements.values(), worker.id):
             continue
         scaling = execution.scalings.get(worker.id)
         stop = scaling is not None and scaling.command.kind is CommandKind.STOP
         if scaling is None or not stop or view.start_s >= scaling.at + SCALING_PATIENCE_S:
-            detail = "it is being drained and empty"
+            detail = "it has been drained"
             return Scaled(kind=CommandKind.STOP, worker=worker.id, host=worker.host, detail=detail)
     return None
 
@@ -116,7 +116,7 @@ def to_stop(view: AppView, execution: Execution) -> Scaled | None:
 def drift(view: AppView, placement: Placement | None) -> Adopted | None:
     """The reports show other owners or other key groups than the placement, or there is no placement yet."""
     if placement is None:
-        detail = f"first placement: {len(view.key_groups)} key groups as they are"
+        detail = f"first placement: {len(view.key_groups)} key groups with their present owners"
         return Adopted(app=view.app, owners=view.owners, detail=detail)
     if (changed := _changed_operators(view, placement)) is not None:
         detail = f"{changed}: the placement follows the reports"
@@ -128,7 +128,9 @@ def drift(view: AppView, placement: Placement | None) -> Adopted | None:
     ]
     if not other:
         return None
-    detail = f"{len(other)} key groups are elsewhere than placed, {other[0]} for one: the placement follows the reports"
+    detail = (
+        f"{len(other)} key groups are not where they were placed, such as {other[0]}: the placement follows the reports"
+    )
     return Adopted(app=view.app, owners=view.owners, detail=detail)
 
 
@@ -156,7 +158,10 @@ def admit(
     """Whether a plan is worth looking for.  A worker to be drained overrides band and samples, not the interval."""
     distance, noise = evaluation.load_distance, evaluation.noise
     if distance is None or noise is None:
-        return Skip(reason=SkipReason.ALL_DRAINING, detail=f"{view.app}: every worker is to be drained, none is left")
+        return Skip(
+            reason=SkipReason.ALL_DRAINING,
+            detail=f"{view.app}: every worker is being drained, none is left to take key groups",
+        )
     to_empty = [worker for worker in view.draining if view.owned_by(worker)]
     collocation = evaluation.collocation if settings.planned_with is Method.ALBIC else None
     balancing = distance > max(settings.load_distance, noise)
@@ -186,7 +191,7 @@ def _calm(view: AppView, distance: float, noise: float, settings: Settings, wind
         detail = f"{windows} of {settings.min_windows} windows seen, load distance {distance:.1f} so far"
         return not_ready(NotReady(reason=SkipReason.TOO_FEW_WINDOWS, detail=detail, app=view.app))
     if idle and distance <= noise:
-        detail = f"{view.app}: load distance {distance:.1f} may be noise, windows were foreseen to {noise:.1f}"
+        detail = f"{view.app}: load distance {distance:.1f} may be noise, which goes up to {noise:.1f}"
         return Skip(reason=SkipReason.INSIDE_NOISE, detail=detail)
     return None
 

@@ -8,7 +8,7 @@ from trimtab_controller.solver.answer import Answer
 
 
 def describe(decision: Decision) -> str:
-    """One line that an operator can read at night."""
+    """One line for the operator."""
     match decision:
         case Skip():
             return f"nothing: {decision.detail}"
@@ -59,4 +59,4 @@ def collocation_of(found: Answer | Plan) -> str:
 
 def method_of(found: Answer | Plan) -> str:
     """How it was found, if that is unusual."""
-    return ", by the greedy method, the solver gave no answer" if found.fallback else ""
+    return ", by the greedy method as the solver gave no answer" if found.fallback else ""

@@ -22,7 +22,7 @@ from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, PairWindow, Snapshot
 
 LOST_HOSTS_SHARE = 0.4
-"""From this share of lost hosts on, hold: it is more likely the network or our own view than the hosts."""
+"""From this share of lost hosts on, hold: more likely the network failed than the hosts."""
 HOST_MEMORY_S = 600.0
 """How long a host that no longer reports counts as lost; after that as gone."""
 
@@ -106,7 +106,7 @@ def check_cluster(snapshot: Snapshot, now: float, liveness: Liveness, needs: Req
     owners = liveness.lost_owners(snapshot.end_ms / 1000.0)
     if owners and len(owners) >= LOST_HOSTS_SHARE * len(liveness.owners):
         share = f"{len(owners)} of {len(liveness.owners)} workers that own key groups"
-        detail = f"no host reports of {share}: {first_few(owners)}"
+        detail = f"no host reports {share}: {first_few(owners)}"
         return NotReady(reason=SkipReason.HOSTS_LOST, detail=detail)
     if snapshot.coverage < needs.min_coverage:
         missing = f"; no longer: {first_few(lost)}" if lost else ""
@@ -294,8 +294,8 @@ def _check_size(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId])
     if size <= MAX_MESSAGE_BYTES and len(counts) <= MAX_OPERATORS:
         return None
     detail = (
-        f"the placement of {sum(counts.values())} key groups of {len(counts)} operators could come to {size} bytes, by "
-        f"the lengths of workers' names; a message holds {MAX_MESSAGE_BYTES}, and {MAX_OPERATORS} operators"
+        f"the placement of {sum(counts.values())} key groups of {len(counts)} operators could take {size} bytes with "
+        f"workers' names of this length; at most {MAX_MESSAGE_BYTES} bytes and {MAX_OPERATORS} operators are possible"
     )
     return NotReady(reason=SkipReason.APP_TOO_LARGE, detail=detail, app=app)
 

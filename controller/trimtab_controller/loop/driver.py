@@ -95,7 +95,7 @@ class ControlLoop:
         self._see_hold(self._hold)
         self._hear(self._recovered.intents)
         if not self._acting:
-            log.info("dry run: nothing will be moved; --act makes it act")
+            log.info("dry run: nothing will be moved; start with --act to move key groups")
         elif self._recovered.hold is None:
             self._go_on()
 
@@ -116,7 +116,7 @@ class ControlLoop:
         """Read for a moment, act on it, and publish the status when it is due."""
         for message in self._follower.consume(200, POLL_S):
             if message.error() is not None:
-                log.warning("reading: %s", message.error().str())
+                log.warning("cannot read from Kafka: %s", message.error().str())
                 continue
             self._take(message)
         if (answer := self._solver.poll()) is not None:
@@ -167,8 +167,8 @@ class ControlLoop:
         self._decide(deciding.HoldChanged(reason=None if hold is None else hold.reason))
 
     def _give_journal_up(self, accepted: AcceptJournal) -> None:
-        """Begin anew under a generation above all, from the placements; the reports correct what they say wrong."""
-        log.warning("the journal is given up, accepted by %s: %s", accepted.by, accepted.reason)
+        """Start over from the placements, under a new generation; the reports correct what is wrong in them."""
+        log.warning("starting over without the journal, as accepted by %s: %s", accepted.by, accepted.reason)
         self._see_hold(None)
         self._execution.state = taken_over(self._recovered.execution)
         self._go_on()
@@ -266,7 +266,7 @@ class ControlLoop:
         old = to_sign_again(self._recovered.placements, self._recovered.signatures, self._key, self._topics)
         if old:
             self._publisher.publish(old)
-            log.info("%d placements are signed by key %s now", len(old), self._key.public.id)
+            log.info("signed %d placements again, with key %s", len(old), self._key.public.id)
 
     def _see_execution(self, execution: Execution) -> None:
         self._telemetry.execution(execution)

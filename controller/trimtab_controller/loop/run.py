@@ -70,7 +70,7 @@ class ControllerRun:
         """A dry run publishes nothing that needs a key."""
         files = self._configuration.signing
         if files is None:
-            log.warning("commands and placements are not signed; see [signing]")
+            log.warning("commands and placements are not signed: there is no [signing] in the configuration")
             return None, None
         if not self._acting:
             return None, load_trust(files.trust)
@@ -91,7 +91,7 @@ class ControllerRun:
                         loop.turn()
         except StoppedError:
             pass
-        log.info("ended")
+        log.info("the controller's run has ended")
 
     def open(self, stack: ExitStack) -> Resources:
         """Take over from the predecessor and start the processes; `stack` closes it all.

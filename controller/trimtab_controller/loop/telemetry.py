@@ -24,7 +24,7 @@ from trimtab_protocol.messages.status import Status
 log = logging.getLogger(__name__)
 
 REPEAT_LOG_S = 60.0
-"""A skip for the same reason is logged so often."""
+"""How often to log that still nothing is done for the same reason."""
 
 
 class Telemetry:
@@ -44,7 +44,9 @@ class Telemetry:
         self._hold = hold
         self._metrics.on_hold.set(hold is not None)
         if hold is not None:
-            log.error("on hold: %s; an operator ends that by `trimtab resume --accept-journal`", hold.reason)
+            log.error(
+                "on hold: %s; nothing is moved until an operator runs `trimtab resume --accept-journal`", hold.reason
+            )
 
     def snapshot(self, snapshot: Snapshot, decider: Decider) -> None:
         """A window, and what the decider made of it."""
@@ -136,7 +138,7 @@ class Telemetry:
             if execution.round is not None:
                 self._metrics.measured.labels(execution.round.app).set(after)
         if event.incomparable is not None:
-            log.info("plan %s: cannot be compared with what was measured: %s", event.plan, event.incomparable)
+            log.info("plan %s: cannot tell whether it was kept: %s", event.plan, event.incomparable)
         if event.missed:
             log.warning("plan %s missed: %s", event.plan, first_few(event.missed))
             self._metrics.missed.inc()

@@ -93,11 +93,11 @@ class SolverProcess:
                     return received
                 self._become_ready()
         except (EOFError, OSError):
-            log.warning("the solver process has died")
+            log.warning("the solver process died")
             return self._fall_back()
         if self._question is None or self._clock() < self._deadline:
             return None
-        log.warning("the solver did not answer within its limit and is killed")
+        log.warning("the solver exceeded its time limit, killing it")
         return self._fall_back()
 
     def close(self) -> None:

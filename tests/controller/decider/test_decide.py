@@ -47,7 +47,7 @@ def test_a_drained_worker_is_stopped_when_no_placement_of_any_app_names_it() -> 
 
     assert to_stop(EMPTY, Execution(generation=1, placements={OTHER: kept})) is None
     assert to_stop(EMPTY, Execution(generation=1, placements={OTHER: free})) == Scaled(
-        kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it is being drained and empty"
+        kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it has been drained"
     )
 
 

@@ -126,7 +126,7 @@ def test_key_groups_that_cannot_leave_a_drained_worker_are_said_with_the_decisio
 
 def test_without_a_placement_the_ownership_is_published_as_it_is() -> None:
     decision = only(decider(execution(None)).on_event(1011.0, window(ON_W0)))
-    assert decision == Adopted(app=APP, owners=ON_W0, detail="first placement: 3 key groups as they are")
+    assert decision == Adopted(app=APP, owners=ON_W0, detail="first placement: 3 key groups with their present owners")
 
 
 def test_a_plan_from_snapshot_and_answer() -> None:
@@ -172,7 +172,7 @@ def test_a_plan_from_snapshot_and_answer() -> None:
             (DRAIN_W1, Drain(worker=W0, by="op", at=1.0, reason="kernel")),
             {**ON_W0, kg(2): W1},
             SkipReason.ALL_DRAINING,
-            "app: every worker is to be drained, none is left",
+            "app: every worker is being drained, none is left to take key groups",
         ),
     ],
 )
@@ -405,11 +405,11 @@ def test_what_may_be_noise_moves_nothing_until_it_has_lasted() -> None:
         decisions.append("solve" if isinstance(action, Solve) else describe(only([action])))
     assert decisions == [
         "nothing: app: load distance inside band 0.0 <= 5.0",
-        "nothing: app: load distance 10.0 may be noise, windows were foreseen to 34.6",
+        "nothing: app: load distance 10.0 may be noise, which goes up to 34.6",
         "nothing: app: load distance inside band 0.0 <= 5.0",
-        "nothing: app: load distance 10.0 may be noise, windows were foreseen to 30.3",
-        "nothing: app: load distance 15.0 may be noise, windows were foreseen to 23.8",
-        "nothing: app: load distance 17.5 may be noise, windows were foreseen to 17.6",
+        "nothing: app: load distance 10.0 may be noise, which goes up to 30.3",
+        "nothing: app: load distance 15.0 may be noise, which goes up to 23.8",
+        "nothing: app: load distance 17.5 may be noise, which goes up to 17.6",
         "solve",
     ]
 
@@ -446,9 +446,7 @@ def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_ta
     owners = {kg(0): W0, kg(1): W0}
     made = decider(execution(owners), DRAIN_W1)
     decision = only(made.on_event(1011.0, window(owners)))
-    assert decision == Scaled(
-        kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it is being drained and empty"
-    )
+    assert decision == Scaled(kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it has been drained")
     stop = to_w1(CommandKind.STOP, 1011.0)
     sent = execution(owners, scalings={W1: Scaling(command=stop, phase=ScalingPhase.SENT, at=1011.0)})
     made.on_event(1011.0, ExecutionChanged(execution=sent))
@@ -504,7 +502,7 @@ def test_that_the_greedy_method_finds_nothing_is_said_as_the_solver_s_failure() 
     decision = only(made.on_event(1012.0, replace(reply, answer=replace(reply.answer, fallback=True))))
     assert isinstance(decision, Skip)
     assert decision.reason is SkipReason.SOLVER_FAILED
-    assert decision.detail.endswith("by the greedy method, the solver gave no answer")
+    assert decision.detail.endswith("by the greedy method as the solver gave no answer")
 
 
 def test_a_pause_that_comes_while_the_solver_works_holds() -> None:
@@ -558,11 +556,11 @@ def test_an_app_that_nothing_makes_better_does_not_keep_the_others_waiting() -> 
 
 def test_a_hold_forbids_everything_and_says_why_until_it_ends() -> None:
     made = decider(execution(ON_W0))
-    made.on_event(1011.0, HoldChanged(reason="the journal is not to be believed"))
+    made.on_event(1011.0, HoldChanged(reason="the journal cannot be trusted"))
     decision = only(made.on_event(1011.0, window(ON_W0)))
     assert isinstance(decision, Skip)
     assert decision.reason is SkipReason.JOURNAL
-    assert "the journal is not to be believed" in decision.detail
+    assert "the journal cannot be trusted" in decision.detail
     made.on_event(1012.0, HoldChanged(reason=None))
     assert [type(action) for action in made.on_event(1021.0, window(ON_W0, 1020.0))] == [Solve]
 

@@ -36,7 +36,7 @@ def published(made: Decider, present: Execution, rows: dict[KeyGroup, Owners]) -
 
 def test_the_first_placement_names_standbys() -> None:
     decision = only(decider(execution(None)).on_event(1011.0, asking(window(BALANCED), 1)))
-    detail = "first placement: 2 key groups as they are; 2 new standbys"
+    detail = "first placement: 2 key groups with their present owners; 2 new standbys"
     assert decision == Adopted(app=APP, owners=BALANCED, detail=detail, standbys=WARM)
 
 

@@ -455,7 +455,7 @@ def test_a_status_survives_the_wire_and_a_bad_one_is_refused() -> None:
         apps=(AppStatus(app=APP, key_groups=None, load_distance=None, mean_load=None, not_ready="why", noise=1.5),),
         decisions=(DecisionStatus(at=NOW, kind="skip", reason="hold", text="nothing"),),
         rejected={"t.malformed": 2},
-        hold=HoldStatus(id="0123456789abcdef", text="the journal is not to be believed"),
+        hold=HoldStatus(id="0123456789abcdef", text="the journal cannot be trusted"),
     )
     payload = encode_status(status)
     assert decode_status(payload) == status
