@@ -1,4 +1,4 @@
-"""What the decider hears and what it asks for."""
+"""Events and actions of the decider."""
 
 from dataclasses import dataclass
 
@@ -35,7 +35,7 @@ class ExecutionChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldChanged:
-    """What the journal says is not to be believed, and why; None: it is again."""
+    """Why the journal cannot be trusted; None: it can again."""
 
     reason: str | None
 
@@ -59,7 +59,7 @@ class Solve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """Log it, count it, and when acting carry it out."""
+    """Log the decision, count it, and carry it out when acting."""
 
     decision: Decision
 

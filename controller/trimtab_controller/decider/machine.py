@@ -113,7 +113,7 @@ class Decider:
 
     @property
     def wake_at(self) -> float | None:
-        """When `on_tick` has something to say at the latest (epoch seconds)."""
+        """When to call `on_tick` at the latest (epoch seconds)."""
         return self._stale_at
 
     def on_event(self, now: float, event: Event) -> list[Action]:
@@ -125,7 +125,7 @@ class Decider:
                 was_paused = self.paused is not None
                 self._intents = intents
                 if was_paused and self.paused is None:
-                    self._deliveries.forgive()  # an operator has looked, and says that it goes on
+                    self._deliveries.forgive()  # the operator who resumes has looked at what was missed
             case ExecutionChanged(execution=execution):
                 self._execution = execution
             case HoldChanged(reason=reason):
@@ -135,7 +135,7 @@ class Decider:
         return []
 
     def on_tick(self, now: float) -> list[Action]:
-        """Says once per interval that snapshots stay away."""
+        """While no window comes, say so once per interval."""
         if self._stale_at is None:
             self._stale_at = now + self._needs.max_age_s
         if now < self._stale_at:
@@ -218,7 +218,7 @@ class Decider:
         return view
 
     def _forget(self, start_s: float) -> None:
-        """After a long gap the loads of an app begin anew."""
+        """Drop the history of apps that were not seen for long."""
         oldest_s = start_s - self._needs.max_age_s
         self._history = {app: history for app, history in self._history.items() if history.end_s >= oldest_s}
 
@@ -226,7 +226,7 @@ class Decider:
         """The view with loads over the windows so far."""
         history = self._history.get(view.app, NO_HISTORY)
         if history.loads is not None and history.loads.sizes != view.owned.sizes:
-            history = NO_HISTORY  # of another job: what its key groups did tells nothing of these
+            history = NO_HISTORY  # the app has other key groups now
         smoothed, self._history[view.app] = follow(view, history, self._settings.smoothing)
         return smoothed
 

@@ -123,7 +123,7 @@ def parts_of(snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> dict[
     """
     blocks: defaultdict[AppId, list[KeyGroupBlock]] = defaultdict(list)
     pairs: defaultdict[AppId, list[PairWindow]] = defaultdict(list)
-    nodes: defaultdict[AppId, list[NodeWindow]] = defaultdict(list)
+    rows: defaultdict[AppId, list[NodeWindow]] = defaultdict(list)
     holding: defaultdict[WorkerId, set[AppId]] = defaultdict(set)
     for block in snapshot.blocks:
         blocks[block.app].append(block)
@@ -136,10 +136,10 @@ def parts_of(snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> dict[
             holding[worker].add(app)
     for row in snapshot.nodes:
         for app in holding[row.worker] | ({row.app} if row.app is not None else set()):
-            nodes[app].append(row)
+            rows[app].append(row)
     return {
-        app: replace(snapshot, nodes=tuple(nodes[app]), key_groups=KeyGroupTable(blocks[app]), pairs=tuple(pairs[app]))
-        for app in sorted(nodes.keys() | blocks.keys() | placements.keys())
+        app: replace(snapshot, nodes=tuple(rows[app]), key_groups=KeyGroupTable(blocks[app]), pairs=tuple(pairs[app]))
+        for app in sorted(rows.keys() | blocks.keys() | placements.keys())
     }
 
 
@@ -173,15 +173,15 @@ def observe(
     blocks = [block for block in snapshot.blocks if block.app == app]
     owners = {worker for block in blocks for worker in block.owned()}
     placed = placed_workers([placement]) if placement else set()
-    nodes = [row for row in snapshot.nodes if row.app == app or row.worker in owners or row.worker in placed]
-    nodes = [row for row in nodes if row.state is not WorkerState.AWAY or row.worker in owners]
-    present = {row.worker for row in nodes}
+    rows = [row for row in snapshot.nodes if row.app == app or row.worker in owners or row.worker in placed]
+    rows = [row for row in rows if row.state is not WorkerState.AWAY or row.worker in owners]
+    present = {row.worker for row in rows}
     absent = sorted(worker for worker in placed - present if not liveness.gone(worker, end_s, needs.lost_worker_s))
     # Workers of different versions do not steer: that they differ is the cause, and goes first.
-    missing = _check_workers(app, nodes, absent) or _check_agreement(app, nodes) or _check_reports(app, nodes)
+    missing = _check_workers(app, rows, absent) or _check_agreement(app, rows) or _check_reports(app, rows)
     if missing is not None:
         return missing
-    declared = _declared(app, nodes)
+    declared = _declared(app, rows)
     wanted = _placed_or_seen(placement, blocks) if declared is None else declared
     # In the window in which operators change there are reports of those of before, too.
     blocks = [kept for block in blocks if len(kept := block.below(wanted.get(block.operator, 0)))]
@@ -189,7 +189,7 @@ def observe(
         _check_size(app, blocks, present)
         or _check_key_groups(app, blocks, wanted)
         or _check_owners(app, blocks, present)
-        or _check_loads(app, blocks, nodes)
+        or _check_loads(app, blocks, rows)
     )
     if missing is not None:
         return missing
@@ -199,7 +199,7 @@ def observe(
         end_s=end_s,
         workers=tuple(
             Worker(id=row.worker, host=row.host, capacity=row.capacity, draining=row.worker in draining)
-            for row in sorted(nodes, key=lambda row: row.worker)
+            for row in sorted(rows, key=lambda row: row.worker)
         ),
         key_groups=OwnedTable.of_blocks(app, blocks),
         flows={
@@ -207,43 +207,43 @@ def observe(
             for row in snapshot.pairs
             if all(end.app == app and end.partition < wanted.get(end.operator, 0) for end in (row.source, row.target))
         },
-        standbys=_wanted_standbys(nodes, blocks),
+        standbys=_wanted_standbys(rows, blocks),
     )
 
 
-def _wanted_standbys(nodes: list[NodeWindow], blocks: list[KeyGroupBlock]) -> int | None:
+def _wanted_standbys(rows: list[NodeWindow], blocks: list[KeyGroupBlock]) -> int | None:
     """As many as the app asks for (the most, while its workers say different numbers) and its placement can hold."""
-    asked = [row.standbys for row in nodes if row.standbys is not None]
+    asked = [row.standbys for row in rows if row.standbys is not None]
     if not asked:
         return None
-    counts, longest = {block.operator: len(block) for block in blocks}, max(len(row.worker) for row in nodes)
+    counts, longest = {block.operator: len(block) for block in blocks}, max(len(row.worker) for row in rows)
     fitting = (n for n in range(MAX_WANTED_STANDBYS, 0, -1) if most_bytes(counts, longest, n) <= MAX_MESSAGE_BYTES)
     return min(max(asked), next(fitting, 0))
 
 
-def _check_workers(app: AppId, nodes: list[NodeWindow], absent: list[WorkerId]) -> NotReady | None:
+def _check_workers(app: AppId, rows: list[NodeWindow], absent: list[WorkerId]) -> NotReady | None:
     checks = (
         (
             SkipReason.WORKER_TWICE,
-            [f"{row.worker} ({', '.join(sorted((row.host, *row.also_on)))})" for row in nodes if row.also_on],
+            [f"{row.worker} ({', '.join(sorted((row.host, *row.also_on)))})" for row in rows if row.also_on],
             "run on several hosts under one name",
         ),
         (SkipReason.WORKER_MISSING, absent, "own key groups but are away"),
         (
             SkipReason.WORKER_NOT_RUNNING,
-            [f"{row.worker} ({row.state})" for row in nodes if row.state is not WorkerState.RUNNING],
+            [f"{row.worker} ({row.state})" for row in rows if row.state is not WorkerState.RUNNING],
             "do not run",
         ),
     )
-    if not nodes and not absent:
+    if not rows and not absent:
         return NotReady(reason=SkipReason.NO_WORKERS, detail="no worker reports", app=app)
     return _first_found(app, checks)
 
 
-def _check_reports(app: AppId, nodes: list[NodeWindow]) -> NotReady | None:
+def _check_reports(app: AppId, rows: list[NodeWindow]) -> NotReady | None:
     checks = (
-        (SkipReason.WORKER_NOT_STEERING, [row.worker for row in nodes if not row.steering], "only report"),
-        (SkipReason.WORKER_INCOMPLETE, [row.worker for row in nodes if not row.complete], "reported only in part"),
+        (SkipReason.WORKER_NOT_STEERING, [row.worker for row in rows if not row.steering], "only report"),
+        (SkipReason.WORKER_INCOMPLETE, [row.worker for row in rows if not row.complete], "reported only in part"),
     )
     return _first_found(app, checks)
 
@@ -256,10 +256,10 @@ def _first_found(app: AppId, checks: Iterable[tuple[SkipReason, Sequence[str], s
     return None
 
 
-def _check_agreement(app: AppId, nodes: list[NodeWindow]) -> NotReady | None:
+def _check_agreement(app: AppId, rows: list[NodeWindow]) -> NotReady | None:
     """Key groups are an app's, not a worker's: while it is upgraded its workers may see different ones."""
     sides: defaultdict[frozenset[tuple[OperatorId, int]], list[WorkerId]] = defaultdict(list)
-    for row in nodes:
+    for row in rows:
         if row.app == app and row.operators is not None:
             sides[frozenset(row.operators.items())].append(row.worker)
     if len(sides) < 2:
@@ -273,9 +273,9 @@ def _check_agreement(app: AppId, nodes: list[NodeWindow]) -> NotReady | None:
     return NotReady(reason=SkipReason.OPERATORS_DIFFER, detail=detail, app=app)
 
 
-def _declared(app: AppId, nodes: list[NodeWindow]) -> Mapping[OperatorId, int] | None:
+def _declared(app: AppId, rows: list[NodeWindow]) -> Mapping[OperatorId, int] | None:
     """How many key groups each operator has, by the word of workers that agree; None: an agent does not say it yet."""
-    said = [row.operators for row in nodes if row.app == app]
+    said = [row.operators for row in rows if row.app == app]
     return next(iter(said), None) if None not in said else None
 
 
@@ -331,7 +331,7 @@ def _check_owners(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId
     return None
 
 
-def _check_loads(app: AppId, blocks: list[KeyGroupBlock], nodes: list[NodeWindow]) -> NotReady | None:
+def _check_loads(app: AppId, blocks: list[KeyGroupBlock], rows: list[NodeWindow]) -> NotReady | None:
     """A load that could not be measured is its worker's matter, so the workers are named, and why they say so."""
     unmeasured = [
         block.row(place)
@@ -342,7 +342,7 @@ def _check_loads(app: AppId, blocks: list[KeyGroupBlock], nodes: list[NodeWindow
     ]
     if not unmeasured:
         return None
-    reasons = {row.worker: row.unknown for row in nodes}
+    reasons = {row.worker: row.unknown for row in rows}
     workers = sorted({row.worker for row in unmeasured})
     said = (f"{worker} ({reasons.get(worker) or 'it does not say why'})" for worker in workers)
     names = first_few((row.key_group for row in unmeasured), len(unmeasured))

@@ -63,10 +63,10 @@ def choose_standbys(view: AppView, placement: Placement | None, wanted: int, bud
     filling = _Filling(cluster, kept, budget)
     for rank in range(wanted):
         filling.fill(rank, wanted)
-    present = cluster.present(placement)
+    placed = cluster.placed(placement)
     names = [worker.id for worker in cluster.workers]
     rows = {}
-    for place, (found, standbys) in enumerate(zip(kept, present, strict=True)):
+    for place, (found, standbys) in enumerate(zip(kept, placed, strict=True)):
         chosen = tuple(names[each] for each in found)
         if chosen != standbys:
             rows[cluster.key_group(place)] = (names[cluster.owner[place]], *chosen)
@@ -137,7 +137,7 @@ class _Cluster:
             return min(wanted, len(self.eligible_hosts) - (self.host[owner] in self.eligible_hosts))
         return min(wanted, sum(self.eligible[each] for each in self.on_host[self.host[owner]] if each != owner))
 
-    def present(self, placement: Placement | None) -> list[Owners]:
+    def placed(self, placement: Placement | None) -> list[Owners]:
         """The standbys in the placement, without the owner: by what the reports show it may be one of them."""
         if placement is None:
             return [()] * len(self.table)
@@ -152,11 +152,11 @@ class _Cluster:
         return found
 
     def fitting(self, placement: Placement | None, wanted: int) -> list[list[int]]:
-        """Of each key group the present standbys that may stay."""
+        """Of each key group the standbys in the placement that may stay."""
         due = [self.due(owner, wanted) for owner in range(len(self.workers))]
         return [
             self._fitting(standbys, owner, due[owner])
-            for standbys, owner in zip(self.present(placement), self.owner, strict=True)
+            for standbys, owner in zip(self.placed(placement), self.owner, strict=True)
         ]
 
     def _fitting(self, standbys: Owners, owner: int, due: int) -> list[int]:

@@ -11,7 +11,7 @@ from trimtab_controller.decider.reasons import NOT_READY, SkipReason
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 
 NAMED = 5
-"""In a line that somebody is to read."""
+"""So many names are shown in a line; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class NotReady:
 
 
 def first_few(names: Iterable[object], count: int | None = None) -> str:
-    """A line to read, however many there are: the first of `count` names, or of all that there are."""
+    """The first names, and how many more there are; `count` = of how many, where not all are given."""
     if count is None:
         names = list(names)
         count = len(names)
@@ -38,7 +38,7 @@ def first_few(names: Iterable[object], count: int | None = None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A node of the models: `capacity` in cores; `draining`: it is to be emptied."""
+    """A worker: `capacity` in cores; `draining`: it is to be emptied."""
 
     id: WorkerId
     host: HostId
@@ -51,7 +51,7 @@ class AppView:
     """One app, completely known: every key group with its owner and load, every owner a running worker.
 
     `start_s`, `end_s` bound the window (epoch seconds); `flows` are tuples per second between key groups.  `key_groups`
-    is kept as an `OwnedTable`, whatever sequence it is made from.  `standbys` = how many each key group should have;
+    becomes an `OwnedTable`, whatever sequence is given.  `standbys` = how many each key group should have;
     None = not known, older agents do not say it.
     """
 
@@ -69,12 +69,12 @@ class AppView:
 
     @property
     def owned(self) -> OwnedTable:
-        """`key_groups` with all that a table can."""
+        """`key_groups` as a table."""
         return OwnedTable.of(self.app, self.key_groups)
 
     @property
     def owners(self) -> dict[KeyGroup, WorkerId]:
-        """Who owns which key group; made anew each time, and not small."""
+        """Who owns which key group; large, and built at each call."""
         return self.owned.owners
 
     @cached_property

@@ -175,16 +175,16 @@ class ControlLoop:
 
     def _look_on(self, event: Placement | JournalEntry) -> None:
         """In a dry run: what the acting controller, if there is one, has published."""
-        present = self._execution.state
+        known = self._execution.state
         match event:
             case Placement():
-                placements = {**present.placements, event.app: event}
+                placements = {**known.placements, event.app: event}
                 held = {app: placement for app, placement in placements.items() if not placement.is_taken_back}
-                execution = replace(present, placements=held)
+                execution = replace(known, placements=held)
             case JournalEntry(execution=told):
                 if self._hold is not None:
                     self._see_hold(None)
-                execution = replace(told, placements=present.placements)
+                execution = replace(told, placements=known.placements)
         self._execution.state = execution
         self._see_execution(execution)
 

@@ -104,10 +104,10 @@ def _inherited(
     entry = inherit(records, published)
     if isinstance(entry, Hold):
         return entry
-    present = entry.execution.round if entry.execution.busy else None
+    in_flight = entry.execution.round if entry.execution.busy else None
     placed = {placement.app for placement in placements if not placement.is_taken_back}
-    if flawed is None and present is not None and present.app not in placed:
-        flawed = f"plan {present.plan} for app {present.app} is in flight, but no placement of it can be trusted"
+    if flawed is None and in_flight is not None and in_flight.app not in placed:
+        flawed = f"plan {in_flight.plan} for app {in_flight.app} is in flight, but no placement of it can be trusted"
     return entry if flawed is None else Hold(flaw=Flaw.PLACEMENT, detail=flawed, newest=entry.execution.epoch)
 
 
@@ -152,11 +152,11 @@ def _placements(
 
 
 def _intents(found: Reading, topics: Topics, inbox: Inbox) -> IntentsChanged:
-    present = IntentsChanged(intents=())
+    intents = IntentsChanged(intents=())
     for message in found.latest(topics.intents):
         event = inbox.take(message)
-        present = event if isinstance(event, IntentsChanged) else present
-    return present
+        intents = event if isinstance(event, IntentsChanged) else intents
+    return intents
 
 
 def _status(found: Reading, topics: Topics) -> dict[bytes, Status]:

@@ -367,14 +367,14 @@ def test_loads_are_a_mean_at_first_then_smoothed_and_kept_over_a_round() -> None
     for number, cpu in enumerate((0.1, 0.3, 0.5, 0.1)):
         end_s = 1010.0 + 10.0 * number
         made.on_event(end_s + 1.0, window(BALANCED, end_s, cpu=cpu))
-        seen.append(made.known.evaluations[APP].node_loads[W0])
+        seen.append(made.known.evaluations[APP].worker_loads[W0])
     assert seen == pytest.approx([10.0, 20.0, 35.0, 22.5]), "the third weighs 0.5 and not a third"
     made.on_event(1042.0, ExecutionChanged(execution=execution(BALANCED, round=a_round(1042.0))))
     measured, _ = made.on_event(1061.0, window(BALANCED, 1060.0, cpu=0.4))
-    assert made.known.evaluations[APP].node_loads[W0] == pytest.approx(31.25)
+    assert made.known.evaluations[APP].worker_loads[W0] == pytest.approx(31.25)
     assert measured == RoundMeasured(plan="1.2", planned=2.0, load_distance=0.0)
     made.on_event(1111.0, window(BALANCED, 1120.0, cpu=0.7))
-    assert made.known.evaluations[APP].node_loads[W0] == pytest.approx(70.0), "after a long gap anew"
+    assert made.known.evaluations[APP].worker_loads[W0] == pytest.approx(70.0), "after a long gap anew"
 
 
 def test_loads_are_believed_after_enough_windows_but_a_drain_need_not_wait() -> None:

@@ -183,7 +183,7 @@ def test_an_idle_worker_counts_and_a_stopped_one_does_not() -> None:
     idle = snapshot([node(W0), node(W1)], [owned(0, W0)])
     view = look(idle, placement=None)
     assert isinstance(view, AppView)
-    assert evaluate(view).node_loads == {W0: 20.0, W1: 0.0}
+    assert evaluate(view).worker_loads == {W0: 20.0, W1: 0.0}
     stopped = snapshot([node(W0), node(W1, state=WorkerState.AWAY, app=None)], [owned(0, W0)])
     view = look(stopped, placement=None)
     assert isinstance(view, AppView)
@@ -269,7 +269,7 @@ def test_load_distance_is_relative_to_capacity_and_one_sided_for_a_drained_worke
     view = look(seen, placement=None)
     assert isinstance(view, AppView)
     found = evaluate(view)
-    assert (found.node_loads, found.mean_load, found.load_distance) == (
+    assert (found.worker_loads, found.mean_load, found.load_distance) == (
         {W0: pytest.approx(30.0), W1: pytest.approx(60.0)},
         pytest.approx(40.0),
         pytest.approx(20.0),

@@ -92,7 +92,7 @@ class Job:
     def _evened(self) -> SolverAnswered:
         """At most two key groups go to the worker that looks least loaded."""
         evaluation = self.decider.known.evaluations[APP]
-        loads = evaluation.node_loads
+        loads = evaluation.worker_loads
         source, target = max(loads, key=loads.__getitem__), min(loads, key=loads.__getitem__)
         count = min(2, round((loads[source] - loads[target]) / (200.0 * CORES)))
         view = self.decider.known.views[APP]

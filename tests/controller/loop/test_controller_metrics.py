@@ -25,7 +25,7 @@ from trimtab_protocol.messages.names import AppId, Topics, WorkerId
 
 def evaluation(load_distance: float | None, collocation: float | None) -> Evaluation:
     return Evaluation(
-        node_loads={}, mean_load=None, load_distance=load_distance, noise=None, collocation=collocation
+        worker_loads={}, mean_load=None, load_distance=load_distance, noise=None, collocation=collocation
     )  # fmt: skip
 
 
