@@ -2,9 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
+
+
+class PlanReason(StrEnum):
+    """Why a plan is made, under the name that status and metrics use."""
+
+    DRAIN = "drain"
+    COLLOCATION = "collocation"
+    LOAD_DISTANCE = "load_distance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +51,7 @@ class Collocation:
 class Plan:
     """The moves of one round of one app.
 
+    `detail`: the reason in numbers and names, for the operator.
     `before` and `planned` are load distances in pp, `lower_bound` what is provably reachable within the budget.
     `status` is the solver's, `fallback` True when the solver was killed and the greedy method answered.
     `hosts` has the host of every worker named in a move; `collocation` None: not part of this plan.
@@ -49,7 +59,8 @@ class Plan:
     """
 
     app: AppId
-    reason: str
+    reason: PlanReason
+    detail: str
     moves: tuple[Move, ...]
     hosts: Mapping[WorkerId, HostId]
     before: float

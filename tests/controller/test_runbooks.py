@@ -11,8 +11,7 @@ from tests.paths import ROOT
 from trimtab_agent.metrics import Metrics as AgentMetrics
 from trimtab_controller.cli import _parser, all_commands
 from trimtab_controller.cli.status_view import CALM
-from trimtab_controller.decider.decision import SkipReason
-from trimtab_controller.decider.view import Lack
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.inheritance import Flaw
 from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop.metrics import Metrics
@@ -23,8 +22,6 @@ from trimtab_protocol.settings.listen import Listen
 README = ROOT / "runbooks" / "README.md"
 RUNBOOKS = sorted(set(README.parent.glob("*.md")) - {README})
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md")), README, *RUNBOOKS]
-LACKS = {SkipReason.NOT_READY, SkipReason.HOLD}
-"""Never said alone: the lack is."""
 
 
 def metrics() -> set[str]:
@@ -43,7 +40,7 @@ def alerts() -> set[str]:
 
 
 def test_every_reason_and_every_alert_has_its_runbook_and_there_are_no_others() -> None:
-    reasons = {*map(str, SkipReason), *map(str, Lack)} - LACKS - CALM
+    reasons = {*map(str, SkipReason)} - CALM
     assert {path.stem for path in RUNBOOKS} == reasons | alerts()
 
 

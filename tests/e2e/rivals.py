@@ -46,7 +46,9 @@ class Rival:
         words = {
             "acting as generation": True,
             "the lease is back": True,
-            "nothing is commanded until": False,
+            "no commands until": False,
+            "no longer the leader": False,
+            "nothing is commanded until": False,  # the previous version's words
             "leads no longer": False,
         }
         last = max(words, key=self.log.rfind)
@@ -77,6 +79,6 @@ def wait(what: str, condition: Callable[[], bool], *rivals: Rival) -> None:
 
 def wait_for_leader(*rivals: Rival) -> tuple[Rival, Rival]:
     """The leader and the standby."""
-    wait("election", lambda: any(r.leads for r in rivals) and any("standby: waits" in r.log for r in rivals), *rivals)
+    wait("election", lambda: any(r.leads for r in rivals) and any("standby: waiting" in r.log for r in rivals), *rivals)
     leader, standby = sorted(rivals, key=lambda rival: not rival.leads)
     return leader, standby

@@ -1,4 +1,4 @@
-"""A journal that is not to be believed, on a real broker: nothing is guessed, an operator is asked."""
+"""A journal that cannot be trusted, on a real broker: nothing is guessed, an operator is asked."""
 
 import time
 
@@ -28,7 +28,7 @@ def hold_by(world: World, value: bytes | None, flaw: Flaw) -> None:
     world.produce(world.topics.journal, KEY, value)
     seen = len(world.log_text())
     world.start()
-    wanted = f"on hold: the journal is not to be believed ({flaw}): "
+    wanted = f"on hold: the journal cannot be trusted ({flaw}): "
     world.wait(wanted, lambda: wanted in world.log_text()[seen:])
 
 
@@ -60,7 +60,7 @@ def test_a_journal_not_to_be_believed_is_a_hold_until_an_operator_gives_it_up(wo
         "hold",
         lambda shown: shown["hold"] is not None and [d["reason"] for d in shown["decisions"][-1:]] == ["journal"],
     )
-    assert status["hold"]["text"].startswith("the journal is not to be believed (corrupted): at offset ")
+    assert status["hold"]["text"].startswith("the journal cannot be trusted (corrupted): at offset ")
     assert len(status["nodes"]) == 3, "it sees all the same"
     assert status["rejected"][f"{world.topics.journal}.malformed"] == 1, "the entry that was cut short"
     assert world.metric("trimtab_controller_on_hold") == 1

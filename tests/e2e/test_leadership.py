@@ -76,7 +76,7 @@ def test_stopped_for_longer_than_its_lease_it_commands_no_more_and_stands_by(wor
     leader.process.send_signal(signal.SIGCONT)
     world.ack(prepare, Phase.PREPARED, generation=3)  # both hear of it
     assert world.next_command(CommandKind.RELEASE).epoch.generation == 2
-    leader.wait("standing by", lambda: "standby: waits" in leader.log.partition("leads no longer")[2])
+    leader.wait("standing by", lambda: "standby: waiting" in leader.log.partition("no longer the leader")[2])
     leader.wait("role", lambda: leader.role() == "waiting")
     assert leader.process.poll() is None
     assert generations(world)[-1] == 2
@@ -86,7 +86,7 @@ def test_stopped_for_longer_than_its_lease_it_commands_no_more_and_stands_by(wor
     assert standby.process.wait(LIMIT_S) == 0
     leader.wait("second term", lambda: leader.leads)
     assert "acting as generation 3" in leader.log
-    assert "leads no longer: asked to end" in standby.log
+    assert "no longer the leader: asked to end" in standby.log
 
 
 def test_a_successor_aborts_or_goes_on_as_the_journal_and_what_was_said_meanwhile_tell(world: World) -> None:
@@ -131,7 +131,7 @@ def test_who_is_fenced_publishes_nothing_more_says_why_and_comes_back(world: Wor
     Producer(settings).init_transactions(LIMIT_S)
     world.publish_window()
     one.wait("second term", lambda: one.leads and "acting as generation 2" in one.log)
-    assert "leads no longer: another controller has taken over" in one.log
+    assert "no longer the leader: another controller has taken over" in one.log
     assert one.process.poll() is None
     world.wait("the command in flight, once more", lambda: world.commands.count(world.commands[0]) == 2)
     world.check_epochs()
@@ -162,17 +162,17 @@ def test_cut_off_from_the_broker_it_stands_still_and_then_by(cut_off: tuple[Worl
     leader = Rival(world, "a", bootstrap=bootstrap)
     leader.wait("leader", lambda: leader.leads)
     standby = Rival(world, "b")
-    standby.wait("standby", lambda: "standby: waits" in standby.log)
+    standby.wait("standby", lambda: "standby: waiting" in standby.log)
     prepare = world.next_command(CommandKind.PREPARE, windows=True)
     proxy.cut()
     standby.wait("takeover", lambda: standby.leads)
-    leader.wait("standing still", lambda: "the lease ran out: nothing is commanded" in leader.log)
+    leader.wait("standing still", lambda: "the lease expired: no commands" in leader.log)
     assert leader.role() == "suspended"
     world.ack(prepare, Phase.PREPARED, generation=3)
     assert world.next_command(CommandKind.RELEASE).epoch.generation == 2
     proxy.mend()
-    leader.wait("standing by", lambda: "standby: waits" in leader.log)
-    assert "leads no longer" in leader.log
+    leader.wait("standing by", lambda: "standby: waiting" in leader.log)
+    assert "no longer the leader" in leader.log
     assert (leader.process.poll(), standby.leads) == (None, True)
     world.check_epochs()
 
@@ -188,7 +188,7 @@ def test_its_cable_cut_it_stands_still_and_publishes_nothing_when_the_cable_is_m
         leader = Rival(world, "a", island=island)
         leader.wait("leader", lambda: leader.leads)
         standby = Rival(world, "b")
-        standby.wait("standby", lambda: "standby: waits" in standby.log)
+        standby.wait("standby", lambda: "standby: waiting" in standby.log)
         assert f":{leader.process.pid} (" in standby.log, "it says for whom it waits"
         prepare = world.next_command(CommandKind.PREPARE, windows=True)
 
@@ -198,7 +198,7 @@ def test_its_cable_cut_it_stands_still_and_publishes_nothing_when_the_cable_is_m
         taken_over_s = time.monotonic() - cut_at
         with capsys.disabled():
             print(f"\ncable of the leader cut: its plan is commanded by the standby after {taken_over_s:.1f} s")
-        leader.wait("standing still", lambda: "the lease ran out: nothing is commanded" in leader.log)
+        leader.wait("standing still", lambda: "the lease expired: no commands" in leader.log)
         assert leader.role() == "suspended"
         assert not leader.leads
         world.ack(prepare, Phase.PREPARED, generation=3)
@@ -206,7 +206,7 @@ def test_its_cable_cut_it_stands_still_and_publishes_nothing_when_the_cable_is_m
         assert release.epoch.generation == 2
 
         island.mend()
-        leader.wait("standing by", lambda: "standby: waits" in leader.log.partition("leads no longer")[2])
+        leader.wait("standing by", lambda: "standby: waiting" in leader.log.partition("no longer the leader")[2])
         assert "cannot commit" in leader.log, "it was in the middle of a publication"
         leader.wait("role", lambda: leader.role() == "waiting")
         assert (leader.process.poll(), standby.leads) == (None, True)

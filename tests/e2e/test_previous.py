@@ -134,11 +134,12 @@ def test_a_plan_in_flight_goes_on_under_a_controller_of_the_other_version_and_ba
     old.wait("leader", lambda: old.leads)
     prepare = world.next_command(CommandKind.PREPARE, windows=True)
     new = Rival(world, "b")
-    new.wait("standby", lambda: "standby: waits" in new.log)
+    new.wait("standby", lambda: "standby: waiting" in new.log)
     old.process.kill()
     world.wait("the command in flight, once more", lambda: world.commands.count(prepare) == 2)
     assert "goes on with plan" in new.log
     assert "cannot be read" not in new.log
+    assert "cannot read the predecessor" not in new.log
 
     world.ack(prepare, Phase.PREPARED, generation=3)
     release = world.next_command(CommandKind.RELEASE)

@@ -36,6 +36,7 @@ from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.leadership import machine as leading
 from trimtab_controller.leadership.machine import GroupEvent, Role
 from trimtab_controller.loop import driver, recovery
+from trimtab_controller.loop import run as starting
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.commands import Ack, CommandKind, Phase
@@ -250,7 +251,7 @@ CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
         driver, "ExecutionMachine", NeverGivesUp, (lose_target, faults.shift_load), "a plan is in flight",
     ),
     "journal and commands apart": (driver.ControlLoop, "_publish", publish_in_pieces, MOVING, "journal"),
-    "journal not read": (driver, "recover", forget_journal, (faults.kill_controller,), "two leaders"),
+    "journal not read": (starting, "recover", forget_journal, (faults.kill_controller,), "two leaders"),
     "no pause": (driver, "Decider", DoesNotPause, (faults.pause, *MOVING), "paused"),
     "no hold": (observe, "LOST_HOSTS_SHARE", 2.0, (lose_for_long, faults.shift_load), "hosts are lost"),
     "moves inside the band": (driver, "Decider", MovesForNothing, MOVING, "inside the band"),
@@ -261,7 +262,7 @@ CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
     "a journal that is not on disk": (agent_driver, "Journal", HurriedJournal, (faults.kill_agent,), "a second time"),
     "no fencing": (Broker, "is_fenced", lambda *_: False, (*DEPOSING, *MOVING), "deposed"),
     "another transactional id": (
-        driver, "transactional_id", transactional_id_of_its_own, (*DEPOSING, *MOVING), "deposed",
+        starting, "transactional_id", transactional_id_of_its_own, (*DEPOSING, *MOVING), "deposed",
     ),
     "who was fenced stays away": (leading, "REJOIN_DELAY_S", 1e9, (*DEPOSING, *MOVING), "controllers are"),
     "a lease that ran out is forgotten": (
@@ -323,8 +324,8 @@ OWN = Ledger.own
 def test_a_journal_read_before_the_predecessor_is_fenced_is_found() -> None:
     with (
         simulating() as run,
-        patch.object(driver, "Publisher", ReadsTooEarly),
-        patch.object(driver, "recover", lambda *_, **__: early[-1]),
+        patch.object(starting, "Publisher", ReadsTooEarly),
+        patch.object(starting, "recover", lambda *_, **__: early[-1]),
         pytest.raises(Violation, match=r"epochs|two leaders|not the last one"),
     ):
         until_found(lambda seed: run(seed, faults=(*DEPOSING, *MOVING)))

@@ -16,8 +16,8 @@ from trimtab_controller.kafka.publisher import FencedError, PublicationError
 from trimtab_controller.leadership.driver import Candidacy, LeaseView
 from trimtab_controller.leadership.group import MembershipError
 from trimtab_controller.leadership.metrics import ProcessMetrics
-from trimtab_controller.loop.driver import ControlLoop
 from trimtab_controller.loop.metrics import Metrics
+from trimtab_controller.loop.run import ControllerRun
 from trimtab_process.metrics_port import serve_metrics
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey
@@ -83,17 +83,17 @@ def _look_on(configuration: Configuration, path: Path, served: ProcessMetrics, s
     """A dry run stands for no election: it commands nobody."""
     metrics = Metrics()
     served.show(metrics.registry)
-    ControlLoop(configuration, path, acting=False, stopping=stopping, metrics=metrics).run()
+    ControllerRun(configuration, path, acting=False, stopping=stopping, metrics=metrics).run()
 
 
 def _act(configuration: Configuration, path: Path, served: ProcessMetrics, stopping: Callable[[], bool]) -> None:
     if configuration.signing is not None:
         configuration.signing.load()  # a standby hears of a bad key now, not when it is needed
 
-    def new_term(office: LeaseView) -> ControlLoop:
+    def new_term(office: LeaseView) -> ControllerRun:
         metrics = Metrics()
         served.show(metrics.registry)
-        return ControlLoop(
+        return ControllerRun(
             configuration, path, acting=True, stopping=office.over, suspended=office.suspended, metrics=metrics
         )
 

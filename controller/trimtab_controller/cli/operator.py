@@ -24,7 +24,7 @@ from trimtab_controller.decider.view import NotReady, first_few
 from trimtab_controller.kafka.connection import Connection, is_transient
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.leadership.group import Member, members
-from trimtab_controller.loop.preview import preview_decision, read_cluster_state
+from trimtab_controller.loop.preview import informed, preview_decision, read_cluster_state
 from trimtab_models.instances import encode_snapshot
 from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage
 from trimtab_protocol.messages.intents import (
@@ -184,7 +184,7 @@ def run_plan(args: argparse.Namespace, target: Target) -> int:
     from trimtab_controller.solver.balance import answer
 
     now = time.time()
-    decision, _ = preview_decision(
+    decision = preview_decision(
         read_cluster_state(target.connection, target.configuration, now), target.configuration, now, answer
     )
     if args.json:
@@ -197,20 +197,15 @@ def run_plan(args: argparse.Namespace, target: Target) -> int:
 def run_snapshot(args: argparse.Namespace, target: Target) -> int:
     """The present cluster as an instance file."""
     now, configuration = time.time(), target.configuration
-    # No question is answered: only the views are wanted.
-    from trimtab_controller.solver.answer import NoAnswer
-
-    present = read_cluster_state(target.connection, configuration, now)
-    _, decider = preview_decision(present, configuration, now, lambda _: NoAnswer(reason="not asked"))
-    known = decider.known
-    if known.lack is not None:
-        raise CommandError(f"no complete snapshot: {known.lack.lack}: {known.lack.detail}")
+    known = informed(read_cluster_state(target.connection, configuration, now), configuration, now).known
+    if known.not_ready is not None:
+        raise CommandError(f"no complete snapshot: {known.not_ready.reason}: {known.not_ready.detail}")
     views = {app: view for app, view in known.views.items() if args.app in (None, app)}
     if len(views) != 1:
         raise CommandError(f"which app? --app is one of {', '.join(known.views) or 'none, no app reports'}")
     view = next(iter(views.values()))
     if isinstance(view, NotReady):
-        raise CommandError(f"no complete snapshot: {view.lack}: {view.detail}")
+        raise CommandError(f"no complete snapshot: {view.reason}: {view.detail}")
     instance = instance_of(view, configuration.balance)
     text = json.dumps(encode_snapshot(instance), allow_nan=False)
     if args.out is None:

@@ -41,7 +41,7 @@ def decision_document(decision: Decision) -> dict[str, Any]:
 def _plan_document(plan: Plan) -> dict[str, Any]:
     return {
         "app": plan.app,
-        "reason": plan.reason,
+        "reason": plan.detail,
         "status": plan.status,
         "load_distance_before": plan.before,
         "load_distance": plan.planned,

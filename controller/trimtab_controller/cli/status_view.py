@@ -13,8 +13,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_controller.decider.decision import SkipReason
-from trimtab_controller.decider.view import Lack, first_few
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.view import first_few
 from trimtab_controller.leadership.group import Member
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import AppStatus, NodeStatus, RoundStatus, Status
@@ -35,8 +35,8 @@ CALM = frozenset(
         SkipReason.TOO_SOON,
         SkipReason.PLAN_IN_FLIGHT,
         SkipReason.SCALING_IN_FLIGHT,
-        Lack.WINDOW_TOO_EARLY,
-        Lack.TOO_FEW_WINDOWS,
+        SkipReason.WINDOW_TOO_EARLY,
+        SkipReason.TOO_FEW_WINDOWS,
     }
 )
 """Nothing is done, and nobody need do anything; every other reason is the name of a runbook."""
@@ -102,7 +102,7 @@ class Seen:
         if self.state is State.SILENT:
             return "no_leader"
         if self.state is State.HOLD:
-            return str(Lack.JOURNAL)
+            return str(SkipReason.JOURNAL)
         if last is not None and last.kind == "skip" and last.reason not in CALM:
             return last.reason
         return next((concern.kind for concern in self.status.concerns), None)

@@ -1,4 +1,4 @@
-"""What an operator should know of, though it stops no balancing: workers over their capacity, backlogs that grow.
+"""What an operator should know though balancing goes on: workers over their capacity, growing backlogs.
 
 The loads of key groups are parts; the CPU of the worker's process is the whole.  The parts are smaller: rounds of the
 network belong to no key group, and in calm windows they are two thirds of the process.  So the parts are not compared
@@ -19,7 +19,7 @@ from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
 WINDOWS = 3
-"""In so many windows in a row a worker is over its capacity, or a backlog grows, before anybody is told."""
+"""A worker over its capacity, or a growing backlog, is reported after so many windows in a row."""
 
 
 class ConcernKind(StrEnum):
@@ -107,7 +107,7 @@ def _sum(total: float | None, more: float) -> float | None:
 
 
 def follow_strains(snapshot: Snapshot, before: Strains = NO_STRAINS) -> Strains:
-    """The strains with this window in them; after a gap of more than a window they begin anew."""
+    """The strains with this window in them; after a gap of more than a window the counts restart."""
     window_ms = snapshot.end_ms - snapshot.start_ms
     known = before if snapshot.start_ms - before.end_ms <= window_ms else NO_STRAINS
     workers, apps = _parts(snapshot)

@@ -1,25 +1,20 @@
 """Decide: what to do about one app, and why; or why not.  Pure functions from view, evaluation and state to a value."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from trimtab_controller.decider.decision import (
-    OF_BALANCE,
-    Adopted,
-    Decision,
-    Planned,
-    Scaled,
-    Skip,
-    SkipReason,
-    not_ready,
-)
+from trimtab_controller.decider.decision import Adopted, Decision, Planned, Scaled, Skip, not_ready
 from trimtab_controller.decider.describe import collocation_of, method_of
 from trimtab_controller.decider.evaluate import Evaluation
-from trimtab_controller.decider.view import AppView, Lack, NotReady, first_few
+from trimtab_controller.decider.events import DrainBlocked
+from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.reasons import OF_BALANCE, SkipReason
+from trimtab_controller.decider.view import AppView, NotReady, first_few
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
-from trimtab_controller.plan import Move, Plan
+from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_protocol.messages.commands import CommandKind
-from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
 
 NO_SAVING = "collocation: not used, no measured saving (each hop goes through the broker)"
@@ -64,18 +59,23 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolveWanted:
-    """A plan is worth looking for; not yet a decision.  `balancing`: the load distance asks for it."""
+    """A plan is worth looking for.  `balancing`: the load distance asks for one, whatever the first reason is."""
 
     view: AppView
-    reason: str
-    draining: bool
+    reason: PlanReason
+    detail: str
     balancing: bool
+
+    @property
+    def draining(self) -> bool:
+        """Whether a worker is to be emptied."""
+        return self.reason is PlanReason.DRAIN
 
 
 def admit_cluster(execution: Execution, *, paused: str | None, held: str | None = None) -> Skip | None:
     """What forbids any decision, before anything is computed."""
     if held is not None:
-        return Skip(reason=SkipReason.HOLD, detail=f"on hold: {held}", lack=Lack.JOURNAL)
+        return Skip(reason=SkipReason.JOURNAL, detail=f"on hold: {held}")
     if execution.busy and execution.round is not None:
         return Skip(reason=SkipReason.PLAN_IN_FLIGHT, detail=f"plan {execution.round.plan} is in flight")
     for scaling in execution.scalings.values():
@@ -95,20 +95,20 @@ def to_start(
         failed = scaling.command.kind is CommandKind.START and scaling.phase is ScalingPhase.FAILED
         again = failed and now >= scaling.at + SCALING_PATIENCE_S and scaling.command.host in hosts
         if (scaling.stopped or again) and worker not in draining:
-            detail = "it was stopped after a drain that has been taken back"
+            detail = "it was stopped by a drain that an operator has taken back"
             return Scaled(kind=CommandKind.START, worker=worker, host=scaling.command.host, detail=detail)
     return None
 
 
 def to_stop(view: AppView, execution: Execution) -> Scaled | None:
-    """A drained worker that is empty in the reports and in the placements, unless its stop was just refused."""
+    """A drained worker that owns nothing by reports and placements, unless its stop was just refused."""
     for worker in view.workers:
         if not worker.draining or view.owned_by(worker.id) or owned_by(execution.placements.values(), worker.id):
             continue
         scaling = execution.scalings.get(worker.id)
         stop = scaling is not None and scaling.command.kind is CommandKind.STOP
         if scaling is None or not stop or view.start_s >= scaling.at + SCALING_PATIENCE_S:
-            detail = "it is being drained and empty"
+            detail = "it has been drained"
             return Scaled(kind=CommandKind.STOP, worker=worker.id, host=worker.host, detail=detail)
     return None
 
@@ -116,7 +116,7 @@ def to_stop(view: AppView, execution: Execution) -> Scaled | None:
 def drift(view: AppView, placement: Placement | None) -> Adopted | None:
     """The reports show other owners or other key groups than the placement, or there is no placement yet."""
     if placement is None:
-        detail = f"first placement: {len(view.key_groups)} key groups as they are"
+        detail = f"first placement: {len(view.key_groups)} key groups with their present owners"
         return Adopted(app=view.app, owners=view.owners, detail=detail)
     if (changed := _changed_operators(view, placement)) is not None:
         detail = f"{changed}: the placement follows the reports"
@@ -128,7 +128,9 @@ def drift(view: AppView, placement: Placement | None) -> Adopted | None:
     ]
     if not other:
         return None
-    detail = f"{len(other)} key groups are elsewhere than placed, {other[0]} for one: the placement follows the reports"
+    detail = (
+        f"{len(other)} key groups are not where they were placed, such as {other[0]}: the placement follows the reports"
+    )
     return Adopted(app=view.app, owners=view.owners, detail=detail)
 
 
@@ -156,7 +158,10 @@ def admit(
     """Whether a plan is worth looking for.  A worker to be drained overrides band and samples, not the interval."""
     distance, noise = evaluation.load_distance, evaluation.noise
     if distance is None or noise is None:
-        return Skip(reason=SkipReason.ALL_DRAINING, detail=f"{view.app}: every worker is to be drained, none is left")
+        return Skip(
+            reason=SkipReason.ALL_DRAINING,
+            detail=f"{view.app}: every worker is being drained, none is left to take key groups",
+        )
     to_empty = [worker for worker in view.draining if view.owned_by(worker)]
     collocation = evaluation.collocation if settings.planned_with is Method.ALBIC else None
     balancing = distance > max(settings.load_distance, noise)
@@ -168,12 +173,13 @@ def admit(
         detail = f"{view.app}: load distance {distance:.1f}, next round in {left_s:.0f} s at the earliest"
         return Skip(reason=SkipReason.TOO_SOON, detail=detail)
     if to_empty:
-        reason = "drain " + first_few(to_empty)
+        reason, detail = PlanReason.DRAIN, "drain " + first_few(to_empty)
     elif balancing or collocation is None:
-        reason = f"load distance {distance:.1f} above {settings.load_distance:.1f}"
+        reason = PlanReason.LOAD_DISTANCE
+        detail = f"load distance {distance:.1f} above {settings.load_distance:.1f}"
     else:
-        reason = f"collocation {collocation:.0%}"
-    return SolveWanted(view=view, reason=reason, draining=bool(to_empty), balancing=balancing)
+        reason, detail = PlanReason.COLLOCATION, f"collocation {collocation:.0%}"
+    return SolveWanted(view=view, reason=reason, detail=detail, balancing=balancing)
 
 
 def _calm(view: AppView, distance: float, noise: float, settings: Settings, windows: int, *, idle: bool) -> Skip | None:
@@ -183,9 +189,9 @@ def _calm(view: AppView, distance: float, noise: float, settings: Settings, wind
         return Skip(reason=SkipReason.INSIDE_BAND, detail=detail)
     if windows < settings.min_windows:
         detail = f"{windows} of {settings.min_windows} windows seen, load distance {distance:.1f} so far"
-        return not_ready(NotReady(lack=Lack.TOO_FEW_WINDOWS, detail=detail, app=view.app))
+        return not_ready(NotReady(reason=SkipReason.TOO_FEW_WINDOWS, detail=detail, app=view.app))
     if idle and distance <= noise:
-        detail = f"{view.app}: load distance {distance:.1f} may be noise, windows were foreseen to {noise:.1f}"
+        detail = f"{view.app}: load distance {distance:.1f} may be noise, which goes up to {noise:.1f}"
         return Skip(reason=SkipReason.INSIDE_NOISE, detail=detail)
     return None
 
@@ -195,20 +201,20 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
     evened = wanted.balancing and answer.before - answer.load_distance >= settings.min_gain
     if not answer.moves or not (wanted.draining or evened or _together_pays(answer, settings)):
         detail = (
-            f"{wanted.view.app}: {wanted.reason}, but {settings.max_migrations} moves bring it only from "
+            f"{wanted.view.app}: {wanted.detail}, but {settings.max_migrations} moves bring it only from "
             f"{answer.before:.1f} to {answer.load_distance:.1f} (bound {answer.lower_bound:.1f})"
             f"{collocation_of(answer)}{method_of(answer)}"
         )
         reason = SkipReason.SOLVER_FAILED if answer.fallback else SkipReason.NOTHING_BETTER
         return Skip(reason=reason, detail=detail)
-    sizes = {row.key_group: row.state_bytes for row in wanted.view.key_groups}
     return Planned(
         plan=Plan(
             app=wanted.view.app,
             reason=wanted.reason,
+            detail=wanted.detail,
             moves=tuple(
-                Move(key_group=key_group, source=source, target=target, state_bytes=sizes[key_group])
-                for key_group, source, target in answer.moves
+                Move(key_group=row.key_group, source=row.owner, target=target, state_bytes=row.state_bytes)
+                for row, target in _named(wanted.view, answer.moves)
             ),
             hosts=wanted.view.hosts,
             before=answer.before,
@@ -220,6 +226,24 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
             collocation=answer.collocation,
         )
     )
+
+
+def _named(view: AppView, moves: Iterable[tuple[int, int]]) -> Iterator[tuple[Owned, WorkerId]]:
+    """The key groups that move, with their targets."""
+    for key_group, target in moves:
+        yield view.owned[key_group], view.workers[target].id
+
+
+def blocked_drains(view: AppView, answer: Answer) -> list[DrainBlocked]:
+    """The drains that cannot go on, by worker and obstacle."""
+    blocked: dict[tuple[WorkerId, str], list[KeyGroup]] = {}
+    for stuck in answer.stuck:
+        key_groups = blocked.setdefault((view.workers[stuck.worker].id, stuck.obstacle), [])
+        key_groups.append(view.owned[stuck.key_group].key_group)
+    return [
+        DrainBlocked(worker=worker, key_groups=tuple(key_groups), obstacle=obstacle)
+        for (worker, obstacle), key_groups in blocked.items()
+    ]
 
 
 def _together_pays(answer: Answer, settings: Settings) -> bool:

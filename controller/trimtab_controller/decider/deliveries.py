@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from trimtab_controller.decider.concerns import Concern, Strains
 from trimtab_controller.decider.decide import SolveWanted
-from trimtab_controller.decider.decision import Skip, SkipReason
+from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.evaluate import evaluate
 from trimtab_controller.decider.promises import Comparison, Misses, Promise, compare, follow_misses, review
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Round
 from trimtab_protocol.messages.names import AppId
@@ -40,7 +41,7 @@ class Deliveries:
         misses = self._misses.get(wanted.view.app)
         if wanted.draining or misses is None or not misses.holding:
             return None
-        detail = f"{wanted.view.app}: {wanted.reason}, but {misses.detail}; no further plan for balance"
+        detail = f"{wanted.view.app}: {wanted.detail}, but {misses.detail}; no further plan for balance"
         return Skip(reason=SkipReason.PLANS_MISS, detail=detail)
 
     def forgive(self) -> None:

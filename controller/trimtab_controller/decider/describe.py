@@ -8,7 +8,7 @@ from trimtab_controller.solver.answer import Answer
 
 
 def describe(decision: Decision) -> str:
-    """One line that an operator can read at night."""
+    """One line for the operator."""
     match decision:
         case Skip():
             return f"nothing: {decision.detail}"
@@ -17,7 +17,7 @@ def describe(decision: Decision) -> str:
             return (
                 f"{plan.app}: {count} move{'s' if count != 1 else ''}, load distance {plan.before:.1f} -> "
                 f"{plan.planned:.1f} (bound {plan.lower_bound:.1f}){collocation_of(plan)}, "
-                f"because {plan.reason}{method_of(plan)}"
+                f"because {plan.detail}{method_of(plan)}"
                 f"{'; ' if plan.note else ''}{plan.note}"
             )
         case Adopted() | StandbysPlaced():
@@ -33,10 +33,9 @@ def names_of(decision: Decision) -> tuple[str, str]:
     """Kind and reason, as metrics and the status name them."""
     match decision:
         case Skip():
-            return "skip", str(decision.lack or decision.reason)
+            return "skip", str(decision.reason)
         case Planned(plan=plan):
-            reasons = ("drain", "collocation")
-            return "plan", next((reason for reason in reasons if plan.reason.startswith(reason)), "load_distance")
+            return "plan", str(plan.reason)
         case Adopted():
             return "adopt", "ownership"
         case StandbysPlaced():
@@ -60,4 +59,4 @@ def collocation_of(found: Answer | Plan) -> str:
 
 def method_of(found: Answer | Plan) -> str:
     """How it was found, if that is unusual."""
-    return ", by the greedy method, the solver gave no answer" if found.fallback else ""
+    return ", by the greedy method as the solver gave no answer" if found.fallback else ""

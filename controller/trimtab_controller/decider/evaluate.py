@@ -1,12 +1,12 @@
-"""Evaluate: loads smoothed over windows, how sure they are, node loads and load distance.
+"""Evaluate: smoothed loads of key groups and workers, the load distance, and how sure it is.
 
-Loads are percent of one core; node loads and load distances are percent of the node's own capacity (contracts of
-`trimtab solve`): mean = sum of loads / capacity of the workers that stay; load distance = largest deviation from it,
+Loads are percent of one core; loads of workers and load distances are percent of the worker's own capacity, as in
+`trimtab solve`: mean = sum of loads / capacity of the workers that stay; load distance = largest deviation from it,
 upwards only for a worker that is being drained.
 
 A load is the mean over the windows at first, then exponentially smoothed.  How sure a load distance is follows from how
-well the last windows were foreseen: for every window the node loads that the history predicts for the owners of the day
-are compared with what was measured.  That takes in noise of single key groups, noise that all of a worker share, and
+well the last windows were foreseen: for every window the loads of workers that the history predicts are compared
+with what was measured.  That takes in noise of single key groups, noise that all of a worker share, and
 key groups that cost more in one place than in another.  With weights w_i of the windows and f = sum of w_i^2 the
 prediction errors vary by s^2 (1 + f), the smoothed loads by s^2 f.
 """
@@ -61,14 +61,14 @@ class Evaluation:
     `collocation`: share of the tuples between key groups that stay within a worker; None when there are none.
     """
 
-    node_loads: Mapping[WorkerId, float]
+    worker_loads: Mapping[WorkerId, float]
     mean_load: float | None
     load_distance: float | None
     noise: float | None
     collocation: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "node_loads", MappingProxyType(dict(self.node_loads)))
+        object.__setattr__(self, "worker_loads", MappingProxyType(dict(self.worker_loads)))
 
 
 def follow(view: AppView, history: History, smoothing: float) -> tuple[AppView, History]:
@@ -113,15 +113,15 @@ def _mean_square(measured: AppView, predicted: AppView) -> float:
 
 def evaluate(view: AppView, history: History = NO_HISTORY) -> Evaluation:
     """Loads and load distance of the present placement."""
-    node_loads = _node_loads(view)
+    worker_loads = _worker_loads(view)
     if all(worker.draining for worker in view.workers):
         return Evaluation(
-            node_loads=node_loads, mean_load=None, load_distance=None, noise=None, collocation=_collocation(view)
+            worker_loads=worker_loads, mean_load=None, load_distance=None, noise=None, collocation=_collocation(view)
         )
     found = _deviations(view)
     distances = (found[worker.id] if worker.draining else abs(found[worker.id]) for worker in view.workers)
     return Evaluation(
-        node_loads=node_loads,
+        worker_loads=worker_loads,
         mean_load=_mean_load(view),
         load_distance=max(0.0, *distances),
         noise=history.noise,
@@ -142,7 +142,7 @@ def _collocation(view: AppView) -> float | None:
     return sum(rate for rate, local in rates if local) / total if total else None
 
 
-def _node_loads(view: AppView) -> dict[WorkerId, float]:
+def _worker_loads(view: AppView) -> dict[WorkerId, float]:
     """Percent of each worker's own capacity."""
     loads = view.owned.loads_of_workers()
     return {worker.id: loads.get(worker.id, 0.0) / worker.capacity for worker in view.workers}
@@ -156,4 +156,4 @@ def _mean_load(view: AppView) -> float:
 
 def _deviations(view: AppView) -> dict[WorkerId, float]:
     mean = _mean_load(view)
-    return {worker: load - mean for worker, load in _node_loads(view).items()}
+    return {worker: load - mean for worker, load in _worker_loads(view).items()}

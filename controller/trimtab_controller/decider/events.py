@@ -1,4 +1,4 @@
-"""What the decider hears and what it asks for."""
+"""Events and actions of the decider."""
 
 from dataclasses import dataclass
 
@@ -8,6 +8,7 @@ from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent
+from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -34,7 +35,7 @@ class ExecutionChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldChanged:
-    """What the journal says is not to be believed, and why; None: it is again."""
+    """Why the journal cannot be trusted; None: it can again."""
 
     reason: str | None
 
@@ -58,7 +59,7 @@ class Solve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """Log it, count it, and when acting carry it out."""
+    """Log the decision, count it, and carry it out when acting."""
 
     decision: Decision
 
@@ -77,4 +78,13 @@ class RoundMeasured:
     missed: tuple[Mispredicted, ...] = ()
 
 
-Action = Solve | Decided | RoundMeasured
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainBlocked:
+    """Key groups that cannot leave a worker that is being drained, and why not."""
+
+    worker: WorkerId
+    key_groups: tuple[KeyGroup, ...]
+    obstacle: str
+
+
+Action = Solve | Decided | RoundMeasured | DrainBlocked

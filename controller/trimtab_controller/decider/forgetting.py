@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from trimtab_controller.decider.decision import Forgotten
-from trimtab_controller.decider.view import Lack, NotReady, first_few
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.view import NotReady, first_few
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.intents import ForgetApp, ForgetWorker, Intent, drain_key
 from trimtab_protocol.messages.report import WorkerState
@@ -12,14 +13,14 @@ from trimtab_protocol.messages.snapshot import Snapshot
 
 
 def to_forget(
-    intents: Iterable[Intent], execution: Execution, snapshot: Snapshot | None, lack: NotReady | None
+    intents: Iterable[Intent], execution: Execution, snapshot: Snapshot | None, not_ready: NotReady | None
 ) -> Forgotten | None:
-    """The answer to the first wish to forget; `snapshot` = the last one, `lack` = what it lacks.
+    """The answer to the first wish to forget; `not_ready` = why the last `snapshot` is of no use.
 
-    Also while hosts are lost or the controller is paused: nothing moves by it, and it may end the lack.  Not while a
-    plan is in flight, nor when the snapshot is too old to tell what runs.
+    It moves nothing, so a pause does not forbid it; and it may be what ends a loss of hosts.  It waits while a plan is
+    in flight, and while the snapshot is too old to tell what runs.
     """
-    stale = lack is not None and lack.lack is Lack.STALE_SNAPSHOT
+    stale = not_ready is not None and not_ready.reason is SkipReason.STALE_SNAPSHOT
     if execution.busy or stale or snapshot is None:
         return None
     wish = next((intent for intent in intents if isinstance(intent, ForgetApp | ForgetWorker)), None)

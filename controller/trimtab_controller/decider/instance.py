@@ -1,28 +1,62 @@
-"""A view as the balance instance of the file contracts: what the solver is asked and `trimtab snapshot` prints."""
+"""A view for the solver: as arrays for the controller's own, and as the instance that `trimtab snapshot` writes."""
+
+import numpy as np
 
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.view import AppView
-from trimtab_controller.solver.answer import Question
+from trimtab_controller.solver.answer import Flows, Method, Question
 from trimtab_models.instances import BalanceInstance, Budget, Flow, Node, Options
 from trimtab_models.instances import KeyGroup as InstanceKeyGroup
 
 
 def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Question:
-    """What the solver is asked about the app."""
-    return Question(instance=instance_of(view, settings), time_limit_s=time_limit_s, method=settings.planned_with)
+    """What the solver is asked about the app; places of key groups and workers are those of the view."""
+    table = view.owned
+    places = {worker.id: place for place, worker in enumerate(view.workers)}
+    return Question(
+        load=table.load,
+        state_bytes=table.assumed_state_bytes,
+        operator=table.operator.astype(np.int32),
+        owner=np.array([places[name] for name in table.workers], np.int32)[table.owner],
+        capacity=np.array([worker.capacity for worker in view.workers], np.float64),
+        draining=np.array([worker.draining for worker in view.workers], np.bool_),
+        flows=_flows(view) if settings.planned_with is Method.ALBIC else None,
+        max_migrations=settings.max_migrations,
+        max_load_distance=_max_load_distance(view, settings),
+        remote_cost=_remote_cost(settings),
+        time_limit_s=time_limit_s,
+        method=settings.planned_with,
+    )
+
+
+def _flows(view: AppView) -> Flows:
+    """The flows between key groups of the view, in the order of their ends."""
+    table = view.owned
+    source = table.places_of(source for source, _ in view.flows)
+    target = table.places_of(target for _, target in view.flows)
+    rate = np.fromiter(view.flows.values(), np.float64, len(view.flows))
+    known = (source >= 0) & (target >= 0)
+    order = np.lexsort((target[known], source[known]))
+    return Flows(
+        source=source[known][order].astype(np.int32),
+        target=target[known][order].astype(np.int32),
+        rate=rate[known][order],
+    )
+
+
+def _max_load_distance(view: AppView, settings: Settings) -> float:
+    """How uneven a plan may be: the band, or what a drain may cost while a worker is emptied."""
+    return settings.drain_load_distance if view.draining else settings.load_distance
+
+
+def _remote_cost(settings: Settings) -> float:
+    """Percent of a core per tuple/s that goes to another worker, at each of both ends."""
+    return 100.0 * (settings.remote_tuple_cpu_s or 0.0) / 2.0
 
 
 def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
-    """The app as the contract's snapshot, with the budget of one round.
-
-    The load distance that a plan may go up to is the band, or what a drain may cost while a worker is emptied.
-    A state that was not measured is taken to be as large as the largest of its operator: a cost is not guessed away.
-    """
-    largest: dict[str, int] = {}
-    for row in view.key_groups:
-        largest[row.key_group.operator] = max(largest.get(row.key_group.operator, 0), row.state_bytes or 0)
-    known = view.owners
-    end_cost = 100.0 * (settings.remote_tuple_cpu_s or 0.0) / 2.0  # percent of a core per tuple/s, at each of both ends
+    """The same problem as an instance of the file contract."""
+    known, remote_cost = view.owners, _remote_cost(settings)
     return BalanceInstance(
         nodes=tuple(Node(id=worker.id, capacity=worker.capacity, removing=worker.draining) for worker in view.workers),
         key_groups=tuple(
@@ -31,9 +65,9 @@ def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
                 operator=row.key_group.operator,
                 node=row.owner,
                 load=row.load,
-                state_bytes=largest[row.key_group.operator] if row.state_bytes is None else row.state_bytes,
+                state_bytes=state_bytes,
             )
-            for row in view.key_groups
+            for row, state_bytes in zip(view.key_groups, view.owned.assumed_state_bytes.tolist(), strict=True)
         ),
         flows=tuple(
             Flow(source=str(source), target=str(target), rate=rate)
@@ -42,8 +76,8 @@ def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
         ),
         budget=Budget(max_migrations=settings.max_migrations),
         options=Options(
-            max_load_distance=settings.drain_load_distance if view.draining else settings.load_distance,
-            serialise_cost=end_cost,
-            deserialise_cost=end_cost,
+            max_load_distance=_max_load_distance(view, settings),
+            serialise_cost=remote_cost,
+            deserialise_cost=remote_cost,
         ),
     )

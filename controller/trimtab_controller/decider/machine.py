@@ -3,6 +3,7 @@
 Every snapshot ends in one decision: at once, or when the solver has answered.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trimtab_controller.decider.concerns import NO_STRAINS, Concern, Strains, concerns_of, follow_strains
@@ -11,6 +12,7 @@ from trimtab_controller.decider.decide import (
     SolveWanted,
     admit,
     admit_cluster,
+    blocked_drains,
     drift,
     judge,
     noted,
@@ -24,7 +26,6 @@ from trimtab_controller.decider.decision import (
     Planned,
     Scaled,
     Skip,
-    SkipReason,
     StandbysPlaced,
     not_ready,
 )
@@ -51,18 +52,21 @@ from trimtab_controller.decider.observe import (
     parts_of,
     placed_workers,
 )
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standby_rounds import StandbyRounds
-from trimtab_controller.decider.view import AppView, Lack, NotReady
+from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Drain, Intent, Pause
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
+NOTHING_SEEN = NotReady(reason=SkipReason.NO_SNAPSHOT, detail="the stream has not published a window")
+
 
 @dataclass(slots=True)
 class Known:
-    """What the last snapshot showed, for the status; `views` holds what is missing where a view is not ready.
+    """What the last snapshot showed, for the status; `not_ready`: why nothing is known of any app.
 
     `missing_standbys` = how many key groups of an app have fewer standbys than it asks for.
     """
@@ -72,7 +76,7 @@ class Known:
     evaluations: dict[AppId, Evaluation] = field(default_factory=dict)
     strains: Strains = NO_STRAINS
     concerns: tuple[Concern, ...] = ()
-    lack: NotReady | None = None
+    not_ready: NotReady | None = NOTHING_SEEN
     missing_standbys: dict[AppId, int] = field(default_factory=dict)
 
 
@@ -109,7 +113,7 @@ class Decider:
 
     @property
     def wake_at(self) -> float | None:
-        """When `on_tick` has something to say at the latest (epoch seconds)."""
+        """When to call `on_tick` at the latest (epoch seconds)."""
         return self._stale_at
 
     def on_event(self, now: float, event: Event) -> list[Action]:
@@ -121,7 +125,7 @@ class Decider:
                 was_paused = self.paused is not None
                 self._intents = intents
                 if was_paused and self.paused is None:
-                    self._deliveries.forgive()  # an operator has looked, and says that it goes on
+                    self._deliveries.forgive()  # the operator who resumes has looked at what was missed
             case ExecutionChanged(execution=execution):
                 self._execution = execution
             case HoldChanged(reason=reason):
@@ -131,19 +135,32 @@ class Decider:
         return []
 
     def on_tick(self, now: float) -> list[Action]:
-        """Says once per interval that snapshots stay away."""
+        """While no window comes, say so once per interval."""
         if self._stale_at is None:
             self._stale_at = now + self._needs.max_age_s
         if now < self._stale_at:
             return []
         self._stale_at = now + self._needs.max_age_s
-        end_ms = self.known.snapshot.end_ms if self.known.snapshot else None
-        if end_ms is None:
-            self.known.lack = NotReady(lack=Lack.NO_SNAPSHOT, detail="the stream has not published a window")
-        else:
-            detail = f"the last window ended {now - end_ms / 1000.0:.0f} s ago"
-            self.known.lack = NotReady(lack=Lack.STALE_SNAPSHOT, detail=detail)
-        return [Decided(decision=not_ready(self.known.lack))]
+        missing = NOTHING_SEEN
+        if self.known.snapshot is not None:
+            age_s = now - self.known.snapshot.end_ms / 1000.0
+            missing = NotReady(reason=SkipReason.STALE_SNAPSHOT, detail=f"the last window ended {age_s:.0f} s ago")
+        self.known.not_ready = missing
+        return [Decided(decision=not_ready(missing))]
+
+    def preview(self, now: float, solve: Callable[[AppView], Answer | NoAnswer]) -> Decision:
+        """What a dry run would decide now on the windows recorded so far; `solve` is asked where a plan is wanted.
+
+        Changes nothing: the next preview starts from the same.
+        """
+        if self._acting:
+            raise ValueError("a decider that acts has no preview: what it decides is carried out")
+        if self.known.snapshot is None:
+            return not_ready(NOTHING_SEEN)
+        found = self._decide(now)
+        if isinstance(found, SolveWanted):
+            return self._conclude(now, found, solve(found.view))
+        return found
 
     # --- a snapshot -----------------------------------------------------------------------------------------------
 
@@ -151,11 +168,16 @@ class Decider:
         previous = self.known.snapshot
         if previous is not None and snapshot.end_ms <= previous.end_ms:
             return []  # published once more, or out of order
+        measured = self.record(now, snapshot)
+        return [*measured, *([self._next(now)] if self._wanted is None else [])]
+
+    def record(self, now: float, snapshot: Snapshot) -> list[RoundMeasured]:
+        """Learn from a window that is newer than all before, without deciding anything."""
         self._stale_at = now + self._needs.max_age_s
         self._forget(snapshot.start_ms / 1000.0)
         self._liveness.see(snapshot, placed_workers(self._execution.placements.values()))
-        lack = check_cluster(snapshot, now, self._liveness, self._needs)
-        parts = {} if lack else parts_of(snapshot, self._execution.placements)
+        missing = check_cluster(snapshot, now, self._liveness, self._needs)
+        parts = {} if missing else parts_of(snapshot, self._execution.placements)
         raw = {app: self._observe(app, part) for app, part in parts.items()}
         views = {app: self._smooth(view) if isinstance(view, AppView) else view for app, view in raw.items()}
         evaluations = {
@@ -164,7 +186,7 @@ class Decider:
         self._standbys.see(views, self._execution.placements)
         self._in_vain = {app: at for app, at in self._in_vain.items() if app in views}
         strains = follow_strains(snapshot, self.known.strains)
-        actions: list[Action] = list(self._measure(raw, parts))
+        measured = self._measure(raw, parts)
         self._deliveries.review(raw, parts, strains)
         concerns = (*concerns_of(strains), *self._deliveries.concerns)
         self.known = Known(
@@ -173,12 +195,10 @@ class Decider:
             evaluations=evaluations,
             strains=strains,
             concerns=concerns,
-            lack=lack,
+            not_ready=missing,
             missing_standbys=dict(self._standbys.missing),
         )
-        if self._wanted is None:
-            actions.append(self._decide(now))
-        return actions
+        return measured
 
     def _observe(self, app: AppId, snapshot: Snapshot) -> AppView | NotReady:
         view = observe(
@@ -194,11 +214,11 @@ class Decider:
         changed_at = self._execution.changed_at
         if changed_at is not None and view.start_s < changed_at:
             detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
-            return NotReady(lack=Lack.WINDOW_TOO_EARLY, detail=detail, app=app)
+            return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=app)
         return view
 
     def _forget(self, start_s: float) -> None:
-        """After a long gap the loads of an app begin anew."""
+        """Drop the history of apps that were not seen for long."""
         oldest_s = start_s - self._needs.max_age_s
         self._history = {app: history for app, history in self._history.items() if history.end_s >= oldest_s}
 
@@ -206,7 +226,7 @@ class Decider:
         """The view with loads over the windows so far."""
         history = self._history.get(view.app, NO_HISTORY)
         if history.loads is not None and history.loads.sizes != view.owned.sizes:
-            history = NO_HISTORY  # of another job: what its key groups did tells nothing of these
+            history = NO_HISTORY  # the app has other key groups now
         smoothed, self._history[view.app] = follow(view, history, self._settings.smoothing)
         return smoothed
 
@@ -232,34 +252,38 @@ class Decider:
             )
         ]
 
-    def _decide(self, now: float) -> Decided | Solve:
+    def _next(self, now: float) -> Decided | Solve:
+        found = self._decide(now)
+        if isinstance(found, SolveWanted):
+            self._wanted = found
+            return Solve(view=found.view)
+        return Decided(decision=found)
+
+    def _decide(self, now: float) -> Decision | SolveWanted:
         """The decision about the app that needs it most; those for which nothing could be done lately come last."""
         hosts = frozenset(row.host for row in self.known.snapshot.hosts) if self.known.snapshot else frozenset()
         decision = (
             self._forget_wanted(hosts) or self._admit_cluster() or to_start(now, self._execution, self.draining, hosts)
         )
         if decision is not None:
-            return Decided(decision=decision)
-        if self.known.lack is not None:
-            return Decided(decision=not_ready(self.known.lack))
+            return decision
+        if self.known.not_ready is not None:
+            return not_ready(self.known.not_ready)
         apps = sorted(self.known.views, key=self._urgency, reverse=True)
         skips = {}
         for app in sorted(apps, key=lambda app: self._in_vain.get(app, 0.0)):
             found = self._decide_app(now, app)
-            if isinstance(found, SolveWanted):
-                self._wanted = found
-                return Solve(view=found.view)
             if not isinstance(found, Skip):
-                return Decided(decision=found)
+                return found
             skips[app] = noted(found, self._settings)
-        nobody = Skip(reason=SkipReason.NOT_READY, detail="no app reports", lack=Lack.NO_WORKERS)
-        return Decided(decision=self._place_standbys(now) or (skips[apps[0]] if apps else nobody))
+        nobody = Skip(reason=SkipReason.NO_WORKERS, detail="no app reports")
+        return self._place_standbys(now) or (skips[apps[0]] if apps else nobody)
 
     def _forget_wanted(self, reporting: frozenset[HostId]) -> Forgotten | None:
         """What an operator wants forgotten, gone from what is remembered here; `reporting` = hosts that report."""
         if not self._acting or self._held is not None:
             return None
-        found = to_forget(self._intents, self._execution, self.known.snapshot, self.known.lack)
+        found = to_forget(self._intents, self._execution, self.known.snapshot, self.known.not_ready)
         if found is None:
             return None
         self._intents = tuple(intent for intent in self._intents if intent.key not in found.answered)
@@ -304,19 +328,27 @@ class Decider:
         wanted, self._wanted = self._wanted, None
         if wanted is None:
             return []
+        decision = self._conclude(now, wanted, answer)
+        if isinstance(decision, Planned):
+            self._in_vain.clear()  # or one that gains in each round would always come before them
+        else:
+            self._in_vain[wanted.view.app] = now
+        blocked = blocked_drains(wanted.view, answer) if isinstance(answer, Answer) else []
+        return [*blocked, Decided(decision=decision)]
+
+    def _conclude(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Decision:
+        """The decision that an answer leads to."""
         decision = self._judge(now, wanted, answer)
         if isinstance(decision, Skip):
-            self._in_vain[wanted.view.app] = now
-            return [Decided(decision=noted(self._instead_of(now, decision), self._settings))]
-        self._in_vain.clear()  # or one that gains in each round would always come before them
+            return noted(self._instead_of(now, decision), self._settings)
         if self._acting:
             placement = self._execution.placements.get(wanted.view.app)
             decision = self._standbys.with_plan(now, wanted.view, placement, decision)
-        return [Decided(decision=noted(decision, self._settings))]
+        return noted(decision, self._settings)
 
     def _instead_of(self, now: float, skip: Skip) -> Decision:
         """Standbys, where a plan was looked for in vain; what forbids a plan forbids them too."""
-        if self._admit_cluster() is not None or self.known.lack is not None:
+        if self._admit_cluster() is not None or self.known.not_ready is not None:
             return skip
         drifted = (
             isinstance(view, AppView) and drift(view, self._execution.placements.get(app)) is not None
@@ -330,9 +362,9 @@ class Decider:
             return Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason)
         if (changed := self._admit_cluster()) is not None:
             return changed
-        lack = self.known.lack or self.known.views.get(wanted.view.app)
-        if isinstance(lack, NotReady):
-            return not_ready(lack)
+        missing = self.known.not_ready or self.known.views.get(wanted.view.app)
+        if isinstance(missing, NotReady):
+            return not_ready(missing)
         decision = judge(wanted, answer, self._settings)
         if isinstance(decision, Planned) and self._acting:
             self._deliveries.plan(now, wanted.view.app)

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.owned import OwnedTable
-from trimtab_controller.decider.view import AppView, Lack, NotReady, Worker, first_few
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.view import AppView, NotReady, Worker, first_few
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock, KeyGroupTable
@@ -21,7 +22,7 @@ from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, PairWindow, Snapshot
 
 LOST_HOSTS_SHARE = 0.4
-"""From this share of lost hosts on, hold: it is more likely the network or our own view than the hosts."""
+"""From this share of lost hosts on, hold: more likely the network failed than the hosts."""
 HOST_MEMORY_S = 600.0
 """How long a host that no longer reports counts as lost; after that as gone."""
 
@@ -97,21 +98,21 @@ def check_cluster(snapshot: Snapshot, now: float, liveness: Liveness, needs: Req
     """Why nothing can be said about any app, or None."""
     age_s = now - snapshot.end_ms / 1000.0
     if age_s > needs.max_age_s:
-        return NotReady(lack=Lack.STALE_SNAPSHOT, detail=f"the last window ended {age_s:.0f} s ago")
+        return NotReady(reason=SkipReason.STALE_SNAPSHOT, detail=f"the last window ended {age_s:.0f} s ago")
     lost = liveness.lost_hosts(snapshot)
     if len(lost) >= LOST_HOSTS_SHARE * max(1, len(liveness.hosts)):
         detail = f"{len(lost)} of {len(liveness.hosts)} hosts no longer report: {first_few(lost)}"
-        return NotReady(lack=Lack.HOSTS_LOST, detail=detail)
+        return NotReady(reason=SkipReason.HOSTS_LOST, detail=detail)
     owners = liveness.lost_owners(snapshot.end_ms / 1000.0)
     if owners and len(owners) >= LOST_HOSTS_SHARE * len(liveness.owners):
         share = f"{len(owners)} of {len(liveness.owners)} workers that own key groups"
-        detail = f"no host reports of {share}: {first_few(owners)}"
-        return NotReady(lack=Lack.HOSTS_LOST, detail=detail)
+        detail = f"no host reports {share}: {first_few(owners)}"
+        return NotReady(reason=SkipReason.HOSTS_LOST, detail=detail)
     if snapshot.coverage < needs.min_coverage:
         missing = f"; no longer: {first_few(lost)}" if lost else ""
         share = f"{snapshot.hosts_seen} of {snapshot.hosts_expected} hosts reported"
         detail = f"{share}, {needs.min_coverage:.0%} needed{missing}"
-        return NotReady(lack=Lack.LOW_COVERAGE, detail=detail)
+        return NotReady(reason=SkipReason.LOW_COVERAGE, detail=detail)
     return None
 
 
@@ -122,7 +123,7 @@ def parts_of(snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> dict[
     """
     blocks: defaultdict[AppId, list[KeyGroupBlock]] = defaultdict(list)
     pairs: defaultdict[AppId, list[PairWindow]] = defaultdict(list)
-    nodes: defaultdict[AppId, list[NodeWindow]] = defaultdict(list)
+    rows: defaultdict[AppId, list[NodeWindow]] = defaultdict(list)
     holding: defaultdict[WorkerId, set[AppId]] = defaultdict(set)
     for block in snapshot.blocks:
         blocks[block.app].append(block)
@@ -135,10 +136,10 @@ def parts_of(snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> dict[
             holding[worker].add(app)
     for row in snapshot.nodes:
         for app in holding[row.worker] | ({row.app} if row.app is not None else set()):
-            nodes[app].append(row)
+            rows[app].append(row)
     return {
-        app: replace(snapshot, nodes=tuple(nodes[app]), key_groups=KeyGroupTable(blocks[app]), pairs=tuple(pairs[app]))
-        for app in sorted(nodes.keys() | blocks.keys() | placements.keys())
+        app: replace(snapshot, nodes=tuple(rows[app]), key_groups=KeyGroupTable(blocks[app]), pairs=tuple(pairs[app]))
+        for app in sorted(rows.keys() | blocks.keys() | placements.keys())
     }
 
 
@@ -175,34 +176,34 @@ def observe(
     # A worker that has been started again with another app is none of this one, and not waited for.
     elsewhere = {row.worker for row in snapshot.nodes if row.app not in (None, app)}
     ours = (owners | placed) - elsewhere
-    nodes = [row for row in snapshot.nodes if row.app == app or row.worker in ours]
-    nodes = [row for row in nodes if row.state is not WorkerState.AWAY or row.worker in owners]
-    missing = placed - elsewhere - {row.worker for row in nodes}
-    absent = sorted(worker for worker in missing if not liveness.gone(worker, end_s, needs.lost_worker_s))
-    present = {row.worker for row in nodes}
+    rows = [row for row in snapshot.nodes if row.app == app or row.worker in ours]
+    rows = [row for row in rows if row.state is not WorkerState.AWAY or row.worker in owners]
+    unseen = placed - elsewhere - {row.worker for row in rows}
+    absent = sorted(worker for worker in unseen if not liveness.gone(worker, end_s, needs.lost_worker_s))
+    present = {row.worker for row in rows}
     # Workers of different versions do not steer: that they differ is the cause, and goes first.
-    lack = _lack_of_workers(app, nodes, absent) or _lack_of_agreement(app, nodes) or _lack_of_reports(app, nodes)
-    if lack is not None:
-        return lack
-    declared = _declared(app, nodes)
+    missing = _check_workers(app, rows, absent) or _check_agreement(app, rows) or _check_reports(app, rows)
+    if missing is not None:
+        return missing
+    declared = _declared(app, rows)
     wanted = _placed_or_seen(placement, blocks) if declared is None else declared
     # In the window in which operators change there are reports of those of before, too.
     blocks = [kept for block in blocks if len(kept := block.below(wanted.get(block.operator, 0)))]
-    lack = (
-        _lack_of_room(app, blocks, present)
-        or _lack_of_key_groups(app, blocks, wanted)
-        or _lack_of_owners(app, blocks, present)
-        or _lack_of_loads(app, blocks, nodes)
+    missing = (
+        _check_size(app, blocks, present)
+        or _check_key_groups(app, blocks, wanted)
+        or _check_owners(app, blocks, present)
+        or _check_loads(app, blocks, rows)
     )
-    if lack is not None:
-        return lack
+    if missing is not None:
+        return missing
     return AppView(
         app=app,
         start_s=snapshot.start_ms / 1000.0,
         end_s=end_s,
         workers=tuple(
             Worker(id=row.worker, host=row.host, capacity=row.capacity, draining=row.worker in draining)
-            for row in sorted(nodes, key=lambda row: row.worker)
+            for row in sorted(rows, key=lambda row: row.worker)
         ),
         key_groups=OwnedTable.of_blocks(app, blocks),
         flows={
@@ -210,67 +211,67 @@ def observe(
             for row in snapshot.pairs
             if all(end.app == app and end.partition < wanted.get(end.operator, 0) for end in (row.source, row.target))
         },
-        standbys=_wanted_standbys(nodes, blocks),
+        standbys=_wanted_standbys(rows, blocks),
     )
 
 
-def _wanted_standbys(nodes: list[NodeWindow], blocks: list[KeyGroupBlock]) -> int | None:
+def _wanted_standbys(rows: list[NodeWindow], blocks: list[KeyGroupBlock]) -> int | None:
     """As many as the app asks for (the most, while its workers say different numbers) and its placement can hold."""
-    asked = [row.standbys for row in nodes if row.standbys is not None]
+    asked = [row.standbys for row in rows if row.standbys is not None]
     if not asked:
         return None
-    counts, longest = {block.operator: len(block) for block in blocks}, max(len(row.worker) for row in nodes)
+    counts, longest = {block.operator: len(block) for block in blocks}, max(len(row.worker) for row in rows)
     fitting = (n for n in range(MAX_WANTED_STANDBYS, 0, -1) if most_bytes(counts, longest, n) <= MAX_MESSAGE_BYTES)
     return min(max(asked), next(fitting, 0))
 
 
-def _lack_of_workers(app: AppId, nodes: list[NodeWindow], absent: list[WorkerId]) -> NotReady | None:
+def _check_workers(app: AppId, rows: list[NodeWindow], absent: list[WorkerId]) -> NotReady | None:
     checks = (
         (
-            Lack.WORKER_TWICE,
-            [f"{row.worker} ({', '.join(sorted((row.host, *row.also_on)))})" for row in nodes if row.also_on],
+            SkipReason.WORKER_TWICE,
+            [f"{row.worker} ({', '.join(sorted((row.host, *row.also_on)))})" for row in rows if row.also_on],
             "run on several hosts under one name",
         ),
-        (Lack.WORKER_MISSING, absent, "own key groups but are away"),
+        (SkipReason.WORKER_MISSING, absent, "own key groups but are away"),
         (
-            Lack.WORKER_NOT_RUNNING,
-            [f"{row.worker} ({row.state})" for row in nodes if row.state is not WorkerState.RUNNING],
+            SkipReason.WORKER_NOT_RUNNING,
+            [f"{row.worker} ({row.state})" for row in rows if row.state is not WorkerState.RUNNING],
             "do not run",
         ),
     )
-    if not nodes and not absent:
-        return NotReady(lack=Lack.NO_WORKERS, detail="no worker reports", app=app)
-    return _first_lack(app, checks)
+    if not rows and not absent:
+        return NotReady(reason=SkipReason.NO_WORKERS, detail="no worker reports", app=app)
+    return _first_found(app, checks)
 
 
-def _lack_of_reports(app: AppId, nodes: list[NodeWindow]) -> NotReady | None:
-    silent: defaultdict[str, list[WorkerId]] = defaultdict(list)
-    for row in nodes:
+def _check_reports(app: AppId, rows: list[NodeWindow]) -> NotReady | None:
+    reporting_only: defaultdict[str, list[WorkerId]] = defaultdict(list)
+    for row in rows:
         if not row.steering:
-            silent[row.reason or "no reason is given"].append(row.worker)
+            reporting_only[row.reason or "no reason is given"].append(row.worker)
     checks = (
         (
-            Lack.WORKER_NOT_STEERING,
-            [f"{first_few(workers)} ({reason})" for reason, workers in sorted(silent.items())],
+            SkipReason.WORKER_NOT_STEERING,
+            [f"{first_few(workers)} ({reason})" for reason, workers in sorted(reporting_only.items())],
             "only report",
         ),
-        (Lack.WORKER_INCOMPLETE, [row.worker for row in nodes if not row.complete], "reported only in part"),
+        (SkipReason.WORKER_INCOMPLETE, [row.worker for row in rows if not row.complete], "reported only in part"),
     )
-    return _first_lack(app, checks)
+    return _first_found(app, checks)
 
 
-def _first_lack(app: AppId, checks: Iterable[tuple[Lack, Sequence[str], str]]) -> NotReady | None:
+def _first_found(app: AppId, checks: Iterable[tuple[SkipReason, Sequence[str], str]]) -> NotReady | None:
     """The first of these that some workers are the cause of."""
-    for lack, names, what in checks:
+    for reason, names, what in checks:
         if names:
-            return NotReady(lack=lack, detail=f"workers that {what}: {first_few(names)}", app=app)
+            return NotReady(reason=reason, detail=f"workers that {what}: {first_few(names)}", app=app)
     return None
 
 
-def _lack_of_agreement(app: AppId, nodes: list[NodeWindow]) -> NotReady | None:
+def _check_agreement(app: AppId, rows: list[NodeWindow]) -> NotReady | None:
     """Key groups are an app's, not a worker's: while it is upgraded its workers may see different ones."""
     sides: defaultdict[frozenset[tuple[OperatorId, int]], list[WorkerId]] = defaultdict(list)
-    for row in nodes:
+    for row in rows:
         if row.app == app and row.operators is not None:
             sides[frozenset(row.operators.items())].append(row.worker)
     if len(sides) < 2:
@@ -281,12 +282,12 @@ def _lack_of_agreement(app: AppId, nodes: list[NodeWindow]) -> NotReady | None:
         own = first_few(f"{name} with {count} key groups" for name, count in sorted(operators - common))
         told.append(f"{first_few(workers)}: {own or 'no more than the others'}")
     detail = f"its workers declare different operators; {'; '.join(told)}"
-    return NotReady(lack=Lack.OPERATORS_DIFFER, detail=detail, app=app)
+    return NotReady(reason=SkipReason.OPERATORS_DIFFER, detail=detail, app=app)
 
 
-def _declared(app: AppId, nodes: list[NodeWindow]) -> Mapping[OperatorId, int] | None:
+def _declared(app: AppId, rows: list[NodeWindow]) -> Mapping[OperatorId, int] | None:
     """How many key groups each operator has, by the word of workers that agree; None: an agent does not say it yet."""
-    said = [row.operators for row in nodes if row.app == app]
+    said = [row.operators for row in rows if row.app == app]
     return next(iter(said), None) if None not in said else None
 
 
@@ -298,20 +299,20 @@ def _placed_or_seen(placement: Placement | None, blocks: list[KeyGroupBlock]) ->
     return wanted
 
 
-def _lack_of_room(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId]) -> NotReady | None:
+def _check_size(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId]) -> NotReady | None:
     """Every worker and every successor must be able to read the placement, which is one message."""
     counts = {block.operator: len(block) for block in blocks}
     size = most_bytes(counts, max(map(len, present)))
     if size <= MAX_MESSAGE_BYTES and len(counts) <= MAX_OPERATORS:
         return None
     detail = (
-        f"the placement of {sum(counts.values())} key groups of {len(counts)} operators could come to {size} bytes, by "
-        f"the lengths of workers' names; a message holds {MAX_MESSAGE_BYTES}, and {MAX_OPERATORS} operators"
+        f"the placement of {sum(counts.values())} key groups of {len(counts)} operators could take {size} bytes with "
+        f"workers' names of this length; at most {MAX_MESSAGE_BYTES} bytes and {MAX_OPERATORS} operators are possible"
     )
-    return NotReady(lack=Lack.APP_TOO_LARGE, detail=detail, app=app)
+    return NotReady(reason=SkipReason.APP_TOO_LARGE, detail=detail, app=app)
 
 
-def _lack_of_key_groups(app: AppId, blocks: list[KeyGroupBlock], wanted: Mapping[OperatorId, int]) -> NotReady | None:
+def _check_key_groups(app: AppId, blocks: list[KeyGroupBlock], wanted: Mapping[OperatorId, int]) -> NotReady | None:
     seen = {block.operator: block.partition for block in blocks}
     missing = sum(wanted.values()) - sum(map(len, blocks))
     if not missing and blocks:
@@ -325,10 +326,10 @@ def _lack_of_key_groups(app: AppId, blocks: list[KeyGroupBlock], wanted: Mapping
     detail = (
         f"{missing} key groups were not reported: {first_few(names, missing)}" if missing else "no key group is known"
     )
-    return NotReady(lack=Lack.KEY_GROUPS_MISSING, detail=detail, app=app)
+    return NotReady(reason=SkipReason.KEY_GROUPS_MISSING, detail=detail, app=app)
 
 
-def _lack_of_owners(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId]) -> NotReady | None:
+def _check_owners(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId]) -> NotReady | None:
     unknown = [
         str(block.row(place).key_group)
         for block in blocks
@@ -338,11 +339,11 @@ def _lack_of_owners(app: AppId, blocks: list[KeyGroupBlock], present: set[Worker
     ]
     if unknown:
         detail = f"key groups whose owner is not known: {first_few(unknown)}"
-        return NotReady(lack=Lack.OWNER_UNKNOWN, detail=detail, app=app)
+        return NotReady(reason=SkipReason.OWNER_UNKNOWN, detail=detail, app=app)
     return None
 
 
-def _lack_of_loads(app: AppId, blocks: list[KeyGroupBlock], nodes: list[NodeWindow]) -> NotReady | None:
+def _check_loads(app: AppId, blocks: list[KeyGroupBlock], rows: list[NodeWindow]) -> NotReady | None:
     """A load that could not be measured is its worker's matter, so the workers are named, and why they say so."""
     unmeasured = [
         block.row(place)
@@ -353,9 +354,9 @@ def _lack_of_loads(app: AppId, blocks: list[KeyGroupBlock], nodes: list[NodeWind
     ]
     if not unmeasured:
         return None
-    reasons = {row.worker: row.unknown for row in nodes}
+    reasons = {row.worker: row.unknown for row in rows}
     workers = sorted({row.worker for row in unmeasured})
     said = (f"{worker} ({reasons.get(worker) or 'it does not say why'})" for worker in workers)
     names = first_few((row.key_group for row in unmeasured), len(unmeasured))
     detail = f"the loads at {first_few(said, len(workers))} are unknown; key groups without a CPU measurement: {names}"
-    return NotReady(lack=Lack.LOAD_UNKNOWN, detail=detail, app=app)
+    return NotReady(reason=SkipReason.LOAD_UNKNOWN, detail=detail, app=app)

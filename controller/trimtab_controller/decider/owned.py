@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
-from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, KeyGroup, OperatorId, WorkerId
 
 PERCENT_PER_CORE = 100.0
 
@@ -127,6 +127,32 @@ class OwnedTable(Sequence[Owned]):
     def owned_by(self, worker: WorkerId) -> int:
         """How many key groups the worker owns."""
         return int(np.count_nonzero(self.owner == self.workers.index(worker))) if worker in self.workers else 0
+
+    @property
+    def assumed_state_bytes(self) -> Integers:
+        """Unknown state counts as much as the largest known of its operator: its cost is not guessed away."""
+        largest = np.zeros(len(self.operators), np.int64)
+        np.maximum.at(largest, self.operator, np.maximum(self.state_bytes, 0))
+        return np.where(self.state_bytes == UNKNOWN, largest[self.operator], self.state_bytes)
+
+    def places_of(self, key_groups: Iterable[KeyGroup]) -> Integers:
+        """The row of each of these key groups; -1 for one that is not in the table."""
+        codes = {name: code for code, name in enumerate(self.operators)}
+        wanted = np.array(
+            [
+                codes[each.operator] * (MAX_PARTITIONS + 1) + each.partition
+                if each.app == self.app and each.operator in codes
+                else -1
+                for each in key_groups
+            ],
+            np.int64,
+        )
+        rows = self.operator * (MAX_PARTITIONS + 1) + self.partition
+        if not len(rows):
+            return np.full(len(wanted), -1)
+        order = np.argsort(rows, kind="stable")
+        at = np.minimum(np.searchsorted(rows, wanted, sorter=order), len(rows) - 1)
+        return np.where(rows[order[at]] == wanted, order[at], -1)
 
     def with_load(self, load: Floats) -> "OwnedTable":
         """The same key groups with another load."""

@@ -130,7 +130,7 @@ def _unclear(before: AppView, foreseen: AppView, view: AppView, unmoved: NDArray
     if noise > max(0.0, gain):
         return f"loads differ by {noise:.1f} between two windows, the plan was to bring {gain:.1f}"
     alone = _with_loads(view, np.where(unmoved, view.owned.load, foreseen.owned.load))
-    planned, measured = evaluate(foreseen).node_loads, evaluate(alone).node_loads
+    planned, measured = evaluate(foreseen).worker_loads, evaluate(alone).worker_loads
     if max(abs(measured[worker] - load) for worker, load in planned.items()) > noise:
         return "the load of key groups that did not move has changed"
     return None
@@ -203,7 +203,7 @@ def _with_loads(view: AppView, loads: Floats) -> AppView:
 
 def _mispredicted(foreseen: AppView, view: AppView, noise: float) -> tuple[Mispredicted, ...]:
     """Who measured something else than was promised, worst first; at least the worst."""
-    planned, measured = evaluate(foreseen).node_loads, evaluate(view).node_loads
+    planned, measured = evaluate(foreseen).worker_loads, evaluate(view).worker_loads
     workers = sorted(
         (Mispredicted(worker=each, planned=planned[each], measured=measured[each]) for each in planned),
         key=lambda each: -abs(each.measured - each.planned),
@@ -216,6 +216,6 @@ def _agrees(misses: Misses, view: AppView) -> bool:
     """Whether what moved costs its owners now what it cost before; theirs of before may have been measured wrong."""
     owned, before = view.owned, misses.promise.view.owned
     moved, view = owned.moved_since(before), replace(view, flows={})
-    planned = evaluate(_with_loads(view, np.where(moved, owned.loads_in(before), 0.0))).node_loads
-    measured = evaluate(_with_loads(view, np.where(moved, owned.load, 0.0))).node_loads
+    planned = evaluate(_with_loads(view, np.where(moved, owned.loads_in(before), 0.0))).worker_loads
+    measured = evaluate(_with_loads(view, np.where(moved, owned.load, 0.0))).worker_loads
     return all(abs(measured[worker] - load) <= misses.noise for worker, load in planned.items())

@@ -16,7 +16,6 @@ import numpy as np
 
 from trimtab_controller.decider.owned import Floats, OwnedTable
 from trimtab_controller.decider.view import AppView, Worker
-from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Owners, Placement
 
@@ -64,10 +63,10 @@ def choose_standbys(view: AppView, placement: Placement | None, wanted: int, bud
     filling = _Filling(cluster, kept, budget)
     for rank in range(wanted):
         filling.fill(rank, wanted)
-    present = cluster.present(placement)
+    placed = cluster.placed(placement)
     names = [worker.id for worker in cluster.workers]
     rows = {}
-    for place, (found, standbys) in enumerate(zip(kept, present, strict=True)):
+    for place, (found, standbys) in enumerate(zip(kept, placed, strict=True)):
         chosen = tuple(names[each] for each in found)
         if chosen != standbys:
             rows[cluster.key_group(place)] = (names[cluster.owner[place]], *chosen)
@@ -138,7 +137,7 @@ class _Cluster:
             return min(wanted, len(self.eligible_hosts) - (self.host[owner] in self.eligible_hosts))
         return min(wanted, sum(self.eligible[each] for each in self.on_host[self.host[owner]] if each != owner))
 
-    def present(self, placement: Placement | None) -> list[Owners]:
+    def placed(self, placement: Placement | None) -> list[Owners]:
         """The standbys in the placement, without the owner: by what the reports show it may be one of them."""
         if placement is None:
             return [()] * len(self.table)
@@ -153,11 +152,11 @@ class _Cluster:
         return found
 
     def fitting(self, placement: Placement | None, wanted: int) -> list[list[int]]:
-        """Of each key group the present standbys that may stay."""
+        """Of each key group the standbys in the placement that may stay."""
         due = [self.due(owner, wanted) for owner in range(len(self.workers))]
         return [
             self._fitting(standbys, owner, due[owner])
-            for standbys, owner in zip(self.present(placement), self.owner, strict=True)
+            for standbys, owner in zip(self.placed(placement), self.owner, strict=True)
         ]
 
     def _fitting(self, standbys: Owners, owner: int, due: int) -> list[int]:
@@ -185,7 +184,7 @@ class _Filling:
         self._budget = budget
         mean = float(table.load.mean()) if len(table) else 0.0
         self._weight = table.load + (IDLE_SHARE * mean if mean else 1.0)
-        self._bytes = _known_bytes(table)
+        self._bytes = table.assumed_state_bytes
         self._capacity = np.array([worker.capacity for worker in cluster.workers], np.float64)
         self._carried: Floats = np.bincount(cluster.owner, weights=table.load, minlength=size).astype(np.float64)
         """Own load, and a share of what is followed."""
@@ -253,10 +252,3 @@ class _Filling:
         full = self._begun[standby] >= self._budget.key_groups or self._begun_bytes[standby] >= self._budget.state_bytes
         self._closed[standby] |= full
         return bool(full)
-
-
-def _known_bytes(table: OwnedTable) -> Floats:
-    """State that was not measured is taken to be as large as the largest of its operator."""
-    largest = np.zeros(len(table.operators), np.int64)
-    np.maximum.at(largest, table.operator, np.maximum(table.state_bytes, 0))
-    return np.where(table.state_bytes == UNKNOWN, largest[table.operator], table.state_bytes).astype(np.float64)

@@ -2,52 +2,33 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
 
 from trimtab_controller.decider.owned import Owned, OwnedTable
+from trimtab_controller.decider.reasons import NOT_READY, SkipReason
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 
 NAMED = 5
-"""In a line that somebody is to read."""
-
-
-class Lack(StrEnum):
-    """What is missing for a decision."""
-
-    JOURNAL = "journal"
-    NO_SNAPSHOT = "no_snapshot"
-    STALE_SNAPSHOT = "stale_snapshot"
-    LOW_COVERAGE = "low_coverage"
-    HOSTS_LOST = "hosts_lost"
-    NO_WORKERS = "no_workers"
-    WORKER_MISSING = "worker_missing"
-    WORKER_NOT_RUNNING = "worker_not_running"
-    WORKER_NOT_STEERING = "worker_not_steering"
-    WORKER_INCOMPLETE = "worker_incomplete"
-    WORKER_TWICE = "worker_twice"
-    OPERATORS_DIFFER = "operators_differ"
-    APP_TOO_LARGE = "app_too_large"
-    KEY_GROUPS_MISSING = "key_groups_missing"
-    OWNER_UNKNOWN = "owner_unknown"
-    LOAD_UNKNOWN = "load_unknown"
-    WINDOW_TOO_EARLY = "window_too_early"
-    TOO_FEW_WINDOWS = "too_few_windows"
+"""So many names are shown in a line; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotReady:
-    """Not enough is known; `app` None = of the whole cluster.  Nothing is ever planned from this."""
+    """Too little is known to plan; `app` None = of the whole cluster."""
 
-    lack: Lack
+    reason: SkipReason
     detail: str
     app: AppId | None = None
 
+    def __post_init__(self) -> None:
+        if self.reason not in NOT_READY:
+            raise ValueError(f"{self.reason} says nothing about what is missing")
+
 
 def first_few(names: Iterable[object], count: int | None = None) -> str:
-    """A line to read, however many there are: the first of `count` names, or of all that there are."""
+    """The first names, and how many more there are; `count` = of how many, where not all are given."""
     if count is None:
         names = list(names)
         count = len(names)
@@ -57,7 +38,7 @@ def first_few(names: Iterable[object], count: int | None = None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A node of the models: `capacity` in cores; `draining`: it is to be emptied."""
+    """A worker: `capacity` in cores; `draining`: it is to be emptied."""
 
     id: WorkerId
     host: HostId
@@ -70,7 +51,7 @@ class AppView:
     """One app, completely known: every key group with its owner and load, every owner a running worker.
 
     `start_s`, `end_s` bound the window (epoch seconds); `flows` are tuples per second between key groups.  `key_groups`
-    is kept as an `OwnedTable`, whatever sequence it is made from.  `standbys` = how many each key group should have;
+    becomes an `OwnedTable`, whatever sequence is given.  `standbys` = how many each key group should have;
     None = not known, older agents do not say it.
     """
 
@@ -88,12 +69,12 @@ class AppView:
 
     @property
     def owned(self) -> OwnedTable:
-        """`key_groups` with all that a table can."""
+        """`key_groups` as a table."""
         return OwnedTable.of(self.app, self.key_groups)
 
     @property
     def owners(self) -> dict[KeyGroup, WorkerId]:
-        """Who owns which key group; made anew each time, and not small."""
+        """Who owns which key group; large, and built at each call."""
         return self.owned.owners
 
     @cached_property

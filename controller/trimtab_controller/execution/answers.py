@@ -1,9 +1,9 @@
-"""What an agent's word means for the command that it answers."""
+"""What an agent's ack means for the command that it answers."""
 
 from trimtab_protocol.messages.commands import Ack, Command, Refusal
 
 ACK_GRACE_S = 2.0
-"""How long after a command's deadline its agent's last word may still arrive."""
+"""How long after a command's deadline its last ack may still arrive."""
 
 MAX_DETAIL = 200
 """Characters."""
@@ -12,7 +12,7 @@ RETRYABLE = frozenset({Refusal.GENERATION, Refusal.NOT_PREPARED, Refusal.OLD_EPO
 UNCERTAIN = frozenset(
     {Refusal.GENERATION, Refusal.FAILED, Refusal.COMMIT_REFUSED, Refusal.WORKER_AWAY, Refusal.PRECONDITION}
 )
-"""Refusals of a release after which the source may not be the owner any more: the reports have the word."""
+"""Refusals of a release after which the source may no longer be the owner: the reports decide."""
 
 
 def answers(ack: Ack, command: Command | None) -> bool:
@@ -26,6 +26,6 @@ def answers(ack: Ack, command: Command | None) -> bool:
 
 
 def said(ack: Ack) -> str:
-    """Who said what, for a line to read: of a thousand hand-overs, each with one, the journal is one message."""
+    """The ack in one line; short, as the journal holds one for each of a thousand hand-overs in one message."""
     word = ack.refusal if ack.refusal is not None else ack.phase
     return f"{ack.worker} on {ack.host}: {word}" + (f" ({ack.detail[:MAX_DETAIL]})" if ack.detail else "")

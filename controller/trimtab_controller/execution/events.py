@@ -1,4 +1,4 @@
-"""What the execution hears and what it asks for; and the limits that it keeps."""
+"""Events and actions of the execution, and its limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -69,7 +69,7 @@ class ForgetWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AckSeen:
-    """An agent's word."""
+    """An agent's ack has arrived."""
 
     ack: Ack
 

@@ -1,7 +1,7 @@
 """The life of a hand-over, as steps of the execution.
 
 WAITING -> PREPARING -> RELEASING -> DONE (docs/concepts/how-it-moves.md).  Before the release every
-fault leads back to the previous placement; after it only what workers or reports say counts.
+fault leads back to the previous placement; after it only acks and reports decide.
 """
 
 from collections.abc import Iterable, Mapping
@@ -95,7 +95,7 @@ def _given(handover: Handover) -> dict[KeyGroup, Owners]:
 
 
 def hear(step: Step, handover: Handover, ack: Ack) -> None:
-    """What an agent's answer to its prepare or release brings about."""
+    """Apply an agent's ack of a prepare or release."""
     if answers(ack, handover.prepare):
         _hear_of_prepare(step, handover, ack)
     elif answers(ack, handover.release):
@@ -116,7 +116,7 @@ def _hear_of_prepare(step: Step, handover: Handover, ack: Ack) -> None:
         case Phase.REFUSED if handover.phase is HandoverPhase.RELEASING:
             _ask_reports(step, handover, said(ack))
         case _:
-            pass  # repeats, and words that came late
+            pass  # repeated or late acks
 
 
 def _hear_of_release(step: Step, handover: Handover, ack: Ack) -> None:
@@ -160,7 +160,7 @@ def _finish(step: Step, handover: Handover, ack: Ack) -> None:
 
 
 def time_out(step: Step, handover: Handover) -> None:
-    """What follows when nobody said anything in time."""
+    """Give up waiting for an ack."""
     match handover.phase:
         case HandoverPhase.PREPARING:
             _give_back(step, handover, "the target did not get ready in time")
@@ -194,7 +194,7 @@ def _ask_reports(step: Step, handover: Handover, detail: str) -> None:
 
 
 def resolve(step: Step, handover: Handover, reported: Mapping[KeyGroup, WorkerId]) -> None:
-    """The reports show who owns after a release that nobody spoke of; a key group that is missing is waited for."""
+    """End a hand-over without acks by what the reports show; wait for key groups that are not reported."""
     owners = [reported.get(key_group) for key_group in handover.key_groups]
     if all(owner == handover.target for owner in owners):
         _end(step, handover, HandoverPhase.DONE, f"{handover.detail}; the reports show it done")

@@ -1,4 +1,4 @@
-"""What a successor inherits: the journal's last entry, or a hold that says why that is not to be believed.
+"""What a successor inherits: the journal's last entry, or a hold that says why it cannot be trusted.
 
 Journal, placements and commands are written in the same transactions, under epochs that only rise.  So the last entry
 is at least as new as every placement, command and status, and newer than every other entry; where it is not, entries
@@ -42,7 +42,7 @@ class Hold:
     @property
     def reason(self) -> str:
         """For status and log."""
-        return f"the journal is not to be believed ({self.flaw}): {self.detail}"
+        return f"the journal cannot be trusted ({self.flaw}): {self.detail}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,7 +110,7 @@ class ExecutionMachine:
             Round(
                 plan=str(step.epoch),
                 app=plan.app,
-                reason=plan.reason,
+                reason=plan.detail,
                 status=plan.status,
                 fallback=plan.fallback,
                 before=plan.before,

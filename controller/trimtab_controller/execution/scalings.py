@@ -12,7 +12,7 @@ from trimtab_protocol.messages.names import WorkerId
 
 
 def command_scaling(step: Step, wanted: ScalingWanted) -> None:
-    """The stop or start of a worker; who is stopped stands by for nobody."""
+    """Stop or start a worker; one that is stopped keeps no standbys."""
     command = Command(
         cluster=step.cluster,
         kind=wanted.kind,
@@ -31,7 +31,7 @@ def command_scaling(step: Step, wanted: ScalingWanted) -> None:
 
 
 def forget(step: Step, worker: WorkerId) -> None:
-    """A name that is gone for good is not started again, and stands by for nobody."""
+    """Forget a worker that is gone for good: it is not started again, and keeps no standbys."""
     kept = {name: scaling for name, scaling in step.execution.scalings.items() if name != worker}
     step.execution = replace(step.execution, scalings=kept)
     for placement in step.execution.placements.values():
@@ -39,7 +39,7 @@ def forget(step: Step, worker: WorkerId) -> None:
 
 
 def hear(step: Step, scaling: Scaling, ack: Ack) -> None:
-    """What an agent's answer brings about; a late one corrects what was taken for a failure."""
+    """Apply an agent's ack; a late one corrects what was taken for a failure."""
     if scaling.phase is ScalingPhase.DONE:
         return
     outcome = partial(replace, scaling, at=step.now)
@@ -54,10 +54,10 @@ def hear(step: Step, scaling: Scaling, ack: Ack) -> None:
 
 
 def give_up_at(scaling: Scaling) -> float | None:
-    """When its agent's last word should have come (epoch seconds); None: it has."""
+    """When its last ack is overdue (epoch seconds); None: it has come."""
     return scaling.command.deadline + ACK_GRACE_S if scaling.phase is ScalingPhase.SENT else None
 
 
 def time_out(step: Step, scaling: Scaling) -> None:
-    """Nobody said anything in time."""
+    """Give up waiting for an ack."""
     step.scale(replace(scaling, phase=ScalingPhase.FAILED, at=step.now, detail="no answer in time"))

@@ -157,7 +157,7 @@ class Execution:
         return max(times, default=None)
 
     def handover_of(self, command_id: CommandId) -> Handover | None:
-        """The hand-over whose present prepare or release has this id."""
+        """The hand-over whose current prepare or release has this id."""
         if self.round is None:
             return None
         for handover in self.round.handovers:
@@ -172,17 +172,17 @@ class Execution:
         found = [scaling.command for scaling in self.scalings.values() if scaling.phase is ScalingPhase.SENT]
         for handover in self.round.handovers if self.round else ():
             command = {HandoverPhase.PREPARING: handover.prepare, HandoverPhase.RELEASING: handover.release}
-            if (present := command.get(handover.phase)) is not None:
-                found.append(present)
+            if (current := command.get(handover.phase)) is not None:
+                found.append(current)
         return tuple(sorted(found, key=lambda command: (command.epoch, command.id)))
 
 
 def with_owners(placement: Placement, epoch: Epoch, owners: Mapping[KeyGroup, Owners]) -> Placement:
     """The placement with the owners of some of its key groups replaced, under a new epoch."""
-    rows = {operator: list(present) for operator, present in placement.owners.items()}
+    rows = {operator: list(each) for operator, each in placement.owners.items()}
     for key_group, row in owners.items():
         rows[key_group.operator][key_group.partition] = row
-    return replace(placement, epoch=epoch, owners={operator: tuple(present) for operator, present in rows.items()})
+    return replace(placement, epoch=epoch, owners={operator: tuple(each) for operator, each in rows.items()})
 
 
 def placement_of(
@@ -191,12 +191,12 @@ def placement_of(
     """A placement that names exactly these owners; standbys are kept where the previous one had them."""
     rows: dict[OperatorId, list[Owners]] = {}
     for key_group, owner in sorted(owners.items()):
-        present = rows.setdefault(key_group.operator, [])
-        while len(present) <= key_group.partition:
-            present.append(())
+        partitions = rows.setdefault(key_group.operator, [])
+        while len(partitions) <= key_group.partition:
+            partitions.append(())
         standbys = previous.of(key_group.operator, key_group.partition)[1:] if previous else ()
-        present[key_group.partition] = (owner, *(worker for worker in standbys if worker != owner))
-    owners_of = {operator: tuple(present) for operator, present in rows.items()}
+        partitions[key_group.partition] = (owner, *(worker for worker in standbys if worker != owner))
+    owners_of = {operator: tuple(each) for operator, each in rows.items()}
     return Placement(cluster=cluster, app=app, epoch=epoch, owners=owners_of)
 
 

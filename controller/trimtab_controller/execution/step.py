@@ -29,16 +29,16 @@ class Step:
         self.epoch = Epoch(self.execution.generation, self.execution.number + 1)
 
     def put(self, handover: Handover) -> None:
-        """Replace a hand-over of the round by what became of it."""
+        """Replace a hand-over of the round."""
         assert self.execution.round is not None
         rows = tuple(handover if row.id == handover.id else row for row in self.execution.round.handovers)
         self.set_round(replace(self.execution.round, handovers=rows))
         if handover.phase in ENDED:
             self.ended.append(handover)
 
-    def set_round(self, present: Round) -> None:
+    def set_round(self, row: Round) -> None:
         """Replace the round."""
-        self.execution = replace(self.execution, round=present)
+        self.execution = replace(self.execution, round=row)
         self.changed = True
 
     def scale(self, scaling: Scaling) -> None:

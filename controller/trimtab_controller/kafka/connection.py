@@ -1,4 +1,4 @@
-"""Reaching the cluster: settings of the clients, waiting for the broker, the topics that must be there."""
+"""Connects to Kafka: settings of the clients, waiting for the broker, creating the topics."""
 
 import logging
 import time
@@ -17,7 +17,7 @@ Stopping = Callable[[], bool]
 
 BACKOFF_S = (0.5, 1.0, 2.0, 5.0)
 REQUEST_LIMIT_S = 10.0
-WEATHER = frozenset(
+TRANSIENT = frozenset(
     {
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
@@ -35,7 +35,7 @@ WEATHER = frozenset(
         KafkaError.NOT_COORDINATOR,
     }
 )
-"""Faults that pass.  librdkafka itself calls only those of transactions retriable."""
+"""Errors that pass by themselves; librdkafka calls only those of transactions retriable."""
 
 
 class StoppedError(Exception):
@@ -55,13 +55,13 @@ class Connection:
     def client(self, name: str, **further: str | int | bool) -> dict[str, str | int | bool]:
         """The settings of one client; keys of `further` are written with `_` for `.`."""
         own = {key.replace("_", "."): value for key, value in further.items()}
-        # Librdkafka's own log would say once per second what we say once.
+        # Librdkafka would log once per second what we log once.
         quiet: dict[str, str | int | bool] = {"log_level": 2, "reconnect.backoff.max.ms": 2000}
         return {**quiet, **for_librdkafka(self.kafka), "client.id": name, **own}
 
 
 def wait_for_broker(admin: AdminClient, connection: Connection, stopping: Stopping) -> None:
-    """Return when the broker answers; say once per attempt that it does not. Raises StoppedError."""
+    """Return when the broker answers; each attempt that fails is logged. Raises StoppedError."""
     attempt = 0
     while not stopping():
         try:
@@ -79,8 +79,8 @@ def wait_for_broker(admin: AdminClient, connection: Connection, stopping: Stoppi
 
 
 def is_transient(error: KafkaError) -> bool:
-    """Whether it makes sense to try again."""
-    return bool(error.retriable()) or error.code() in WEATHER
+    """Whether the error passes by itself."""
+    return bool(error.retriable()) or error.code() in TRANSIENT
 
 
 def backoff_s(attempt: int) -> float:

@@ -14,14 +14,14 @@ from trimtab_controller.kafka.reader import new_consumer
 log = logging.getLogger(__name__)
 
 WATCH_S = 30.0
-"""So often it is looked whether the topics are still the same."""
+"""How often to check whether topics were re-created."""
 
 
 class Follower:
-    """Reads committed messages from the given positions on; of a topic that is made anew, all that is in it.
+    """Reads committed messages from the given positions on; of a re-created topic, all that is in it.
 
-    The client alone would be deaf to such a topic when the broker was restarted before: a new topic counts its leaders
-    from 0, and what has a lower count than the one that the client knows, it takes for old news, for ever.
+    The client alone would ignore such a topic for ever if the broker was restarted before: leader epochs of a new topic
+    begin at 0, and the client takes a lower epoch than the one it knows for outdated metadata.
     """
 
     def __init__(self, connection: Connection, name: str, positions: Iterable[TopicPartition]) -> None:
@@ -53,7 +53,7 @@ class Follower:
         return consumer
 
     def _watch(self) -> None:
-        """Ask now and then, and look at the answers when they are there: the broker may take its time."""
+        """Ask for the topics' ids from time to time, without waiting for the answers."""
         if self._asked:
             if all(answer.done() for answer in self._asked.values()):
                 self._compare(self._asked)
@@ -64,7 +64,7 @@ class Follower:
             self._asked = self._admin.describe_topics(topics, request_timeout=REQUEST_LIMIT_S)
 
     def _compare(self, answers: Mapping[str, Future[TopicDescription]]) -> None:
-        anew = {}
+        created = {}
         for topic, answer in answers.items():
             try:
                 found = answer.result()
@@ -72,20 +72,20 @@ class Follower:
                 continue  # the broker is away, or the topic is: nobody writes there now
             # One that is just being made may have no partitions yet.
             if found.partitions and self._ids.setdefault(topic, str(found.topic_id)) != str(found.topic_id):
-                anew[topic] = found
-        if anew:
-            self._read_anew(anew)
+                created[topic] = found
+        if created:
+            self._read_re_created(created)
 
-    def _read_anew(self, topics: Mapping[str, TopicDescription]) -> None:
+    def _read_re_created(self, topics: Mapping[str, TopicDescription]) -> None:
         positions = {where: offset for where, offset in self._next.items() if where[0] not in topics}
         for topic, found in topics.items():
             positions |= {(topic, partition.id): OFFSET_BEGINNING for partition in found.partitions}
         try:
             fresh = self._reader(positions)
         except KafkaException as error:  # no descriptor is free, say: it is tried again at the next look
-            log.warning("what was made anew cannot be read yet, %s: %s", ", ".join(topics), error)
+            log.warning("cannot read re-created topics yet, %s: %s", ", ".join(topics), error)
             return
-        log.warning("made anew, and read from the beginning: %s", ", ".join(topics))
+        log.warning("topics were re-created, reading them from the beginning: %s", ", ".join(topics))
         self._consumer.close()
         self._consumer, self._next = fresh, positions
         self._ids |= {topic: str(found.topic_id) for topic, found in topics.items()}

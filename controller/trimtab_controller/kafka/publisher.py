@@ -72,7 +72,7 @@ class Publisher:
         self._patiently("commit", lambda: self._producer.commit_transaction(ATTEMPT_LIMIT_S), resumable=True)
 
     def _patiently(self, what: str, act: Callable[[], None], *, resumable: bool = False) -> None:
-        """Until it succeeds: retriable faults are weather, fenced is final, the rest aborts the transaction."""
+        """Try until it succeeds: wait out transient errors, stop at a fence, abort the transaction at others."""
         attempt = 0
         while not self._stopping() or (resumable and attempt == 0):
             try:

@@ -137,15 +137,15 @@ class Candidacy:
                 case LeadershipAction.LEAD:
                     self._elected = True
                 case LeadershipAction.SUSPEND:
-                    log.warning("the lease ran out: nothing is commanded until it is known who leads")
+                    log.warning("the lease expired: no commands until it is known who leads")
                 case LeadershipAction.RESUME:
-                    log.info("the lease is back: it goes on; had another one led meanwhile, it would be fenced now")
+                    log.info("the lease is back: going on; fenced at the next publication if another one led")
                 case StandDown(reason=reason):
                     # For good: who is elected again begins a new term.
                     self._elected, self._term_over = False, True
                     if action is not ENDED:
                         self._metrics.stood_down.inc()
-                    log.log(logging.INFO if action is ENDED else logging.WARNING, "leads no longer: %s", reason)
+                    log.log(logging.INFO if action is ENDED else logging.WARNING, "no longer the leader: %s", reason)
                 case _:
                     assert_never(action)
 
@@ -158,17 +158,17 @@ class Candidacy:
             except KafkaException as error:
                 if not is_transient(error.args[0]):
                     raise
-                log.warning("the start does not succeed yet: %s", error)
+                log.warning("cannot start yet, trying again: %s", error)
                 pause(RETRY_S, self._stopping)
             else:
                 break
-        log.info("stands for the lead of cluster %s as %s", self._topics.cluster, own_name())
+        log.info("candidate for leader of cluster %s, as %s", self._topics.cluster, own_name())
         self._membership.join()
         self._said_at = time.monotonic()
 
     def _run_term(self) -> None:
         self._elected = self._term_over = False
-        log.info("leads cluster %s", self._topics.cluster)
+        log.info("leader of cluster %s", self._topics.cluster)
         try:
             self._new_term(self).run()
         except FencedError as error:
@@ -179,13 +179,13 @@ class Candidacy:
     def _say_for_whom(self) -> None:
         self._said_at = time.monotonic()
         if self._candidate.role is Role.JOINING:
-            log.warning("waits to be let into the group of controllers")
+            log.warning("waiting to join the group of controllers")
             return
         admin = AdminClient(self._connection.client("trimtab-controller-admin"))
         try:
             leaders = [row for row in members(admin, self._topics.cluster) if row.leads]
         except (KafkaException, TimeoutError) as error:
-            log.warning("waits, and cannot ask for whom: %s", error)
+            log.warning("standby: waiting, but cannot find out who leads: %s", error)
             return
         who = ", ".join(f"{row.name} ({row.address})" for row in leaders) or "the election"
-        log.info("standby: waits for the end of %s, or of its lease", who)
+        log.info("standby: waiting until %s ends or loses its lease", who)

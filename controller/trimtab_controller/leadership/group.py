@@ -122,7 +122,7 @@ class Membership:
         if error.fatal():
             raise KafkaException(error)
         if not is_transient(error):
-            log.warning("the election: %s", error.str())
+            log.warning("error in the group of controllers: %s", error.str())
 
 
 def _has_lease(partitions: Sequence[TopicPartition]) -> bool:

@@ -1,15 +1,11 @@
-"""The active shell around the two machines: reads Kafka, feeds them, and performs what they say, in that order."""
+"""The control loop: reads Kafka, feeds decider and execution, and performs their actions, in that order."""
 
 import logging
-import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import assert_never
 
-from confluent_kafka import KafkaException, Message
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Message
 
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import events as deciding
@@ -22,169 +18,105 @@ from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.journal import JournalEntry
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
-from trimtab_controller.kafka.connection import (
-    Connection,
-    StoppedError,
-    ensure_topics,
-    is_transient,
-    pause,
-    wait_for_broker,
-)
 from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.publisher import Publisher
-from trimtab_controller.kafka.reader import ReadError, reading, since
 from trimtab_controller.loop.inbox import Inbox, Received
 from trimtab_controller.loop.metrics import Metrics
-from trimtab_controller.loop.publications import records_of, status_record, to_sign_anew
-from trimtab_controller.loop.recovery import RecoveredState, recover, taken_over
-from trimtab_controller.loop.stream_process import StreamProcess, stream_command
+from trimtab_controller.loop.publications import records_of, status_record, to_sign_again
+from trimtab_controller.loop.recovery import RecoveredState, taken_over
+from trimtab_controller.loop.stream_process import StreamProcess
 from trimtab_controller.loop.telemetry import Telemetry
-from trimtab_controller.solver.answer import Method
-from trimtab_controller.solver.process import SolverProcess, serve_collocating
-from trimtab_process.credential_files import load_trust
+from trimtab_controller.solver.process import SolverProcess
 from trimtab_protocol.messages.intents import AcceptJournal
-from trimtab_protocol.messages.names import Topics, transactional_id
+from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.placement import Placement
-from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
+from trimtab_protocol.signing.keys import SigningKey
 
 log = logging.getLogger(__name__)
 
 POLL_S = 0.05
-RETRY_S = 1.0
 STATUS_SOON_S = 0.5
-"""After a change the status is published so much later at the latest ..."""
+"""After a change the status is published at most so much later ..."""
 STATUS_INTERVAL_S = 5.0
-"""... and without one so often: a controller that was fenced learns of it then."""
-WINDOWS_TO_CATCH_UP = 3
+"""... and without one so often: by this a controller that was fenced notices it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What a run has opened, and what it recovered; `stream` None: Spark runs elsewhere."""
+
+    inbox: Inbox
+    publisher: Publisher
+    follower: Follower
+    solver: SolverProcess
+    stream: StreamProcess | None
+    recovered: RecoveredState
 
 
 class ControlLoop:
-    """One run of the controller, of one that acts: its term.  It reads the journal, goes on from there, and decides.
-
-    `run` returns when `stopping`, stands still while `suspended`, and raises FencedError when another one takes over.
-    """
+    """Reads what comes, feeds decider and execution, and performs their actions; `turn` does each once."""
 
     def __init__(
         self,
         configuration: Configuration,
-        path: Path,
+        resources: Resources,
         *,
         acting: bool,
-        stopping: Callable[[], bool],
-        suspended: Callable[[], bool] = lambda: False,
-        metrics: Metrics | None = None,
-        clock: Callable[[], float] = time.time,
+        key: SigningKey | None,
+        metrics: Metrics,
+        clock: Callable[[], float],
     ) -> None:
+        recovered = resources.recovered
+        takes_over = acting and recovered.hold is None
+        execution = taken_over(recovered.execution) if takes_over else recovered.execution
         self._configuration = configuration
-        self._path = path
         self._acting = acting
-        self._stopping = stopping
-        self._suspended = suspended
+        self._key = key
         self._clock = clock
         self._topics = Topics(configuration.cluster)
-        self._connection = Connection(kafka=configuration.kafka)
-        self._metrics = metrics or Metrics()
-        self._key, trusted = self._find_keys()
-        self._inbox = Inbox(self._topics, clock, trusted=trusted)
+        self._inbox = resources.inbox
+        self._publisher = resources.publisher
+        self._follower = resources.follower
+        self._solver = resources.solver
+        self._stream = resources.stream
+        self._recovered = recovered
+        self._hold = recovered.hold
+        self._execution = ExecutionMachine(configuration.cluster, configuration.execution, execution)
+        self._decider = Decider(configuration.balance, configuration.needs, execution, acting=acting)
+        self._telemetry = Telemetry(configuration.cluster, metrics, acting=acting, previous=recovered.status)
         self._acks_read: dict[int, int] = {}
         self._status_due = 0.0
 
-    def _find_keys(self) -> tuple[SigningKey | None, TrustedKeys | None]:
-        """A dry run publishes nothing that needs a key."""
-        files = self._configuration.signing
-        if files is None:
-            log.warning("commands and placements are not signed; see [signing]")
-            return None, None
-        if not self._acting:
-            return None, load_trust(files.trust)
-        key, trusted = files.load()
-        log.info("commands and placements are signed by key %s", key.public.id)
-        return key, trusted
-
-    def run(self) -> None:
-        """Until it is to end."""
-        try:
-            with ExitStack() as stack:
-                self._start(stack)
-                while not self._stopping():
-                    if self._suspended():
-                        pause(POLL_S, self._stopping)
-                    else:
-                        self._turn()
-        except StoppedError:
-            pass
-        log.info("ended")
-
     # --- start ----------------------------------------------------------------------------------------------------
 
-    def _start(self, stack: ExitStack) -> None:
-        self._metrics.acting.set(self._acting)
-        collocating = self._configuration.balance.planned_with is Method.ALBIC
-        self._solver = SolverProcess(serve=serve_collocating) if collocating else SolverProcess()
-        stack.callback(self._solver.close)
-        self._follower, found = self._connect()
-        stack.callback(self._follower.close)
-        # Spark is started last and ended first: without Kafka it would only retry.
-        self._stream = StreamProcess(stream_command(self._path)) if self._configuration.stream.embedded else None
-        if self._stream is not None:
-            stack.callback(self._stream.close)
-        self._begin(found)
-
-    def _connect(self) -> tuple[Follower, RecoveredState]:
-        """Take over, and read what the predecessor left; the broker may be away for any time."""
-        admin = AdminClient(self._connection.client("trimtab-controller-admin"))
-        while True:
-            wait_for_broker(admin, self._connection, self._stopping)
-            try:
-                ensure_topics(admin, self._topics)
-                # From here on nobody before us can publish, so what is read next is final.
-                own_id = transactional_id(self._topics.cluster, acting=self._acting)
-                self._publisher = Publisher(self._connection, own_id, self._stopping, self._key)
-                found = recover(self._connection, self._topics, self._inbox, acting=self._acting)
-                stream = self._configuration.stream
-                from_s = self._clock() - WINDOWS_TO_CATCH_UP * stream.window_s - stream.watermark_s
-                with reading(self._connection, "windows") as consumer:
-                    snapshots = since(consumer, self._topics.snapshots, from_s)
-            except (KafkaException, ReadError) as error:
-                if isinstance(error, KafkaException) and not is_transient(error.args[0]):
-                    raise
-                log.warning("the start does not succeed yet: %s", error)
-                pause(RETRY_S, self._stopping)
-            else:
-                return Follower(self._connection, "controller", [*found.positions, *snapshots]), found
-
-    def _begin(self, found: RecoveredState) -> None:
-        configuration = self._configuration
-        self._found = found
-        execution = taken_over(found.execution) if self._acting and found.hold is None else found.execution
-        self._execution = ExecutionMachine(configuration.cluster, configuration.execution, execution)
-        self._decider = Decider(configuration.balance, configuration.needs, execution, acting=self._acting)
-        self._telemetry = Telemetry(configuration.cluster, self._metrics, acting=self._acting, previous=found.status)
-        self._telemetry.execution(execution)
-        self._see_hold(found.hold)
-        self._hear(found.intents)
+    def begin(self) -> None:
+        """Go on where the predecessor stood, before the first turn."""
+        self._telemetry.execution(self._execution.state)
+        self._see_hold(self._hold)
+        self._hear(self._recovered.intents)
         if not self._acting:
-            log.info("dry run: nothing will be moved; --act makes it act")
-        elif found.hold is None:
+            log.info("dry run: nothing will be moved; start with --act to move key groups")
+        elif self._recovered.hold is None:
             self._go_on()
 
     def _go_on(self) -> None:
         """From where the predecessor stood."""
-        configuration, execution, found = self._configuration, self._execution.state, self._found
+        execution, cluster = self._execution.state, self._configuration.cluster
         going_on = f", goes on with plan {execution.round.plan}" if execution.busy and execution.round else ""
-        log.info("acting as generation %d of cluster %s%s", execution.generation, configuration.cluster, going_on)
-        self._acks_read = dict(found.acks_read)
-        self._sign_anew(found)
+        log.info("acting as generation %d of cluster %s%s", execution.generation, cluster, going_on)
+        self._acks_read = dict(self._recovered.acks_read)
+        self._sign_again()
         self._execute(executing.Resumed())
-        for message in found.acks:
+        for message in self._recovered.acks:
             self._take(message)
 
     # --- one turn of the loop -------------------------------------------------------------------------------------
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
+        """Read for a moment, act on it, and publish the status when it is due."""
         for message in self._follower.consume(200, POLL_S):
             if message.error() is not None:
-                log.warning("reading: %s", message.error().str())
+                log.warning("cannot read from Kafka: %s", message.error().str())
                 continue
             self._take(message)
         if (answer := self._solver.poll()) is not None:
@@ -224,35 +156,35 @@ class ControlLoop:
 
     def _hear(self, event: deciding.IntentsChanged) -> None:
         self._decide(event)
-        hold = self._found.hold
+        hold = self._hold
         for intent in event.intents:
             if self._acting and hold is not None and isinstance(intent, AcceptJournal) and intent.hold == hold.id:
                 self._give_journal_up(intent)
 
     def _see_hold(self, hold: Hold | None) -> None:
-        self._found = replace(self._found, hold=hold)
+        self._hold = hold
         self._telemetry.hold(hold)
         self._decide(deciding.HoldChanged(reason=None if hold is None else hold.reason))
 
     def _give_journal_up(self, accepted: AcceptJournal) -> None:
-        """Begin anew under a generation above all, from the placements; the reports correct what they say wrong."""
-        log.warning("the journal is given up, accepted by %s: %s", accepted.by, accepted.reason)
+        """Start over from the placements, under a new generation; the reports correct what is wrong in them."""
+        log.warning("starting over without the journal, as accepted by %s: %s", accepted.by, accepted.reason)
         self._see_hold(None)
-        self._execution.state = taken_over(self._found.execution)
+        self._execution.state = taken_over(self._recovered.execution)
         self._go_on()
 
     def _look_on(self, event: Placement | JournalEntry) -> None:
         """In a dry run: what the acting controller, if there is one, has published."""
-        present = self._execution.state
+        known = self._execution.state
         match event:
             case Placement():
-                placements = {**present.placements, event.app: event}
+                placements = {**known.placements, event.app: event}
                 held = {app: placement for app, placement in placements.items() if not placement.is_taken_back}
-                execution = replace(present, placements=held)
+                execution = replace(known, placements=held)
             case JournalEntry(execution=told):
-                if self._found.hold is not None:
+                if self._hold is not None:
                     self._see_hold(None)
-                execution = replace(told, placements=present.placements)
+                execution = replace(told, placements=known.placements)
         self._execution.state = execution
         self._see_execution(execution)
 
@@ -277,6 +209,8 @@ class ControlLoop:
                     self._carry_out(decision)
                 case deciding.RoundMeasured():
                     self._telemetry.round_measured(action, self._execution.state)
+                case deciding.DrainBlocked():
+                    self._telemetry.drain_blocked(action)
                 case _:
                     assert_never(action)
 
@@ -325,14 +259,14 @@ class ControlLoop:
         self._publisher.publish(records_of(action, self._acks_read, self._topics))
         self._status_due = min(self._status_due, self._clock() + STATUS_SOON_S)
 
-    def _sign_anew(self, found: RecoveredState) -> None:
-        """What was signed by a key that has been replaced."""
+    def _sign_again(self) -> None:
+        """Sign with the present key what an older one signed."""
         if self._key is None:
             return
-        old = to_sign_anew(found.placements, found.signatures, self._key, self._topics)
+        old = to_sign_again(self._recovered.placements, self._recovered.signatures, self._key, self._topics)
         if old:
             self._publisher.publish(old)
-            log.info("%d placements are signed by key %s now", len(old), self._key.public.id)
+            log.info("signed %d placements again, with key %s", len(old), self._key.public.id)
 
     def _see_execution(self, execution: Execution) -> None:
         self._telemetry.execution(execution)

@@ -1,4 +1,4 @@
-"""Messages become events; what cannot be read, or cannot be true, is counted by topic and fault and goes no further."""
+"""Turns messages into events; what cannot be read or cannot be true is counted by topic and fault, and dropped."""
 
 import logging
 import time
@@ -25,7 +25,7 @@ from trimtab_protocol.signing.keys import TrustedKeys
 log = logging.getLogger(__name__)
 
 CLOCK_TOLERANCE_S = 60.0
-"""A message from further in the future than this comes from a clock that nobody should believe."""
+"""A message from further in the future comes from a clock that is wrong."""
 
 ACKS_PER_S, ACKS_AT_ONCE = 500, 10_000
 """Of one host, and of all unknown ones together: a key is its sender's choice, whole floods of them are invented.
@@ -65,11 +65,11 @@ class Inbox:
         self.rejected: Counter[tuple[str, Fault]] = Counter()
 
     def know(self, hosts: Iterable[HostId]) -> None:
-        """Which hosts there are; each snapshot says it anew."""
+        """Set the hosts that exist; each snapshot does."""
         self._hosts = frozenset(host.encode() for host in hosts)
 
     def take(self, message: Message) -> Received | None:
-        """The event in a message; None when there is none in it, or when it was refused."""
+        """The event in a message; None when it has none, or was refused."""
         topic = message.topic()
         try:
             return self._readers[topic](message)
@@ -87,7 +87,7 @@ class Inbox:
         return True
 
     def reject(self, topic: str, error: BadMessage) -> None:
-        """Count a fault, and say it unless there are too many."""
+        """Count a fault, and log it unless there are too many."""
         self.rejected[topic, error.fault] += 1
         count = self.rejected[topic, error.fault]
         if is_told(count):

@@ -1,18 +1,11 @@
-"""What a controller would see and do now, found out without one: for `trimtab plan`, `trimtab snapshot`."""
+"""What a controller would see and decide now, without one: for `trimtab plan` and `trimtab snapshot`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider.decision import Decision
-from trimtab_controller.decider.events import (
-    Decided,
-    HoldChanged,
-    IntentsChanged,
-    SnapshotArrived,
-    Solve,
-    SolverAnswered,
-)
+from trimtab_controller.decider.events import HoldChanged, IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.kafka.connection import Connection
@@ -26,9 +19,9 @@ from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.snapshot import Snapshot
 
 WINDOWS = 12
-"""As far back as the smoothing reaches in practice."""
+"""Older ones hardly count in the smoothed loads."""
 LOOK_BACK_S = 120.0
-"""So far back a window is looked for at least: one that is stale says more than none."""
+"""How far back to look at least: a stale window says more than none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,34 +47,26 @@ def read_cluster_state(connection: Connection, configuration: Configuration, now
     return ClusterState(found=found, snapshots=snapshots[-WINDOWS:])
 
 
-def preview_decision(
-    present: ClusterState, configuration: Configuration, now: float, answer: Callable[[Question], Answer | NoAnswer]
-) -> tuple[Decision, Decider]:
-    """The decision that a controller without pause and minimum interval would take on the last window."""
+def informed(state: ClusterState, configuration: Configuration, now: float) -> Decider:
+    """A dry run that has seen all of it, and knows of no pause and no minimum interval."""
     settings = replace(configuration.balance, min_interval_s=0.0)
-    decider = Decider(settings, configuration.needs, present.found.execution, acting=False)
-    kept = tuple(intent for intent in present.found.intents.intents if not isinstance(intent, Pause))
-    decider.on_event(now, IntentsChanged(intents=kept))
-    decider.on_event(now, HoldChanged(reason="of earlier windows only the loads count"))
-    # A window is on the topic twice when the stream was started again in between; it counts once.
-    snapshots = tuple({snapshot.end_ms: snapshot for snapshot in present.snapshots}.values())
-    for snapshot in snapshots[:-1]:
-        decider.on_event(snapshot.end_ms / 1000.0, SnapshotArrived(snapshot=snapshot))
-    hold = present.found.hold
-    decider.on_event(now, HoldChanged(reason=None if hold is None else hold.reason))
-    actions = []
-    if snapshots:
-        actions = decider.on_event(now, SnapshotArrived(snapshot=snapshots[-1]))
-    else:
-        decider.on_tick(now)
-        actions = decider.on_tick(now + configuration.needs.max_age_s)
-    for action in actions:
-        match action:
-            case Solve(view=view):
-                question = question_of(view, settings, configuration.solver_time_limit_s)
-                actions += decider.on_event(now, SolverAnswered(answer=answer(question)))
-            case Decided(decision=decision):
-                return decision, decider
-            case _:
-                pass
-    raise AssertionError("every snapshot ends in a decision")
+    decider = Decider(settings, configuration.needs, state.found.execution, acting=False)
+    intents = state.found.intents.intents
+    decider.on_event(now, IntentsChanged(intents=tuple(each for each in intents if not isinstance(each, Pause))))
+    if (hold := state.found.hold) is not None:
+        decider.on_event(now, HoldChanged(reason=hold.reason))
+    # A window is on the topic twice when the stream was started again in between; the later one counts.
+    windows = {snapshot.end_ms: snapshot for snapshot in state.snapshots}
+    for end_ms in sorted(windows):
+        last = end_ms == max(windows)
+        decider.record(now if last else end_ms / 1000.0, windows[end_ms])
+    return decider
+
+
+def preview_decision(
+    state: ClusterState, configuration: Configuration, now: float, answer: Callable[[Question], Answer | NoAnswer]
+) -> Decision:
+    """The decision that a controller without pause and minimum interval would take on the last window."""
+    settings, limit_s = configuration.balance, configuration.solver_time_limit_s
+    decider = informed(state, configuration, now)
+    return decider.preview(now, lambda view: answer(question_of(view, settings, limit_s)))

@@ -52,7 +52,7 @@ def status_record(status: Status, topics: Topics) -> Record:
     return Record(topic=topics.status, key=status_key(acting=status.acting), value=value)
 
 
-def to_sign_anew(
+def to_sign_again(
     placements: Iterable[Placement], signatures: Mapping[AppId, tuple[bytes, ...]], key: SigningKey, topics: Topics
 ) -> list[Record]:
     """Placements outlive a key: those that are signed by another one, as they are."""

@@ -90,7 +90,7 @@ def _inherited(
     status: Mapping[bytes, Status],
     flawed: str | None,
 ) -> JournalEntry | Hold:
-    """The predecessor's last word, if it and what goes with it can be believed."""
+    """The predecessor's last entry, if it and what it refers to can be trusted."""
     acted = status.get(status_key(acting=True))
     published = max([acted.epoch if acted else NO_EPOCH, *(placement.epoch for placement in placements)])
     records = [
@@ -104,10 +104,10 @@ def _inherited(
     entry = inherit(records, published)
     if isinstance(entry, Hold):
         return entry
-    present = entry.execution.round if entry.execution.busy else None
+    in_flight = entry.execution.round if entry.execution.busy else None
     placed = {placement.app for placement in placements if not placement.is_taken_back}
-    if flawed is None and present is not None and present.app not in placed:
-        flawed = f"plan {present.plan} for app {present.app} is in flight, but no placement of it can be trusted"
+    if flawed is None and in_flight is not None and in_flight.app not in placed:
+        flawed = f"plan {in_flight.plan} for app {in_flight.app} is in flight, but no placement of it can be trusted"
     return entry if flawed is None else Hold(flaw=Flaw.PLACEMENT, detail=flawed, newest=entry.execution.epoch)
 
 
@@ -119,7 +119,7 @@ def _last_commanded(consumer: Consumer, topics: Topics, inbox: Inbox) -> Epoch:
             try:
                 newest = max(newest, decode_command(message.value()).epoch)
             except BadMessage as error:
-                log.warning("a command cannot be read and is left aside: %s", error)
+                log.warning("ignoring a command that cannot be read: %s", error)
     return newest
 
 
@@ -128,8 +128,8 @@ def _placements(
 ) -> tuple[list[tuple[Placement, tuple[bytes, ...]]], str | None]:
     """The newest placement of each app with its signatures, and what is wrong with a last one that cannot be read.
 
-    What no trusted key vouches for is as if it were not there.  What one vouches for may be an old placement that
-    somebody wrote once more, so the newest is the one with the highest epoch; of equals the later, signed anew.
+    A placement that no trusted key signed is ignored.  A signed one may be an old one that somebody wrote once more, so
+    the newest is the one with the highest epoch; of equals the later one, which was signed again.
     """
     newest: dict[bytes, tuple[Placement, tuple[bytes, ...]]] = {}
     flaws: dict[bytes, str] = {}
@@ -152,11 +152,11 @@ def _placements(
 
 
 def _intents(found: Reading, topics: Topics, inbox: Inbox) -> IntentsChanged:
-    present = IntentsChanged(intents=())
+    intents = IntentsChanged(intents=())
     for message in found.latest(topics.intents):
         event = inbox.take(message)
-        present = event if isinstance(event, IntentsChanged) else present
-    return present
+        intents = event if isinstance(event, IntentsChanged) else intents
+    return intents
 
 
 def _status(found: Reading, topics: Topics) -> dict[bytes, Status]:
@@ -166,7 +166,7 @@ def _status(found: Reading, topics: Topics) -> dict[bytes, Status]:
         try:
             told[message.key()] = decode_status(message.value())
         except BadMessage as error:
-            log.warning("the status of the predecessor cannot be read, history begins anew: %s", error)
+            log.warning("cannot read the predecessor's status, so its decisions and rounds are not shown: %s", error)
     return told
 
 

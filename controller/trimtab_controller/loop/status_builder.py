@@ -68,7 +68,7 @@ class StatusBuilder:
         """The message to publish."""
         snapshot = decider.known.snapshot
         # Of a plan that was given up with the journal nobody hears the end; while that is not accepted, it may be on.
-        present = None if execution.round is None else execution.round.plan
+        current = None if execution.round is None else execution.round.plan
         return Status(
             cluster=self._cluster,
             at=now,
@@ -80,7 +80,7 @@ class StatusBuilder:
             nodes=_nodes(decider),
             apps=_apps(decider),
             decisions=tuple(self._decisions),
-            rounds=tuple(row for row in self._rounds.values() if row.ended_at or hold or row.plan == present),
+            rounds=tuple(row for row in self._rounds.values() if row.ended_at or hold or row.plan == current),
             rejected={f"{topic}.{fault}": count for (topic, fault), count in rejected.items()},
             hold=None if hold is None else HoldStatus(id=hold.id, text=hold.reason),
             concerns=tuple(
@@ -120,7 +120,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
         return ()
     loads: dict[WorkerId, float] = {}
     for evaluation in decider.known.evaluations.values():
-        loads.update(evaluation.node_loads)
+        loads.update(evaluation.worker_loads)
     strains = decider.known.strains.workers
     owned: Counter[WorkerId] = Counter()
     for block in snapshot.blocks:
@@ -156,7 +156,7 @@ def _apps(decider: Decider) -> tuple[AppStatus, ...]:
                 noise=evaluation.noise if evaluation else None,
                 collocation=evaluation.collocation if evaluation else None,
                 missing_standbys=decider.known.missing_standbys.get(app),
-                not_ready=f"{view.lack}: {view.detail}" if isinstance(view, NotReady) else None,
+                not_ready=f"{view.reason}: {view.detail}" if isinstance(view, NotReady) else None,
             )
         )
     return tuple(rows)

@@ -40,12 +40,12 @@ class StreamProcess:
             self._failures = 0 if now - self._started_at >= SETTLED_S else self._failures + 1
             delay_s = BACKOFF_S[min(self._failures, len(BACKOFF_S)) - 1] if self._failures else 0.0
             self._start_at = now + delay_s
-            log.warning("the stream ended with exit code %d, it is started again in %g s", code, delay_s)
+            log.warning("the stream ended with exit code %d, restarting it in %g s", code, delay_s)
         if self._process is None and now >= self._start_at:
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL)
             self._started_at = now
             self.restarts += 1
-            log.info("the stream runs as process %d", self._process.pid)
+            log.info("started the stream as process %d", self._process.pid)
 
     def close(self) -> None:
         """End it."""

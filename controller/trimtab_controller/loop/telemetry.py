@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from trimtab_controller.decider.concerns import NO_STRAINS, Concern, ConcernKind
 from trimtab_controller.decider.decision import Decision, Planned, Skip
 from trimtab_controller.decider.describe import describe, names_of
-from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.decider.events import DrainBlocked, RoundMeasured
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.view import Lack, first_few
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.view import first_few
 from trimtab_controller.execution.events import HandoverEnded, RoundEnded
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase
@@ -23,7 +24,7 @@ from trimtab_protocol.messages.status import Status
 log = logging.getLogger(__name__)
 
 REPEAT_LOG_S = 60.0
-"""A skip for the same reason is logged so often."""
+"""How often to log that still nothing is done for the same reason."""
 
 
 class Telemetry:
@@ -43,7 +44,9 @@ class Telemetry:
         self._hold = hold
         self._metrics.on_hold.set(hold is not None)
         if hold is not None:
-            log.error("on hold: %s; an operator ends that by `trimtab resume --accept-journal`", hold.reason)
+            log.error(
+                "on hold: %s; nothing is moved until an operator runs `trimtab resume --accept-journal`", hold.reason
+            )
 
     def snapshot(self, snapshot: Snapshot, decider: Decider) -> None:
         """A window, and what the decider made of it."""
@@ -67,13 +70,17 @@ class Telemetry:
         """What the solver said."""
         if isinstance(answer, Answer):
             self._metrics.solver.observe(answer.solve_s)
-            for alert in answer.alerts:
-                log.warning("%s", alert)
+
+    def drain_blocked(self, event: DrainBlocked) -> None:
+        """A drain that cannot go on."""
+        log.warning(
+            "%s cannot be drained: %s cannot leave it: %s", event.worker, first_few(event.key_groups), event.obstacle
+        )
 
     def decision(self, now: float, decision: Decision, execution: Execution) -> None:
         """What was decided; `execution` as it is with it."""
         self._metrics.decisions.labels(*names_of(decision)).inc()
-        if isinstance(decision, Skip) and decision.lack is Lack.STALE_SNAPSHOT:
+        if isinstance(decision, Skip) and decision.reason is SkipReason.STALE_SNAPSHOT:
             self._metrics.see_evaluations({})
             self._metrics.see_missing_standbys({})
             self._metrics.see_strains(NO_STRAINS)
@@ -131,7 +138,7 @@ class Telemetry:
             if execution.round is not None:
                 self._metrics.measured.labels(execution.round.app).set(after)
         if event.incomparable is not None:
-            log.info("plan %s: cannot be compared with what was measured: %s", event.plan, event.incomparable)
+            log.info("plan %s: cannot tell whether it was kept: %s", event.plan, event.incomparable)
         if event.missed:
             log.warning("plan %s missed: %s", event.plan, first_few(event.missed))
             self._metrics.missed.inc()

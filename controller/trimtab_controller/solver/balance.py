@@ -1,24 +1,19 @@
-"""Asks the models; only here does the controller meet numpy."""
+"""Answers questions by the balance model, by ALBIC, or greedily."""
 
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from trimtab_controller.plan import Collocation
-from trimtab_controller.solver.answer import Answer, Method, NoAnswer, Question
-from trimtab_models.balance import (
-    BalanceResult,
-    Effort,
-    Params,
-    Problem,
-    describe_alert,
-    evaluate,
-    problem_of,
-    solve,
-    solve_greedily,
-)
+from trimtab_controller.solver.answer import Answer, Method, NoAnswer, Question, Stuck
+from trimtab_models.balance import BalanceResult, Effort, Obstacle, Params, Problem, evaluate, solve, solve_greedily
 from trimtab_models.solving import Deadline, Infeasible, Status, Stop
-from trimtab_protocol.messages.names import WorkerId, parse_key_group
+
+if TYPE_CHECKING:
+    from trimtab_models.albic import CollocationProblem
 
 PRECISION_PP = 0.1
 """Loads are measured, not known: the last hundredths of a percentage point would cost time and moves for nothing."""
@@ -27,6 +22,43 @@ POLISH = Effort(steps=60)
 emptied, polish is also what lowers the load distance afterwards: then it keeps its own effort."""
 OPTIMAL_PP = 0.01
 """What the file contract calls optimal."""
+OBSTACLES = {Obstacle.LOAD: "any other worker would be further above the mean load than a drain may cost"}
+"""Where the models speak of nodes."""
+
+
+def problem_of(question: Question) -> Problem:
+    """The balance problem; places of key groups and workers stay as they are."""
+    key_groups, workers = len(question.load), len(question.capacity)
+    nothing = np.zeros(key_groups, np.bool_)
+    return Problem(
+        load=question.load,
+        cost_bytes=np.maximum(1.0, question.state_bytes),
+        home=question.owner.astype(np.int64),
+        pinned=nothing,
+        in_flight=nothing,
+        capacity=question.capacity,
+        removing=question.draining,
+        usage=np.zeros((0, key_groups)),
+        limit=np.zeros((0, workers)),
+        max_migrations=min(question.max_migrations, key_groups),
+        max_load_distance=question.max_load_distance,
+    )
+
+
+def collocation_problem_of(question: Question) -> "CollocationProblem":
+    """The same with flows."""
+    from trimtab_models.albic import CollocationProblem  # a solver that only balances need not load OR-Tools
+
+    flows = question.flows
+    return CollocationProblem(
+        balance=problem_of(question),
+        operator=question.operator.astype(np.int64),
+        source=np.zeros(0, np.int64) if flows is None else flows.source.astype(np.int64),
+        target=np.zeros(0, np.int64) if flows is None else flows.target.astype(np.int64),
+        rate=np.zeros(0) if flows is None else flows.rate,
+        serialise_cost=question.remote_cost,
+        deserialise_cost=question.remote_cost,
+    )
 
 
 def answer(question: Question, clock: Callable[[], float] = time.monotonic) -> Answer | NoAnswer:
@@ -35,22 +67,22 @@ def answer(question: Question, clock: Callable[[], float] = time.monotonic) -> A
     stop = Deadline(clock, started + question.time_limit_s)
     if question.method is Method.ALBIC:
         return _collocating(question, stop, lambda: clock() - started)
-    problem = problem_of(question.instance)
+    problem = problem_of(question)
     params = Params(tolerance=PRECISION_PP)
     if not problem.removing.any():
         params = replace(params, polish=POLISH)
     result = solve(problem, stop=stop, seed=question.seed, params=params)
-    return _answer_of(question, problem, result, clock() - started, fallback=False)
+    return _answer_of(problem, result, clock() - started, fallback=False)
 
 
 def _collocating(question: Question, stop: Stop, passed_s: Callable[[], float]) -> Answer | NoAnswer:
-    from trimtab_models import albic  # who balances only need not load it
+    from trimtab_models import albic
 
-    problem = albic.problem_of(question.instance)
+    problem = collocation_problem_of(question)
     result = albic.solve(problem, stop=stop, seed=question.seed)
     if isinstance(result, Infeasible):
         return NoAnswer(reason=result.reason)
-    found = _answer_of(question, problem.balance, result.balance, passed_s(), fallback=False)
+    found = _answer_of(problem.balance, result.balance, passed_s(), fallback=False)
     balance = problem.balance
     saved = float(balance.load.sum()) - result.predicted_load
     collocation = Collocation(
@@ -64,34 +96,33 @@ def _collocating(question: Question, stop: Stop, passed_s: Callable[[], float]) 
 def answer_greedily(question: Question, clock: Callable[[], float] = time.monotonic) -> Answer | NoAnswer:
     """A plan without a search, within the same time limit."""
     started = clock()
-    problem = problem_of(question.instance)
+    problem = problem_of(question)
     result = solve_greedily(problem, stop=Deadline(clock, started + question.time_limit_s), seed=question.seed)
-    return _answer_of(question, problem, result, clock() - started, fallback=True)
+    return _answer_of(problem, result, clock() - started, fallback=True)
 
 
 def _answer_of(
-    question: Question, problem: Problem, result: BalanceResult | Infeasible, solve_s: float, *, fallback: bool
+    problem: Problem, result: BalanceResult | Infeasible, solve_s: float, *, fallback: bool
 ) -> Answer | NoAnswer:
     if isinstance(result, Infeasible):
         return NoAnswer(reason=result.reason)
-    nodes = [WorkerId(node.id) for node in question.instance.nodes]
-    moved = (result.allocation != problem.home).nonzero()[0].tolist()
+    moved = np.flatnonzero(result.allocation != problem.home)
     return Answer(
-        moves=tuple(
-            (
-                parse_key_group(question.instance.key_groups[index].id),
-                nodes[int(problem.home[index])],
-                nodes[int(result.allocation[index])],
-            )
-            for index in moved
-        ),
+        moves=tuple(zip(moved.tolist(), result.allocation[moved].tolist(), strict=True)),
         status=_status(result),
         before=evaluate(problem, problem.home).load_distance,
         load_distance=result.score.load_distance,
         lower_bound=result.lower_bound,
         solve_s=solve_s,
         fallback=fallback,
-        alerts=tuple(describe_alert(question.instance, alert) for alert in result.alerts),
+        stuck=tuple(
+            Stuck(
+                key_group=alert.key_group,
+                worker=alert.node,
+                obstacle=OBSTACLES.get(alert.obstacle, alert.obstacle.value),
+            )
+            for alert in result.alerts
+        ),
     )
 
 

@@ -16,13 +16,13 @@ from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 log = logging.getLogger(__name__)
 
 HARD_LIMIT_GRACE_S = 1.0
-"""The solver keeps its time limit by itself; so much later it is killed."""
+"""The solver keeps its time limit by itself; it is killed so much later."""
 GRACE_PER_ROW_S = 5e-5
-"""For each key group and flow of a question, which has to be written and read: on a free machine a fifth of that."""
+"""For each key group and flow: the search notices its time limit late in a large problem, by up to a tenth of that."""
 START_LIMIT_S = 60.0
-"""Importing numpy on a busy machine."""
+"""To import numpy on a busy machine."""
 RESTART_DELAY_S = 10.0
-"""One that ended is started again so much later, or for the next question: it may be that it cannot start at all."""
+"""After its end it is started again so much later, or for the next question: perhaps it cannot start at all."""
 
 Serve = Callable[[Connection], None]
 
@@ -75,7 +75,7 @@ class SolverProcess:
             self._start()
         self._question = question
         self._deadline = self._clock() + self._limit_s(question)
-        # A fleet's question is more than the pipe holds: a process that does not read would stop us, too.
+        # A large question is more than the pipe holds: writing it waits for a process that reads.
         self._sender = threading.Thread(target=_send, args=(self._connection, question), daemon=True)
         self._sender.start()
 
@@ -93,11 +93,11 @@ class SolverProcess:
                     return received
                 self._become_ready()
         except (EOFError, OSError):
-            log.warning("the solver process has died")
+            log.warning("the solver process died")
             return self._fall_back()
         if self._question is None or self._clock() < self._deadline:
             return None
-        log.warning("the solver did not answer within its limit and is killed")
+        log.warning("the solver exceeded its time limit, killing it")
         return self._fall_back()
 
     def close(self) -> None:
@@ -109,8 +109,7 @@ class SolverProcess:
         self._connection.close()
 
     def _limit_s(self, question: Question) -> float:
-        rows = len(question.instance.key_groups) + len(question.instance.flows)
-        grace_s = HARD_LIMIT_GRACE_S + GRACE_PER_ROW_S * rows
+        grace_s = HARD_LIMIT_GRACE_S + GRACE_PER_ROW_S * question.rows
         return (0.0 if self._ready else START_LIMIT_S) + question.time_limit_s + grace_s
 
     def _become_ready(self) -> None:

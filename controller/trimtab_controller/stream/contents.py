@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from trimtab_controller.stream.measures import BASES, KNOWN_COLUMNS, LEVEL_COLUMNS, STATES, SUM_COLUMNS, Kind
-from trimtab_controller.stream.rows import where
+from trimtab_controller.stream.measures import BASES, KNOWN, STATES, Kind
+from trimtab_controller.stream.rows import named, where
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.decode import MAX_NUMBER
-from trimtab_protocol.messages.key_group_table import LEVELS, RATES, KeyGroupBlock, KeyGroupTable
+from trimtab_protocol.messages.key_group_table import LEVELS, KeyGroupBlock, KeyGroupTable
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import MAX_COUNT, WorkerState
 from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, PairWindow
@@ -28,6 +28,15 @@ from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, PairWindo
 DECIMALS = 9
 """Of the rates of key groups: billionths of a core, or of a tuple per second.  Exact quotients take twice the time to
 write and twice the room, for digits that say nothing."""
+
+RATES_OF_KEY_GROUPS = {
+    "cpu": "cpu_s",
+    "tuples_in_s": "tuples_in",
+    "tuples_out_s": "tuples_out",
+    "bytes_in_s": "bytes_in",
+    "bytes_out_s": "bytes_out",
+}
+"""Name in the snapshot -> what it is the rate of."""
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -49,7 +58,7 @@ def hosts_of_many_apps(sums: Mapping[Kind, pa.Table], most: int) -> frozenset[Ho
 
 def host_windows(rows: pa.Table) -> tuple[HostWindow, ...]:
     """One per row of kind HOST, in order of their names."""
-    return tuple(sorted(map(_host, rows.to_pylist()), key=lambda window: window.host))
+    return tuple(sorted(map(_host, named(rows, Kind.HOST).to_pylist()), key=lambda window: window.host))
 
 
 def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
@@ -57,7 +66,7 @@ def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
 
     What it declares is in rows of kinds OPERATOR, STANDBYS and REASON: what its last report says counts.
     """
-    rows = _by_time(sums[Kind.WORKER])
+    rows = _by_time(named(sums[Kind.WORKER], Kind.WORKER))
     newest = {row["worker"]: row for row in rows}
     also_on = _also_on(rows, newest)
     reports = {_report(row): row for row in newest.values()}
@@ -98,7 +107,7 @@ def _also_on(
 
 
 def _runs(row: Mapping[str, Any]) -> bool:
-    return STATES[int(row[LEVEL_COLUMNS[1]] or 0)] is not WorkerState.AWAY
+    return STATES[int(row["state"] or 0)] is not WorkerState.AWAY
 
 
 def _interval_ms(row: Mapping[str, Any]) -> float:
@@ -124,6 +133,7 @@ def key_group_windows(rows: pa.Table) -> KeyGroupTable:
     """One per key group in rows of kind KEY_GROUP; several owners' samples are summed."""
     if not rows.num_rows:
         return KeyGroupTable(())
+    rows = named(rows, Kind.KEY_GROUP)
     app, operator, worker = (_names(rows, name) for name in ("app", "operator", "worker"))
     partition, last_ms, samples = (rows[name].to_numpy() for name in ("partition", "last_ms", "samples"))
     operators = app.codes * len(operator.names) + operator.codes
@@ -136,9 +146,9 @@ def key_group_windows(rows: pa.Table) -> KeyGroupTable:
     def total(name: str) -> Floats:
         return np.add.reduceat(_floats(rows, name, 0.0)[order], first)
 
-    rates = [_rates(total(amount), total(known)) for amount, known in zip(SUM_COLUMNS, KNOWN_COLUMNS, strict=True)]
-    columns = dict(zip(RATES, rates, strict=True)) | {"covered_s": total("covered_s"), "partition": partition[owner]}
-    columns |= {name: _levels(rows, column)[owner] for name, column in zip(LEVELS, LEVEL_COLUMNS, strict=False)}
+    columns = {rate: _rates(total(name), total(KNOWN.format(name))) for rate, name in RATES_OF_KEY_GROUPS.items()}
+    columns |= {"covered_s": total("covered_s"), "partition": partition[owner]}
+    columns |= {name: _levels(rows, name)[owner] for name in LEVELS}
     begin = _beginnings(operators[owner])
     return KeyGroupTable(
         _block(
@@ -158,10 +168,11 @@ def pair_windows(rows: pa.Table, *, covered_s: Mapping[HostId, float]) -> tuple[
     """
     if not rows.num_rows:
         return ()
+    rows = named(rows, Kind.PAIR)
     host = _names(rows, "host")
     seconds = np.array([covered_s[name] for name in host.names])[host.codes]
     ends = ["app", "operator", "partition", "target_operator", "target_partition"]
-    rates = {name: pa.array(_floats(rows, name, 0.0) / seconds) for name in SUM_COLUMNS[:2]}
+    rates = {name: pa.array(_floats(rows, name, 0.0) / seconds) for name in ("tuples", "bytes")}
     summed = pa.table({name: rows[name] for name in ends} | rates).group_by(ends).aggregate([(n, "sum") for n in rates])
     return tuple(
         PairWindow(
@@ -229,43 +240,40 @@ def _block(app: AppId, operator: OperatorId, owners: _Names, columns: Mapping[st
 
 
 def _host(row: Mapping[str, Any]) -> HostWindow:
-    cpu, received, sent = (_rate(row, place) for place in range(3))
-    cores, basis, memory, limit = (row[name] for name in LEVEL_COLUMNS[:4])
     return HostWindow(
         host=HostId(row["host"]),
         covered_s=row["covered_s"],
-        cpu=cpu,
-        cores=cores,
-        basis=BASES[int(basis or 0)],
-        received_bytes_s=received,
-        sent_bytes_s=sent,
-        memory_bytes=_whole(memory),
-        memory_limit_bytes=_whole(limit),
+        cpu=_rate(row, "cpu_s"),
+        cores=row["cores"],
+        basis=BASES[int(row["basis"] or 0)],
+        received_bytes_s=_rate(row, "received_bytes"),
+        sent_bytes_s=_rate(row, "sent_bytes"),
+        memory_bytes=_whole(row["memory_bytes"]),
+        memory_limit_bytes=_whole(row["memory_limit_bytes"]),
     )
 
 
 def _node(row: Mapping[str, Any]) -> NodeWindow:
-    capacity, state, steering, memory, epoch_generation, epoch_number, generation = (row[n] for n in LEVEL_COLUMNS[:7])
-    epoch = (_whole(epoch_generation), _whole(epoch_number))
+    epoch = (_whole(row["epoch_generation"]), _whole(row["epoch_number"]))
     return NodeWindow(
         worker=WorkerId(row["worker"]),
         host=HostId(row["host"]),
         app=AppId(row["app"]) if row["app"] else None,
-        state=STATES[int(state or 0)],
-        capacity=capacity or 0.0,
+        state=STATES[int(row["state"] or 0)],
+        capacity=row["capacity"] or 0.0,
         covered_s=row["covered_s"],
-        cpu=_rate(row, 0),
-        complete=not row[SUM_COLUMNS[1]],
-        steering=bool(steering),
-        memory_bytes=_whole(memory),
+        cpu=_rate(row, "cpu_s"),
+        complete=not row["marked"],
+        steering=bool(row["steering"]),
+        memory_bytes=_whole(row["memory_bytes"]),
         epoch=None if epoch[0] is None or epoch[1] is None else Epoch(epoch[0], epoch[1]),
-        generation=_whole(generation),
+        generation=_whole(row["generation"]),
     )
 
 
-def _rate(row: Mapping[str, Any], place: int) -> float | None:
+def _rate(row: Mapping[str, Any], name: str) -> float | None:
     """As `_rates`, of one row."""
-    amount, known_s = row[SUM_COLUMNS[place]], row[KNOWN_COLUMNS[place]]
+    amount, known_s = row[name], row[KNOWN.format(name)]
     rate = (amount or 0.0) / known_s if known_s > 0 else MAX_NUMBER * 2
     return rate if rate <= MAX_NUMBER else None
 

@@ -48,7 +48,7 @@ def run(configuration: Configuration, stopping: Stopping) -> None:
             try:
                 _run_query(spark, configuration, topics, stopping)
             except (StreamingQueryException, KafkaException) as error:
-                log.error("the query failed, it is started again: %s", _first_line(error))
+                log.error("the Spark query failed, restarting it: %s", _first_line(error))
                 time.sleep(BACKOFF_S[1])
     finally:
         if spark is not None:
@@ -128,7 +128,7 @@ def _run_query(spark: SparkSession, configuration: Configuration, topics: Topics
     from_ms = now_ms - REPLAYED_WINDOWS * settings.window_ms
     published_ms = last_end_ms(kafka, topic=topics.snapshots)
     if published_ms > now_ms:
-        log.warning("the last snapshot on %s is from the future: left aside", topics.snapshots)
+        log.warning("ignoring the last snapshot on %s: it is from the future", topics.snapshots)
         published_ms = 0
     batches = Batches(
         configuration.cluster,
@@ -164,7 +164,7 @@ def _tell(left_out: Sequence[SparkRow]) -> None:
     for fault in sorted({row.fault for row in left_out}):
         found = [row for row in left_out if row.fault == fault]
         names = ", ".join(shorten(row.host) for row in found[:NAMED])
-        log.warning("left out unread, %s: %d reports of %s", fault, sum(row.reports for row in found), names)
+        log.warning("discarded unread, %s: %d reports of %s", fault, sum(row.reports for row in found), names)
 
 
 def _summary(snapshot: Snapshot, size: int) -> str:

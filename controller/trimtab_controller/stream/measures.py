@@ -127,3 +127,15 @@ def slots(measures: Mapping[Kind, Mapping[str, str]]) -> list[dict[Kind, str]]:
 SUM_COLUMNS = tuple(f"sum_{index}" for index in range(len(slots(SUMS))))
 KNOWN_COLUMNS = tuple(f"known_{index}" for index in range(len(slots(SUMS))))
 LEVEL_COLUMNS = tuple(f"level_{index}" for index in range(len(slots(LEVELS))))
+
+KNOWN = "{}_known_s"
+"""The name of the seconds in which a summed quantity was known."""
+NAMES: Mapping[Kind, Mapping[str, str]] = {
+    kind: {
+        **dict(zip(SUM_COLUMNS, names, strict=False)),
+        **dict(zip(KNOWN_COLUMNS, map(KNOWN.format, names), strict=False)),
+        **dict(zip(LEVEL_COLUMNS, LEVELS.get(kind, ()), strict=False)),
+    }
+    for kind, names in SUMS.items()
+}
+"""What the shared columns mean in the rows of a kind: column -> name."""

@@ -81,7 +81,7 @@ def _last_end_in(consumer: Consumer, partition: TopicPartition) -> int:
     try:
         chunk = read_chunk(headers_in(message), message.value())
     except BadMessage:
-        log.warning("the last message of %s is no snapshot: windows may be published twice", partition.topic)
+        log.warning("the last message of %s is not a snapshot: windows may be published twice", partition.topic)
         return 0
     # Without its last chunk it was not published; that older windows come again does not matter to a Reassembler.
     return chunk.end_ms if chunk.index == chunk.count - 1 else 0

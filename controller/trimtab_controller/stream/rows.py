@@ -10,7 +10,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from trimtab_controller.stream.measures import KEYS, KNOWN_COLUMNS, LEVEL_COLUMNS, LEVELS, SUM_COLUMNS, SUMS, Kind, Row
+from trimtab_controller.stream.measures import (
+    KEYS,
+    KNOWN_COLUMNS,
+    LEVEL_COLUMNS,
+    LEVELS,
+    NAMES,
+    SUM_COLUMNS,
+    SUMS,
+    Kind,
+    Row,
+)
 
 _TEXTS = ("host", "worker", "app", "operator", "target_operator")
 _LISTS = {"sums": SUM_COLUMNS, "known_s": KNOWN_COLUMNS, "levels": LEVEL_COLUMNS}
@@ -44,6 +54,11 @@ def table_of(rows: Iterable[Row]) -> pa.Table:
 def of_kind(table: pa.Table, kind: Kind) -> pa.Table:
     """The rows of a kind, with the columns that it uses."""
     return where(table.select(_columns(kind)), table["kind"].to_numpy() == kind.value).combine_chunks()
+
+
+def named(table: pa.Table, kind: Kind) -> pa.Table:
+    """Rows of one kind with their measures under their own names, as in SUMS and LEVELS."""
+    return table.rename_columns([NAMES[kind].get(column, column) for column in table.column_names])
 
 
 def where(table: pa.Table, wanted: NDArray[np.bool_]) -> pa.Table:

@@ -5,14 +5,15 @@ from dataclasses import replace
 import pytest
 
 from trimtab_controller.decider.decide import Settings, SolveWanted, admit, judge, noted
-from trimtab_controller.decider.decision import Planned, Skip, SkipReason
+from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.evaluate import History, evaluate, follow
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.execution.state import Execution
-from trimtab_controller.plan import Collocation
+from trimtab_controller.plan import Collocation, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_controller.solver.balance import answer
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
@@ -59,14 +60,14 @@ def test_inside_the_band_only_albic_looks_for_a_plan() -> None:
     assert isinstance(found, Skip)
     assert found.reason is SkipReason.INSIDE_BAND
     assert admitted(crossed(), ALBIC) == SolveWanted(
-        view=crossed(), reason="collocation 0%", draining=False, balancing=False
+        view=crossed(), reason=PlanReason.COLLOCATION, detail="collocation 0%", balancing=False
     )
 
 
 def test_albic_waits_for_windows_and_rests_where_nothing_is_apart_or_nothing_flows() -> None:
     early = admitted(crossed(), replace(ALBIC, min_windows=3), windows=2)
     assert isinstance(early, Skip)
-    assert early.reason is SkipReason.NOT_READY
+    assert early.reason is SkipReason.TOO_FEW_WINDOWS
     local = {(kg("in", 0), kg("sums", 1)): 5.0}
     for flows, collocation in (({}, None), (local, 1.0)):
         view = replace(crossed(), flows=flows)
@@ -97,9 +98,9 @@ def test_the_model_brings_them_together_and_the_plan_says_so() -> None:
 def test_a_round_inside_the_band_needs_its_gain_of_collocation_and_of_load(
     planned: float, saved_pp: float, moves: bool
 ) -> None:
-    wanted = SolveWanted(view=crossed(), reason="collocation 50%", draining=False, balancing=False)
+    wanted = SolveWanted(view=crossed(), reason=PlanReason.COLLOCATION, detail="collocation 50%", balancing=False)
     found = Answer(
-        moves=((kg("in", 0), W0, W1),),
+        moves=((0, 1),),
         status="feasible",
         before=4.0,
         load_distance=0.0,
@@ -133,7 +134,7 @@ def test_without_a_measured_saving_plans_are_for_balance_and_every_decision_says
     wanted = admitted(view, UNMEASURED)
     assert isinstance(wanted, SolveWanted)
     question = question_of(view, UNMEASURED, 10.0)
-    assert (question.method, question.instance.options) == (Method.MILP, question_of(view, MILP, 1.0).instance.options)
+    assert (question.method, question.flows, question.max_load_distance) == (Method.MILP, None, 5.0)
     found = answer(question)
     assert isinstance(found, Answer)
     plan = noted(judge(wanted, found, UNMEASURED), UNMEASURED)
@@ -146,19 +147,18 @@ def test_without_a_measured_saving_plans_are_for_balance_and_every_decision_says
 def test_what_is_missing_is_said_without_a_word_about_collocation() -> None:
     early = admitted(heaped(), replace(UNMEASURED, min_windows=3))
     assert isinstance(early, Skip)
-    assert early.reason is SkipReason.NOT_READY
+    assert early.reason is SkipReason.TOO_FEW_WINDOWS
     assert noted(early, UNMEASURED) == early
     assert noted(calm := Skip(reason=SkipReason.INSIDE_BAND, detail="even"), MILP) == calm
 
 
 def test_half_of_what_a_remote_tuple_costs_is_spent_at_each_end() -> None:
-    options = question_of(crossed(), ALBIC, 1.0).instance.options
-    assert options.serialise_cost == options.deserialise_cost == pytest.approx(0.025)  # percent of a core per tuple/s
+    assert question_of(crossed(), ALBIC, 1.0).remote_cost == pytest.approx(0.025)  # percent of a core per tuple/s
 
 
 def test_a_plan_may_go_as_far_as_the_band_and_a_drain_as_far_as_a_drain_may() -> None:
-    assert question_of(crossed(), ALBIC, 1.0).instance.options.max_load_distance == 5.0
-    assert question_of(crossed(draining=True), ALBIC, 1.0).instance.options.max_load_distance == 25.0
+    assert question_of(crossed(), ALBIC, 1.0).max_load_distance == 5.0
+    assert question_of(crossed(draining=True), ALBIC, 1.0).max_load_distance == 25.0
     assert question_of(crossed(), MILP, 1.0).method is Method.MILP
 
 

@@ -6,11 +6,13 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 from trimtab_controller.decider.decide import Settings, SolveWanted, admit, drift, to_stop
-from trimtab_controller.decider.decision import Adopted, Scaled, Skip, SkipReason
+from trimtab_controller.decider.decision import Adopted, Scaled, Skip
 from trimtab_controller.decider.evaluate import Evaluation, evaluate
 from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
+from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
@@ -45,7 +47,7 @@ def test_a_drained_worker_is_stopped_when_no_placement_of_any_app_names_it() -> 
 
     assert to_stop(EMPTY, Execution(generation=1, placements={OTHER: kept})) is None
     assert to_stop(EMPTY, Execution(generation=1, placements={OTHER: free})) == Scaled(
-        kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it is being drained and empty"
+        kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it has been drained"
     )
 
 
@@ -86,12 +88,12 @@ def test_a_drain_waits_for_the_next_round_too(now: float, wanted: bool) -> None:
 
 def test_a_load_distance_that_may_be_noise_asks_for_no_balance_though_collocation_asks_for_a_plan() -> None:
     calm = replace(EMPTY, workers=tuple(replace(worker, draining=False) for worker in EMPTY.workers))
-    noisy = Evaluation(node_loads={}, mean_load=10.0, load_distance=8.0, noise=9.0, collocation=0.5)
+    noisy = Evaluation(worker_loads={}, mean_load=10.0, load_distance=8.0, noise=9.0, collocation=0.5)
     albic = replace(SETTINGS, method=Method.ALBIC, remote_tuple_cpu_s=1e-4)
 
     found = admit(1000.0, calm, noisy, Execution(generation=1), albic, windows=1)
 
-    assert found == SolveWanted(view=calm, reason="collocation 50%", draining=False, balancing=False)
+    assert found == SolveWanted(view=calm, reason=PlanReason.COLLOCATION, detail="collocation 50%", balancing=False)
 
 
 def test_a_drained_worker_that_has_little_is_no_distance() -> None:

@@ -6,10 +6,11 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 from trimtab_controller.decider.decide import Settings
-from trimtab_controller.decider.decision import Adopted, Decision, Forgotten, Planned, Scaled, Skip, SkipReason
+from trimtab_controller.decider.decision import Adopted, Decision, Forgotten, Planned, Scaled, Skip
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import (
     Decided,
+    DrainBlocked,
     ExecutionChanged,
     HoldChanged,
     IntentsChanged,
@@ -20,10 +21,10 @@ from trimtab_controller.decider.events import (
 )
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
-from trimtab_controller.decider.view import Lack
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
-from trimtab_controller.plan import Move, Plan
-from trimtab_controller.solver.answer import Answer, NoAnswer
+from trimtab_controller.plan import Move, Plan, PlanReason
+from trimtab_controller.solver.answer import Answer, NoAnswer, Stuck
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, ForgetApp, ForgetWorker, Intent, Pause
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -98,15 +99,34 @@ def only(actions: list) -> Decision:
     return action.decision
 
 
-def answer(*moves: tuple[KeyGroup, WorkerId, WorkerId], to: float = 5.0) -> SolverAnswered:
+def answer(*moves: tuple[int, int], to: float = 5.0) -> SolverAnswered:
     return SolverAnswered(
         answer=Answer(moves=moves, status="optimal", before=15.0, load_distance=to, lower_bound=5.0, solve_s=0.1)
     )
 
 
+def test_key_groups_that_cannot_leave_a_drained_worker_are_said_with_the_decision() -> None:
+    made = decider(execution(ON_W0))
+    made.on_event(1011.0, window(ON_W0))
+    why = "too heavy"
+    stuck = (
+        Stuck(key_group=0, worker=0, obstacle=why),
+        Stuck(key_group=2, worker=0, obstacle=why),
+        Stuck(key_group=1, worker=0, obstacle="pinned"),
+    )
+    reply = answer((2, 1))
+    assert isinstance(reply.answer, Answer)
+    *blocked, decided = made.on_event(1011.5, SolverAnswered(answer=replace(reply.answer, stuck=stuck)))
+    assert blocked == [
+        DrainBlocked(worker=W0, key_groups=(kg(0), kg(2)), obstacle=why),
+        DrainBlocked(worker=W0, key_groups=(kg(1),), obstacle="pinned"),
+    ]
+    assert isinstance(decided, Decided)
+
+
 def test_without_a_placement_the_ownership_is_published_as_it_is() -> None:
     decision = only(decider(execution(None)).on_event(1011.0, window(ON_W0)))
-    assert decision == Adopted(app=APP, owners=ON_W0, detail="first placement: 3 key groups as they are")
+    assert decision == Adopted(app=APP, owners=ON_W0, detail="first placement: 3 key groups with their present owners")
 
 
 def test_a_plan_from_snapshot_and_answer() -> None:
@@ -114,10 +134,11 @@ def test_a_plan_from_snapshot_and_answer() -> None:
     [solve] = made.on_event(1011.0, window(ON_W0))
     assert isinstance(solve, Solve)
     assert made.on_event(1021.0, window(ON_W0, 1020.0)) == [], "one question at a time"
-    decision = only(made.on_event(1021.5, answer((kg(2), W0, W1))))
+    decision = only(made.on_event(1021.5, answer((2, 1))))
     plan = Plan(
         app=APP,
-        reason="load distance 15.0 above 5.0",
+        reason=PlanReason.LOAD_DISTANCE,
+        detail="load distance 15.0 above 5.0",
         moves=(Move(key_group=kg(2), source=W0, target=W1, state_bytes=1000),),
         hosts={W0: HostId("h0"), W1: HostId("h1")},
         before=15.0,
@@ -151,7 +172,7 @@ def test_a_plan_from_snapshot_and_answer() -> None:
             (DRAIN_W1, Drain(worker=W0, by="op", at=1.0, reason="kernel")),
             {**ON_W0, kg(2): W1},
             SkipReason.ALL_DRAINING,
-            "app: every worker is to be drained, none is left",
+            "app: every worker is being drained, none is left to take key groups",
         ),
     ],
 )
@@ -173,7 +194,7 @@ def test_windows_that_began_before_the_last_round_ended_do_not_count() -> None:
     made = decider(execution(ON_W0, round=a_round(1000.5)))
     decision = only(made.on_event(1011.0, window(ON_W0)))
     assert isinstance(decision, Skip)
-    assert (decision.reason, decision.lack) == (SkipReason.NOT_READY, Lack.WINDOW_TOO_EARLY)
+    assert decision.reason is SkipReason.WINDOW_TOO_EARLY
     moved = {**ON_W0, kg(2): W1}
     measured, decided = made.on_event(1021.0, window(moved, 1020.0))
     assert measured == RoundMeasured(plan="1.2", planned=2.0, load_distance=5.0)
@@ -215,7 +236,7 @@ def test_the_placement_follows_renamed_merged_and_shrunk_operators_and_says_so()
 def test_while_workers_of_two_versions_run_nothing_is_decided() -> None:
     decision = only(decider(execution(ON_W0)).on_event(1011.0, declared(window(ON_W0), {OPERATOR: 3}, {TOTALS: 3})))
     assert isinstance(decision, Skip)
-    assert (decision.reason, decision.lack) == (SkipReason.NOT_READY, Lack.OPERATORS_DIFFER)
+    assert decision.reason is SkipReason.OPERATORS_DIFFER
     assert decision.detail == (
         "app: operators_differ: its workers declare different operators; w0: sums with 3 key groups; "
         "w1: totals with 3 key groups"
@@ -231,7 +252,7 @@ def test_what_key_groups_did_is_forgotten_with_them() -> None:
     made.on_event(1022.0, ExecutionChanged(execution=execution(renamed)))
     decision = only(made.on_event(1031.0, declared(window(renamed, 1030.0), *[{TOTALS: 3}] * 2)))
     assert isinstance(decision, Skip)
-    assert decision.lack is Lack.TOO_FEW_WINDOWS
+    assert decision.reason is SkipReason.TOO_FEW_WINDOWS
     assert made._history[APP].windows == 1
 
 
@@ -254,8 +275,8 @@ def test_an_app_that_is_gone_is_forgotten_also_while_paused_and_hosts_are_lost()
     made = decider(two_apps(), PAUSE)
     made.on_event(1011.0, of_app(window(OTHER, 1010.0, workers=tuple(OTHER.values())), "other"))
     made.on_event(1021.0, window(ON_W0, 1020.0))
-    assert made.known.lack is not None
-    assert made.known.lack.lack is Lack.HOSTS_LOST, "its two, of four"
+    assert made.known.not_ready is not None
+    assert made.known.not_ready.reason is SkipReason.HOSTS_LOST, "its two, of four"
     made.on_event(1022.0, IntentsChanged(intents=(PAUSE, replace(FORGET_APP, app=AppId("other")))))
     decision = only(made.on_event(1031.0, window(ON_W0, 1030.0)))
     assert decision == Forgotten(
@@ -268,7 +289,7 @@ def test_an_app_that_is_gone_is_forgotten_also_while_paused_and_hosts_are_lost()
     after = only(made.on_event(1041.0, window(ON_W0, 1040.0)))
     assert isinstance(after, Skip)
     assert after.reason is SkipReason.PAUSED, "said once"
-    assert (made.known.lack, list(made.known.views)) == (None, [APP])
+    assert (made.known.not_ready, list(made.known.views)) == (None, [APP])
 
 
 def test_who_still_runs_is_not_forgotten() -> None:
@@ -346,14 +367,14 @@ def test_loads_are_a_mean_at_first_then_smoothed_and_kept_over_a_round() -> None
     for number, cpu in enumerate((0.1, 0.3, 0.5, 0.1)):
         end_s = 1010.0 + 10.0 * number
         made.on_event(end_s + 1.0, window(BALANCED, end_s, cpu=cpu))
-        seen.append(made.known.evaluations[APP].node_loads[W0])
+        seen.append(made.known.evaluations[APP].worker_loads[W0])
     assert seen == pytest.approx([10.0, 20.0, 35.0, 22.5]), "the third weighs 0.5 and not a third"
     made.on_event(1042.0, ExecutionChanged(execution=execution(BALANCED, round=a_round(1042.0))))
     measured, _ = made.on_event(1061.0, window(BALANCED, 1060.0, cpu=0.4))
-    assert made.known.evaluations[APP].node_loads[W0] == pytest.approx(31.25)
+    assert made.known.evaluations[APP].worker_loads[W0] == pytest.approx(31.25)
     assert measured == RoundMeasured(plan="1.2", planned=2.0, load_distance=0.0)
     made.on_event(1111.0, window(BALANCED, 1120.0, cpu=0.7))
-    assert made.known.evaluations[APP].node_loads[W0] == pytest.approx(70.0), "after a long gap anew"
+    assert made.known.evaluations[APP].worker_loads[W0] == pytest.approx(70.0), "after a long gap anew"
 
 
 def test_loads_are_believed_after_enough_windows_but_a_drain_need_not_wait() -> None:
@@ -361,9 +382,8 @@ def test_loads_are_believed_after_enough_windows_but_a_drain_need_not_wait() -> 
     made = Decider(settings, NEEDS, execution(ON_W0), acting=True)
     first = only(made.on_event(1011.0, window(ON_W0)))
     assert first == Skip(
-        reason=SkipReason.NOT_READY,
+        reason=SkipReason.TOO_FEW_WINDOWS,
         detail="app: too_few_windows: 1 of 2 windows seen, load distance 15.0 so far",
-        lack=Lack.TOO_FEW_WINDOWS,
     )
     [second] = made.on_event(1021.0, window(ON_W0, 1020.0))
     assert isinstance(second, Solve), "steady loads"
@@ -385,11 +405,11 @@ def test_what_may_be_noise_moves_nothing_until_it_has_lasted() -> None:
         decisions.append("solve" if isinstance(action, Solve) else describe(only([action])))
     assert decisions == [
         "nothing: app: load distance inside band 0.0 <= 5.0",
-        "nothing: app: load distance 10.0 may be noise, windows were foreseen to 34.6",
+        "nothing: app: load distance 10.0 may be noise, which goes up to 34.6",
         "nothing: app: load distance inside band 0.0 <= 5.0",
-        "nothing: app: load distance 10.0 may be noise, windows were foreseen to 30.3",
-        "nothing: app: load distance 15.0 may be noise, windows were foreseen to 23.8",
-        "nothing: app: load distance 17.5 may be noise, windows were foreseen to 17.6",
+        "nothing: app: load distance 10.0 may be noise, which goes up to 30.3",
+        "nothing: app: load distance 15.0 may be noise, which goes up to 23.8",
+        "nothing: app: load distance 17.5 may be noise, which goes up to 17.6",
         "solve",
     ]
 
@@ -405,9 +425,9 @@ def test_a_drain_overrides_the_band() -> None:
     [solve] = made.on_event(1011.0, window(BALANCED))
     assert isinstance(solve, Solve)
     assert [worker.id for worker in solve.view.workers if worker.draining] == [W1]
-    decision = only(made.on_event(1011.5, answer((kg(1), W1, W0), to=20.0)))
+    decision = only(made.on_event(1011.5, answer((1, 0), to=20.0)))
     assert isinstance(decision, Planned)
-    assert decision.plan.reason == "drain w1"
+    assert decision.plan.detail == "drain w1"
 
 
 def test_a_drain_of_many_workers_names_a_few_of_them() -> None:
@@ -417,18 +437,16 @@ def test_a_drain_of_many_workers_names_a_few_of_them() -> None:
     drains = [Drain(worker=worker, by="op", at=1.0, reason="kernel") for worker in workers[1:]]
     made = decider(execution(owners), *drains)
     assert [type(action) for action in made.on_event(1011.0, window(owners, workers=workers))] == [Solve]
-    decision = only(made.on_event(1011.5, answer((kg(1), workers[1], workers[0]))))
+    decision = only(made.on_event(1011.5, answer((1, 0))))
     assert isinstance(decision, Planned)
-    assert decision.plan.reason == "drain w0001, w0002, w0003, w0004, w0005 and 994 more"
+    assert decision.plan.detail == "drain w0001, w0002, w0003, w0004, w0005 and 994 more"
 
 
 def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_taken_back() -> None:
     owners = {kg(0): W0, kg(1): W0}
     made = decider(execution(owners), DRAIN_W1)
     decision = only(made.on_event(1011.0, window(owners)))
-    assert decision == Scaled(
-        kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it is being drained and empty"
-    )
+    assert decision == Scaled(kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it has been drained")
     stop = to_w1(CommandKind.STOP, 1011.0)
     sent = execution(owners, scalings={W1: Scaling(command=stop, phase=ScalingPhase.SENT, at=1011.0)})
     made.on_event(1011.0, ExecutionChanged(execution=sent))
@@ -465,7 +483,7 @@ def test_a_start_that_failed_is_repeated_as_soon_as_its_host_reports_but_not_at_
 
 @pytest.mark.parametrize(
     "reply",
-    [answer(), answer((kg(2), W0, W1), to=14.6), SolverAnswered(answer=NoAnswer(reason="no node"))],
+    [answer(), answer((2, 1), to=14.6), SolverAnswered(answer=NoAnswer(reason="no node"))],
 )
 def test_an_answer_that_brings_nothing(reply: SolverAnswered) -> None:
     made = decider(execution(ON_W0))
@@ -479,19 +497,19 @@ def test_an_answer_that_brings_nothing(reply: SolverAnswered) -> None:
 def test_that_the_greedy_method_finds_nothing_is_said_as_the_solver_s_failure() -> None:
     made = decider(execution(ON_W0))
     made.on_event(1011.0, window(ON_W0))
-    reply = answer((kg(2), W0, W1), to=14.6)
+    reply = answer((2, 1), to=14.6)
     assert isinstance(reply.answer, Answer)
     decision = only(made.on_event(1012.0, replace(reply, answer=replace(reply.answer, fallback=True))))
     assert isinstance(decision, Skip)
     assert decision.reason is SkipReason.SOLVER_FAILED
-    assert decision.detail.endswith("by the greedy method, the solver gave no answer")
+    assert decision.detail.endswith("by the greedy method as the solver gave no answer")
 
 
 def test_a_pause_that_comes_while_the_solver_works_holds() -> None:
     made = decider(execution(ON_W0))
     made.on_event(1011.0, window(ON_W0))
     made.on_event(1011.2, IntentsChanged(intents=(PAUSE,)))
-    decision = only(made.on_event(1012.0, answer((kg(2), W0, W1))))
+    decision = only(made.on_event(1012.0, answer((2, 1))))
     assert isinstance(decision, Skip)
     assert decision.reason is SkipReason.PAUSED
 
@@ -501,9 +519,9 @@ def test_what_a_newer_window_lacks_counts_while_the_solver_works() -> None:
     made = decider(execution(ON_W0))
     made.on_event(1011.0, window(ON_W0))
     assert made.on_event(1021.0, window(ON_W0, 1020.0, workers=(W0,))) == []
-    decision = only(made.on_event(1021.5, answer((kg(2), W0, W1))))
+    decision = only(made.on_event(1021.5, answer((2, 1))))
     assert isinstance(decision, Skip)
-    assert (decision.reason, decision.lack) == (SkipReason.HOLD, Lack.HOSTS_LOST)
+    assert decision.reason is SkipReason.HOSTS_LOST
 
 
 def test_a_worker_that_is_lost_while_the_solver_works_is_given_nothing() -> None:
@@ -512,9 +530,9 @@ def test_a_worker_that_is_lost_while_the_solver_works_is_given_nothing() -> None
     later = window(ON_W0, 1020.0).snapshot
     nodes = (later.nodes[0], replace(later.nodes[1], state=WorkerState.RECOVERING))
     made.on_event(1021.0, SnapshotArrived(snapshot=replace(later, nodes=nodes)))
-    decision = only(made.on_event(1021.5, answer((kg(2), W0, W1))))
+    decision = only(made.on_event(1021.5, answer((2, 1))))
     assert isinstance(decision, Skip)
-    assert decision.lack is Lack.WORKER_NOT_RUNNING
+    assert decision.reason is SkipReason.WORKER_NOT_RUNNING
 
 
 def test_an_app_that_nothing_makes_better_does_not_keep_the_others_waiting() -> None:
@@ -532,17 +550,17 @@ def test_an_app_that_nothing_makes_better_does_not_keep_the_others_waiting() -> 
         [solve] = made.on_event(end_s + 1.0, SnapshotArrived(snapshot=both))
         assert isinstance(solve, Solve)
         asked.append(solve.view.app)
-        made.on_event(end_s + 2.0, answer((kg(0), W0, W1)) if number == 3 else answer())
+        made.on_event(end_s + 2.0, answer((0, 1)) if number == 3 else answer())
     assert asked == [lone, APP, lone, APP, lone, APP]
 
 
 def test_a_hold_forbids_everything_and_says_why_until_it_ends() -> None:
     made = decider(execution(ON_W0))
-    made.on_event(1011.0, HoldChanged(reason="the journal is not to be believed"))
+    made.on_event(1011.0, HoldChanged(reason="the journal cannot be trusted"))
     decision = only(made.on_event(1011.0, window(ON_W0)))
     assert isinstance(decision, Skip)
-    assert (decision.reason, decision.lack) == (SkipReason.HOLD, Lack.JOURNAL)
-    assert "the journal is not to be believed" in decision.detail
+    assert decision.reason is SkipReason.JOURNAL
+    assert "the journal cannot be trusted" in decision.detail
     made.on_event(1012.0, HoldChanged(reason=None))
     assert [type(action) for action in made.on_event(1021.0, window(ON_W0, 1020.0))] == [Solve]
 
@@ -575,13 +593,13 @@ def test_snapshots_that_stay_away_are_said_once_per_interval() -> None:
     assert made.on_tick(1000.0) == []
     first = only(made.on_tick(1045.0))
     assert isinstance(first, Skip)
-    assert first.lack is Lack.NO_SNAPSHOT
+    assert first.reason is SkipReason.NO_SNAPSHOT
     assert made.on_tick(1046.0) == []
     made.on_event(1051.0, window(BALANCED, 1050.0))
     assert made.on_tick(1095.0) == []
     stale = only(made.on_tick(1096.0))
     assert isinstance(stale, Skip)
-    assert stale.lack is Lack.STALE_SNAPSHOT
+    assert stale.reason is SkipReason.STALE_SNAPSHOT
 
 
 def test_a_dry_run_plans_from_the_reports_and_adopts_nothing() -> None:

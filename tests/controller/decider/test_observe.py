@@ -1,4 +1,4 @@
-"""What a snapshot must bring before anything is decided; every lack is named, none becomes a zero."""
+"""What a snapshot must bring before anything is decided; whatever is missing is named, none of it becomes a zero."""
 
 import tracemalloc
 from dataclasses import replace
@@ -9,7 +9,8 @@ from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.evaluate import NOISE_ERRORS, History, evaluate, follow
 from trimtab_controller.decider.instance import instance_of
 from trimtab_controller.decider.observe import Liveness, Requirements, check_cluster, observe, ownership
-from trimtab_controller.decider.view import AppView, Lack, NotReady
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import placement_of
 from trimtab_models.instances import decode_snapshot, encode_snapshot
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -81,9 +82,9 @@ def look(
     return observe(seen, APP, placement=placement, draining=draining, liveness=liveness or Liveness(), needs=NEEDS)
 
 
-def lack_of(found: AppView | NotReady | None) -> Lack:
+def reason_of(found: AppView | NotReady | None) -> SkipReason:
     assert isinstance(found, NotReady), found
-    return found.lack
+    return found.reason
 
 
 def test_a_whole_snapshot_is_a_view() -> None:
@@ -95,23 +96,23 @@ def test_a_whole_snapshot_is_a_view() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "lack"),
+    ("changes", "reason"),
     [
-        ({"nodes": (node(W0), node(W1, state=WorkerState.RECOVERING))}, Lack.WORKER_NOT_RUNNING),
-        ({"nodes": (node(W0), node(W1, state=WorkerState.REBALANCING))}, Lack.WORKER_NOT_RUNNING),
-        ({"nodes": (node(W0), node(W1, state=WorkerState.AWAY))}, Lack.WORKER_NOT_RUNNING),
-        ({"nodes": (node(W0, steering=False), node(W1))}, Lack.WORKER_NOT_STEERING),
-        ({"nodes": (node(W0, complete=False), node(W1))}, Lack.WORKER_INCOMPLETE),
-        ({"nodes": (node(W0),)}, Lack.WORKER_MISSING),
-        ({"key_groups": (owned(0, W0), owned(2, W1))}, Lack.KEY_GROUPS_MISSING),
-        ({"key_groups": (owned(0, W0), owned(1, W0))}, Lack.KEY_GROUPS_MISSING),
-        ({"key_groups": ()}, Lack.KEY_GROUPS_MISSING),
-        ({"key_groups": (owned(0, W0), owned(1, WorkerId("w9")), owned(2, W1))}, Lack.OWNER_UNKNOWN),
-        ({"key_groups": (owned(0, W0), owned(1, W0, cpu=None), owned(2, W1))}, Lack.LOAD_UNKNOWN),
+        ({"nodes": (node(W0), node(W1, state=WorkerState.RECOVERING))}, SkipReason.WORKER_NOT_RUNNING),
+        ({"nodes": (node(W0), node(W1, state=WorkerState.REBALANCING))}, SkipReason.WORKER_NOT_RUNNING),
+        ({"nodes": (node(W0), node(W1, state=WorkerState.AWAY))}, SkipReason.WORKER_NOT_RUNNING),
+        ({"nodes": (node(W0, steering=False), node(W1))}, SkipReason.WORKER_NOT_STEERING),
+        ({"nodes": (node(W0, complete=False), node(W1))}, SkipReason.WORKER_INCOMPLETE),
+        ({"nodes": (node(W0),)}, SkipReason.WORKER_MISSING),
+        ({"key_groups": (owned(0, W0), owned(2, W1))}, SkipReason.KEY_GROUPS_MISSING),
+        ({"key_groups": (owned(0, W0), owned(1, W0))}, SkipReason.KEY_GROUPS_MISSING),
+        ({"key_groups": ()}, SkipReason.KEY_GROUPS_MISSING),
+        ({"key_groups": (owned(0, W0), owned(1, WorkerId("w9")), owned(2, W1))}, SkipReason.OWNER_UNKNOWN),
+        ({"key_groups": (owned(0, W0), owned(1, W0, cpu=None), owned(2, W1))}, SkipReason.LOAD_UNKNOWN),
     ],
 )
-def test_what_is_missing_is_named(changes: dict[str, object], lack: Lack) -> None:
-    assert lack_of(look(replace(WHOLE, **changes))) is lack  # type: ignore[arg-type]
+def test_what_is_missing_is_named(changes: dict[str, object], reason: SkipReason) -> None:
+    assert reason_of(look(replace(WHOLE, **changes))) is reason  # type: ignore[arg-type]
 
 
 def test_a_load_that_is_unknown_names_its_worker_and_the_reason() -> None:
@@ -142,7 +143,7 @@ def test_an_app_whose_placement_nobody_could_read_is_too_large(partitions: int, 
         placement = Placement(cluster="c" * 200, app=AppId("a" * 200), epoch=Epoch(2**53, 2**53), owners=moved)
         assert decode_placement(encode_placement(placement)) == placement
     else:
-        assert lack_of(found) is Lack.APP_TOO_LARGE
+        assert reason_of(found) is SkipReason.APP_TOO_LARGE
 
 
 def test_one_wild_partition_number_costs_no_list_of_all_that_are_missing_below_it() -> None:
@@ -160,15 +161,17 @@ def test_one_wild_partition_number_costs_no_list_of_all_that_are_missing_below_i
 
 def test_before_the_first_placement_a_gap_is_still_a_gap() -> None:
     assert isinstance(look(WHOLE, placement=None), AppView)
-    assert lack_of(look(replace(WHOLE, key_groups=(owned(0, W0), owned(2, W1))), None)) is Lack.KEY_GROUPS_MISSING
-    assert lack_of(look(snapshot([], []), None)) is Lack.NO_WORKERS
+    assert (
+        reason_of(look(replace(WHOLE, key_groups=(owned(0, W0), owned(2, W1))), None)) is SkipReason.KEY_GROUPS_MISSING
+    )
+    assert reason_of(look(snapshot([], []), None)) is SkipReason.NO_WORKERS
 
 
 def test_a_worker_that_left_long_ago_and_owns_nothing_does_not_block() -> None:
     seen = snapshot([node(W0), node(W1, state=WorkerState.AWAY)], [owned(0, W0), owned(1, W0), owned(2, W0)])
     liveness = Liveness()
     liveness.see(seen, [W0, W1])
-    assert lack_of(look(seen, liveness=liveness)) is Lack.WORKER_MISSING, "it may come back any moment"
+    assert reason_of(look(seen, liveness=liveness)) is SkipReason.WORKER_MISSING, "it may come back any moment"
     later = replace(seen, start_ms=1_060_000, end_ms=1_070_000)
     liveness.see(later, [W0, W1])
     view = look(later, liveness=liveness)
@@ -180,7 +183,7 @@ def test_an_idle_worker_counts_and_a_stopped_one_does_not() -> None:
     idle = snapshot([node(W0), node(W1)], [owned(0, W0)])
     view = look(idle, placement=None)
     assert isinstance(view, AppView)
-    assert evaluate(view).node_loads == {W0: 20.0, W1: 0.0}
+    assert evaluate(view).worker_loads == {W0: 20.0, W1: 0.0}
     stopped = snapshot([node(W0), node(W1, state=WorkerState.AWAY, app=None)], [owned(0, W0)])
     view = look(stopped, placement=None)
     assert isinstance(view, AppView)
@@ -188,21 +191,23 @@ def test_an_idle_worker_counts_and_a_stopped_one_does_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "changes", "lack"),
+    ("now", "changes", "reason"),
     [
         (END_S + 45.0, {}, None),
-        (END_S + 45.1, {}, Lack.STALE_SNAPSHOT),
+        (END_S + 45.1, {}, SkipReason.STALE_SNAPSHOT),
         (END_S, {"hosts_seen": 19}, None),
-        (END_S, {"hosts_seen": 18}, Lack.LOW_COVERAGE),
-        (END_S, {"hosts_seen": 0, "hosts_expected": 0}, Lack.LOW_COVERAGE),
+        (END_S, {"hosts_seen": 18}, SkipReason.LOW_COVERAGE),
+        (END_S, {"hosts_seen": 0, "hosts_expected": 0}, SkipReason.LOW_COVERAGE),
     ],
 )
-def test_stale_and_incomplete_snapshots_are_refused(now: float, changes: dict[str, object], lack: Lack | None) -> None:
+def test_stale_and_incomplete_snapshots_are_refused(
+    now: float, changes: dict[str, object], reason: SkipReason | None
+) -> None:
     found = check_cluster(replace(WHOLE, **changes), now, Liveness(), NEEDS)  # type: ignore[arg-type]
-    assert (found and found.lack) == lack
+    assert (found and found.reason) == reason
 
 
-def test_a_lack_of_coverage_names_the_hosts_that_no_longer_report() -> None:
+def test_low_coverage_names_the_hosts_that_no_longer_report() -> None:
     liveness = Liveness()
     liveness.see(snapshot([node(WorkerId(f"w{index}")) for index in range(5)], []), [])
     seen = snapshot([node(WorkerId(f"w{index}")) for index in range(4)], [], hosts_seen=4, hosts_expected=5)
@@ -218,7 +223,7 @@ def test_hold_when_forty_percent_of_the_hosts_are_lost_until_they_count_as_gone(
     four = snapshot([node(worker) for worker in workers[:4]], [])
     assert check_cluster(four, END_S, liveness, NEEDS) is None
     three = snapshot([node(worker) for worker in workers[:3]], [])
-    assert lack_of(check_cluster(three, END_S, liveness, NEEDS)) is Lack.HOSTS_LOST
+    assert reason_of(check_cluster(three, END_S, liveness, NEEDS)) is SkipReason.HOSTS_LOST
     later = replace(three, start_ms=1_611_000, end_ms=1_621_000)
     liveness.see(later, [])
     assert check_cluster(later, 1621.0, liveness, NEEDS) is None
@@ -228,14 +233,14 @@ def test_a_successor_holds_too_when_no_host_has_reported_forty_percent_of_the_ow
     alone = replace(WHOLE, nodes=tuple(row for row in WHOLE.nodes if row.worker != W1))
     successor = Liveness()
     successor.see(alone, [W0, W1])
-    assert lack_of(check_cluster(alone, END_S, successor, NEEDS)) is Lack.HOSTS_LOST
+    assert reason_of(check_cluster(alone, END_S, successor, NEEDS)) is SkipReason.HOSTS_LOST
     later = replace(alone, start_ms=1_611_000, end_ms=1_621_000)
     successor.see(later, [W0, W1])
     assert check_cluster(later, 1621.0, successor, NEEDS) is None  # it counts as gone
 
 
-@pytest.mark.parametrize(("strangers", "lack"), [(1, None), (2, Lack.HOSTS_LOST)])
-def test_two_of_five_owners_that_nobody_reports_are_forty_percent(strangers: int, lack: Lack | None) -> None:
+@pytest.mark.parametrize(("strangers", "reason"), [(1, None), (2, SkipReason.HOSTS_LOST)])
+def test_two_of_five_owners_that_nobody_reports_are_forty_percent(strangers: int, reason: SkipReason | None) -> None:
     workers = [WorkerId(f"w{index}") for index in range(5)]
     seen = snapshot([node(worker) for worker in workers[strangers:]], [])
     successor = Liveness()
@@ -243,7 +248,7 @@ def test_two_of_five_owners_that_nobody_reports_are_forty_percent(strangers: int
 
     found = check_cluster(seen, END_S, successor, NEEDS)
 
-    assert (found and found.lack) == lack
+    assert (found and found.reason) == reason
 
 
 def test_an_owner_that_was_seen_before_is_a_worker_that_is_away_and_no_lost_host() -> None:
@@ -264,7 +269,7 @@ def test_load_distance_is_relative_to_capacity_and_one_sided_for_a_drained_worke
     view = look(seen, placement=None)
     assert isinstance(view, AppView)
     found = evaluate(view)
-    assert (found.node_loads, found.mean_load, found.load_distance) == (
+    assert (found.worker_loads, found.mean_load, found.load_distance) == (
         {W0: pytest.approx(30.0), W1: pytest.approx(60.0)},
         pytest.approx(40.0),
         pytest.approx(20.0),
@@ -345,8 +350,8 @@ def test_what_is_declared_and_not_reported_is_missing() -> None:
     more = {OPERATOR: 3, TOTALS: 2}
     found = look(seen_with(declaring(more, more), *WHOLE.key_groups, *of(TOTALS, W0)))
     assert isinstance(found, NotReady)
-    assert (found.lack, found.detail) == (
-        Lack.KEY_GROUPS_MISSING,
+    assert (found.reason, found.detail) == (
+        SkipReason.KEY_GROUPS_MISSING,
         "1 key groups were not reported: totals/1",
     )
 
@@ -355,8 +360,8 @@ def test_workers_that_declare_different_operators_are_named_with_what_they_decla
     sides = declaring({OPERATOR: 3, TOTALS: 2}, {OPERATOR: 4, TOTALS: 2})
     found = look(seen_with(sides, *of(OPERATOR, W0, W0, W1), *of(TOTALS, W0, W1)))
     assert isinstance(found, NotReady)
-    assert (found.lack, found.detail) == (
-        Lack.OPERATORS_DIFFER,
+    assert (found.reason, found.detail) == (
+        SkipReason.OPERATORS_DIFFER,
         "its workers declare different operators; w0: sums with 3 key groups; w1: sums with 4 key groups",
     )
     found = look(seen_with(declaring({OPERATOR: 3}, {OPERATOR: 3, TOTALS: 2}), *WHOLE.key_groups))
@@ -367,9 +372,9 @@ def test_workers_that_declare_different_operators_are_named_with_what_they_decla
 def test_that_workers_differ_is_said_rather_than_that_they_do_not_steer_meanwhile() -> None:
     """The plug-ins see it, too: none hands over while the versions of the app differ."""
     nodes = tuple(replace(row, steering=False) for row in declaring({OPERATOR: 3}, {TOTALS: 3}))
-    assert lack_of(look(seen_with(nodes, *WHOLE.key_groups))) is Lack.OPERATORS_DIFFER
+    assert reason_of(look(seen_with(nodes, *WHOLE.key_groups))) is SkipReason.OPERATORS_DIFFER
     same = tuple(replace(row, steering=False) for row in declaring({OPERATOR: 3}, {OPERATOR: 3}))
-    assert lack_of(look(seen_with(same, *WHOLE.key_groups))) is Lack.WORKER_NOT_STEERING
+    assert reason_of(look(seen_with(same, *WHOLE.key_groups))) is SkipReason.WORKER_NOT_STEERING
 
 
 def test_workers_that_only_report_are_named_with_their_reasons() -> None:
@@ -385,7 +390,7 @@ def test_workers_that_only_report_are_named_with_their_reasons() -> None:
 def test_while_an_agent_does_not_say_it_the_placement_tells_the_key_groups() -> None:
     assert isinstance(look(seen_with(declaring({OPERATOR: 3}, None), *WHOLE.key_groups)), AppView)
     renamed = seen_with(declaring({TOTALS: 3}, None), *of(TOTALS, W0, W0, W1))
-    assert lack_of(look(renamed)) is Lack.KEY_GROUPS_MISSING
+    assert reason_of(look(renamed)) is SkipReason.KEY_GROUPS_MISSING
 
 
 def test_pairs_of_key_groups_that_are_gone_are_left_out() -> None:
@@ -402,8 +407,8 @@ def test_pairs_of_key_groups_that_are_gone_are_left_out() -> None:
 def test_two_workers_under_one_name_are_named_with_their_hosts() -> None:
     found = look(replace(WHOLE, nodes=(node(W0, also_on=(HostId("h7"),)), node(W1))))
     assert isinstance(found, NotReady)
-    assert (found.lack, found.detail) == (
-        Lack.WORKER_TWICE,
+    assert (found.reason, found.detail) == (
+        SkipReason.WORKER_TWICE,
         "workers that run on several hosts under one name: w0 (h0, h7)",
     )
 
@@ -427,7 +432,7 @@ def test_an_app_whose_workers_all_have_another_one_now_has_none() -> None:
     liveness.see(replace(WHOLE, nodes=nodes), [W0, W1])
     found = look(replace(WHOLE, nodes=nodes, key_groups=()), liveness=liveness)
     assert isinstance(found, NotReady)
-    assert (found.lack, found.detail) == (Lack.NO_WORKERS, "no worker reports")
+    assert (found.reason, found.detail) == (SkipReason.NO_WORKERS, "no worker reports")
 
 
 def test_with_a_forgotten_app_go_its_silent_hosts_but_none_on_which_another_one_ran() -> None:

@@ -85,4 +85,4 @@ def test_loads_are_followed_as_key_group_by_key_group_while_some_come_and_go() -
         known = {row.key_group: known.get(row.key_group, row.load) * (1 - weight) + weight * row.load for row in rows}
         assert [row.load for row in view.key_groups] == pytest.approx([known[row.key_group] for row in rows])
         loads = {each: 2 * sum(known[row.key_group] for row in rows if row.owner == each) for each in WORKERS}
-        assert evaluate(view).node_loads == pytest.approx(loads)
+        assert evaluate(view).worker_loads == pytest.approx(loads)

@@ -7,7 +7,7 @@ import pytest
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg
 from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decide import Settings
-from trimtab_controller.decider.decision import Planned, Skip, SkipReason
+from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.events import (
     Action,
     Decided,
@@ -21,6 +21,8 @@ from trimtab_controller.decider.events import (
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.promises import TRY_AGAIN_S, Mispredicted
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Answer
 from trimtab_protocol.messages.intents import Drain, Intent, Pause
@@ -90,13 +92,16 @@ class Job:
     def _evened(self) -> SolverAnswered:
         """At most two key groups go to the worker that looks least loaded."""
         evaluation = self.decider.known.evaluations[APP]
-        loads = evaluation.node_loads
+        loads = evaluation.worker_loads
         source, target = max(loads, key=loads.__getitem__), min(loads, key=loads.__getitem__)
         count = min(2, round((loads[source] - loads[target]) / (200.0 * CORES)))
-        moves = [each for each in KEY_GROUPS if self.owners[each] == source][:count]
+        view = self.decider.known.views[APP]
+        assert isinstance(view, AppView)
+        moves = [place for place, row in enumerate(view.key_groups) if row.owner == source][:count]
+        to = [worker.id for worker in view.workers].index(target)
         return SolverAnswered(
             answer=Answer(
-                moves=tuple((each, source, target) for each in moves),
+                moves=tuple((place, to) for place in moves),
                 status="optimal",
                 before=evaluation.load_distance or 0.0,
                 load_distance=0.0,

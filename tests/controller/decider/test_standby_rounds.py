@@ -15,10 +15,11 @@ from tests.controller.decider.test_decider_machine import (
     only,
     window,
 )
-from trimtab_controller.decider.decision import Adopted, Planned, Skip, SkipReason, StandbysPlaced
+from trimtab_controller.decider.decision import Adopted, Planned, Skip, StandbysPlaced
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import ExecutionChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standby_rounds import ROUND, ROUND_INTERVAL_S
 from trimtab_controller.execution.state import Execution, with_owners
 from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
@@ -44,7 +45,7 @@ def published(made: Decider, present: Execution, rows: dict[KeyGroup, Owners]) -
 
 def test_the_first_placement_names_standbys() -> None:
     decision = only(decider(execution(None)).on_event(1011.0, asking(window(BALANCED), 1)))
-    detail = "first placement: 2 key groups as they are; 2 new standbys"
+    detail = "first placement: 2 key groups with their present owners; 2 new standbys"
     assert decision == Adopted(app=APP, owners=BALANCED, detail=detail, standbys=WARM)
 
 
@@ -79,25 +80,25 @@ def test_while_workers_disagree_the_most_is_asked_for() -> None:
 
 def test_nothing_is_placed_while_it_must_not_be() -> None:
     in_flight = execution(BALANCED, round=a_round(None))
-    for made, lack in (
-        (decider(in_flight), None),
-        (decider(execution(BALANCED), PAUSE), None),
-        (decider(execution(BALANCED), acting=False), None),
+    for made, reason in (
+        (decider(in_flight), SkipReason.PLAN_IN_FLIGHT),
+        (decider(execution(BALANCED), PAUSE), SkipReason.PAUSED),
+        (decider(execution(BALANCED), acting=False), SkipReason.INSIDE_BAND),
     ):
         decision = only(made.on_event(1011.0, asking(window(BALANCED), 1)))
         assert isinstance(decision, Skip), decision
-        assert decision.lack is lack
+        assert decision.reason is reason
     unready = asking(window(BALANCED, workers=(W0,)), 1)
     decision = only(decider(execution(BALANCED)).on_event(1011.0, unready))
     assert isinstance(decision, Skip)
-    assert decision.lack is not None
+    assert decision.reason is SkipReason.HOSTS_LOST
 
 
 def test_a_plan_brings_the_standbys_of_what_it_does_not_move() -> None:
     made = decider(execution(ON_W0))
     [solve] = made.on_event(1011.0, asking(window(ON_W0), 1))
     assert isinstance(solve, Solve)
-    decision = only(made.on_event(1011.5, answer((kg(2), W0, W1))))
+    decision = only(made.on_event(1011.5, answer((2, 1))))
     assert isinstance(decision, Planned)
     assert decision.standbys == {kg(0): (W0, W1), kg(1): (W0, W1)}
 

@@ -18,7 +18,7 @@ from trimtab_controller.execution.state import (
     Round,
     placement_of,
 )
-from trimtab_controller.plan import Move, Plan
+from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Owners
@@ -53,7 +53,8 @@ def plan(*moves: tuple[int, WorkerId, WorkerId]) -> PlanDecided:
     return PlanDecided(
         plan=Plan(
             app=APP,
-            reason="load distance 18.4 above 5.0",
+            reason=PlanReason.LOAD_DISTANCE,
+            detail="load distance 18.4 above 5.0",
             moves=tuple(
                 Move(key_group=kg(partition), source=source, target=target, state_bytes=100)
                 for partition, source, target in moves

@@ -19,7 +19,7 @@ from trimtab_controller.execution.events import (
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import IN_FLIGHT, Execution, HandoverPhase, placement_of
-from trimtab_controller.plan import Move, Plan
+from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 
@@ -139,7 +139,8 @@ def plans(draw: st.DrawFn) -> tuple[dict[KeyGroup, WorkerId], Plan]:
         moves.append(Move(key_group=key_group, source=owners[key_group], target=target, state_bytes=None))
     plan = Plan(
         app=APP,
-        reason="r",
+        reason=PlanReason.LOAD_DISTANCE,
+        detail="r",
         moves=tuple(moves),
         hosts=HOSTS,
         before=9.0,

@@ -13,7 +13,8 @@ from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.promises import Mispredicted
-from trimtab_controller.decider.view import Lack, NotReady
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.view import NotReady
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics import Metrics
@@ -24,7 +25,7 @@ from trimtab_protocol.messages.names import AppId, Topics, WorkerId
 
 def evaluation(load_distance: float | None, collocation: float | None) -> Evaluation:
     return Evaluation(
-        node_loads={}, mean_load=None, load_distance=load_distance, noise=None, collocation=collocation
+        worker_loads={}, mean_load=None, load_distance=load_distance, noise=None, collocation=collocation
     )  # fmt: skip
 
 
@@ -84,7 +85,7 @@ def test_what_an_app_had_is_unknown_when_windows_stay_away() -> None:
     telemetry = Telemetry("c", metrics, acting=True, previous=None)
     metrics.see_evaluations({AppId("a0"): evaluation(5.0, 0.5)})
     metrics.see_missing_standbys({AppId("a0"): 2})
-    stale = not_ready(NotReady(lack=Lack.STALE_SNAPSHOT, detail="the last window ended 90 s ago"))
+    stale = not_ready(NotReady(reason=SkipReason.STALE_SNAPSHOT, detail="the last window ended 90 s ago"))
     telemetry.decision(1000.0, stale, Execution(generation=1))
     for name in ("load_distance_pp", "key_groups_without_standby"):
         assert metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": "a0"}) is None

@@ -12,10 +12,11 @@ import pytest
 
 from trimtab_controller.cli import main, operator
 from trimtab_controller.decider.decide import Settings
-from trimtab_controller.decider.decision import Skip, SkipReason
+from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.inheritance import Flaw, Hold
 from trimtab_controller.execution.journal import KEY, JournalEntry, encode_entry
@@ -454,7 +455,7 @@ def test_a_status_survives_the_wire_and_a_bad_one_is_refused() -> None:
         apps=(AppStatus(app=APP, key_groups=None, load_distance=None, mean_load=None, not_ready="why", noise=1.5),),
         decisions=(DecisionStatus(at=NOW, kind="skip", reason="hold", text="nothing"),),
         rejected={"t.malformed": 2},
-        hold=HoldStatus(id="0123456789abcdef", text="the journal is not to be believed"),
+        hold=HoldStatus(id="0123456789abcdef", text="the journal cannot be trusted"),
     )
     payload = encode_status(status)
     assert decode_status(payload) == status

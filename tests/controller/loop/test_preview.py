@@ -3,13 +3,16 @@
 from dataclasses import replace
 
 from trimtab_controller.configuration import decode
-from trimtab_controller.decider.decision import Skip, SkipReason
-from trimtab_controller.decider.events import IntentsChanged
+from trimtab_controller.decider.decision import Decision, Skip
+from trimtab_controller.decider.events import IntentsChanged, SolverAnswered
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.execution.inheritance import Flaw, Hold
 from trimtab_controller.execution.state import Execution
-from trimtab_controller.loop.preview import ClusterState, preview_decision
+from trimtab_controller.loop.preview import ClusterState, informed, preview_decision
 from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.solver.answer import NoAnswer
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.intents import Pause
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import Basis, WorkerState
 from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
 
@@ -63,20 +66,62 @@ def window(end_s: int) -> Snapshot:
 
 
 def decided(*snapshots: Snapshot) -> SkipReason:
-    decision, decider = preview_decision(
-        ClusterState(found=FOUND, snapshots=snapshots), CONFIGURATION, 1062.0, lambda _: NoAnswer(reason="asked")
-    )
+    state = ClusterState(found=FOUND, snapshots=snapshots)
+    decision = preview_decision(state, CONFIGURATION, 1062.0, lambda _: NoAnswer(reason="asked"))
     assert isinstance(decision, Skip)
-    assert decider.known.snapshot == snapshots[-1]
     return decision.reason
 
 
 def test_earlier_windows_count_by_the_time_they_had_then() -> None:
     windows = [window(end_s) for end_s in range(1010, 1070, 10)]
     assert decided(*windows) is SkipReason.SOLVER_FAILED, "it was asked"
-    assert decided(*windows[1:]) is SkipReason.NOT_READY, "five are too few"
+    assert decided(*windows[1:]) is SkipReason.TOO_FEW_WINDOWS, "five are too few"
+
+
+def test_windows_count_in_the_order_of_their_ends() -> None:
+    first, *others = (window(end_s) for end_s in range(1010, 1070, 10))
+    assert decided(*others, first) is SkipReason.SOLVER_FAILED
+    assert (
+        informed(ClusterState(found=FOUND, snapshots=(*others, first)), CONFIGURATION, 1062.0).known.snapshot
+        == others[-1]
+    )
+
+
+def test_without_a_window_and_with_a_stale_one_nothing_is_decided() -> None:
+    assert decided() is SkipReason.NO_SNAPSHOT
+    assert decided(window(1010)) is SkipReason.STALE_SNAPSHOT
+    nothing = informed(ClusterState(found=FOUND, snapshots=()), CONFIGURATION, 1062.0).known
+    assert nothing.not_ready is not None
+    assert nothing.not_ready.reason is SkipReason.NO_SNAPSHOT
+
+
+def test_a_hold_and_a_pause_of_a_predecessor() -> None:
+    hold = Hold(flaw=Flaw.MISSING, detail="no entry", newest=Epoch(1, 1))
+    pause = IntentsChanged(intents=(Pause(by="op", at=1000.0, reason="maintenance"),))
+    windows = tuple(window(end_s) for end_s in range(1010, 1070, 10))
+
+    def previewed(found: RecoveredState) -> Decision:
+        state = ClusterState(found=found, snapshots=windows)
+        return preview_decision(state, CONFIGURATION, 1062.0, lambda _: NoAnswer(reason="asked"))
+
+    held, paused = previewed(replace(FOUND, hold=hold)), previewed(replace(FOUND, intents=pause))
+    assert isinstance(held, Skip)
+    assert held.reason is SkipReason.JOURNAL
+    assert isinstance(paused, Skip)
+    assert paused.reason is SkipReason.SOLVER_FAILED, "a preview passes over it"
+
+
+def test_a_preview_changes_nothing() -> None:
+    decider = informed(
+        ClusterState(found=FOUND, snapshots=tuple(window(end_s) for end_s in range(1010, 1070, 10))),
+        CONFIGURATION,
+        1062.0,
+    )
+    first = decider.preview(1062.0, lambda _: NoAnswer(reason="asked"))
+    assert decider.preview(1062.0, lambda _: NoAnswer(reason="asked")) == first
+    assert decider.on_event(1063.0, SolverAnswered(answer=NoAnswer(reason="late"))) == [], "no question is open"
 
 
 def test_a_window_that_was_published_twice_counts_once() -> None:
     windows = [window(end_s) for end_s in range(1020, 1070, 10)]
-    assert decided(*windows, replace(windows[-1], published_ms=1_061_000)) is SkipReason.NOT_READY
+    assert decided(*windows, replace(windows[-1], published_ms=1_061_000)) is SkipReason.TOO_FEW_WINDOWS

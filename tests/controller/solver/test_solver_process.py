@@ -5,29 +5,32 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from threading import Thread
 
+import numpy as np
 import psutil
 import pytest
 
 from trimtab_controller.solver.answer import Answer, Method, NoAnswer, Question
 from trimtab_controller.solver.balance import answer, answer_greedily
 from trimtab_controller.solver.process import RESTART_DELAY_S, Serve, SolverProcess, serve, serve_collocating
-from trimtab_models.instances import BalanceInstance, Budget, KeyGroup, Node
-from trimtab_protocol.messages import names
 
 LIMIT_S = 60.0
 
 
-def question(time_limit_s: float = 0.5, *, removing: bool = False) -> Question:
-    """Six key groups of 10 % on the first of two nodes; three moves balance them."""
+def question(
+    time_limit_s: float = 0.5, *, owners: tuple[int, ...] = (0,) * 6, draining: tuple[bool, bool] = (False, False)
+) -> Question:
+    """Six key groups of 10 % on the first of two workers; three moves balance them."""
     return Question(
-        instance=BalanceInstance(
-            nodes=(Node(id="w0", capacity=1.0, removing=removing), Node(id="w1", capacity=1.0, removing=removing)),
-            key_groups=tuple(
-                KeyGroup(id=f"app/sums/{index}", operator="sums", node="w0", load=10.0, state_bytes=1)
-                for index in range(6)
-            ),
-            budget=Budget(max_migrations=3),
-        ),
+        load=np.full(len(owners), 10.0),
+        state_bytes=np.ones(len(owners), np.int64),
+        operator=np.zeros(len(owners), np.int32),
+        owner=np.array(owners, np.int32),
+        capacity=np.ones(2),
+        draining=np.array(draining),
+        flows=None,
+        max_migrations=3,
+        max_load_distance=10.0,
+        remote_cost=0.0,
         time_limit_s=time_limit_s,
     )
 
@@ -62,26 +65,23 @@ def wait_for(process: SolverProcess) -> Answer | NoAnswer:
     return found
 
 
-def test_the_balance_model_answers_in_names() -> None:
+def test_the_balance_model_answers_in_places() -> None:
     found = answer(question())
     assert isinstance(found, Answer)
     assert (found.status, found.before, found.load_distance, found.lower_bound) == ("optimal", 30.0, 0.0, 0.0)
-    assert {(source, target) for _, source, target in found.moves} == {("w0", "w1")}
-    assert all(isinstance(key_group, names.KeyGroup) for key_group, _, _ in found.moves)
+    assert len(found.moves) == 3
+    assert {(type(key_group), target) for key_group, target in found.moves} == {(int, 1)}
     greedy = answer_greedily(question())
     assert isinstance(greedy, Answer)
     assert (greedy.fallback, greedy.load_distance) == (True, 0.0)
-    assert answer(question(removing=True)) == NoAnswer(reason="all nodes are draining")
+    assert answer(question(draining=(True, True))) == NoAnswer(reason="all nodes are draining")
 
 
 def test_the_greedy_answer_empties_a_worker_that_is_drained_too() -> None:
     """Both workers carry the same: the load distance alone asks for no move."""
-    asked = question()
-    nodes = (asked.instance.nodes[0], replace(asked.instance.nodes[1], removing=True))
-    key_groups = tuple(replace(each, node=f"w{at % 2}") for at, each in enumerate(asked.instance.key_groups))
-    found = answer_greedily(replace(asked, instance=replace(asked.instance, nodes=nodes, key_groups=key_groups)))
+    found = answer_greedily(question(owners=(0, 1) * 3, draining=(False, True)))
     assert isinstance(found, Answer)
-    assert [(source, target) for _, source, target in found.moves] == [("w1", "w0")] * 3
+    assert found.moves == ((1, 0), (3, 0), (5, 0))
 
 
 def test_the_process_answers_by_either_method() -> None:
@@ -140,9 +140,7 @@ def test_a_solver_that_does_not_read_its_question_is_killed_too() -> None:
         while not process._ready:
             assert process.poll() is None
             time.sleep(0.01)
-        instance = question().instance
-        rows = tuple(replace(instance.key_groups[0], id=f"app/sums/{partition}") for partition in range(20_000))
-        asked = Question(instance=replace(instance, key_groups=rows), time_limit_s=0.5)
+        asked = question(owners=(0,) * 20_000)
         asking = Thread(target=process.ask, args=(asked,), daemon=True)
         asking.start()
         asking.join(LIMIT_S / 2)

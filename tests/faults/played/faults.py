@@ -22,8 +22,8 @@ SPARK, SOLVER = "trimtab_controller.stream", "multiprocessing.spawn"
 HOUR_S = 3600.0
 SILENT_WORKER = "skip worker_incomplete|command_refusals (generation|commit_refused)"
 MISSING_WORKER = "skip worker_(not_running|missing)"
-NO_LEASE = "the lease ran out|acting as generation"
-CUT_OFF = "broker away|the lease ran out|report dropped"
+NO_LEASE = "the lease expired|acting as generation"
+CUT_OFF = "broker away|the lease expired|report dropped"
 
 Strike = Callable[[Stage, Target], AbstractContextManager[None]]
 Victims = Callable[[Stage, Target], tuple[str, ...]]
@@ -133,7 +133,7 @@ def _stop_spark(stage: Stage, target: Target) -> Iterator[None]:
         yield
 
 
-@fault("solver killed", DOWN_S, "the solver process has died", spares_job=True, needs_round=True)
+@fault("solver killed", DOWN_S, "the solver process died", spares_job=True, needs_round=True)
 def _kill_solver(stage: Stage, target: Target) -> Iterator[None]:
     kill(stage.under_controller(SOLVER))
     yield  # the controller starts it again

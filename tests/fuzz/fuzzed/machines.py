@@ -32,7 +32,7 @@ from trimtab_agent.reporting.report import ReportHead, assemble
 from trimtab_agent.reporting.roster import Roster
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.events import SnapshotArrived, Solve
-from trimtab_controller.decider.instance import instance_of
+from trimtab_controller.decider.instance import instance_of, question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.events import AckSeen, Limits
@@ -73,6 +73,7 @@ def decide(data: bytes) -> Any:
         for action in decider.on_event(NOW, SnapshotArrived(snapshot=snapshot)):
             if isinstance(action, Solve):
                 instance_of(action.view, settings)
+                question_of(action.view, settings, 1.0)
     return snapshot
 
 

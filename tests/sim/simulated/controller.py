@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ from trimtab_controller.leadership import driver as leading
 from trimtab_controller.leadership.driver import Candidacy, LeaseView
 from trimtab_controller.leadership.machine import REJOIN_DELAY_S, Role, TermFenced
 from trimtab_controller.leadership.metrics import ProcessMetrics
-from trimtab_controller.loop import driver
+from trimtab_controller.loop import driver, run
 from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_controller.solver.balance import answer, answer_greedily
@@ -39,7 +40,7 @@ SEARCH_CHECKS = 60
 
 def _ask(method: Callable[..., Answer | NoAnswer], question: Question) -> Answer | NoAnswer:
     looks = itertools.count()
-    limited = Question(instance=question.instance, time_limit_s=SEARCH_CHECKS)
+    limited = replace(question, time_limit_s=SEARCH_CHECKS)
     return method(limited, clock=lambda: float(next(looks)))
 
 
@@ -188,7 +189,7 @@ class ControllerProcess:
 
     def begin_term(self, office: LeaseView) -> None:
         """Take over, and be woken by what comes.  Raises FencedError, StoppedError, Violation."""
-        self._controller = driver.ControlLoop(
+        this_run = run.ControllerRun(
             self._configuration,
             Path("controller.toml"),
             acting=True,
@@ -196,15 +197,14 @@ class ControllerProcess:
             suspended=office.suspended,
             clock=lambda: self.timeline.now,
         )
-        self._controller._start(self._stack)
-        if (hold := self._controller._found.hold) is not None:
+        resources = this_run.open(self._stack)
+        self._took_office(resources.recovered)
+        self._controller = this_run.loop(resources)
+        self._controller.begin()
+        if (hold := resources.recovered.hold) is not None:
             raise Violation(f"the journal cannot be restored: {hold.flaw}, {hold.detail}")
         for topic in (self._topics.acks, self._topics.snapshots, self._topics.intents):
             self.broker.watch(topic, self.wake)
-
-    def found(self, what: RecoveredState) -> None:
-        """What it begins its term with."""
-        self._took_office(what)
 
     def end_term(self) -> None:
         """Nothing of it is left."""
@@ -279,7 +279,7 @@ class ControllerProcess:
     def _work(self, candidacy: Candidacy) -> None:
         assert self._controller is not None
         try:
-            self._controller._turn()
+            self._controller.turn()
         except StoppedError:
             self.end_term()
         except FencedError as error:
@@ -293,16 +293,6 @@ def _find_broker(admin: object, connection: Connection, stopping: Stopping) -> N
         raise StoppedError
 
 
-def _begin(controller: driver.ControlLoop, found: RecoveredState) -> None:
-    process = kafka_client.running[-1]
-    assert isinstance(process, ControllerProcess)
-    process.found(found)
-    BEGIN(controller, found)
-
-
-BEGIN = driver.ControlLoop._begin
-
-
 @contextmanager
 def simulated_clients() -> Iterator[None]:
     """The controller's modules meet simulated clients, and fake time where they wait."""
@@ -314,13 +304,12 @@ def simulated_clients() -> Iterator[None]:
             (follower, "time", clock),
             (publisher, "Producer", kafka_client.SimulatedProducer),
             (publisher, "pause", kafka_client.pause),
-            (driver, "pause", kafka_client.pause),
-            (driver, "wait_for_broker", _find_broker),
-            (driver, "AdminClient", kafka_client.SimulatedAdmin),
-            (driver, "SolverProcess", SolverModel),
+            (run, "pause", kafka_client.pause),
+            (run, "wait_for_broker", _find_broker),
+            (run, "AdminClient", kafka_client.SimulatedAdmin),
+            (run, "SolverProcess", SolverModel),
             (driver, "STATUS_INTERVAL_S", STATUS_EVERY_S),
             (driver, "STATUS_SOON_S", STATUS_EVERY_S),
-            (driver.ControlLoop, "_begin", _begin),
             (leading, "Membership", SimulatedMembership),
             (leading, "members", lambda *_: ()),
             (leading, "wait_for_broker", _find_broker),

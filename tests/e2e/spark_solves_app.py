@@ -1,4 +1,4 @@
-"""Solves the problems of `test_solve_jobs` through Spark, on two local cores, and prints what came back."""
+"""Solves the problems of `test_spark_solves` through Spark, on two local cores, and prints what came back."""
 
 import json
 import sys
@@ -8,8 +8,8 @@ from contextlib import suppress
 import numpy as np
 import psutil
 
+from spark_solves import Task, solve_in_groups, solve_jobs
 from trimtab_controller.stream.session import open_session
-from trimtab_controller.stream.solve_jobs import Task, solve_in_groups, solve_jobs
 from trimtab_models.balance import BalanceResult, Effort, Params, Problem
 
 SHORT = Params(effort=Effort(steps=400), polish=Effort(steps=50))
@@ -49,7 +49,7 @@ def command_lines() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    session = open_session("solve-jobs", KEYS)
+    session = open_session("spark-solves", KEYS)
     try:
         told = session.sparkContext.getConf().get(SECRET)
         lines = list(command_lines())

@@ -1,8 +1,8 @@
-"""Independent balance problems as Spark tasks: the solves of a fleet's jobs, or of one large cluster's groups, at once.
+"""How to solve many balance problems at once on a Spark cluster: those of many jobs, or the parts of a large one.
 
-Every task runs the very solver that the controller runs in its own process, so the answers are the same; Spark only
-says where. The workers need `trimtab_models` and numpy (`--py-files`, or the same environment). Nothing in a
-controller's round comes here: one job's round is solved in its solver process.
+An example for users of the library: no command of Trimtab does this, a controller solves one job's round in a process
+of its own.  Each Spark task runs the same solver, so the plans are the same.  The Spark workers need `trimtab_models`,
+numpy and this file (`--py-files`, or the same environment).
 """
 
 import time
@@ -20,7 +20,7 @@ from trimtab_models.solving import Deadline, Infeasible, Never
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One solve. `time_limit_s` counts from when a worker takes it up; None searches to the end of the effort."""
+    """One problem. `time_limit_s` begins when a worker takes it up; None: search until `params` end it."""
 
     problem: Problem
     seed: int = 0
@@ -29,13 +29,13 @@ class Task:
 
 
 def solve_task(task: Task) -> BalanceResult | Infeasible:
-    """What a worker does with a task: the solver, in whatever process this is."""
+    """Solve a task in this process."""
     stop = Never() if task.time_limit_s is None else Deadline(time.monotonic, time.monotonic() + task.time_limit_s)
     return solve(task.problem, stop=stop, seed=task.seed, params=task.params)
 
 
 def solve_jobs(spark: SparkSession, tasks: Sequence[Task]) -> list[BalanceResult | Infeasible]:
-    """The results of `tasks`, in their order; each is a Spark task of its own."""
+    """Solve the tasks on Spark, and return their results in the same order."""
     if not tasks:
         return []
     results: list[BalanceResult | Infeasible] = (
@@ -45,7 +45,7 @@ def solve_jobs(spark: SparkSession, tasks: Sequence[Task]) -> list[BalanceResult
 
 
 def solve_in_groups(spark: SparkSession, task: Task, groups: int) -> Ints | Infeasible:
-    """A plan for one large problem (key group -> node) from its groups, solved apart; evaluate it before use."""
+    """Solve a large problem in parts, and join their plans (key group -> node); evaluate the plan before use."""
     parts = deal(task.problem, groups)
     results = solve_jobs(spark, [replace(task, problem=part.problem) for part in parts])
     allocations = []

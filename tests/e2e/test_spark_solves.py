@@ -1,6 +1,7 @@
 """Independent problems through a real local Spark: the same plans as in this process."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.spark_jobs_app import GROUPS, KEYS, SECRET, large, tasks
-from trimtab_controller.stream.solve_jobs import solve_task
+from spark_solves import solve_task
+from tests.e2e.spark_solves_app import GROUPS, KEYS, SECRET, large, tasks
+from tests.paths import EXAMPLES, ROOT, python_path
 from trimtab_models.balance import BalanceResult, evaluate
 from trimtab_models.balance.groups import deal, join
 
@@ -22,7 +24,9 @@ LIMIT_S = 240.0
 
 @pytest.fixture(scope="module")
 def answers() -> Any:
-    answered = subprocess.run([sys.executable, str(HERE / "spark_jobs_app.py")], capture_output=True, timeout=LIMIT_S)
+    command = [sys.executable, str(HERE / "spark_solves_app.py")]
+    environment = {**os.environ, "PYTHONPATH": python_path(EXAMPLES, ROOT)}  # Spark's Python workers inherit it
+    answered = subprocess.run(command, capture_output=True, timeout=LIMIT_S, env=environment)
     assert answered.returncode == 0, answered.stderr.decode(errors="replace")[-4000:]
     return json.loads(answered.stdout)
 

@@ -1,0 +1,65 @@
+"""Every reason to do nothing, under the name that status, metrics and runbooks use."""
+
+from enum import StrEnum
+
+
+class SkipReason(StrEnum):
+    """Why nothing is done."""
+
+    JOURNAL = "journal"
+    PAUSED = "paused"
+    PLAN_IN_FLIGHT = "plan_in_flight"
+    SCALING_IN_FLIGHT = "scaling_in_flight"
+    TOO_SOON = "too_soon"
+    INSIDE_BAND = "inside_band"
+    INSIDE_NOISE = "inside_noise"
+    ALL_DRAINING = "all_draining"
+    NOTHING_BETTER = "nothing_better"
+    SOLVER_FAILED = "solver_failed"
+    PLANS_MISS = "plans_miss"
+    NO_SNAPSHOT = "no_snapshot"
+    STALE_SNAPSHOT = "stale_snapshot"
+    LOW_COVERAGE = "low_coverage"
+    HOSTS_LOST = "hosts_lost"
+    NO_WORKERS = "no_workers"
+    WORKER_MISSING = "worker_missing"
+    WORKER_NOT_RUNNING = "worker_not_running"
+    WORKER_NOT_STEERING = "worker_not_steering"
+    WORKER_INCOMPLETE = "worker_incomplete"
+    WORKER_TWICE = "worker_twice"
+    OPERATORS_DIFFER = "operators_differ"
+    APP_TOO_LARGE = "app_too_large"
+    KEY_GROUPS_MISSING = "key_groups_missing"
+    OWNER_UNKNOWN = "owner_unknown"
+    LOAD_UNKNOWN = "load_unknown"
+    WINDOW_TOO_EARLY = "window_too_early"
+    TOO_FEW_WINDOWS = "too_few_windows"
+
+
+NOT_READY = frozenset(
+    {
+        SkipReason.NO_SNAPSHOT,
+        SkipReason.STALE_SNAPSHOT,
+        SkipReason.LOW_COVERAGE,
+        SkipReason.HOSTS_LOST,
+        SkipReason.NO_WORKERS,
+        SkipReason.WORKER_MISSING,
+        SkipReason.WORKER_NOT_RUNNING,
+        SkipReason.WORKER_NOT_STEERING,
+        SkipReason.WORKER_INCOMPLETE,
+        SkipReason.WORKER_TWICE,
+        SkipReason.OPERATORS_DIFFER,
+        SkipReason.APP_TOO_LARGE,
+        SkipReason.KEY_GROUPS_MISSING,
+        SkipReason.OWNER_UNKNOWN,
+        SkipReason.LOAD_UNKNOWN,
+        SkipReason.WINDOW_TOO_EARLY,
+        SkipReason.TOO_FEW_WINDOWS,
+    }
+)
+"""Too little is known of the cluster or of an app to plan for it; only these are reasons of a `NotReady`."""
+
+OF_BALANCE = frozenset(
+    {SkipReason.TOO_SOON, SkipReason.INSIDE_BAND, SkipReason.INSIDE_NOISE, SkipReason.NOTHING_BETTER}
+)
+"""The loads of an app need no plan, or not yet."""

@@ -1,0 +1,152 @@
+"""One run of the controller: connect, recover what the predecessor left, and loop until it is to end."""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from trimtab_controller.configuration import Configuration
+from trimtab_controller.kafka.connection import (
+    Connection,
+    StoppedError,
+    ensure_topics,
+    is_transient,
+    pause,
+    wait_for_broker,
+)
+from trimtab_controller.kafka.follower import Follower
+from trimtab_controller.kafka.publisher import Publisher
+from trimtab_controller.kafka.reader import ReadError, reading, since
+from trimtab_controller.loop.driver import POLL_S, ControlLoop, Resources
+from trimtab_controller.loop.inbox import Inbox
+from trimtab_controller.loop.metrics import Metrics
+from trimtab_controller.loop.recovery import RecoveredState, recover
+from trimtab_controller.loop.stream_process import StreamProcess, stream_command
+from trimtab_controller.solver.answer import Method
+from trimtab_controller.solver.process import SolverProcess, serve_collocating
+from trimtab_process.credential_files import load_trust
+from trimtab_protocol.messages.names import Topics, transactional_id
+from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+WINDOWS_TO_CATCH_UP = 3
+
+
+class ControllerRun:
+    """One run of the controller; of one that acts, a term as leader.
+
+    `run` returns when `stopping`, stands still while `suspended`, and raises FencedError when another one takes over.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        path: Path,
+        *,
+        acting: bool,
+        stopping: Callable[[], bool],
+        suspended: Callable[[], bool] = lambda: False,
+        metrics: Metrics | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._configuration = configuration
+        self._path = path
+        self._acting = acting
+        self._stopping = stopping
+        self._suspended = suspended
+        self._clock = clock
+        self._topics = Topics(configuration.cluster)
+        self._connection = Connection(kafka=configuration.kafka)
+        self._metrics = metrics or Metrics()
+        self._key, self._trusted = self._find_keys()
+
+    def _find_keys(self) -> tuple[SigningKey | None, TrustedKeys | None]:
+        """A dry run publishes nothing that needs a key."""
+        files = self._configuration.signing
+        if files is None:
+            log.warning("commands and placements are not signed: there is no [signing] in the configuration")
+            return None, None
+        if not self._acting:
+            return None, load_trust(files.trust)
+        key, trusted = files.load()
+        log.info("commands and placements are signed by key %s", key.public.id)
+        return key, trusted
+
+    def run(self) -> None:
+        """Until it is to end."""
+        try:
+            with ExitStack() as stack:
+                loop = self.loop(self.open(stack))
+                loop.begin()
+                while not self._stopping():
+                    if self._suspended():
+                        pause(POLL_S, self._stopping)
+                    else:
+                        loop.turn()
+        except StoppedError:
+            pass
+        log.info("the controller's run has ended")
+
+    def open(self, stack: ExitStack) -> Resources:
+        """Take over from the predecessor and start the processes; `stack` closes it all.
+
+        Raises StoppedError, FencedError, KafkaException.
+        """
+        self._metrics.acting.set(self._acting)
+        collocating = self._configuration.balance.planned_with is Method.ALBIC
+        solver = SolverProcess(serve=serve_collocating) if collocating else SolverProcess()
+        stack.callback(solver.close)
+        inbox = Inbox(self._topics, self._clock, trusted=self._trusted)
+        publisher, follower, recovered = self._connect(inbox)
+        stack.callback(follower.close)
+        # Spark is started last and ended first: without Kafka it would only retry.
+        stream = StreamProcess(stream_command(self._path)) if self._configuration.stream.embedded else None
+        if stream is not None:
+            stack.callback(stream.close)
+        return Resources(
+            inbox=inbox, publisher=publisher, follower=follower, solver=solver, stream=stream, recovered=recovered
+        )
+
+    def loop(self, resources: Resources) -> ControlLoop:
+        """The loop over these resources; nothing is published yet."""
+        return ControlLoop(
+            self._configuration,
+            resources,
+            acting=self._acting,
+            key=self._key,
+            metrics=self._metrics,
+            clock=self._clock,
+        )
+
+    def _connect(self, inbox: Inbox) -> tuple[Publisher, Follower, RecoveredState]:
+        """Fence the predecessor, and read what it left; the broker may be away for any time."""
+        admin = AdminClient(self._connection.client("trimtab-controller-admin"))
+        while True:
+            wait_for_broker(admin, self._connection, self._stopping)
+            try:
+                ensure_topics(admin, self._topics)
+                # From here on no predecessor can publish, so what is read next is final.
+                own_id = transactional_id(self._topics.cluster, acting=self._acting)
+                publisher = Publisher(self._connection, own_id, self._stopping, self._key)
+                recovered = recover(self._connection, self._topics, inbox, acting=self._acting)
+                stream = self._configuration.stream
+                from_s = self._clock() - WINDOWS_TO_CATCH_UP * stream.window_s - stream.watermark_s
+                with reading(self._connection, "windows") as consumer:
+                    snapshots = since(consumer, self._topics.snapshots, from_s)
+            except (KafkaException, ReadError) as error:
+                if isinstance(error, KafkaException) and not is_transient(error.args[0]):
+                    raise
+                log.warning("cannot start yet, trying again: %s", error)
+                pause(RETRY_S, self._stopping)
+            else:
+                return (
+                    publisher,
+                    Follower(self._connection, "controller", [*recovered.positions, *snapshots]),
+                    recovered,
+                )

@@ -1,0 +1,122 @@
+"""The controller's question to the solver: the same problem as the file that `trimtab snapshot` writes, in arrays."""
+
+import pickle
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.instance import instance_of, question_of
+from trimtab_controller.decider.owned import Owned, OwnedTable
+from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.solver.answer import Method
+from trimtab_controller.solver.balance import OBSTACLES, answer, collocation_problem_of, problem_of
+from trimtab_models.albic import problem_of as collocation_problem_of_instance
+from trimtab_models.balance import Obstacle
+from trimtab_models.balance import problem_of as problem_of_instance
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+
+APP = AppId("app")
+ALBIC = Settings(method=Method.ALBIC, max_migrations=7, remote_tuple_cpu_s=1e-4)
+
+
+def kg(operator: str, partition: int) -> KeyGroup:
+    return KeyGroup(APP, OperatorId(operator), partition)
+
+
+def view_of(seed: int, *, shuffled: bool) -> AppView:
+    """Three operators on five workers, one of them drained; some state is unknown, some flows lead elsewhere."""
+    random = np.random.default_rng(seed)
+    workers = [WorkerId(f"w{place}") for place in range(5)]
+    key_groups = [kg(operator, partition) for operator in ("in", "join", "sums") for partition in range(8)]
+    rows = [
+        Owned(
+            key_group=each,
+            owner=workers[random.integers(5)],
+            load=float(random.exponential(5.0)),
+            state_bytes=None if random.random() < 0.3 else int(random.integers(0, 1000)),
+        )
+        for each in key_groups
+    ]
+    flows = {
+        (key_groups[random.integers(16)], key_groups[8 + random.integers(16)]): float(random.exponential(50.0))
+        for _ in range(20)
+    }
+    elsewhere = {
+        (kg("in", 0), kg("sums", 99)): 1.0,
+        (kg("gone", 0), kg("sums", 0)): 1.0,
+        (KeyGroup(AppId("other"), OperatorId("in"), 0), kg("sums", 0)): 1.0,
+    }
+    return AppView(
+        app=APP,
+        start_s=0.0,
+        end_s=10.0,
+        workers=tuple(
+            Worker(id=name, host=HostId("h"), capacity=1.0 + place, draining=place == 3)
+            for place, name in enumerate(reversed(workers))
+        ),
+        key_groups=[rows[place] for place in random.permutation(len(rows))] if shuffled else rows,
+        flows=flows | elsewhere,
+    )
+
+
+def same(one: object, other: object) -> bool:
+    """Field by field; a problem has problems and arrays in it."""
+    for each in fields(one):  # type: ignore[arg-type]
+        left, right = getattr(one, each.name), getattr(other, each.name)
+        if isinstance(left, np.ndarray):
+            assert left.dtype == right.dtype, each.name
+            assert np.array_equal(left, right), each.name
+        elif hasattr(left, "__dataclass_fields__"):
+            same(left, right)
+        else:
+            assert left == right, each.name
+    return True
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_question_is_the_problem_of_the_instance(seed: int) -> None:
+    view = view_of(seed, shuffled=False)
+    instance, asked = instance_of(view, ALBIC), question_of(view, ALBIC, 1.0)
+    arrived = pickle.loads(pickle.dumps(asked))
+    assert same(problem_of(arrived), problem_of_instance(instance))
+    assert len(instance.flows) == len(asked.flows.rate) > 10
+    assert same(collocation_problem_of(arrived), collocation_problem_of_instance(instance))
+
+
+def test_rows_in_another_order_are_named_by_their_places() -> None:
+    view = view_of(1, shuffled=True)
+    asked = question_of(view, ALBIC, 1.0)
+    assert asked.flows is not None
+    names = [row.key_group for row in view.key_groups]
+    found = {
+        (names[source], names[target]): rate
+        for source, target, rate in zip(asked.flows.source, asked.flows.target, asked.flows.rate, strict=True)
+    }
+    assert found == {ends: rate for ends, rate in view.flows.items() if set(ends) <= set(names)}
+    assert [view.workers[place].id for place in asked.owner] == [row.owner for row in view.key_groups]
+
+
+def test_without_key_groups_no_place_is_found() -> None:
+    table = OwnedTable.of(APP, ())
+    assert table.places_of([kg("in", 0)]).tolist() == [-1]
+
+
+def test_a_key_group_that_is_too_heavy_for_the_others_is_named_as_stuck() -> None:
+    """Each worker has one key group; with that of the drained one another worker would be 48 pp above the mean."""
+    workers = [WorkerId(f"w{place}") for place in range(5)]
+    view = AppView(
+        app=APP,
+        start_s=0.0,
+        end_s=10.0,
+        workers=tuple(Worker(id=name, host=HostId("h"), capacity=1.0, draining=name == "w1") for name in workers),
+        key_groups=[
+            Owned(key_group=kg("in", place), owner=name, load=60.0 if name == "w1" else 50.0, state_bytes=1)
+            for place, name in enumerate(workers)
+        ],
+        flows={},
+    )
+    found = answer(question_of(view, replace(ALBIC, method=Method.MILP), 10.0))
+    [stuck] = found.stuck
+    assert (stuck.key_group, stuck.worker, stuck.obstacle) == (1, 1, OBSTACLES[Obstacle.LOAD])
