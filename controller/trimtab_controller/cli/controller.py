@@ -90,11 +90,11 @@ def _act(configuration: Configuration, path: Path, served: ProcessMetrics, stopp
     if configuration.signing is not None:
         configuration.signing.load()  # a standby hears of a bad key now, not when it is needed
 
-    def new_term(office: LeaseView) -> ControllerRun:
+    def new_term(lease: LeaseView) -> ControllerRun:
         metrics = Metrics()
         served.show(metrics.registry)
         return ControllerRun(
-            configuration, path, acting=True, stopping=office.over, suspended=office.suspended, metrics=metrics
+            configuration, path, acting=True, stopping=lease.over, suspended=lease.suspended, metrics=metrics
         )
 
     Candidacy(

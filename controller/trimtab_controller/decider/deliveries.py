@@ -1,6 +1,6 @@
-"""What became of the plans: the decider's memory of what they promised, and of the apps whose plans missed.
+"""Remembers what the last plan promised, and the apps whose plans missed.
 
-A successor begins without it: it neither judges its predecessor's plan nor holds what that one held.
+A successor starts without it: it neither compares its predecessor's plan nor knows of earlier misses.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class Deliveries:
         return tuple(misses.concern for misses in self._misses.values() if misses.holding)
 
     def hold(self, wanted: SolveWanted) -> Skip | None:
-        """Why no plan is looked for: those of the app missed.  A worker to be drained overrides that."""
+        """Why no plan is made for balance: the last ones of this app missed.  A drain goes on."""
         misses = self._misses.get(wanted.view.app)
         if wanted.draining or misses is None or not misses.holding:
             return None
@@ -45,7 +45,7 @@ class Deliveries:
         return Skip(reason=SkipReason.PLANS_MISS, detail=detail)
 
     def forgive(self) -> None:
-        """An operator says that it goes on."""
+        """Forget all misses, as an operator has resumed."""
         self._misses.clear()
 
     def plan(self, now: float, app: AppId) -> None:

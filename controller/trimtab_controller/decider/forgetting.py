@@ -15,7 +15,7 @@ from trimtab_protocol.messages.snapshot import Snapshot
 def to_forget(
     intents: Iterable[Intent], execution: Execution, snapshot: Snapshot | None, not_ready: NotReady | None
 ) -> Forgotten | None:
-    """The answer to the first wish to forget; `not_ready` = why the last `snapshot` is of no use.
+    """The answer to the first intent to forget; `not_ready` = why the last `snapshot` is of no use.
 
     It moves nothing, so a pause does not forbid it; and it may be what ends a loss of hosts.  It waits while a plan is
     in flight, and while the snapshot is too old to tell what runs.

@@ -28,7 +28,7 @@ from trimtab_controller.decider.view import AppView, first_few
 from trimtab_protocol.messages.names import WorkerId
 
 MISSES = 2
-"""So many rounds in a row may miss; a single one is left to chance."""
+"""After so many missed rounds in a row no plan is made for balance; a single one may be chance."""
 AGREEING_WINDOWS = 3
 """In so many windows what moved must be measured as promised, before plans are made again."""
 TRY_AGAIN_S = 3600.0
@@ -92,7 +92,7 @@ class Misses:
 
     @property
     def detail(self) -> str:
-        """Which plans missed, and by whose fault."""
+        """Which plans missed, and at which workers."""
         plans = ", ".join(self.plans[-MISSES:])
         return f"plans {plans} did not bring what was planned (noise {self.noise:.1f}): {first_few(self.workers)}"
 
@@ -202,7 +202,7 @@ def _with_loads(view: AppView, loads: Floats) -> AppView:
 
 
 def _mispredicted(foreseen: AppView, view: AppView, noise: float) -> tuple[Mispredicted, ...]:
-    """Who measured something else than was promised, worst first; at least the worst."""
+    """The workers whose load is not as promised, worst first; at least the worst."""
     planned, measured = evaluate(foreseen).worker_loads, evaluate(view).worker_loads
     workers = sorted(
         (Mispredicted(worker=each, planned=planned[each], measured=measured[each]) for each in planned),

@@ -1,4 +1,4 @@
-"""When standbys are placed, and how many at once: restores must not flood the hosts."""
+"""Decides when standbys are placed and how many at once, so that restores do not flood the hosts."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace

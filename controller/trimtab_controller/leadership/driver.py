@@ -1,4 +1,4 @@
-"""The shell around the candidate: a member of the group while it lives, and a term of the controller while it leads."""
+"""Keeps this process a member of the group of controllers, and runs the controller while it leads."""
 
 import logging
 import time
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 POLL_S = 0.05
 RETRY_S = 1.0
 REPEAT_LOG_S = 60.0
-"""A standby says so often for whom it waits."""
+"""How often a standby logs whom it waits for."""
 
 
 class Term(Protocol):
@@ -60,8 +60,8 @@ class LeaseView(Protocol):
 class Candidacy:
     """Runs a term whenever this process leads; `run` returns when `stopping`.
 
-    Everything happens in one thread: a running term asks its `LeaseView` in each turn and in each wait, and then
-    the group is heard.
+    Everything happens in one thread: a running term asks its `LeaseView` in each turn and in each wait, which polls
+    the group.
     """
 
     def __init__(
@@ -83,17 +83,17 @@ class Candidacy:
         self._candidate = Candidate()
         self._elected = False
         self._term_over = True
-        self._said_at = 0.0
+        self._logged_at = 0.0
 
     def run(self) -> None:
         """Until the operator ends it.  Raises MembershipError, MissingTopicsError and what a term raises but fences."""
         try:
             while not self._stopping():
-                self._hear(POLL_S)
+                self._poll(POLL_S)
                 if self._elected:
                     self._run_term()
-                elif time.monotonic() - self._said_at >= REPEAT_LOG_S:
-                    self._say_for_whom()
+                elif time.monotonic() - self._logged_at >= REPEAT_LOG_S:
+                    self._log_leader()
             self._feed(GroupEvent.END_ASKED)
         except StoppedError:
             pass
@@ -105,9 +105,9 @@ class Candidacy:
     def over(self) -> bool:
         """Whether the term is to end."""
         if self._stopping():
-            self._feed(GroupEvent.END_ASKED)  # at once: the next one need not wait until everything here has ended
+            self._feed(GroupEvent.END_ASKED)  # at once: the next leader need not wait until all of this has ended
         else:
-            self._hear(0.0)
+            self._poll(0.0)
         return self._term_over
 
     def suspended(self) -> bool:
@@ -116,7 +116,7 @@ class Candidacy:
 
     # --- events and actions ---------------------------------------------------------------------------------------
 
-    def _hear(self, timeout_s: float) -> None:
+    def _poll(self, timeout_s: float) -> None:
         for event in self._membership.poll(timeout_s):
             self._feed(event)
         self._perform(self._candidate.on_tick(time.monotonic()))
@@ -133,7 +133,7 @@ class Candidacy:
                 case LeadershipAction.LEAVE:
                     self._membership.leave()
                 case LeadershipAction.WAIT:
-                    self._say_for_whom()
+                    self._log_leader()
                 case LeadershipAction.LEAD:
                     self._elected = True
                 case LeadershipAction.SUSPEND:
@@ -141,7 +141,7 @@ class Candidacy:
                 case LeadershipAction.RESUME:
                     log.info("the lease is back: going on; fenced at the next publication if another one led")
                 case StandDown(reason=reason):
-                    # For good: who is elected again begins a new term.
+                    # For good: when elected again, a new term begins.
                     self._elected, self._term_over = False, True
                     if action is not ENDED:
                         self._metrics.stood_down.inc()
@@ -164,7 +164,7 @@ class Candidacy:
                 break
         log.info("candidate for leader of cluster %s, as %s", self._topics.cluster, own_name())
         self._membership.join()
-        self._said_at = time.monotonic()
+        self._logged_at = time.monotonic()
 
     def _run_term(self) -> None:
         self._elected = self._term_over = False
@@ -176,8 +176,8 @@ class Candidacy:
         finally:
             self._metrics.show(None)
 
-    def _say_for_whom(self) -> None:
-        self._said_at = time.monotonic()
+    def _log_leader(self) -> None:
+        self._logged_at = time.monotonic()
         if self._candidate.role is Role.JOINING:
             log.warning("waiting to join the group of controllers")
             return

@@ -1,9 +1,10 @@
-"""The candidate as a pure machine: what the group says and time in; when to join, lead, stand still and stand down out.
+"""The candidate as a pure machine: events of the group and time in; when to join, lead, pause and stand down out.
 
     AWAY -> JOINING -> WAITING <-> LEADING <-> SUSPENDED
 
-A lease that ran out suspends: nothing is commanded, but what is known is kept, for most often the broker was away and
-nobody else has the lease.  Only the group's word that another one has it, or the transactional id, ends the term.
+When the lease expires the term is suspended: it sends no commands but keeps what it knows, as most often the broker
+was away and nobody else has the lease.  The term ends when the group says that another one has the lease, or when the
+transactional id was taken over.
 """
 
 from collections.abc import Mapping
@@ -11,26 +12,26 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
 REJOIN_DELAY_S = 1.0
-"""Who was fenced leaves the group, and comes back as a new member after so long."""
+"""A controller that was fenced leaves the group, and joins it again so much later."""
 
 
 class Role(StrEnum):
     """Where a candidate stands."""
 
     AWAY = "away"  # not in the group: not yet, or after it was fenced
-    JOINING = "joining"  # asked the group to be let in
+    JOINING = "joining"  # asked to join the group
     WAITING = "waiting"  # a member: another one leads
     LEADING = "leading"  # has the lease: its term runs
-    SUSPENDED = "suspended"  # the lease ran out: its term stands still until it is known who has it
+    SUSPENDED = "suspended"  # the lease expired: its term stands still until it is known who has it
     RETIRED = "retired"  # the operator ended it
 
 
 class GroupEvent(Enum):
-    """What the group says, or the operator."""
+    """What happens in the group, or what the operator asks for."""
 
     GRANTED = auto()  # the group gave us the lease
     NOTHING_GRANTED = auto()  # it has settled without giving us anything new
-    EXPIRED = auto()  # no word from the broker for as long as the lease lasts, or it threw us out
+    EXPIRED = auto()  # no answer from the broker for as long as the lease lasts, or it removed us
     MOVED = auto()  # the group gave the lease to another member in order
     END_ASKED = auto()  # the operator ends this controller
 
@@ -65,7 +66,7 @@ class StandDown:
 
 Action = LeadershipAction | StandDown
 
-TAKEN = StandDown(reason="the lease ran out and another controller has it now")
+TAKEN = StandDown(reason="the lease expired and another controller has it now")
 GIVEN_AWAY = StandDown(reason="the group gave the lease to another controller")
 ENDED = StandDown(reason="asked to end")
 
@@ -84,7 +85,7 @@ TRANSITIONS: Mapping[tuple[Role, GroupEvent], tuple[Role, tuple[Action, ...]]] =
     (Role.LEADING, GroupEvent.END_ASKED): (Role.RETIRED, (ENDED, LeadershipAction.LEAVE)),
     (Role.SUSPENDED, GroupEvent.END_ASKED): (Role.RETIRED, (ENDED, LeadershipAction.LEAVE)),
 }
-"""What is not here comes late or twice, and changes nothing: who leads keeps the lease while others come and go."""
+"""All other events are late or repeated, and change nothing: the leader keeps the lease while others come and go."""
 
 
 class Candidate:

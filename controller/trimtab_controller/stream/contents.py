@@ -1,8 +1,7 @@
-"""What is in a snapshot: the rows of one window, turned into rates per second and levels.
+"""Turns the rows of one window into the contents of its snapshot: rates per second and levels.
 
-Only rows of hosts that were seen in the whole window are used.  What a host that stopped had reported before is
-unknown, not idle.  So is what is beyond every measure: a snapshot that its reader must refuse, for the numbers of one
-host, would take the others' with it.
+Only hosts that were seen in the whole window count; what others reported is unknown, not idle.  Numbers beyond the
+limits of the message are unknown too: otherwise its reader would refuse the whole snapshot for one host.
 """
 
 from array import array
@@ -218,7 +217,7 @@ def _floats(rows: pa.Table, name: str, unknown: float) -> Floats:
 
 
 def _rates(amounts: Floats, known_s: Floats) -> Floats:
-    """Per second of the time in which the quantity was known; UNKNOWN when it never was, and beyond every measure."""
+    """Per second of the time in which the quantity was known; UNKNOWN when it never was, or beyond the limits."""
     rates = np.divide(amounts, known_s, out=np.full(len(amounts), np.inf), where=known_s > 0)
     return np.where(rates <= MAX_NUMBER, np.round(rates, DECIMALS), UNKNOWN)
 
