@@ -13,7 +13,7 @@ from trimtab_agent.engines.faust import install
 PARTITIONS = int(os.environ["PARTITIONS"])
 
 
-class Order(faust.Record, serializer="json"):
+class Order(faust.Record, serializer="json"):  # type: ignore[call-arg]
     """One order."""
 
     customer: str

@@ -306,7 +306,7 @@ BEGIN = driver.ControlLoop._begin
 @contextmanager
 def simulated_clients() -> Iterator[None]:
     """The controller's modules meet simulated clients, and fake time where they wait."""
-    clock = SimpleNamespace(monotonic=lambda: kafka_client.running[-1].timeline.now)
+    clock = SimpleNamespace(monotonic=lambda: kafka_client.running[-1].timeline.now)  # type: ignore[attr-defined]
     with ExitStack() as stack:
         for module, name, value in (
             (reader, "Consumer", SimulatedConsumer),
