@@ -45,7 +45,7 @@ format: $(INSTALLED) ## bring the code into its format
 prove-steering: $(INSTALLED) jars ## the long oracle of the Faust plug-in, with a table of pauses
 	$(BIN)/python -m tests.e2e.steering.prove
 
-prove-change: $(INSTALLED) jars ## the same oracle while the job, the plug-in or the workers change (about 15 minutes)
+prove-change: $(INSTALLED) jars ## the same oracle while the job, the plug-in or the workers change (about 20 minutes)
 	$(BIN)/python -m tests.e2e.steering.prove changes
 
 faults: $(INSTALLED) jars ## the fault matrix under load, judged by the recorded history (FAULTS="--list", "--only FAULT:MOMENT")

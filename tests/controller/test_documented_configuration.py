@@ -1,4 +1,4 @@
-"""The documents and the code know the same configuration keys, and the samples state the presets."""
+"""The sample files and the code know the same configuration keys, and the samples state the presets."""
 
 import re
 import tomllib
@@ -14,24 +14,13 @@ from trimtab_agent.configuration import read_configuration
 from trimtab_controller.configuration import decode
 from trimtab_protocol.messages.decode import Fields
 
-ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 COMMENTED = re.compile(r'^# (?=\[|"?[\w.]+"? = )', re.MULTILINE)
 REFUSED = {"password"}
 """Asked for only to say where it belongs."""
 
 
-def block(name: str) -> str:
-    """The TOML below a heading of ARCHITECTURE.md."""
-    found = re.search(rf"### {re.escape(name)}\n```toml\n(.*?)```", ARCHITECTURE, re.DOTALL)
-    assert found is not None
-    return found[1]
-
-
-AGENT = {"sample": (ROOT / "agent" / "agent.sample.toml").read_text(), "architecture": block("agent.toml")}
-CONTROLLER = {
-    "sample": (ROOT / "controller" / "controller.sample.toml").read_text(),
-    "architecture": block("controller.toml"),
-}
+AGENT = (ROOT / "agent" / "agent.sample.toml").read_text()
+CONTROLLER = (ROOT / "controller" / "controller.sample.toml").read_text()
 
 
 def whole(text: str, folder: Path) -> dict[str, Any]:
@@ -61,22 +50,25 @@ def asked(read: Callable[[Mapping[str, Any]], object], document: Mapping[str, An
     return names
 
 
-@pytest.mark.parametrize("where", ["sample", "architecture"])
 @pytest.mark.parametrize(
-    ("read", "texts"), [(read_configuration, AGENT), (decode, CONTROLLER)], ids=["agent", "controller"]
+    ("read", "text"), [(read_configuration, AGENT), (decode, CONTROLLER)], ids=["agent", "controller"]
 )
 def test_every_key_that_is_documented_is_read_and_every_key_that_is_read_is_documented(
-    read: Callable[[Mapping[str, Any]], object], texts: Mapping[str, str], where: str, tmp_path: Path
+    read: Callable[[Mapping[str, Any]], object], text: str, tmp_path: Path
 ) -> None:
-    names = asked(read, whole(texts[where], tmp_path))  # a key that the code does not know would be refused
-    text = texts[where] + AGENT[where]  # "tls, sasl, client as in agent.toml"
-    words = set(re.findall(r"\w+", text))
+    names = asked(read, whole(text, tmp_path))  # a key that the code does not know would be refused
+    words = set(re.findall(r"\w+", text + AGENT))  # "tls, sasl, client as in agent.toml"
     assert {name for name in names if name.rpartition(".")[2] not in words | REFUSED} == set()
 
 
-@pytest.mark.parametrize("where", ["sample", "architecture"])
-def test_what_is_shown_is_the_preset(where: str, tmp_path: Path) -> None:
-    document = whole(CONTROLLER[where], tmp_path)
+def test_the_files_in_the_readme_are_accepted_as_they_stand() -> None:
+    blocks = re.findall(r"^ *```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    agent, controller = (tomllib.loads(block) for block in blocks)
+    assert read_configuration(agent).cluster == decode(controller).cluster == "prod"
+
+
+def test_what_is_shown_is_the_preset(tmp_path: Path) -> None:
+    document = whole(CONTROLLER, tmp_path)
     needed = {name: document[name] for name in ("controller", "kafka")}
     preset = decode({**needed, "stream": {"checkpoint_dir": document["stream"]["checkpoint_dir"]}})
     stated = decode(document)
