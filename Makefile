@@ -64,7 +64,7 @@ bench-papers: $(INSTALLED) ## every published figure that can be recomputed: pap
 	$(BIN)/python -m benchmarks.papers
 
 bench-peers: $(INSTALLED) ## other solvers beside ours on the same instances
-	$(BIN)/python benchmarks/peers/table.py
+	$(BIN)/python -m benchmarks.peers.table
 
 bench-fleet: $(INSTALLED) jars ## 10,000 simulated agents, 1,000,000 key groups, real broker, Spark and controller, 15 minutes
 	$(BIN)/python -m benchmarks.fleet

@@ -1,6 +1,6 @@
 """What does an idle worker use, by how many key groups it owns?  And how far do the two CPU clocks differ?
 
-    PYTHONPATH=examples python benchmarks/idle_base.py [--key-groups 8 64 256] [--interval-s 1] [--seconds 40]
+    PYTHONPATH=examples python -m benchmarks.idle_base [--key-groups 8 64 256] [--interval-s 1] [--seconds 40]
 
 First a worker of the flights job without flights: median and largest of its seconds, after it has settled.  Then, in
 this process: steps of one thread measured by its own clock, while other threads work too, against the clock of the
@@ -13,8 +13,8 @@ import time
 from statistics import mean, median
 
 import psutil
-from plugin_overhead import one_worker
 
+from benchmarks.plugin_overhead import one_worker
 from flights.wire import partitions
 from trimtab_sandbox.configuration import worker_name
 

@@ -1,6 +1,6 @@
 """Does a key group's CPU figure say what leaves with it?  A quarter of a worker's key groups falls silent, in turns.
 
-    PYTHONPATH=examples python benchmarks/share_prediction.py [--rates 60 200] [--turns 4] [--seconds 8]
+    PYTHONPATH=examples python -m benchmarks.share_prediction [--rates 60 200] [--turns 4] [--seconds 8]
 
 Promised: the CPU reported for these key groups while they have traffic.  Measured: how much less the whole process uses
 while they have none.  The first two seconds of each span do not count.
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 
 from confluent_kafka import Consumer, TopicPartition
-from plugin_overhead import KEY_GROUPS, one_worker
 
+from benchmarks.plugin_overhead import KEY_GROUPS, one_worker
 from flights.dataset import read_flights
 from flights.producer import FlightProducer
 from trimtab_protocol.messages.names import topic_settings

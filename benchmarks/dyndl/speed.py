@@ -70,6 +70,7 @@ def print_size(size: Size, runs: int) -> None:
         json.dumps(encode_schedule(instance, problem, result, method="dyndl-off"))
         cpu.append(time.process_time() - started)
         wall.append(time.perf_counter() - started_wall)
+    assert isinstance(result, ScheduleResult)
     each = size.experiment
     name = f"{each.tasks:,} tasks, {each.servers:,} x {each.core_num} cores"
     times = [statistics.median(cpu), min(cpu), statistics.median(wall), statistics.median(reading)]

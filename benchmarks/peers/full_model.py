@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from ortools.math_opt.python import mathopt
+from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]
 
 from trimtab_models.balance import Problem, evaluate
 

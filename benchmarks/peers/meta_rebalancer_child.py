@@ -9,6 +9,7 @@ recommend from 1,000 objects on, or HiGHS on its exact model.
 import json
 import sys
 import time
+from typing import Any
 
 from rebalancer import ProblemSolver
 from rebalancer.specs import (
@@ -55,7 +56,7 @@ def main() -> None:
     json.dump({"allocation": allocation, "seconds": seconds}, sys.stdout)
 
 
-def _solver(instance: dict) -> SolverSpec:
+def _solver(instance: dict[str, Any]) -> SolverSpec:
     seconds = max(1, int(instance["seconds"]))
     if instance["exact"]:
         exact = OptimalSolverSpec(solveTime=seconds, solverPackage=HIGHS, suppressLogs=True)

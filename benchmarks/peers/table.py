@@ -1,6 +1,6 @@
 """Other solvers beside ours on the same balance instances, in one run, with equal limits of time.
 
-    python benchmarks/peers/table.py [--seconds 5] [--large] [--seeds 1] [--environment DIR]
+    python -m benchmarks.peers.table [--seconds 5] [--large] [--seeds 1] [--environment DIR]
 
 Instances are those of the paper's section 5.1 (`trimtab_models.simulation.uneven_cluster`), node loads changed by 50 %.
 `gap` is to the strongest lower bound that is proven here (the best of ours, SCIP's and HiGHS's). Seconds are of the
@@ -20,11 +20,9 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import full_model
-import meta_rebalancer
-import metis
 import numpy as np
 
+from benchmarks.peers import full_model, meta_rebalancer, metis
 from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve, solve_flux
 from trimtab_models.simulation import uneven_cluster
 from trimtab_models.solving import Deadline, Never

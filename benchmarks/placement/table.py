@@ -96,7 +96,7 @@ def print_placement() -> None:
         print_line(f"L/F over even, {name}, {load}", f"{gain}, {coupling}, {senders}", f"+{PUBLISHED_GAIN[name]} %")
     for operators, instances in ((8, 12_500), (1_000, 100)):
         job = chain((instances,) * operators, nodes=1_000, ports=4)
-        result, seconds = timed(lambda job=job: placed(job, Scheduler.LF))
+        result, seconds = timed(lambda job=job: placed(job, Scheduler.LF))  # type: ignore[misc]
         what = f"L/F, {operators} operators x {instances:,} instances"
         print_line(what, f"{seconds:.2f} s, {len(result.pipelines):,} pipelines", "-")
 
@@ -168,7 +168,7 @@ def print_sizing(seeds: int) -> None:
         lines = []
         for _ in range(seeds):
             problem = random_job(random, operators, machines, None)
-            result, seconds = timed(lambda problem=problem: sized(problem, Params()))
+            result, seconds = timed(lambda problem=problem: sized(problem, Params()))  # type: ignore[misc]
             bound = result.fluid_bound
             lines.append((paper_rate(problem) / bound, result.source_rate / bound, seconds))
         rule, ours, seconds = np.median(np.array(lines), axis=0)
@@ -240,7 +240,7 @@ def print_elastic() -> None:
     """How even the kept nodes are, and how soon."""
     for nodes, key_groups, marked in ((20, 400, 1), (60, 1_200, 1), (60, 1_200, 10), (1_000, 20_000, 100)):
         problem = draining(nodes, key_groups, marked)
-        runs = [timed(lambda problem=problem: solve_elastic(problem, stop=Never(), seed=0)) for _ in range(5)]
+        runs = [timed(lambda problem=problem: solve_elastic(problem, stop=Never(), seed=0)) for _ in range(5)]  # type: ignore[misc]
         result: ElasticResult = runs[0][0]
         after = utilisation(problem, result.plan.allocation)[0, problem.kept]
         dealt = problem.home.copy()

@@ -227,7 +227,7 @@ def test_who_says_nothing_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     [
         (statistics("w0") * 3000, "flood"),
         (b"x\n" * 200, "flood"),
-        (b"x" * (plugins.MAX_FRAME_BYTES + 2), "oversized"),
+        (b"x" * (plugins.MAX_FRAME_BYTES + 2), "oversized"),  # type: ignore[attr-defined]
     ],
     ids=["too many frames", "too many bad frames", "an endless line"],
 )

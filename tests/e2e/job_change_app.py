@@ -16,7 +16,7 @@ PER_COUNTRY = "per_country" if APP_ID == "orders" else f"{APP_ID}_per_country"
 """It names the repartition topic, which two apps at once must not share: app.id is no part of that."""
 
 
-class Order(faust.Record, serializer="json"):
+class Order(faust.Record, serializer="json"):  # type: ignore[call-arg]
     """One order."""
 
     customer: str

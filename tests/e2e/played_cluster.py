@@ -244,7 +244,10 @@ listen = "127.0.0.1:{metrics_port}"
 
     def next_command(self, kind: CommandKind, after: int = 0, *, windows: bool = False) -> Command:
         """The first command of a kind, not counting the first `after` commands."""
-        found = lambda: next((c for c in self.commands[after:] if c.kind is kind), None)  # noqa: E731
+
+        def found() -> Command | None:
+            return next((each for each in self.commands[after:] if each.kind is kind), None)
+
         self.wait(kind, lambda: found() is not None, windows=windows)
         command = found()
         assert command is not None

@@ -23,7 +23,8 @@ from trimtab_sandbox.processes import Processes
 def generations(world: World) -> list[int]:
     """Of all that was commanded and placed, in the order of the topic."""
     world.follow()
-    return [each.epoch.generation for each in (*world.placements, *world.commands)]
+    epochs = [*(placement.epoch for placement in world.placements), *(command.epoch for command in world.commands)]
+    return [epoch.generation for epoch in epochs]
 
 
 def handover(world: World, command: Command) -> Handover:

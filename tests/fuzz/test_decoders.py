@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
@@ -13,7 +13,7 @@ from tests.fuzz.fuzzed.decoder import Decoder, Form
 from tests.fuzz.fuzzed.mutants import Mutants
 from tests.fuzz.fuzzed.registry import DECODERS
 from tests.fuzz.fuzzed.run import fuzz
-from tests.fuzz.fuzzed.spans import spans_of_json, spans_of_toml
+from tests.fuzz.fuzzed.spans import Span, spans_of_json, spans_of_toml
 
 RECORDS = 2_000
 
@@ -50,7 +50,7 @@ def test_no_value_anywhere_gets_past_a_decoder_as_anything_but_a_value(decoder: 
 
     @settings(max_examples=60, derandomize=True, database=None)
     @given(st.sampled_from(spans), ANYTHING)
-    def hold(span, value):
+    def hold(span: Span, value: object) -> None:
         text = json_text(value)
         record = sample[: span.start] + text + sample[span.end :]
         with suppress(*decoder.refusals):
@@ -67,7 +67,7 @@ def json_text(value: object) -> bytes:
 # --- the fuzzer itself: one that finds nothing proves nothing
 
 
-def planted(decode) -> set[str]:
+def planted(decode: Callable[[bytes], object]) -> set[str]:
     """The kinds of faults found in a decoder."""
     decoder = Decoder(name="planted", samples=(b'{"v":1,"a":[1,2],"b":"x"}',), decode=decode, refusals=(ValueError,))
     return {fault.partition(" ")[0] for fault in fuzz(decoder, records=3_000, seed=1).faults}

@@ -137,15 +137,15 @@ def refuted_exactly(problem: Problem, d: float, margin: Fraction = Fraction(0)) 
         outs += fewest
         room = now if removing else max(Fraction(0), now - low)
         offers = [min(piece, max(Fraction(0), room - sum(mine[:at]))) for at, piece in enumerate(mine)]
-        carried += sum(offers[:fewest])
+        carried += sum(offers[:fewest])  # type: ignore[assignment]
         further += offers[fewest:]
         if not removing and now < low - margin:
-            deficit += low - now
+            deficit += low - now  # type: ignore[assignment]
             ins += next((n for n in range(len(cluster)) if sum(cluster[:n]) >= low - now - margin), len(cluster))
-    budget = min(problem.max_migrations, len(cluster))  # nothing moves twice
-    if outs > budget or (ins > budget and not unplaced):
+    budget = min(problem.max_migrations, len(cluster))  # type: ignore[type-var]  # nothing moves twice
+    if outs > budget or (ins > budget and not unplaced):  # type: ignore[operator]
         return True
-    return carried + sum(sorted(further, reverse=True)[: budget - outs]) < deficit - margin
+    return carried + sum(sorted(further, reverse=True)[: budget - outs]) < deficit - margin  # type: ignore[operator]
 
 
 def test_whole_key_groups_prove_more_than_cut_ones():

@@ -45,7 +45,7 @@ SITUATIONS = {
 
 def full_model_optimum(problem: Problem) -> float:
     """The least load distance by HiGHS: a Boolean per key group and node, every rule as the paper has it."""
-    from ortools.math_opt.python import mathopt
+    from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]
 
     model = mathopt.Model()
     nodes, key_groups = range(len(problem.capacity)), range(len(problem.load))

@@ -83,7 +83,7 @@ def optimum(problem: Problem) -> float:
         by_count = np.array([0.0] + [problem.costs.one(each, n) for n in range(1, problem.tasks + 1)])
         cost = np.where((server == each) & ~local, by_count[remote], cost)
     worst = np.zeros(core.shape[1])
-    for each in usable:
+    for each in usable:  # type: ignore[assignment]
         load = problem.core_load[each] + cost.sum(axis=0, where=core == each)
         worst = np.maximum(worst, np.where((core == each).any(axis=0), load, 0.0))
     return float(worst.min(initial=math.inf))

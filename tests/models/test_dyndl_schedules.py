@@ -330,7 +330,7 @@ def test_the_command_writes_a_plan_that_can_be_checked(solve, method):
 
 
 def test_the_command_says_exit_3_where_no_core_is_usable(solve):
-    document = TABLE_2 | {"servers": [{**server, "cores": ["inf"]} for server in TABLE_2["servers"]]}
+    document = TABLE_2 | {"servers": [{**server, "cores": ["inf"]} for server in TABLE_2["servers"]]}  # type: ignore[attr-defined]
     assert solve(document, "dyndl-off") == (3, "", "trimtab solve: no usable core\n")
 
 

@@ -103,7 +103,7 @@ OPERATORS = DOCUMENT["operators"]
         ({"operators": [{"id": "a", "instances": 0}]}, "$.operators[0].instances", "0", POSITIVE),
         ({"operators": [{"id": "a", "instances": 1.0}]}, "$.operators[0].instances", "1.0", POSITIVE),
         ({"operators": [{"id": "a", "instances": True}]}, "$.operators[0].instances", "true", POSITIVE),
-        ({"operators": [*OPERATORS, OPERATORS[0]]}, "$.operators[3].id", '"a"', "an id used once in this list"),
+        ({"operators": [*OPERATORS, OPERATORS[0]]}, "$.operators[3].id", '"a"', "an id used once in this list"),  # type: ignore[index]
         (
             {"operators": [{"id": "a", "instances": 10**12}]},
             "$.operators",

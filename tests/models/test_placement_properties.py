@@ -65,7 +65,7 @@ def dumb_cohesion(topology, slot_of):
     for edge in topology.edges:
         for sender in (each for each in slot_of if each[0] == edge.source):
             receivers = [each for each in slot_of if each[0] == edge.target]
-            total += max(1 if slot_of[each] == slot_of[sender] else 1 / 40 for each in receivers)
+            total += max(1 if slot_of[each] == slot_of[sender] else 1 / 40 for each in receivers)  # type: ignore[assignment]
     return total
 
 
@@ -73,7 +73,7 @@ def dumb_coupling(slot_of):
     total = 0
     for each, slot in slot_of.items():
         others = [1 if slot_of[other] == slot else 1 / 40 for other in slot_of if other[0] == each[0] and other != each]
-        total += max(others, default=1 / 40)
+        total += max(others, default=1 / 40)  # type: ignore[assignment]
     return total
 
 

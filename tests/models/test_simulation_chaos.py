@@ -159,7 +159,7 @@ def test_a_node_that_joins_an_even_cluster_takes_its_share_and_nothing_else_move
     problem = alone(even_cluster(4, 10))
     plan = policy_named(policy)(problem, Never(), 0)
     moved = plan != problem.balance.home
-    assert (moved.sum(), set(plan[moved].tolist())) == (8, {4})
+    assert (moved.sum(), set(plan[moved].tolist())) == (8, {4})  # type: ignore[index]
 
 
 @pytest.mark.parametrize("seed", range(6))

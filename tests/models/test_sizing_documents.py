@@ -162,7 +162,7 @@ def spout(**change):
         ({"slots": []}, "$.slots", UNKNOWN, "one of version, machines, source_rate, operators, edges, max_instances"),
         ({"machines": [{"id": "m1"}]}, "$.machines[0].type", "nothing", "this key"),
         ({"machines": [{"id": "m1", "type": 3}]}, "$.machines[0].type", "3", "a string"),
-        ({"machines": DOCUMENT["machines"] * 2}, "$.machines[2].id", '"m1"', "an id used once in this list"),
+        ({"machines": DOCUMENT["machines"] * 2}, "$.machines[2].id", '"m1"', "an id used once in this list"),  # type: ignore[operator]
         ({"machines": [{"id": "m1", "type": "new"}]}, "$.operators[0].cost.new", "nothing", TYPED),
         ({"source_rate": 0}, "$.source_rate", "0", POSITIVE),
         ({"source_rate": float("nan")}, "$.source_rate", "NaN", POSITIVE),
@@ -191,7 +191,7 @@ def spout(**change):
 def test_a_document_that_breaks_the_contract_is_refused_by_path(change, path, found, expected):
     broken = DOCUMENT | change
     if change == spout(alpha=1e308):
-        broken = broken | {"edges": DOCUMENT["edges"] * 2}
+        broken = broken | {"edges": DOCUMENT["edges"] * 2}  # type: ignore[operator]
     with pytest.raises(BadInstance) as refusal:
         problem_of(decode_sizing(broken))
     assert (refusal.value.path, refusal.value.found, refusal.value.expected) == (path, found, expected)

@@ -56,7 +56,7 @@ def test_what_is_no_instance_is_exit_2(solve, text):
 
 
 def test_sums_beyond_every_number_are_bad_input(solve):
-    huge = [{**key_group, "load": 1e308} for key_group in CLUSTER["key_groups"]]
+    huge = [{**key_group, "load": 1e308} for key_group in CLUSTER["key_groups"]]  # type: ignore[attr-defined]
     code, _, err = solve(CLUSTER | {"key_groups": huge})
     assert (code, err) == (
         2,
@@ -65,7 +65,7 @@ def test_sums_beyond_every_number_are_bad_input(solve):
 
 
 def test_huge_loads_are_solved_all_the_same(solve):
-    huge = [{**key_group, "load": 1e290} for key_group in CLUSTER["key_groups"]]
+    huge = [{**key_group, "load": 1e290} for key_group in CLUSTER["key_groups"]]  # type: ignore[attr-defined]
     code, out, _ = solve(CLUSTER | {"key_groups": huge})
     assert (code, json.loads(out)["load_distance"]) == (0, 0)
 

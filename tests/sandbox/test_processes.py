@@ -124,7 +124,7 @@ def test_close_ends_what_left_the_group(processes: Processes) -> None:
 
 
 def test_all_end_when_the_block_fails(tmp_path: Path) -> None:
-    children = []
+    children: list[Child] = []
 
     def fail() -> None:
         with Processes(tmp_path) as processes:

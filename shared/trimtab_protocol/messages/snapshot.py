@@ -23,9 +23,11 @@ from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_in
 from trimtab_protocol.messages.key_group_table import (
     KeyGroupBlock,
     KeyGroupTable,
-    KeyGroupWindow,
     block_document,
     read_blocks,
+)
+from trimtab_protocol.messages.key_group_table import (
+    KeyGroupWindow as KeyGroupWindow,
 )
 from trimtab_protocol.messages.names import (
     MAX_PARTITIONS,

@@ -252,7 +252,7 @@ def test_with_a_damaged_journal_nothing_of_before_is_obeyed_again(
         harm(tmp_path / "journal")
 
         again = Hands(tmp_path)
-        assert again.metrics.journal_faults.collect()[0].samples[0].value > 0
+        assert again.metrics.journal_faults.collect()[0].samples[0].value > 0  # type: ignore[index]
         assert "journal damaged" in caplog.text
         again.connect()
         again.told.clear()  # a command that the journal still knows is under way
@@ -263,7 +263,7 @@ def test_with_a_damaged_journal_nothing_of_before_is_obeyed_again(
         assert again.told == []
         again.driver.close()
         whole = Hands(tmp_path)  # written anew: it goes on remembering
-        assert whole.metrics.journal_faults.collect()[0].samples[0].value == 0
+        assert whole.metrics.journal_faults.collect()[0].samples[0].value == 0  # type: ignore[index]
         whole.connect()
         whole.driver.receive(command(4, issued_at=time.time()))
         assert whole.answers == [(4, Phase.REFUSED, Refusal.FAILED)]

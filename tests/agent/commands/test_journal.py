@@ -221,7 +221,7 @@ def test_what_must_last_is_on_disk_before_anything_else_is_done(
 ) -> None:
     done: list[str] = []
     for name in ("fdatasync", "fsync"):
-        monkeypatch.setattr(journal_module.os, name, lambda descriptor, name=name: done.append(name))
+        monkeypatch.setattr(journal_module.os, name, lambda descriptor, name=name: done.append(name))  # type: ignore[attr-defined]
     journal = Journal(tmp_path / "journal")
     journal.recover()
     done.clear()

@@ -61,5 +61,5 @@ def test_each_report_is_counted_by_its_reason_and_each_reason_said_when_it_begin
     assert away.count("reports_sent") == 2
     assert away.count("reports_dropped", reason="msg_timed_out") == 2
     assert away.count("reports_dropped", reason="queue_full") == 3
-    said = [(record.message, record.fields["reason"]) for record in caplog.records]
+    said = [(record.message, record.fields["reason"]) for record in caplog.records]  # type: ignore[attr-defined]
     assert said == [("report dropped", reason) for reason in ("msg_timed_out", "queue_full", "queue_full")]

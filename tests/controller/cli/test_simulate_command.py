@@ -140,7 +140,7 @@ def test_a_bad_snapshot_is_exit_2_with_its_file_and_path(trimtab, recording):
 
 
 def test_no_node_to_keep_is_exit_3_with_the_round(trimtab, recording):
-    nodes = [{**node, "removing": True} for node in SNAPSHOT["nodes"]]
+    nodes = [{**node, "removing": True} for node in SNAPSHOT["nodes"]]  # type: ignore[attr-defined]
     (recording / "2.json").write_text(json.dumps(SNAPSHOT | {"nodes": nodes}))
     assert trimtab("simulate", "stay", "--recorded", recording) == (
         3,

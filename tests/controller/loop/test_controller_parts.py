@@ -479,7 +479,7 @@ def test_a_status_that_no_message_could_hold_is_published_without_its_workers_an
 def test_the_stream_is_started_again_with_growing_delays_and_ended() -> None:
     clock = [0.0]
     child = StreamProcess([sys.executable, "-c", "pass"], lambda: clock[0])
-    delays = []
+    delays: list[float] = []
     for _ in range(3):
         child.tick()
         deadline = time.monotonic() + 20

@@ -1,9 +1,6 @@
 """What a successor makes of the compacted topics together."""
 
-from typing import cast
-
 import pytest
-from confluent_kafka import Message
 
 from trimtab_controller.execution.inheritance import Flaw, Hold
 from trimtab_controller.execution.journal import KEY, JournalEntry, encode_entry
@@ -78,7 +75,7 @@ def told(number: int, *, acting: bool = True) -> Record:
 
 
 def inherited(*records: Record, inbox: Inbox | None = None) -> JournalEntry | Hold:
-    found, inbox = Reading(messages=cast("list[Message]", list(records))), inbox or Inbox(TOPICS, lambda: 1000.0)
+    found, inbox = Reading(messages=list(records)), inbox or Inbox(TOPICS, lambda: 1000.0)
     placements, flawed = _placements(found, TOPICS, inbox)
     return _inherited(found, TOPICS, inbox, [placement for placement, _ in placements], _status(found, TOPICS), flawed)
 
@@ -127,17 +124,17 @@ def test_an_entry_that_cannot_be_read_is_counted_also_when_a_whole_one_stands_be
 
 
 def test_a_placement_that_was_deleted_is_none() -> None:
-    found = Reading(messages=cast("list[Message]", [placed(3), Record(TOPICS.placement, APP.encode(), None)]))
+    found = Reading(messages=[placed(3), Record(TOPICS.placement, APP.encode(), None)])
     assert _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0)) == ([], None)
 
 
 def test_an_old_placement_that_somebody_wrote_once_more_is_not_the_last() -> None:
-    found = Reading(messages=cast("list[Message]", [placed(3), placed(4), placed(3)]))
+    found = Reading(messages=[placed(3), placed(4), placed(3)])
     [(placement, _)], flawed = _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
     assert (placement.epoch, flawed) == (Epoch(1, 4), None)
 
 
 def test_an_app_that_was_forgotten_stays_so_though_somebody_writes_its_old_placement_once_more() -> None:
-    found = Reading(messages=cast("list[Message]", [placed(3), taken_back(4), placed(3)]))
+    found = Reading(messages=[placed(3), taken_back(4), placed(3)])
     [(placement, _)], flawed = _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
     assert (placement.is_taken_back, placement.epoch, flawed) == (True, Epoch(1, 4), None)

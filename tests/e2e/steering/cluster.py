@@ -502,7 +502,7 @@ class Cluster:
         self.place(key_groups, (source, target))
         await self.publish()
         name = f"handover-{self._epoch}"
-        fields = {"handover": name, "key_groups": key_groups, "source": source, "target": target}
+        fields: dict[str, Any] = {"handover": name, "key_groups": key_groups, "source": source, "target": target}
         prepare = await self.command(CommandKind.PREPARE, target, **fields)
         prepared = await self.answer(prepare, {Phase.PREPARED}, 20.0)
         if prepared is None or prepared.phase is Phase.REFUSED:

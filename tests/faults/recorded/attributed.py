@@ -30,4 +30,4 @@ async def _send_attributed(
 
 aiokafka.AIOKafkaProducer.send = _send_attributed
 
-from flights.app import app  # noqa: E402, F401 - what it makes has to find the producer attributed
+from flights.app import app as app  # noqa: E402 - what it makes has to find the producer attributed

@@ -33,7 +33,7 @@ def reason_of(refusal: Exception) -> str:
         case BadMessage() as refusal:
             return str(refusal.fault)
         case Refused():
-            return refusal.reason
+            return refusal.reason  # type: ignore[attr-defined]
         case _:
             return type(refusal).__name__
 

@@ -136,7 +136,7 @@ def is_refused(record: bytes) -> bool:
 def is_stricter(record: bytes, reason: Fault, arrival_ms: int) -> bool:
     """Whether the stream refuses, and may, what can be read: see `stream/validation.py`."""
     report = decode_report(record)
-    spent = [report.sample.cpu_s, *(each.cpu_s for each in (*report.workers, *report.key_groups))]
+    spent = [report.sample.cpu_s, *(each.cpu_s for each in (*report.workers, *report.key_groups))]  # type: ignore[attr-defined]
     return {
         Fault.UNKNOWN: has_foreign_fields(record),
         Fault.MALFORMED: has_others_names(record)
@@ -267,9 +267,9 @@ def _value(sample: Any, name: str) -> float | None:
         case "epoch_generation" | "epoch_number":
             found = sample.epoch and sample.epoch[name == "epoch_number"]
         case "state":
-            found = STATES.index(sample.state)
+            found = STATES.index(sample.state)  # type: ignore[assignment]
         case "basis":
-            found = BASES.index(sample.basis)
+            found = BASES.index(sample.basis)  # type: ignore[assignment]
         case _:
             found = getattr(sample, name)
     return None if found is None else float(found)

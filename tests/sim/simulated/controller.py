@@ -296,7 +296,7 @@ def _find_broker(admin: object, connection: Connection, stopping: Stopping) -> N
 @contextmanager
 def simulated_clients() -> Iterator[None]:
     """The controller's modules meet simulated clients, and fake time where they wait."""
-    clock = SimpleNamespace(monotonic=lambda: kafka_client.running[-1].timeline.now)
+    clock = SimpleNamespace(monotonic=lambda: kafka_client.running[-1].timeline.now)  # type: ignore[attr-defined]
     with ExitStack() as stack:
         for module, name, value in (
             (reader, "Consumer", SimulatedConsumer),

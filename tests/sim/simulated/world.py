@@ -228,7 +228,7 @@ class World:
             trust=trust_file(host.machine),
             followed=self.checker.see_followed,
         )
-        started.board.faust_standbys = self.standbys
+        started.board.faust_standbys = self.standbys  # type: ignore[assignment]
         host.workers[worker] = host.machine.workers[worker] = started
         return started
 

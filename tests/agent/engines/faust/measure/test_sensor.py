@@ -129,7 +129,7 @@ def test_a_process_clock_that_goes_back_or_is_gone_measures_nothing(sensor: KeyG
 
 
 def test_the_beginning_of_an_event_names_the_running_step(sensor: KeyGroupSensor):
-    assert sensor.on_stream_event_in(SOURCE, 0, None, event(SOURCE)) is None
+    assert sensor.on_stream_event_in(SOURCE, 0, None, event(SOURCE)) is None  # type: ignore[func-returns-value]
     assert sensor.cpu.current == SOURCE
 
 

@@ -172,7 +172,7 @@ def test_it_presents_itself_and_then_reports_at_multiples_of_the_interval(path: 
             connection = Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S))
             hello = await connection.read()
             connection.write(encode_frame(WELCOME))
-            return hello, [await connection.read() for _ in range(3)]
+            return hello, [await connection.read() for _ in range(3)]  # type: ignore[misc]
 
     hello, statistics = asyncio.run(scenario())
 
@@ -199,7 +199,7 @@ def test_it_says_why_it_only_reports_or_what_it_lacks(
     async def scenario() -> Frame:
         async with FakeAgent(path) as agent, running(path) as link:
             await (await agent.accept()).close()
-            link._steering.refusal, link._steering.waits_for = refusal, waits_for
+            link._steering.refusal, link._steering.waits_for = refusal, waits_for  # type: ignore[misc]
             return await Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S)).read()
 
     hello = asyncio.run(scenario())
@@ -216,7 +216,7 @@ def test_only_an_agent_of_its_protocol_is_told_what_came_with_it(path: Path, pro
             connection = Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S))
             hello = await connection.read()
             connection.write(encode_frame(replace(WELCOME, protocol=protocol)))
-            return hello, await connection.read()
+            return hello, await connection.read()  # type: ignore[return-value]
 
     hello, statistics = asyncio.run(scenario())
     assert hello.versions.keys() >= {"trimtab", "trimtab-protocol"}
@@ -233,9 +233,9 @@ def test_that_state_was_in_danger_is_said_before_the_worker_has_ended(path: Path
                 connection.write(encode_frame(replace(WELCOME, protocol=2, interval_s=60.0)))
                 while link._last_words is None:
                     await asyncio.sleep(0.01)
-                link._steering.breaches = 1
+                link._steering.breaches = 1  # type: ignore[misc]
                 began = time.monotonic()
-            return await connection.read(), time.monotonic() - began
+            return await connection.read(), time.monotonic() - began  # type: ignore[return-value]
 
     statistics, seconds = asyncio.run(scenario())
     assert statistics.breaches == 3
@@ -245,11 +245,11 @@ def test_that_state_was_in_danger_is_said_before_the_worker_has_ended(path: Path
 def test_it_presents_itself_anew_when_that_has_changed(path: Path):
     async def scenario() -> tuple[Frame, Frame]:
         async with FakeAgent(path) as agent, running(path) as link:
-            link._steering.known = {}
+            link._steering.known = {}  # type: ignore[attr-defined]
             first = Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S))
             hello = await first.read()
             first.write(encode_frame(WELCOME))
-            link._steering.known = {OperatorId("sums"): 8}
+            link._steering.known = {OperatorId("sums"): 8}  # type: ignore[attr-defined]
             second = Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S))
             return hello, await second.read()
 
@@ -419,7 +419,7 @@ def test_what_this_worker_cannot_do_is_refused(
 ):
     async def scenario() -> Ack:
         async with FakeAgent(path) as agent, running(path) as link:
-            link._steering.refusal = steers
+            link._steering.refusal = steers  # type: ignore[misc]
             connection = await agent.accept()
             connection.write(encode_frame(command(**changes)))
             return await connection.read_ack()

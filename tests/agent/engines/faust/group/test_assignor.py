@@ -37,7 +37,7 @@ LAYOUT = Layout(
 
 
 UPGRADED = Layout(
-    named=LAYOUT.named | {FIRST: LAYOUT.named[FIRST] | {"new", "ks-extras-changelog"}},
+    named=LAYOUT.named | {FIRST: LAYOUT.named[FIRST] | {"new", "ks-extras-changelog"}},  # type: ignore[operator]
     sources=LAYOUT.sources | {"new"},
     changelogs=LAYOUT.changelogs | {"ks-extras-changelog"},
 )

@@ -7,6 +7,7 @@ from typing import Any
 import faust
 import pytest
 
+from tests.paths import ROOT
 from trimtab_agent.engines.faust import NotConfigured, install
 from trimtab_agent.engines.faust.agent_link import Link
 from trimtab_agent.engines.faust.install import unfit, unfit_tables
@@ -65,7 +66,7 @@ def test_an_unfit_app_reports_only_and_keeps_its_own_ways(options: dict[str, Any
 
 
 def test_the_guide_names_every_condition() -> None:
-    guide = (Path(__file__).parents[5] / "docs" / "guides" / "steer-your-own-app.md").read_text()
+    guide = (ROOT / "docs" / "guides" / "steer-your-own-app.md").read_text()
     wrong = app(
         processing_guarantee="exactly_once",
         stream_publish_on_commit=True,

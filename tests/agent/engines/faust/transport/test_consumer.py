@@ -316,7 +316,7 @@ def test_a_recovery_that_a_rebalance_overtook_opens_nothing_in_the_next_generati
         assert consumer.is_open
         assert seeks == [1]
 
-    consumer.watcher = Watched()
+    consumer.watcher = Watched()  # type: ignore[assignment]
     consumer.not_waiting_next_records.set()
     monkeypatch.setattr(faust.transport.drivers.aiokafka.Consumer, "perform_seek", seek)
     monkeypatch.setattr(faust.transport.drivers.aiokafka.Consumer, "on_partitions_assigned", nothing)
