@@ -1,6 +1,8 @@
-"""DynDL: tasks near their data, where remote ones slow each other down; offline, online, baselines.
+"""DynDL: schedules tasks near their data, where remote tasks slow each other down; offline, online, baselines.
 
-The exact tier is in `trimtab_models.dyndl.exact`, apart: it loads OR-Tools, which takes longer than most schedules.
+`trimtab solve` calls it; the running controller does not.  Library only, called by no command either: `sizes`,
+`fitting`, `generate` and `exact`.  `exact` is not imported here, because it loads OR-Tools, which takes longer than
+most schedules.
 """
 
 from trimtab_models.dyndl.bound import lower_bound
