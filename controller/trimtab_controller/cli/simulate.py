@@ -107,7 +107,7 @@ def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
     cluster = parser.add_argument_group("cluster", "nodes that come and go; ROUND:COUNT, as often as wanted")
     for kind, text in (
         (ChangeKind.JOIN, "nodes that join"),
-        (ChangeKind.MARK, "nodes marked for removal; they leave when empty"),
+        (ChangeKind.MARK, "nodes that start to drain; they leave when empty"),
         (ChangeKind.LOSE, "nodes that are lost with their key groups' place"),
     ):
         name = f"--{kind.value}"
