@@ -63,7 +63,7 @@ class CostedOperator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizingInstance:
-    """A job whose size is to be found.  Every source emits `source_rate`; `max_instances` None = no limit."""
+    """A job whose size is sought.  Every source emits `source_rate`; `max_instances` None = no limit."""
 
     machines: tuple[Machine, ...]
     source_rate: float
