@@ -1,10 +1,10 @@
-"""What the agent costs its host: CPU and memory with real reports to a real broker.
+"""Measures what the agent costs its host: CPU and memory, with real reports to a real broker.
 
     python benchmarks/agent_cost.py [--key-groups 1000] [--pairs 1000] [--workers 4] [--seconds 30] [--interval 1 10]
 
 Synthetic workers connect to the agent's socket and send statistics of all their key groups at every interval; the
 agent samples, merges, encodes, compresses and sends them.  The first two intervals do not count.  CPU is the agent
-process's own, in percent of one core; memory is its largest resident set.
+process's own, in percent of one core; memory is its peak resident set.
 """
 
 import argparse
@@ -32,7 +32,7 @@ SEED = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much the workers report, all together."""
+    """The amount that all workers together report."""
 
     workers: int
     key_groups: int
@@ -41,7 +41,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What the agent took."""
+    """The cost of the agent."""
 
     interval_s: float
     seconds: float
@@ -52,7 +52,7 @@ class Cost:
 
 
 def statistics(worker: WorkerId, number: int, size: Size, interval_s: float) -> Statistics:
-    """What a busy worker would say."""
+    """The statistics of a busy worker."""
     draw = random.Random(SEED + number)
     count = size.key_groups // size.workers
     owned = [KeyGroup(APP, OPERATORS[i % 2], number * count + i // 2) for i in range(count)]
@@ -89,7 +89,7 @@ def statistics(worker: WorkerId, number: int, size: Size, interval_s: float) -> 
 
 
 async def play_worker(socket: Path, number: int, size: Size) -> None:
-    """Say hello and report for ever, at the multiples of the interval that the agent asks for."""
+    """Connect and report for ever, at multiples of the interval that the agent asks for."""
     worker = WorkerId(f"w{number}")
     reader, writer = await asyncio.open_unix_connection(str(socket))
     hello = Hello(
@@ -127,7 +127,7 @@ async def measure(agent: Child, socket: Path, size: Size, interval_s: float, sec
 
 
 def run(folder: Path, broker: Broker, processes: Processes, size: Size, interval_s: float, seconds: float) -> Cost:
-    """One agent at one interval."""
+    """Measure one agent at one interval."""
     cluster = f"cost{interval_s:g}".replace(".", "-")
     topics = Topics(cluster)
     broker.create_topics([Topic(name=topic.name, partitions=topic.partitions) for topic in topic_settings(topics)])
@@ -153,7 +153,7 @@ def run(folder: Path, broker: Broker, processes: Processes, size: Size, interval
 
 
 def report_sizes(broker: Broker, topic: str) -> list[int]:
-    """Bytes of each report that arrived: the figure means nothing if none did."""
+    """Size in bytes of each report that arrived."""
     consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "cost", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(4)])
     sizes = []

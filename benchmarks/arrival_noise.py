@@ -1,6 +1,6 @@
-"""How much a worker's share of the flights varies from window to window: row by row as the file has them, and evenly.
+"""Computes how much a worker's share of the flights varies between windows: in the order of the file, and evenly paced.
 
-Why the replay of `examples/flights` gives every key group an even pace.  Nothing runs; a minute of CPU at most:
+This is why the replay of `examples/flights` gives every key group an even pace.  It takes at most a minute of CPU:
 
     PYTHONPATH=examples python benchmarks/arrival_noise.py
 """
@@ -22,7 +22,7 @@ Windows = list[list[int]]
 
 
 def as_in_the_file(partitions: list[int], window_s: float) -> Windows:
-    """RATE rows of the file per second."""
+    """RATE rows of the file per second, in its order."""
     size = int(RATE * window_s)
     return [counted(partitions[at : at + size]) for at in range(0, len(partitions) - size + 1, size)]
 
@@ -36,7 +36,7 @@ def evenly(partitions: list[int], window_s: float) -> Windows:
 
 
 def counted(partitions: Iterable[int]) -> list[int]:
-    """How many of them are of each key group."""
+    """Number of flights per key group."""
     counts = [0] * KEY_GROUPS
     for partition in partitions:
         counts[partition] += 1

@@ -1,11 +1,11 @@
-"""How long the controller takes from the arrival of a snapshot to the plan that agents can read.
+"""Measures how long the controller takes from the arrival of a snapshot to a plan that agents can read.
 
     python benchmarks/decision_latency.py [--key-groups 1000] [--workers 20] [--rounds 10]
 
-A real broker and a real controller process.  Every round an unbalanced snapshot is sent, and the time is taken from
-its last chunk's acknowledgement to the first `prepare` that a read_committed consumer sees: reading, decoding,
-observing, solving, journal, placement and commands in one transaction.  The agents refuse every prepare, so that the
-next round begins from the same placement.  The solver's share is what the controller itself reports.
+It uses a real broker and a real controller process.  Each round sends an unbalanced snapshot.  The time runs from the
+acknowledgement of its last chunk to the first `prepare` that a read_committed consumer sees.  This includes reading,
+decoding, observing, solving, and journal, placement and commands in one transaction.  The agents refuse every prepare,
+so that the next round starts from the same placement.  The controller itself reports the solver's share.
 """
 
 import argparse
@@ -54,7 +54,7 @@ listen = "127.0.0.1:{port}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """Key groups dealt out evenly; the first fifth of the workers is twice as hot."""
+    """Key groups evenly distributed; the first fifth of the workers has twice the load."""
 
     workers: int
     key_groups: int
@@ -110,7 +110,7 @@ class Size:
 
 
 class Cluster:
-    """Stream and agents, played at their Kafka port."""
+    """Simulates stream and agents through Kafka."""
 
     def __init__(self, broker: Broker, topics: Topics) -> None:
         self._topics = topics
@@ -126,7 +126,7 @@ class Cluster:
         self._consumer.assign([TopicPartition(topics.commands, 0, 0)])
 
     def send(self, snapshot: Snapshot) -> float:
-        """Publish a snapshot; returns when it was stored."""
+        """Publish a snapshot; returns the time at which it was stored."""
         for chunk in split(snapshot):
             self._producer.produce(
                 self._topics.snapshots, key=CLUSTER.encode(), value=chunk.payload, headers=chunk.headers
@@ -135,7 +135,7 @@ class Cluster:
         return time.monotonic()
 
     def wait_for_plan(self, limit_s: float) -> tuple[float, list[Command]] | None:
-        """When the first commands came, and all of the same publication; None when none came."""
+        """Time of the first commands, and all commands of that publication; None if none came."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
             message = self._consumer.poll(0.01)
@@ -147,7 +147,7 @@ class Cluster:
         return None
 
     def refuse(self, commands: list[Command]) -> None:
-        """End the round."""
+        """Refuse the commands, which ends the round."""
         for command in commands:
             ack = Ack.to(command, Phase.REFUSED, at=time.time(), refusal=Refusal.GUARD)
             self._producer.produce(self._topics.acks, key=command.host.encode(), value=encode_ack(ack))
@@ -156,12 +156,12 @@ class Cluster:
             pass
 
     def close(self) -> None:
-        """Leave."""
+        """Close the consumer."""
         self._consumer.close()
 
 
 def measure(cluster: Cluster, size: Size, rounds: int) -> list[float]:
-    """Seconds of each round; the first snapshots only bring the placement and are not counted."""
+    """Seconds of each round; the first snapshots only create the placement and do not count."""
     deadline = time.monotonic() + LIMIT_S
     while True:
         cluster.send(size.snapshot())
@@ -183,7 +183,7 @@ def measure(cluster: Cluster, size: Size, rounds: int) -> list[float]:
 
 
 def solver_seconds(port: int) -> float:
-    """The mean of what the controller says of its solver."""
+    """Mean solver time in the metrics of the controller."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
         lines = [line.rpartition(" ") for line in page.read().decode().splitlines()]
     values = {name: float(value) for name, _, value in lines if name.startswith("trimtab_controller_solver_seconds")}

@@ -1,12 +1,12 @@
-"""How often `make demo` reports a load distance as missed although every worker is as near as promised.
+"""Estimates how often `make demo` reports a missed load distance although every worker is within the promise.
 
-Nothing is started: runs are generated, with each worker exactly at the promised distance, where false alarms are most
-frequent.  The noise is normal, has heavy tails, drifts (each window keeps 30 % of the deviation of the one before), or
-is drawn from that of a real run.  Takes half a minute:
+The runs are simulated, with each worker exactly at the promised distance, where false alarms are most frequent.  The
+noise is normal, has heavy tails, drifts (each window keeps 30 % of the previous deviation), or is drawn from a real
+run.  It takes half a minute:
 
     PYTHONPATH=examples python benchmarks/demo_false_alarms.py [--runs 20000] [--recorded out/demo/summary.json]
 
-Beside it: what one window alone would have reported, after a plan made from one window, as the demo was judged before.
+For comparison it shows the rate of an earlier check, which used a single window after a plan from a single window.
 """
 
 import argparse
@@ -28,16 +28,16 @@ DRIFT = 0.3
 TAIL_DEGREES = 3
 
 Noise = Callable[[random.Random, int], list[float]]
-"""So many windows of one worker, in pp."""
+"""Returns the deviations (pp) of one worker in a number of windows."""
 
 
 def normal(chance: random.Random, count: int) -> list[float]:
-    """Independent and normal."""
+    """Independent normal noise."""
     return [chance.gauss(0.0, SD_PP) for _ in range(count)]
 
 
 def heavy(chance: random.Random, count: int) -> list[float]:
-    """Independent, of Student's t distribution: a window in a hundred is beyond four standard errors."""
+    """Independent noise of Student's t distribution: one window in a hundred is beyond four standard errors."""
 
     def one() -> float:
         return chance.gauss(0.0, SD_PP) / sqrt(chance.gammavariate(TAIL_DEGREES / 2, 2.0) / TAIL_DEGREES)
@@ -46,7 +46,7 @@ def heavy(chance: random.Random, count: int) -> list[float]:
 
 
 def drifting(chance: random.Random, count: int) -> list[float]:
-    """Normal, each window with a part of the deviation of the one before."""
+    """Normal noise in which each window keeps a part of the previous deviation."""
     found = [chance.gauss(0.0, SD_PP)]
     while len(found) < count:
         found.append(DRIFT * found[-1] + sqrt(1.0 - DRIFT**2) * chance.gauss(0.0, SD_PP))
@@ -54,7 +54,7 @@ def drifting(chance: random.Random, count: int) -> list[float]:
 
 
 def recorded(spans: Iterable[list[dict[str, float]]]) -> Noise:
-    """Drawn from the deviations of a run about the means of its still spans."""
+    """Noise drawn from the deviations of a run in spans without moves."""
     pool: list[float] = []
     for span in spans:
         for worker in {worker for window in span for worker in window}:
@@ -66,7 +66,7 @@ def recorded(spans: Iterable[list[dict[str, float]]]) -> Noise:
 
 
 def false_alarm(noise: Noise, chance: random.Random, settings: DemoSettings) -> bool:
-    """Whether one run raises one."""
+    """Whether one simulated run raises a false alarm."""
     workers = [WorkerId(f"w{number}") for number in range(settings.workers)]
 
     def span(present: list[WorkerId], count: int, at: float) -> list[dict[WorkerId, float]]:
@@ -82,7 +82,7 @@ def false_alarm(noise: Noise, chance: random.Random, settings: DemoSettings) -> 
 
 
 def one_window_alarm(noise: Noise, chance: random.Random, settings: DemoSettings) -> bool:
-    """Whether one window alone is beyond what was let pass, after plans that level the noise of the window before."""
+    """Whether a single window exceeds the earlier tolerance, after plans that level the previous noise."""
     spread = fmean(stdev(noise(chance, 4)) for _ in range(settings.workers))
     limit = max(MAX_DISTANCE_OVER_BOUND, 3.0 * sqrt(2.0) * spread)
     for phase in range(PHASES):
@@ -94,7 +94,7 @@ def one_window_alarm(noise: Noise, chance: random.Random, settings: DemoSettings
 
 
 def main() -> int:
-    """Print the table; exit 1 where independent normal noise raises more false alarms than stated."""
+    """Print the table; exit code 1 if independent normal noise raises more false alarms than stated."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--runs", type=int, default=20_000)
     parser.add_argument("--recorded", type=Path, action="append", default=[], help="summary.json of a run of the demo")

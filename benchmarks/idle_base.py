@@ -1,10 +1,11 @@
-"""What does an idle worker use, by how many key groups it owns?  And how far do the two CPU clocks differ?
+"""Measures the CPU of an idle worker by its number of key groups, and the difference of the two CPU clocks.
 
     PYTHONPATH=examples python -m benchmarks.idle_base [--key-groups 8 64 256] [--interval-s 1] [--seconds 40]
 
-First a worker of the flights job without flights: median and largest of its seconds, after it has settled.  Then, in
-this process: steps of one thread measured by its own clock, while other threads work too, against the clock of the
-process over the same interval.  The sum of the steps should never exceed it; printed is by how much it does at most.
+First it runs a worker of the flights job without flights, and prints median and largest of its seconds once it is
+settled.  Then, in this process, it measures steps of one thread by the thread clock, while other threads work too, and
+compares them with the process clock over the same interval.  The sum of the steps should never exceed the latter; it
+prints by how much it does at most.
 """
 
 import argparse
@@ -37,7 +38,7 @@ def idle_cores(key_groups: int, interval_s: float, seconds: float) -> list[float
 
 
 def excess_s(seconds: float) -> float:
-    """By how much the steps of this thread exceed the process's CPU in the worst interval."""
+    """Largest excess of this thread's steps over the CPU time of the process."""
     ending = threading.Event()
     others = [threading.Thread(target=_work_until, args=(ending,)) for _ in range(3)]
     for other in others:

@@ -1,16 +1,16 @@
-"""What the plug-in costs: the flights job on one worker at full speed, with it and without, in turns.
+"""Measures what the plug-in costs: the flights job on one worker at full speed, with and without it, in turns.
 
     PYTHONPATH=examples python benchmarks/plugin_overhead.py [--runs 5] [--flights 40000] [--work 0]
 
-A run: a fresh broker, an agent that takes statistics every second, one worker.  Once it is ready, all flights come at
-once; counted is from then until the last output is there.  Not a part of it: stock Faust takes a backlog one operator
-after the other, so that the middle of a run is all of one operator's work and little of the other's.
+A run has a fresh broker, an agent that takes statistics every second, and one worker.  Once the worker is ready, all
+flights are sent at once; the time runs until the last output.  Only complete runs are compared, because stock Faust
+processes a backlog operator by operator, so that a part of a run is mostly the work of one operator.
 
-Without `--work` the job has no work of its own beyond the example's: the largest overhead to expect.  With it, each of
-the two operators burns so many microseconds of CPU per tuple.  Printed are the medians of flights per second (disturbed
-by whatever else the machine does) and of the worker's CPU per flight (less so), and what changes.  An overhead below 0:
-the plug-in's consumer delivers messages with less CPU than Faust's (`SteeredConsumer`), and that is more than what
-measuring and steering cost.
+Without `--work` the job does nothing beyond the example, which gives the largest overhead to expect.  With it, each of
+the two operators uses this many microseconds of CPU per tuple.  The output has the medians of flights per second (which
+other load on the machine disturbs) and of the worker's CPU per flight (less disturbed), and their changes.  An overhead
+below 0 is possible: the plug-in's consumer (`SteeredConsumer`) delivers messages with less CPU than Faust's, and that
+can outweigh measuring and steering.
 """
 
 import argparse
@@ -36,15 +36,15 @@ from trimtab_sandbox.configuration import SandboxSettings, worker_name
 KEY_GROUPS = 16
 READY_LIMIT_S = 60.0
 SETTLE_S = 2.0
-"""From readiness to the first flight: what the start has put off is done."""
+"""Wait from readiness to the first flight, for deferred work of the start."""
 RUN_LIMIT_S = 300.0
 AT_ONCE = 1e9
-"""Flights per second: more than there are."""
+"""Flights per second, so many that all are due at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """Of one run."""
+    """The result of one run."""
 
     flights_per_s: float
     cpu_ms_per_flight: float
@@ -54,7 +54,7 @@ class Speed:
 def one_worker(
     *, plugin: bool, work: int = 0, key_groups: int = KEY_GROUPS, interval_s: float = 1.0
 ) -> Iterator[Cluster]:
-    """A broker, an agent and one worker of the flights job that is ready to work."""
+    """A broker, an agent and one worker of the flights job that is ready."""
     environment = {
         **FLIGHTS_ENVIRONMENT,
         "FLIGHTS_KEY_GROUPS": str(key_groups),
@@ -90,7 +90,7 @@ def one_worker(
 
 
 def run(flights: list[Flight], *, plugin: bool, work: int) -> Speed:
-    """One run."""
+    """Run once."""
     with one_worker(plugin=plugin, work=work) as cluster:
         worker = psutil.Process(cluster.pids[worker_name(0)])
         outputs = Consumer({"bootstrap.servers": cluster.broker.address, "group.id": "overhead"})

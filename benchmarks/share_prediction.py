@@ -1,9 +1,10 @@
-"""Does a key group's CPU figure say what leaves with it?  A quarter of a worker's key groups falls silent, in turns.
+"""Tests whether the CPU figures of key groups predict what their worker saves without them.
 
     PYTHONPATH=examples python -m benchmarks.share_prediction [--rates 60 200] [--turns 4] [--seconds 8]
 
-Promised: the CPU reported for these key groups while they have traffic.  Measured: how much less the whole process uses
-while they have none.  The first two seconds of each span do not count.
+A quarter of a worker's key groups falls silent, in turns.  Predicted: the CPU reported for these key groups while they
+have traffic.  Measured: how much less the process uses while they have none.  The first two seconds of each span do not
+count.
 """
 
 import argparse
@@ -24,12 +25,12 @@ SETTLE_S = 2.0
 WORK = 60
 SILENT = range(KEY_GROUPS // 4)
 SILENCE = 1e-6
-"""A speed at which no flight becomes due."""
+"""A speed so low that no flight becomes due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A time with constant traffic (epoch seconds)."""
+    """A time span with constant traffic (epoch seconds)."""
 
     rate: float
     silent: bool
@@ -38,7 +39,7 @@ class Span:
 
 
 def alternate(producer: FlightProducer, rate: float, *, turns: int, seconds: float) -> list[Span]:
-    """Traffic with and without the silent key groups."""
+    """Alternate traffic with and without the silent key groups; returns the spans."""
     spans = []
     producer.set_rate(rate)
     for _ in range(turns):
@@ -51,7 +52,7 @@ def alternate(producer: FlightProducer, rate: float, *, turns: int, seconds: flo
 
 
 def read_reports(cluster: Cluster) -> list[Report]:
-    """All reports up to now; more of them come every second."""
+    """All reports so far."""
     now_ms = time.time() * 1000
     topic = cluster.topics.reports
     consumer = Consumer({"bootstrap.servers": cluster.broker.address, "group.id": "share", "enable.auto.commit": False})

@@ -1,10 +1,10 @@
-"""What a window of a fleet costs from Spark's result to the decision, in one process, without Spark and Kafka.
+"""Measures what a window of a fleet costs from Spark's result to the decision, in one process, without Spark and Kafka.
 
     python -m benchmarks.snapshot_path [--hosts 10000] [--key-groups 100] [--windows 5] [--batches 1]
 
-Batches of made-up sums, as Spark hands them over, through the real assembler, encoder, decoder and decider.  Printed as
-JSON: CPU seconds per stage (medians over the windows after the first), resident megabytes after each window, most ever,
-and what Arrow and Python's own allocator hold of it that is in use.
+Synthetic batches of sums, in Spark's form, go through the real assembler, encoder, decoder and decider.  The output is
+JSON: CPU seconds per stage (medians over all windows but the first), resident megabytes after each window and at the
+peak, and how much of it Arrow and Python's allocator use.
 """
 
 import argparse
@@ -50,7 +50,7 @@ class Costs:
 
     @contextmanager
     def of(self, stage: str) -> Iterator[None]:
-        """Takes the time of what is done meanwhile."""
+        """Measure the block as this stage."""
         began = time.process_time()
         yield
         self.seconds[stage].append(time.process_time() - began)

@@ -1,10 +1,11 @@
-"""How soon the stream answers, also while a host floods: `python -m benchmarks.stream_delay [--windows N]`.
+"""Measures the delay of the stream, also while a host floods: `python -m benchmarks.stream_delay [--windows N]`.
 
-Hosts report every second to a real broker, the stream runs as in a sandbox.  Measured: seconds from a window's end to
-its snapshot at a consumer.  Then again while the last host also sends what nobody asked for, in three ways: ordinary
-reports by the thousand, records of the largest size, reports of as many invented hosts.  The flood is a process of its
-own on the same machine, its cost included.  With each: what came onto the topic, and in how many windows all other
-hosts were seen whole.  A host that floods counts as not seen: its windows are waited for until the watermark.
+Hosts report every second to a real broker; the stream runs as in a sandbox.  The delay is the time from the end of a
+window to its snapshot at a consumer.  It is measured again while the last host floods the topic in three ways:
+thousands of ordinary reports, records of the largest size, and reports of as many invented hosts.  The flooding process
+runs on the same machine and is included in the cost.  For each way the output has the traffic on the topic and the
+number of windows with complete reports of all other hosts.  A flooding host counts as not seen, so the stream waits for
+it until the watermark.
 """
 
 import argparse
@@ -34,12 +35,12 @@ from trimtab_sandbox.processes import Child, Processes
 HOSTS = 5
 WINDOW_S = 5.0
 FLOODS = {"ordinary reports": 2_000.0, "largest records": 4.0, "invented hosts": 2_000.0}
-"""Records per second that a flood brings."""
+"""Records per second of each flood."""
 TICK_S = 0.05
 
 
 def keep_reporting(broker: Broker, topics: Topics, key_groups: int, done: threading.Event) -> None:
-    """All hosts, every second, a few milliseconds after it."""
+    """Report for all hosts, every second."""
     producer = Producer({"bootstrap.servers": broker.address})
     second = int(time.time()) + 1
     while not done.wait(max(0.0, second - time.time()) + 0.02):
@@ -50,7 +51,7 @@ def keep_reporting(broker: Broker, topics: Topics, key_groups: int, done: thread
 
 
 def flood(address: str, name: str) -> None:
-    """Never ends."""
+    """Flood for ever."""
     settings = {"bootstrap.servers": address, "message.max.bytes": 2 * MAX_REPORT_BYTES}
     producer = Producer({**settings, "queue.buffering.max.kbytes": 256 * 1024})
     began, sent = time.monotonic(), 0
@@ -76,7 +77,7 @@ def now_ms() -> int:
 
 @contextmanager
 def flooded(address: str, name: str) -> Iterator[None]:
-    """While a process of its own floods."""
+    """Run a flooding process during the context."""
     command = "import sys; from benchmarks.stream_delay import flood; flood(*sys.argv[1:])"
     process = subprocess.Popen([sys.executable, "-c", command, address, name])
     try:
@@ -89,7 +90,7 @@ def flooded(address: str, name: str) -> Iterator[None]:
 
 
 class Watched:
-    """The stream's snapshots as they come."""
+    """Reads the snapshots of the stream."""
 
     def __init__(self, broker: Broker, topics: Topics, stream: Child) -> None:
         self._stream = stream
@@ -135,12 +136,12 @@ class Watched:
         }
 
     def close(self) -> None:
-        """Leave."""
+        """Close the consumer."""
         self._consumer.close()
 
 
 def configuration(broker: Broker, folder: Path) -> Path:
-    """The stream's, in a file."""
+    """Write the configuration of the stream; returns its path."""
     file = folder / "controller.toml"
     hosts = json.dumps([f"h{host}" for host in range(HOSTS)])
     file.write_text(

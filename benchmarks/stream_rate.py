@@ -1,8 +1,8 @@
-"""What the stream carries: `python benchmarks/stream_rate.py [--samples N]`.
+"""Measures the throughput of the stream: `python benchmarks/stream_rate.py [--samples N]`.
 
-Reports on a real broker, read, parsed, validated, summed and handed to the assembler as the stream does it with a
-batch, on one core (local[1]); samples per second, and per second of CPU of the JVM (all its threads) and Python: the
-figure that holds on a busy machine.
+Reports on a real broker are read, parsed, validated, summed and passed to the assembler, like a batch of the stream, on
+one core (local[1]).  The output has samples per second, and per CPU second of JVM (all threads) and Python.  The latter
+figure is also valid on a busy machine.
 """
 
 import argparse
@@ -39,7 +39,7 @@ ROUNDS = 5
 
 
 def report(host: int, at_ms: int, key_groups: int) -> bytes:
-    """A report of one worker with all figures known."""
+    """A report of one worker, with all figures known."""
     worker = WorkerId(f"w{host}")
     samples = tuple(
         KeyGroupSample(
@@ -93,7 +93,7 @@ def measure_rate(broker: Broker, topics: Topics, samples: int) -> dict[str, floa
         )
         producer.poll(0)
     producer.flush()
-    # A stream that carries much is told to compile well.
+    # For high throughput, let the JVM compile well.
     keys = {"spark.master": "local[1]", "spark.driver.extraJavaOptions": "-Xss16m -XX:+UseSerialGC"}
     others = set(psutil.Process().children(recursive=True))
     spark = open_session("trimtab-stream-rate", {**keys, "spark.driver.memory": "2g"})
@@ -102,7 +102,7 @@ def measure_rate(broker: Broker, topics: Topics, samples: int) -> dict[str, floa
     records = source.option("subscribe", topics.reports).load().coalesce(1)
     sampled = pipeline.samples(records, cluster=CLUSTER, max_ahead_ms=10_000)
     summed = pipeline.windows(sampled, window_ms=10_000)
-    rows = reports * (KEY_GROUPS_PER_REPORT + 2)  # each with its host and its worker, not counting what that declares
+    rows = reports * (KEY_GROUPS_PER_REPORT + 2)  # key groups, the host and the worker; without declared operators
     rates, cpu_rates = [], []
     for index in range(WARM_UP_ROUNDS + ROUNDS):
         began, used = time.monotonic(), sum(jvm.cpu_times()[:2]) + time.process_time()

@@ -1,13 +1,14 @@
-"""The table of collocation: real jobs 1-3 of the paper, generated, against what the paper reports and what we aim at.
+"""The table of collocation: generated real jobs 1-3 of the paper, compared with the paper and with our targets.
 
     python benchmarks/albic/table.py [--rounds] [--seeds N] [--only PART] [--long]
 
 PART is job2, job3, job1, baselines, noise or speed. The jobs have the paper's shapes and our numbers
 (`trimtab_models/workloads/jobs.py`): 20 nodes, mean load 50 %, half of it communication in jobs 2 and 3, loads that
-drift from period to period. Of several seeds the worst is printed. Load distances are those of the true loads directly
-after the moves, from round 1 on; `obtained` is the local share of what can be local. A policy is *converged* from the
-first round without a new pair on. Seconds are CPU seconds of this process, so that other work on the machine does not
-change the result; loading OR-Tools is not counted. --long runs the paper's one pair a round for 60 rounds, not 12.
+drift from period to period.  Of several seeds the worst is printed.  Load distances are those of the true loads
+directly after the moves, from round 1 on; `obtained` is the local share of the flows that can be local.  A policy has
+*converged* at the first round without a new pair.  Seconds are CPU seconds of this process, so that other work on the
+machine does not change the result; loading OR-Tools does not count.  --long runs the paper's one pair per round for 60
+rounds, not 12.
 """
 
 import argparse
@@ -42,13 +43,13 @@ from trimtab_models.solving import Infeasible, Stop
 from trimtab_models.workloads import Job, real_job_1, real_job_2, real_job_3
 
 ALBIC = policy_named("albic", THOROUGH)
-MERGE_SHARE = 0.1  # of the load, for the state that PoTC merges: ours, the paper gives no figure
+MERGE_SHARE = 0.1  # of the load, for merging states under PoTC; our value, the paper gives none
 
 
 def played(
     job: Job, policy: Policy, rounds: int, moves: int | None, *, seed: int = 0, perception: Perception = EXACT
 ) -> Run:
-    """`rounds` rounds of `policy` with so many `moves` each, timed by the CPU seconds of this process."""
+    """`rounds` rounds of `policy` with `moves` moves each, timed in CPU seconds of this process."""
     moments = generated_job(job, rounds=rounds, seed=seed, budget=Budget(max_migrations=moves))
     run = simulate(moments, policy, seed=seed, perception=perception, clock=time.process_time)
     assert isinstance(run, Run)
@@ -76,7 +77,7 @@ class Line:
     reached: bool | None
 
     def show(self) -> None:
-        """Prints it."""
+        """Print the line."""
         verdict = "" if self.reached is None else "reached" if self.reached else "NOT reached"
         print(
             f"{self.workload:<22} | {self.paper:<36} | {self.target:<34} | {self.ours:<34} | {verdict}",
@@ -95,14 +96,14 @@ def show_rounds(rounds: Sequence[Round]) -> None:
 
 
 def converged_moves(rounds: Sequence[Round]) -> float:
-    """Moves a round from the first round on that brings nothing more together."""
+    """Mean moves per round after convergence."""
     gaining = [later.number for before, later in pairwise(rounds) if later.obtained > before.obtained + 0.005]
     rest = [each.migrations for each in rounds if each.number > max(gaining, default=0)]
     return float(np.mean(rest)) if rest else np.nan
 
 
 def collocating(name: str, job: Job, paper: tuple[str, str, str], index: float, args: argparse.Namespace) -> None:
-    """Jobs 2 and 3 under many pairs a round."""
+    """Jobs 2 and 3 with many pairs per round."""
     runs = []
     for seed in range(args.seeds):
         runs.append(played(job, ALBIC, 30, 10, seed=seed).rounds)

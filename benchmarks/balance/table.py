@@ -4,10 +4,10 @@
 
 Instances: those of the paper (`trimtab_models/simulation/uneven.py`), 20 % of whose nodes changed by 20, 50 or 80
 percent of their load. Budgets: 13, 20, 50 migrations at paper sizes, 1, 2, 3, 5, 10 % of the key groups at all. A
-budget *binds* where the strongest bound is above 1 pp, is *ample* where it is below 0.01 pp, else *middle*. With
---bytes a move costs its state, log-normal (sigma 1) and growing with the root of the load, and budgets are 0.5, 1, 2,
-3, 5 % of all bytes. Times are CPU seconds of this one-threaded process, so that other work on the machine does not
-change the result; with --wall they are seconds of the clock.
+budget *binds* if the strongest bound is above 1 pp, and is *ample* if it is below 0.01 pp, else *middle*.  With --bytes
+a move costs its state, log-normal (sigma 1) and growing with the root of the load, and budgets are 0.5, 1, 2, 3, 5 % of
+all bytes.  Times are CPU seconds of this single-threaded process, so that other work on the machine does not change the
+result; with --wall they are wall-clock seconds.
 """
 
 import argparse
@@ -32,13 +32,13 @@ SHARES = (0.01, 0.02, 0.03, 0.05, 0.10)
 BYTE_SHARES = (0.005, 0.01, 0.02, 0.03, 0.05)
 UNLIMITED = Params(effort=Effort(steps=10**9), polish=Effort(steps=0), certify=True)
 NO_SEARCH = Params(effort=Effort(steps=0), polish=Effort(steps=0))
-CROWDED = 50.0  # CP-SAT, limited by its own measure of work, may wait so much for other processes
+CROWDED = 50.0  # factor on the wall-clock limit of CP-SAT, which also waits for other processes
 STRONGEST_BOUND = Params(effort=Effort(steps=1), polish=Effort(steps=0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """At `seconds` the gap (pp) is at most `gap` in `share` of the runs."""
+    """After `seconds`, the gap is at most `gap` (pp) in `share` of the runs."""
 
     budget: str
     seconds: float
@@ -107,7 +107,7 @@ LARGEST = Size(
 
 
 def solved(problem: Problem, seconds: float, clock: Callable[[], float], params: Params) -> tuple[BalanceResult, float]:
-    """The plan after `seconds`, and what it took."""
+    """The plan after at most `seconds`, and the time used."""
     started = clock()
     wall = CROWDED if clock is time.process_time else 1.0
     stop = Deadline(clock, started + seconds, wall_per_s=wall) if np.isfinite(seconds) else Never()
@@ -117,7 +117,7 @@ def solved(problem: Problem, seconds: float, clock: Callable[[], float], params:
 
 
 def problems_of(size: Size, seeds: int, *, by_bytes: bool) -> Iterator[Problem]:
-    """Every instance of a row, with every budget."""
+    """All instances of a row, with all budgets."""
     for change in CHANGES:
         for seed in range(seeds):
             cluster = uneven_cluster(size.nodes, size.key_groups, change, seed)
@@ -132,7 +132,7 @@ def problems_of(size: Size, seeds: int, *, by_bytes: bool) -> Iterator[Problem]:
 
 
 def budget_class(bound: float) -> str:
-    """How tight a budget is."""
+    """The class of a budget: binding, middle or ample."""
     return BINDS if bound > 1 else AMPLE if bound < 0.01 else MIDDLE
 
 

@@ -1,12 +1,12 @@
-"""The figures of the DynDL paper (Applied Sciences 8(11), 2018, 2216, section 6.1.2) beside ours.
+"""Compares the figures of the DynDL paper (Applied Sciences 8(11), 2018, 2216, section 6.1.2) with ours.
 
     python benchmarks/dyndl/figures.py [--seeds N] [--all]
 
 Each line is one experiment and scheduler: makespan by the model's formula as mean and p10 .. p90 over the seeds, the
-share of local tasks, the mean ratio to the proven lower bound, and the paper's figure where its text states one (it
-shows the others in pictures only, from single runs). Online policies pick remote tasks at random, as in the paper.
-LTFPA, HTA and BAR are reconstructions: their lines compare nothing. The default prints the instance of Table 2 and
-the effect of initial loads; --all adds load skewness, network conditions and numbers of tasks.
+share of local tasks, the mean ratio to the proven lower bound, and the paper's figure if its text states one (the
+others are only pictures, of single runs).  Online policies pick remote tasks at random, as in the paper.  LTFPA, HTA
+and BAR are reconstructions, so their lines cannot be compared.  The default prints the instance of Table 2 and the
+effect of initial loads; --all adds load skewness, network conditions and numbers of tasks.
 """
 
 import argparse
@@ -48,12 +48,12 @@ SOLVERS: dict[str, Solver] = ONLINE | {
     "DynDLOff": solve_offline,
     "optimum (exact tier)": solve_exact,
 }
-SLOW = {"HTA (reconstruction)": 200, "optimum (exact tier)": 200}  # up to so many tasks; the paper gave HTA up too
+SLOW = {"HTA (reconstruction)": 200, "optimum (exact tier)": 200}  # most tasks; the paper left HTA out too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One experiment; `paper` has the figures that the text states."""
+    """One experiment; `paper` = figures that the text states."""
 
     name: str
     experiment: Experiment
@@ -70,7 +70,7 @@ def loads() -> Iterator[Row]:
 
 
 def others() -> Iterator[Row]:
-    """Figures 6, 7 and 8, of which the text states no makespan."""
+    """Figures 6, 7 and 8, for which the text states no makespan."""
     for alpha in (10, 20, 40):
         yield Row(name=f"alpha {alpha}", experiment=Experiment(alpha=alpha), paper={})
     for theta in (1, 2, 4):

@@ -1,11 +1,11 @@
-"""How long DynDL takes, from the instance in memory to the assignment written out as JSON text.
+"""Measures the time of DynDL, from the instance in memory to the assignment as JSON text.
 
     python benchmarks/dyndl/speed.py [--runs N]
 
 Instances: the generator of the paper's experiments with beta 1,000, alpha 0, theta 1. `solve` goes from the parsed
-instance to the JSON text of the plan with bound and ratio; `read` (JSON text to instance) is shown beside it. CPU is
-the CPU time of this one-threaded process, wall the clock: both medians over the runs; CPU also as the best run, since
-on a busy machine caches and frequencies are shared. The paper measured Java on an i7-8700.
+instance to the JSON text of the plan with bound and ratio; `read` goes from JSON text to instance.  CPU is the CPU time
+of this single-threaded process, wall is wall-clock time; both are medians over the runs.  CPU is also given for the
+best run, since a busy machine shares caches and frequencies.  The paper measured Java on an i7-8700.
 """
 
 import argparse

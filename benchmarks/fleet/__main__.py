@@ -1,12 +1,12 @@
-"""A fleet on this machine: the real broker, controller and Spark; the agents are simulated, in one process.
+"""Runs a fleet on this machine: a real broker, controller and Spark, with agents simulated in one process.
 
     python -m benchmarks.fleet [--hosts 10000] [--key-groups 100] [--window 60] [--minutes 15]
 
-(or `make bench-fleet`).  The controller runs dry: it sees, evaluates, solves and says what it would
-do.  Printed, and written to out/fleet/summary.json: reports and samples per second held, the age of snapshots when they
-are published and when the controller has decided on them, what each process uses, what the stream has not yet begun to
-read at the end (it reads once per window, so up to a window is ordinary), and how busy the machine was with all that
-runs on it.  The first window, which the fleet does not fill, is left out of the ages.
+(or `make bench-fleet`).  The controller makes a dry run: it observes, evaluates, solves and logs what it would do.  The
+results are printed and written to out/fleet/summary.json: sustained reports and samples per second, the age of
+snapshots at their publication and at the controller's decision, the use of each process, the backlog of the stream at
+the end (it reads once per window, so a backlog of up to one window is normal), and the load of the machine.  The ages
+leave out the first window, which is incomplete.
 """
 
 import argparse
@@ -62,7 +62,7 @@ PUBLISHED = re.compile(
 
 @dataclass(slots=True)
 class Use:
-    """What a process used: resident bytes at every sample, CPU seconds so far."""
+    """Use of a process: resident bytes at every sample, CPU seconds so far."""
 
     resident: list[int] = field(default_factory=list)
     cpu_s: float = 0.0
@@ -76,7 +76,7 @@ class Use:
         self.resident.append(process.memory_info().rss)
 
     def figures(self, seconds: float) -> dict[str, float]:
-        """Megabytes at a third of the run, in the middle, at the end, at most; cores."""
+        """Megabytes after a third of the run, in the middle, at the end and at the peak; cores."""
         rows = self.resident
         places = {"third": len(rows) // 3, "middle": len(rows) // 2, "end": len(rows) - 1}
         found = {f"mb_{name}": round(rows[place] / MEGABYTE) for name, place in places.items()}
@@ -88,7 +88,7 @@ class Use:
 
 
 class Watch:
-    """Looks at the processes and at the controller's metrics while the fleet reports."""
+    """Samples the processes and the controller's metrics while the fleet reports."""
 
     def __init__(self, port: int, children: dict[str, Child]) -> None:
         self._port = port
@@ -99,7 +99,7 @@ class Watch:
         self._age = float("inf")
 
     def run(self, seconds: float) -> None:
-        """Until the time is over, or a process has ended."""
+        """Sample for this time; raises SystemExit if a process ends."""
         end, sample_at = time.monotonic() + seconds, 0.0
         while time.monotonic() < end:
             for child in self._children.values():
@@ -145,14 +145,14 @@ class Watch:
 
 
 def spread(values: list[float]) -> dict[str, float]:
-    """Median, 99th percentile and longest."""
+    """Median, 99th percentile and maximum."""
     ordered = sorted(values)
     high = ordered[min(len(ordered) - 1, round(0.99 * len(ordered)))]
     return {"median": round(statistics.median(ordered), 2), "p99": round(high, 2), "longest": round(ordered[-1], 2)}
 
 
 def backlog(broker: Broker, topics: Topics, checkpoints: Path) -> int:
-    """Records on the topic that the stream has not begun to read."""
+    """Records on the topic that the stream has not started to read."""
     newest = max(checkpoints.glob("trimtab-stream-*/offsets/[0-9]*"), key=lambda path: int(path.name))
     begun = json.loads(newest.read_text(encoding="utf-8").splitlines()[-1])[topics.reports]
     consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "lag"})

@@ -1,8 +1,8 @@
-"""Simulated agents: the reports of a whole fleet from one process, as cheap as can be.
+"""Simulated agents: sends the reports of a fleet from one process, with as little CPU as possible.
 
-Every host's report is encoded once, by the real encoder, and taken apart at what changes: the time, the number, and the
-CPU seconds of its key groups, which are drawn from a stock of columns.  All hosts report at the end of each interval on
-the wall clock, as agents do, in the order of their numbers.
+The real encoder encodes the report of each host once.  It is then split at the parts that change: the time, the number,
+and the CPU seconds of its key groups, which come from prepared columns.  Like real agents, all hosts report at the end
+of each interval of the wall clock, in the order of their numbers.
 
     python -m benchmarks.fleet.agents BOOTSTRAP --hosts 10000 --key-groups 100 --interval 10
 
@@ -32,27 +32,27 @@ from trimtab_protocol.messages.report import (
 CLUSTER = "fleet"
 HOSTS_PER_APP = 100
 STOCK, HOT_SHARE = 64, 0.1
-"""Columns of CPU seconds per temperature; one host in ten of an app is twice as hot as the others."""
+"""Number of prepared columns; one host in ten of an app has twice the load of the others."""
 AT_MS, SEQUENCE, CPU_S = 111_111_111_111_111, 222_222_222_222_222, 333.25
 SEED = 11
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The report of one host, without what changes."""
+    """The constant parts of one host's report."""
 
     key: bytes
     parts: tuple[bytes, bytes, bytes, bytes]
     hot: bool
 
     def filled(self, at_ms: int, sequence: int, cpu: bytes) -> bytes:
-        """The report of an interval."""
+        """The report of one interval."""
         head, to_sequence, to_cpu, tail = self.parts
         return b"".join((head, b"%d" % at_ms, to_sequence, b"%d" % sequence, to_cpu, cpu, tail))
 
 
 def template(host: int, key_groups: int, interval_s: float) -> Template:
-    """One worker per host; the key groups of an app are dealt out over its hosts in order."""
+    """The template of a host with one worker; the key groups of an app are distributed over its hosts in order."""
     app, place = AppId(f"app{host // HOSTS_PER_APP}"), host % HOSTS_PER_APP
     worker = WorkerId(f"w{host}")
     samples = tuple(
@@ -104,14 +104,14 @@ def template(host: int, key_groups: int, interval_s: float) -> Template:
 
 
 def stock(key_groups: int, interval_s: float, draw: random.Random, *, hot: bool) -> list[bytes]:
-    """Columns of CPU seconds: a worker uses half of its core on average, a hot one nearly all."""
+    """Prepared columns of CPU seconds: a worker uses half a core on average, a hot one almost a whole core."""
     each = interval_s * (0.9 if hot else 0.45) / key_groups
     rows = ([round(each * draw.uniform(0.8, 1.2), 6) for _ in range(key_groups)] for _ in range(STOCK))
     return [json.dumps(row, separators=(",", ":")).encode() for row in rows]
 
 
 class Fleet:
-    """All hosts and the one producer that they share."""
+    """All hosts, with one shared producer."""
 
     def __init__(self, bootstrap: str, hosts: int, key_groups: int, interval_s: float) -> None:
         draw = random.Random(SEED)
@@ -162,7 +162,7 @@ def main() -> None:
         figures = {"at": due, "reports": options.hosts, "seconds": round(time.monotonic() - began, 2)}
         print(json.dumps({**figures, "cpu_s": round(time.process_time(), 2), "failed": fleet.failed}), flush=True)
         due, sequence = due + options.interval, sequence + 1
-        if time.time() > due + options.interval:  # it cannot keep up: say so by the gap, do not report for the past
+        if time.time() > due + options.interval:  # too slow: leave a gap, and do not report for the past
             due = (time.time() // options.interval + 1) * options.interval
 
 

@@ -1,12 +1,12 @@
-"""Every published figure that can be recomputed: paper | ours | baseline; of the others, why not.
+"""Prints all published figures that can be recomputed (paper | ours | baseline), and for the others why they cannot.
 
     python -m benchmarks.papers [--only PAPER] [--long]
 
-Run it where this repository begins. PAPER is milp-albic, dyndl, lf, heterogeneity or elastic. Everything but the
-paper's own figures is computed in this run, from fixed seeds; the instances have the papers' shapes and our numbers,
-where the papers leave numbers out. What a paper shows in pictures only is compared by what its text says of them.
-Times are CPU seconds of this one-threaded process. --long adds sizes and shares of the collocation experiments that
-take minutes.
+Run it in the root of the repository.  PAPER is milp-albic, dyndl, lf, heterogeneity or elastic.  Everything but the
+papers' figures is computed in this run, from fixed seeds.  The instances have the shapes of the papers, with our
+numbers where the papers give none.  For figures that are only pictures, the text of the paper is compared.  Times are
+CPU seconds of this single-threaded process.  --long adds sizes and shares of the collocation experiments that take
+minutes.
 """
 
 import argparse
@@ -28,7 +28,7 @@ PAPERS = {
 
 
 def main() -> None:
-    """Prints the table, paper by paper."""
+    """Print the table, paper by paper."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PAPERS, metavar="PAPER", help=" | ".join(PAPERS))
     parser.add_argument("--long", action="store_true", help="all sizes and shares of figures 10, 11 and 13")

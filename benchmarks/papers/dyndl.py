@@ -131,7 +131,7 @@ def numbers() -> Iterator[Row]:
 
 
 def times() -> Iterator[Row | Missing]:
-    """Figure 9: from the instance in memory to the JSON text of the plan."""
+    """Figure 9: time from the instance in memory to the JSON text of the plan."""
     sizes = [
         ("Fig. 9a", Experiment(tasks=3_500, servers=1_000, core_num=10, beta=1_000), 124.21),
         ("Fig. 9c", Experiment(tasks=10_000, servers=1_000, core_num=10, beta=1_000), 341.67),

@@ -1,4 +1,4 @@
-"""Elastic Allocator 2014: how even it is beside even and random assignment; the coefficients are ours."""
+"""Elastic Allocator 2014: its evenness compared with even and random assignment; the coefficients are ours."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from trimtab_models.elastic import QueryOperator, WorkerNode, allocate
 from trimtab_models.solving import Never
 
 NODES, OPERATORS, RATES, SEEDS = 10, 20, (200, 600, 1_200), 10
-FULL_RATE = 1_200.0  # tuples/s at which the query needs half of what is free
+FULL_RATE = 1_200.0  # tuples/s at which the query needs half of the free capacity
 
 
 def cluster(random: np.random.Generator) -> list[WorkerNode]:
@@ -19,7 +19,7 @@ def cluster(random: np.random.Generator) -> list[WorkerNode]:
 
 
 def query(random: np.random.Generator, rate: float) -> list[QueryOperator]:
-    """The operators of the query that is to be allocated."""
+    """The operators of the query to allocate."""
     need = random.uniform(5, 25, (OPERATORS, 2)).tolist()
     return [
         QueryOperator(id=f"o{at}", cpu_pct=cpu, bandwidth_pct=band, input_rate=rate, service_rate=FULL_RATE)

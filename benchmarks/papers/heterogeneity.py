@@ -1,4 +1,4 @@
-"""Nasiri et al. 2020: what can be said of its gains without MET, which the text lacks."""
+"""Nasiri et al. 2020: its gains, as far as they can be computed without MET, which the text does not give."""
 
 from collections.abc import Iterator
 

@@ -30,7 +30,7 @@ BUDGETS = (10, 20, 50)
 SOLVING_S = 1.0
 PERIODS = 50
 PAPERS_ROUNDS = 60
-MERGE_SHARE = 0.1  # of all load, for the state that PoTC merges: ours, the paper gives no figure
+MERGE_SHARE = 0.1  # of all load, for merging states under PoTC; our value, the paper gives none
 JOB = Size(nodes=20, key_groups=200)
 TEN_MOVES = Budget(max_migrations=10)
 
@@ -84,7 +84,7 @@ def solver_performance() -> Iterator[Row]:
 
 
 def scaling_in() -> Iterator[Row]:
-    """10 of 60 nodes are marked, 1 or 5 others are full; the baseline empties first and balances then."""
+    """10 of 60 nodes are draining, 1 or 5 others are full; the baseline empties first, then balances."""
     for full in (1, 5):
         problem = overloaded(full)
         integrated, separate = (drained(problem, policy) for policy in (policy_named("milp"), empty_first))
@@ -97,7 +97,7 @@ def scaling_in() -> Iterator[Row]:
 
 
 def overloaded(full: int) -> CollocationProblem:
-    """60 nodes, 1,200 key groups, 20 moves a round; 10 nodes marked, `full` others at 100 % load."""
+    """60 nodes, 1,200 key groups, 20 moves a round; 10 nodes draining, `full` others at 100 % load."""
     balance = uneven_cluster(60, 1_200, 0, seed=2)
     load = balance.load.copy()
     for node in range(10, 10 + full):
@@ -107,14 +107,14 @@ def overloaded(full: int) -> CollocationProblem:
 
 
 def without_flows(balance: Problem) -> CollocationProblem:
-    """`balance` as what policies read."""
+    """`balance` as a problem without flows, the input of policies."""
     nothing = np.zeros(0, np.int64)
     operator = np.zeros(len(balance.load), np.int64)
     return CollocationProblem(balance=balance, operator=operator, source=nothing, target=nothing, rate=np.zeros(0))
 
 
 def empty_first(problem: CollocationProblem, stop: Stop, seed: int) -> Ints | Infeasible:
-    """The paper's non-integrated way: marked nodes are emptied onto the others evenly; only then it balances."""
+    """The paper's non-integrated way: first empties draining nodes evenly onto the others, then balances."""
     balance = problem.balance
     waiting = np.flatnonzero(balance.removing[balance.home])
     if not len(waiting):
@@ -127,7 +127,7 @@ def empty_first(problem: CollocationProblem, stop: Stop, seed: int) -> Ints | In
 
 
 def drained(problem: CollocationProblem, policy: Policy) -> tuple[list[float], int]:
-    """Load distance round by round, and in which the last key group leaves the marked nodes; 20 rounds at most."""
+    """Load distance per round, and the round in which the draining nodes become empty; 20 rounds at most."""
     distances: list[float] = []
     empty = 0
     for number in range(1, 21):
@@ -186,7 +186,7 @@ def synthetic(*, long: bool) -> Iterator[Row | Missing]:
 
 
 def compared(figure: str, size: Size, name: str) -> Row:
-    """ALBIC after 20 rounds of 20 moves beside COLA."""
+    """ALBIC after 20 rounds of 20 moves, compared with COLA."""
     albic = play("albic", "one-to-one", size, 20, Budget(max_migrations=size.key_groups // 20))
     (cola,) = play("cola", "one-to-one", size, 1, Budget())
     return Row(
@@ -200,12 +200,12 @@ def compared(figure: str, size: Size, name: str) -> Row:
 
 
 def gaining(rounds: tuple[Round, ...]) -> int:
-    """The first round that has 95 % of the collocation of the last one."""
+    """The first round with 95 % of the collocation of the last one."""
     return next(each.number for each in rounds if each.collocation >= 0.95 * rounds[-1].collocation)
 
 
 def real_job_2() -> Iterator[Row]:
-    """Two operators, keyed alike."""
+    """Two operators with the same key."""
     many = play("albic", "real-job-2", JOB, 20, TEN_MOVES)
     one = play("albic-paper", "real-job-2", JOB, PAPERS_ROUNDS, TEN_MOVES)
     cola = play("cola", "real-job-2", JOB, 5, Budget())
@@ -231,7 +231,7 @@ def real_job_2() -> Iterator[Row]:
 
 
 def real_job_3(*, long: bool) -> Iterator[Row | Missing]:
-    """A third operator that is keyed differently."""
+    """A third operator with another key."""
     size = Size(nodes=20, key_groups=300)
     many = play("albic", "real-job-3", size, 20, TEN_MOVES)
     (cola,) = play("cola", "real-job-3", size, 1, Budget())

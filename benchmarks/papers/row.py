@@ -1,4 +1,4 @@
-"""A line of the table: what a paper reports, what we compute, and a baseline computed beside it; or why not."""
+"""A line of the table: the paper's figure, ours, and a baseline; or why there is none."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ WIDTHS = (13, 60, 34, 44)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """`figure` as the paper numbers it; `paper` is the published figure, `ours` and `baseline` are computed now."""
+    """`figure` = number of the figure in the paper; `paper` = published value; `ours`, `baseline` = computed now."""
 
     figure: str
     what: str
@@ -22,7 +22,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """What is published and cannot be recomputed."""
+    """A published figure that cannot be recomputed."""
 
     figure: str
     what: str

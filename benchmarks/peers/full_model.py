@@ -1,4 +1,4 @@
-"""The paper's model as it stands, for general solvers: a Boolean for every key group and node (section 4.3.1)."""
+"""The original model of the paper for general solvers: a Boolean per key group and node (section 4.3.1)."""
 
 import datetime
 import time
@@ -19,7 +19,7 @@ SOLVERS: Mapping[str, mathopt.SolverType] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """`bound` in pp; no allocation where none was found in time."""
+    """The answer of a solver; `bound` in pp, no allocation if none was found in time."""
 
     allocation: np.ndarray | None
     bound: float
@@ -27,7 +27,7 @@ class Reply:
 
 
 def solve(problem: Problem, name: str, seconds: float) -> Reply:
-    """What the solver `name` finds and proves within `seconds`, the construction of the model among them."""
+    """Solve by the solver `name` within `seconds`, including the construction of the model."""
     started = time.monotonic()
     model = mathopt.Model()
     nodes, key_groups = len(problem.capacity), len(problem.load)

@@ -1,8 +1,8 @@
-"""Meta's Rebalancer, started as a child in an environment of its own: its wheels need Python 3.12 or later.
+"""Runs Meta's Rebalancer in a child process with its own environment, because its wheels need Python 3.12 or later.
 
-An interpreter is looked for as `python3.12`, `python3.13` and `python3.14` on the path and among pyenv's versions. If
-there is none, `uv python install 3.12` or `pyenv install 3.12` provides one. The package comes from the index that pip
-is configured for (about 100 MB, once).
+It looks for `python3.12`, `python3.13` and `python3.14` on the path and among pyenv's versions.  If there is none,
+install one by `uv python install 3.12` or `pyenv install 3.12`.  The package (about 100 MB, once) comes from the index
+that pip uses.
 """
 
 import json
@@ -22,12 +22,12 @@ REQUIREMENT = "rebalancer==1.0.4"
 VERSIONS = ("3.12", "3.13", "3.14")
 CHILD = Path(__file__).with_name("meta_rebalancer_child.py")
 INSTALL_LIMIT_S = 900.0
-GRACE_S = 60.0  # for start and end, beyond the limit of the search
+GRACE_S = 60.0  # time for start and end, in addition to the search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the child said, or why there is nothing."""
+    """The answer of the child, or why there is none."""
 
     allocation: np.ndarray | None
     seconds: float
@@ -36,13 +36,13 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """`python` is an interpreter that can import the package; None if there is none, and `version` says why."""
+    """`python` = interpreter that can import the package; None if there is none, for the reason in `version`."""
 
     python: Path | None
     version: str
 
     def solve(self, problem: Problem, seconds: float, *, formula: str, exact: bool) -> Reply:
-        """What Rebalancer reaches within whole seconds."""
+        """Solve by Rebalancer within an integer number of seconds."""
         if self.python is None:
             return Reply(allocation=None, seconds=0.0, note=self.version)
         instance = {
@@ -70,7 +70,7 @@ class Peer:
 
 
 def find(environment: Path) -> Peer:
-    """The environment at `environment`, made if need be."""
+    """The environment at `environment`, created if necessary."""
     python = environment / "bin" / "python"
     if not python.exists():
         found = interpreter()
@@ -88,13 +88,13 @@ def find(environment: Path) -> Peer:
 
 
 def interpreter() -> str | None:
-    """A Python of one of `VERSIONS` that runs, or None."""
+    """A working Python of one of `VERSIONS`, or None."""
     candidates = [path for version in VERSIONS if (path := shutil.which(f"python{version}"))]
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     for version in VERSIONS:
         candidates += map(str, sorted(pyenv.glob(f"{version}.*/bin/python"), reverse=True))
     for candidate in candidates:
-        # A shim of pyenv is on the path for every version, and fails for those that are not switched on.
+        # pyenv has a shim on the path for every version, which fails for inactive versions.
         if subprocess.run([candidate, "-c", "pass"], capture_output=True, check=False).returncode == 0:
             return candidate
     return None

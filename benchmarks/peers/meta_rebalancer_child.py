@@ -1,9 +1,9 @@
 """Meta's Rebalancer on one instance: JSON on standard input, an allocation on standard output.
 
-It needs Python 3.12 and the package `rebalancer`: so it is a process of its own, which `meta_rebalancer.py` starts.
-The model: objects with a load, containers of equal capacity, at most so many objects away from where they are, and the
-formula of the balance goal that is asked for. Local search with single moves and swaps, the solver that its authors
-recommend from 1,000 objects on, or HiGHS on its exact model.
+It needs Python 3.12 and the package `rebalancer`, so `meta_rebalancer.py` starts it as a separate process.  The model
+has objects with a load, containers of equal capacity, a limit on the number of moved objects, and a formula for the
+balance goal.  The solver is local search with single moves and swaps, which its authors recommend from 1,000 objects
+on, or HiGHS on the exact model.
 """
 
 import json
@@ -25,13 +25,13 @@ from rebalancer.specs import (
     SwapMoveTypeSpec,
 )
 
-# The binding takes enumerations by number, as the Thrift definitions have them; it refuses their names.
+# The binding accepts enumerations only as numbers, those of the Thrift definitions.
 FORMULAS = {"LINEAR": 1, "SQUARES": 2, "MAX": 3, "IDEAL": 4}
 HIGHS = 2
 
 
 def main() -> None:
-    """Solves what it is told."""
+    """Read the instance, solve it, and write the allocation."""
     instance = json.load(sys.stdin)
     hosts = [f"h{node}" for node in range(instance["nodes"])]
     placed: dict[str, list[str]] = {host: [] for host in hosts}

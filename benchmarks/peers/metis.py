@@ -1,4 +1,4 @@
-"""METIS on a balance problem: a partition from scratch, and which part is which node."""
+"""METIS on a balance problem: a partition from scratch, with parts assigned to nodes."""
 
 import numpy as np
 import pymetis
@@ -9,7 +9,7 @@ FINENESS = 1_000_000
 
 
 def partition(problem: Problem, seed: int) -> np.ndarray:
-    """(K,) the nodes of the parts; key groups of one node are tied in a chain, so that few of them move."""
+    """(K,) node of each key group; key groups of one node are linked in a chain, so that few of them move."""
     order = np.argsort(problem.home, kind="stable")
     tied = problem.home[order[:-1]] == problem.home[order[1:]]
     neighbours: list[list[int]] = [[] for _ in order]
@@ -24,7 +24,7 @@ def partition(problem: Problem, seed: int) -> np.ndarray:
 
 
 def named(labels: np.ndarray, home: np.ndarray, nodes: int) -> np.ndarray:
-    """(K,) each part on the node with which it shares most key groups, most first."""
+    """(K,) node of each key group, with each part on the node that shares most key groups with it."""
     shared = np.zeros((nodes, nodes), np.int64)
     np.add.at(shared, (labels, home), 1)
     node_of = np.full(nodes, -1, np.int64)

@@ -1,14 +1,14 @@
-"""Other solvers beside ours on the same balance instances, in one run, with equal limits of time.
+"""Compares other solvers with ours on the same balance instances, in one run, with equal time limits.
 
     python -m benchmarks.peers.table [--seconds 5] [--large] [--seeds 1] [--environment DIR]
 
 Instances are those of the paper's section 5.1 (`trimtab_models.simulation.uneven_cluster`), node loads changed by 50 %.
-`gap` is to the strongest lower bound that is proven here (the best of ours, SCIP's and HiGHS's). Seconds are of the
-clock, the model's construction included; our solver takes one thread, the others what they take by themselves.
+`gap` is the distance to the best proven lower bound (of ours, SCIP's and HiGHS's).  Seconds are wall-clock seconds,
+including the construction of the model.  Our solver uses one thread, the others as many as they want.
 
-HiGHS, SCIP and CP-SAT get the full model of the paper through OR-Tools MathOpt, with staying put as a hint. METIS cuts
-all key groups anew into as many parts as there are nodes; parts are named after the nodes to move least, and the budget
-is not kept. Meta's Rebalancer runs in an environment of its own: see `meta_rebalancer.py`.
+HiGHS, SCIP and CP-SAT get the full model of the paper through OR-Tools MathOpt, with the present allocation as a hint.
+METIS partitions all key groups from scratch; its parts are assigned to nodes such that few key groups move, and it
+ignores the budget.  Meta's Rebalancer runs in its own environment, see `meta_rebalancer.py`.
 """
 
 import argparse
@@ -37,7 +37,7 @@ ENVIRONMENT = Path("out/peers")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a solver said: an allocation, or why there is none; `bound` in pp if it proves one."""
+    """The answer of a solver: an allocation, or why there is none; `bound` in pp if it proved one."""
 
     solver: str
     seconds: float
@@ -47,7 +47,7 @@ class Answer:
 
 
 def answers(problem: Problem, seconds: float, peer: meta_rebalancer.Peer, *, exact: bool) -> Iterator[Answer]:
-    """Of every solver; `exact` asks those that need the full model too."""
+    """The answers of all solvers; `exact` = also of those that need the full model."""
     for solver in (ours, flux):
         yield solver(problem, seconds)
     for formula, enough in (("IDEAL", False), ("SQUARES", False), ("MAX", True)):
@@ -64,7 +64,7 @@ def answers(problem: Problem, seconds: float, peer: meta_rebalancer.Peer, *, exa
 
 
 def ours(problem: Problem, seconds: float) -> Answer:
-    """The balance model until the limit or its proof."""
+    """Our balance model, until the limit or a proof."""
     started = time.monotonic()
     result = solve(problem, stop=Deadline(time.monotonic, started + seconds), seed=0, params=UNLIMITED)
     taken = time.monotonic() - started
@@ -76,7 +76,7 @@ def ours(problem: Problem, seconds: float) -> Answer:
 
 
 def flux(problem: Problem, seconds: float) -> Answer:
-    """The published baseline, which ends by itself."""
+    """The published baseline Flux, which ends by itself."""
     del seconds
 
     def planned() -> np.ndarray:
@@ -88,14 +88,14 @@ def flux(problem: Problem, seconds: float) -> Answer:
 
 
 def timed(solver: str, function: Callable[[], np.ndarray], note: str = "") -> Answer:
-    """What `function` returns, and what it takes."""
+    """The result of `function`, and its time."""
     started = time.monotonic()
     allocation = function()
     return Answer(solver=solver, seconds=time.monotonic() - started, allocation=allocation, note=note)
 
 
 def print_instance(problem: Problem, name: str, found: list[Answer]) -> None:
-    """One line per solver."""
+    """Print one line per solver."""
     bound = max(answer.bound for answer in found)
     stayed = evaluate(problem, problem.home).load_distance
     print(f"\n{name}: load distance {stayed:.2f} before, proven bound {bound:.3f}")
@@ -114,7 +114,7 @@ def print_instance(problem: Problem, name: str, found: list[Answer]) -> None:
 
 
 def main() -> None:
-    """Prints a table per instance."""
+    """Print a table per instance."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5.0, help="every solver's limit (5)")
     parser.add_argument("--seeds", type=int, default=1, help="instances per size and budget (1)")

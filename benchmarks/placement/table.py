@@ -1,14 +1,14 @@
-"""The figures of initial placement, sizing and the Elastic Allocator, the published ones beside ours.
+"""Compares published figures of initial placement, sizing and the Elastic Allocator with ours.
 
     python benchmarks/placement/table.py [--seeds N]
 
 Placement: Son, Moon 2020, figure 6 (8 slots on 8 nodes; ten times that for "high"). Sizing: Nasiri et al. 2020 publish
-throughput gains over Storm's scheduler that cannot be recomputed (the text lacks MET and its machine table is
-inconsistent), so the gain over round robin on the same instance counts stands beside them with the costs of table III
-and MET set to 1 %; what can be known exactly is the ratio to the best of all placements (tiny jobs) and to the fluid
-bound. Elastic Allocator (SOSE 2014): its figures 4 and 5 are pictures; the line shows how even and how soon.
+throughput gains over Storm's scheduler that cannot be recomputed: the text does not give MET, and its machine table is
+inconsistent.  We show the gain over round robin with the same instance counts, the costs of table III and MET = 1 %.
+Exact are only the ratios to the best of all placements (tiny jobs) and to the fluid bound.  Elastic Allocator (SOSE
+2014): its figures 4 and 5 are pictures; we show evenness and time.
 
-Times are CPU seconds of this one-threaded process, so that other work on the machine changes them little.
+Times are CPU seconds of this single-threaded process, so that other work on the machine changes them little.
 """
 
 import argparse
@@ -63,14 +63,14 @@ def print_line(what: str, ours: str, beside: str) -> None:
 
 
 def timed(solved: Callable[[], Any]) -> tuple[Any, float]:
-    """What `solved` returns, and the CPU seconds that it took."""
+    """The result of `solved`, and its CPU seconds."""
     started = time.process_time()
     found = solved()
     return found, time.process_time() - started
 
 
 def chain(counts: tuple[int, ...], nodes: int, ports: int) -> Job:
-    """Operators one behind the other, slots on `nodes` nodes."""
+    """A chain of operators, with slots on `nodes` nodes."""
     operators = tuple(ParallelOperator(id=f"PO{at}", instances=count) for at, count in enumerate(counts, 1))
     edges = tuple(Edge(source=f"PO{at}", target=f"PO{at + 1}") for at in range(1, len(counts)))
     slots = tuple(Slot(node=f"n{node}", port=6700 + port) for node in range(nodes) for port in range(ports))
@@ -85,7 +85,7 @@ def placed(job: Job, scheduler: Scheduler) -> PlacementResult:
 
 
 def print_placement() -> None:
-    """Figure 6, and how long large jobs take."""
+    """Figure 6, and the time for large jobs."""
     for name, factor in product(TABLE_3, (1, 10)):
         job = chain(tuple(factor * count for count in TABLE_3[name]), nodes=8, ports=factor)
         even, lf = (placed(job, scheduler).score for scheduler in (Scheduler.EVEN, Scheduler.LF))
@@ -102,7 +102,7 @@ def print_placement() -> None:
 
 
 def random_job(random: np.random.Generator, operators: int, machines: int, limit: int | None) -> Problem:
-    """A chain of unlike operators on three types of machine."""
+    """A chain of different operators on three types of machine."""
     types = [f"t{kind}" for kind in random.integers(0, 3, machines)]
     costed = tuple(
         CostedOperator(
@@ -126,7 +126,7 @@ def random_job(random: np.random.Generator, operators: int, machines: int, limit
 
 
 def best_of_all(problem: Problem) -> float:
-    """The largest rate of any placement, by looking at them all."""
+    """The largest rate of all placements, by enumeration."""
     assert problem.max_instances is not None
     rows = [row for row in product(range(problem.max_instances), repeat=len(problem.machines)) if sum(row)]
     best = -1.0
@@ -226,7 +226,7 @@ def print_scenarios() -> None:
 
 
 def draining(nodes: int, key_groups: int, marked: int) -> BalanceProblem:
-    """Mean node load 50 and key-group loads +-20 % before `marked` of the nodes are to be emptied."""
+    """Mean node load 50 and key-group loads +-20 %, with `marked` draining nodes."""
     random = np.random.default_rng(0)
     home = np.arange(key_groups) % nodes
     return BalanceProblem(
@@ -237,7 +237,7 @@ def draining(nodes: int, key_groups: int, marked: int) -> BalanceProblem:
 
 
 def print_elastic() -> None:
-    """How even the kept nodes are, and how soon."""
+    """Evenness of the remaining nodes, and time."""
     for nodes, key_groups, marked in ((20, 400, 1), (60, 1_200, 1), (60, 1_200, 10), (1_000, 20_000, 100)):
         problem = draining(nodes, key_groups, marked)
         runs = [timed(lambda problem=problem: solve_elastic(problem, stop=Never(), seed=0)) for _ in range(5)]  # type: ignore[misc]

@@ -1,14 +1,14 @@
-"""What a crash costs: seconds without a processed event after kill -9 of one of three workers.
+"""Measures what a crash costs: seconds without a processed event after kill -9 of one of three workers.
 
     python -m benchmarks.recovery [--records 200000] [--kinds stock,planned] [--folder DIR]
 
-A run: a fresh broker, a changelog of so many records, three workers, inputs at a constant rate into every partition.
-When every partition has a warm standby, one worker after the other is killed and started again.  Kinds: `stock` is
-Faust with `table_standby_replicas=1`; `planned` the same app with the plug-in and the standbys that the controller
-plans; `cold` with the plug-in and a placement without standbys.  Counted are, of the killed worker's partitions, the
-seconds from the kill to the first event that another worker has processed (median partition, and the last one), and
-the longest pause of the partitions that stay where they are.  The group's session time-out is in all of it, and the
-same for all.
+A run has a fresh broker, a changelog of `--records` records, three workers, and inputs at a constant rate into every
+partition.  When every partition has a warm standby, one worker after the other is killed and started again.  Kinds:
+`stock` is Faust with `table_standby_replicas=1`; `planned` is the same app with the plug-in and the standbys that the
+controller plans; `cold` has the plug-in and a placement without standbys.  For the killed worker's partitions it
+measures the seconds from the kill to the first event that another worker processes (median partition, and the last
+one); for all others the longest pause.  All figures include the session time-out of the group, which is the same for
+all kinds.
 """
 
 import argparse
@@ -48,7 +48,7 @@ VALUE = "x" * 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crash:
-    """Of one kill: seconds for the median and the last of its partitions; longest pause of the others."""
+    """Result of one kill: seconds for the median and the last of its partitions; longest pause of the others."""
 
     partitions: int
     median_s: float
@@ -57,7 +57,7 @@ class Crash:
 
 
 class Seen:
-    """Who processed what when, read from the outputs: partition -> (epoch seconds, worker)."""
+    """The processed events by partition, read from the outputs: (epoch seconds, worker)."""
 
     def __init__(self, bootstrap: str) -> None:
         self.rows: dict[int, list[tuple[float, str]]] = {partition: [] for partition in range(PARTITIONS)}
@@ -65,26 +65,26 @@ class Seen:
         self._consumer.assign([TopicPartition("outputs", partition, 0) for partition in range(PARTITIONS)])
 
     def read(self) -> None:
-        """Take in what has come."""
+        """Read new outputs."""
         for message in self._consumer.consume(1000, timeout=0.05):
             if message.error() is None:
                 self.rows[message.partition()].append((message.timestamp()[1] / 1000, message.value().decode()))
 
     def owner_at(self, partition: int, at: float) -> str:
-        """Who processed the last event before."""
+        """The worker that processed the last event before this time."""
         return [worker for when, worker in self.rows[partition] if when < at][-1]
 
     def first_after(self, partition: int, at: float, *, but: str) -> float | None:
-        """When somebody else processed the first event after that."""
+        """When a worker other than `but` processed the first event after this time."""
         return next((when for when, worker in self.rows[partition] if when >= at and worker != but), None)
 
     def close(self) -> None:
-        """Read no more."""
+        """Close the consumer."""
         self._consumer.close()
 
 
 class Rig:
-    """A broker, three workers, and inputs for ever."""
+    """A broker, three workers, and endless inputs."""
 
     def __init__(self, folder: Path, processes: Processes, broker: Broker, kind: str) -> None:
         self._folder, self._processes, self._broker, self._kind = folder, processes, broker, kind
@@ -94,7 +94,7 @@ class Rig:
         self._load = threading.Thread(target=self._send, daemon=True)
 
     def prepare(self, records: int) -> None:
-        """Topics, the changelog's records, the placement."""
+        """Create topics, the records of the changelog, and the placement."""
         compacted = {"cleanup.policy": "compact"}
         self._broker.create_topics(
             [Topic(name=name, partitions=PARTITIONS) for name in ("inputs", "outputs")]
@@ -130,11 +130,11 @@ class Rig:
         self.alive[worker] = self._processes.start(worker, command, environment=environment, folder=self._folder)
 
     def begin_load(self) -> None:
-        """From now on inputs come."""
+        """Start sending inputs."""
         self._load.start()
 
     def close(self) -> None:
-        """No more inputs."""
+        """Stop sending inputs."""
         self._stop.set()
         if self._load.is_alive():
             self._load.join()
@@ -151,7 +151,7 @@ class Rig:
         producer.flush(10)
 
     def wait_until_warm(self) -> None:
-        """Every living worker owns something, all partitions flow, and as many standbys as there should be are warm."""
+        """Wait until each running worker owns partitions, all partitions are processed, and all standbys are warm."""
         began = time.time()
         wanted = 0 if self._kind == "cold" else PARTITIONS
 
@@ -169,13 +169,13 @@ class Rig:
         self.rest()
 
     def rest(self) -> None:
-        """So long nothing happens."""
+        """Wait without doing anything."""
         until = time.monotonic() + CALM_S
         while time.monotonic() < until:
             self.seen.read()
 
     def crash(self, worker: str) -> Crash:
-        """kill -9, and what came of it."""
+        """`kill -9` the worker; returns the result."""
         killed_at = time.time()
         self.alive.pop(worker).kill()
         self.seen.read()
@@ -209,13 +209,13 @@ class Rig:
 
 
 def bare_placement() -> Placement:
-    """The partitions in turn, no standbys."""
+    """A placement of the partitions in turn, without standbys."""
     owners = {KeyGroup(APP, OPERATOR, partition): WORKERS[partition % 3] for partition in range(PARTITIONS)}
     return placement_of(CLUSTER, APP, Epoch(1, 1), owners, None)
 
 
 def placement_with_standbys() -> Placement:
-    """The same with the standbys that the controller would name at its first adoption, hosts being one per worker."""
+    """The same with the standbys of the controller's first adoption, with one host per worker."""
     bare = bare_placement()
     view = AppView(
         app=APP,
@@ -250,7 +250,7 @@ def rig(kind: str, records: int, folder: Path) -> Iterator[Rig]:
 
 
 def run(kind: str, records: int, folder: Path) -> list[Crash]:
-    """Each worker is killed once."""
+    """Kill each worker once."""
     crashes = []
     with rig(kind, records, folder) as made:
         for worker in WORKERS:
@@ -268,7 +268,7 @@ def run(kind: str, records: int, folder: Path) -> list[Crash]:
 
 
 def main() -> None:
-    """Run the kinds one after the other and print the medians."""
+    """Run all kinds, and print the medians."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--kinds", default="stock,planned", help="of stock, planned, cold")

@@ -1,4 +1,4 @@
-"""The app whose recovery is measured: one table on one topic.  Stock Faust with a standby, or with the plug-in.
+"""The app whose recovery is measured: one table on one topic, with stock Faust or with the plug-in.
 
 Beside its work it writes down every half second how many changelog partitions it stands by for, and how far they lag.
 """
@@ -42,13 +42,13 @@ if SETUP["plugin"]:
 
 
 def text(raw: Any) -> str:
-    """Faust gives raw keys as bytes or as text, by their type."""
+    """A raw key as text; Faust gives bytes or text."""
     return raw.decode() if isinstance(raw, bytes) else str(raw)
 
 
 @app.agent(inputs)
 async def follow(stream: Any) -> None:
-    """Keep the newest value of each key, and say who did it."""
+    """Keep the newest value of each key, and send the name of the worker."""
     async for event in stream.events():
         key, value = text(event.key), text(event.value)
         states[key] = states[key][:1] + value
@@ -57,7 +57,7 @@ async def follow(stream: Any) -> None:
 
 @app.task
 async def write_what_is_warm() -> None:
-    """Replaced as a whole: nobody reads half of it."""
+    """Write the warm partitions to a file, replaced atomically."""
     while True:
         await asyncio.sleep(0.5)
         if plugin is not None:

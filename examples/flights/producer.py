@@ -21,14 +21,14 @@ FLUSH_LIMIT_S = 60.0
 
 
 class NotDelivered(Exception):
-    """Kafka did not take a flight: from here on nobody can say what was sent."""
+    """Kafka did not accept a flight, so it is unknown what was sent."""
 
 
 class FlightProducer:
-    """Replays the flights from a thread of its own, from the start of the block to its end.
+    """Replays the flights in a thread, while the context is open.
 
-    Idempotent and in order, so that every flight is in the topic once, also over broker failures.  The partition is
-    given with each record, the one that Faust would choose.
+    The producer is idempotent and keeps the order, so every flight is in the topic once, even after broker failures.
+    Each record names its partition, the same that Faust would choose.
     """
 
     def __init__(
@@ -48,46 +48,46 @@ class FlightProducer:
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "compression.type": "none",
-                "log_level": 0,  # what matters comes by delivery reports
+                "log_level": 0,  # delivery reports tell what matters
             }
         )
 
     @property
     def sent(self) -> Sent:
-        """How far it has come."""
+        """What was sent so far."""
         with self._lock:
             return self._replay.sent
 
     @property
     def count(self) -> int:
-        """Number of flights given to Kafka so far."""
+        """Number of flights sent so far."""
         with self._lock:
             return self._replay.count
 
     @property
     def finished(self) -> bool:
-        """Whether the whole file was given to Kafka."""
+        """Whether the whole file has been sent."""
         with self._lock:
             return self._replay.finished
 
     def set_rate(self, rate: float) -> None:
-        """Flights per second, as long as no key group has another speed than 1."""
+        """Set the flights per second at speed 1."""
         with self._lock:
             self._replay.set_rate(rate)
 
     def set_speed(self, key_groups: Iterable[int], factor: float) -> None:
-        """The switch for skew: these key groups' flights come `factor` times as fast from now on (see `replay`)."""
+        """Send the flights of these key groups `factor` times as fast from now on (see `replay`)."""
         with self._lock:
             self._replay.set_speed(key_groups, factor)
 
     def stop(self) -> Sent:
-        """Stop sending, wait until Kafka has all, and say what was sent.  Raises NotDelivered."""
+        """Stop sending and wait until Kafka has everything; returns what was sent.  Raises NotDelivered."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
         left = self._producer.flush(FLUSH_LIMIT_S)
         if left or self._fault:
-            raise NotDelivered(f"{left} flights unanswered after {FLUSH_LIMIT_S:g} s; first fault: {self._fault}")
+            raise NotDelivered(f"{left} flights not acknowledged after {FLUSH_LIMIT_S:g} s; first fault: {self._fault}")
         return self._replay.sent
 
     def __enter__(self) -> Self:
@@ -118,7 +118,7 @@ class FlightProducer:
                     self._topic, value, flight.airplane, self._partitions[sequence], on_delivery=self._delivered
                 )
                 return
-            except BufferError:  # the broker is slow or away: wait, and drop nothing
+            except BufferError:  # the broker is slow or away: wait
                 self._producer.poll(0.1)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -127,7 +127,7 @@ class FlightProducer:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Send flights for some seconds; the last line on standard output is the JSON of what was sent."""
+    """Send flights for some seconds; the last line on standard output describes in JSON what was sent."""
     parser = argparse.ArgumentParser(prog="python -m flights.producer", description=__doc__)
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--rate", type=float, default=500.0, help="flights per second")

@@ -1,4 +1,4 @@
-"""Reads topics of the job back from Kafka, from their beginning to their present end."""
+"""Reads topics of the job back from Kafka, from the beginning to the present end."""
 
 import time
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ STALL_LIMIT_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One record of a topic; `at` = when it was produced, epoch seconds."""
+    """One record of a topic; `at` = when it was produced (epoch seconds)."""
 
     partition: int
     offset: int
@@ -25,7 +25,7 @@ class Record:
 
 
 def read_topic(bootstrap: str, topic: str) -> Iterator[Record]:
-    """All records of a topic, each partition in its order.  Raises KafkaException, TimeoutError."""
+    """All records of a topic, in order per partition.  Raises KafkaException, TimeoutError."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "flights-readback", "enable.auto.commit": False})
     try:
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
@@ -55,7 +55,7 @@ def _read(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[Reco
                 value=message.value(),
                 headers=tuple(message.headers() or ()),
             )
-        # The last offsets may hold no record (compacted away): the position tells, not the records.
+        # The last offsets may have no record (compacted), so check the position, not the records.
         places = consumer.position([TopicPartition(topic, partition) for partition in ends])
         for place in places:
             if place.offset >= ends[place.partition]:
@@ -71,7 +71,7 @@ def read_totals(bootstrap: str) -> list[Total]:
 
 
 def read_table(bootstrap: str) -> Table:
-    """The table `sums` as its changelog says it is."""
+    """The table `sums`, from its changelog."""
     return table_of(
         Change(record.partition, *decode_changelog(record.key, record.value))
         for record in read_topic(bootstrap, CHANGELOG)

@@ -1,28 +1,27 @@
-"""In which order and when the flights are sent; pure.
+"""Decides in which order and when the flights are sent; pure.
 
-Every key group (partition of the source topic) goes through its own flights in the order of the file, at an even pace:
-`rate` times its share of all flights times its speed.  At speed 1 everywhere `rate` flights come per second, all key
+Every key group (partition of the source topic) sends its own flights in the order of the file, at an even pace: `rate`
+times its share of all flights times its speed.  With speed 1 everywhere, `rate` flights are sent per second, all key
 groups reach the end of the file together, and the skew between key groups is that of the data.  A key group at speed 4
-gets its flights ahead of time at four times the rate, out of the same file: its traffic grows, every flight is still
-sent once.  A key group that has reached the end of the file falls silent.  What was sent is exactly described by how
-far each has come.
+sends its flights early, at four times the rate.  Its traffic grows, but every flight is still sent once.  At the end of
+the file a key group falls silent.  The position of each key group describes exactly what was sent.
 
-Why not row by row, as the file has them?  Its flights come in bursts that are no property of the key groups: with 220
-rows per second the share of a worker with a quarter of 64 key groups varies by 5.7 % from one window of 5 s to the next
-and still by 3.5 % between windows of 20 s; evenly by 0.5 and 0.1 % (`benchmarks/arrival_noise.py`).  In the bursts no
-placement could be told from a better one.
+Sending the rows in the order of the file would be noisy, because flights come in bursts.  At 220 rows per second, the
+share of a worker with a quarter of 64 key groups varies by 5.7 % between windows of 5 s, and by 3.5 % between windows
+of 20 s.  At an even pace it varies by 0.5 and 0.1 % (`benchmarks/arrival_noise.py`).  The bursts would hide the
+difference between placements.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 SPREAD = 0.6180339887498949
-"""Multiples of the golden ratio, modulo 1, are spread evenly: so key groups of equal pace do not send at once."""
+"""Golden ratio.  Its multiples modulo 1 are evenly spread, so key groups of equal pace do not send at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """How far each key group has come: its flights with a smaller sequence number have been sent."""
+    """What was sent: of each key group, all flights with a smaller sequence number than its clock."""
 
     clocks: tuple[int, ...]
 
@@ -33,7 +32,7 @@ class Sent:
 
 
 class Replay:
-    """The clocks.  `partitions_of_rows[sequence]` is the key group of each flight of the file."""
+    """The clocks of all key groups; `partitions_of_rows[sequence]` = key group of each flight in the file."""
 
     def __init__(self, partitions_of_rows: Sequence[int], *, key_groups: int, rate: float) -> None:
         if key_groups < 1 or not rate > 0:
@@ -55,14 +54,14 @@ class Replay:
         self._rate = rate
 
     def set_speed(self, key_groups: Iterable[int], factor: float) -> None:
-        """From the next call of `due` on these key groups' traffic is `factor` times that of speed 1."""
+        """Set the speed of these key groups to `factor`, from the next call of `due` on."""
         if not factor > 0:
             raise ValueError(f"speed: found {factor}, expected above zero")
         for partition in key_groups:
             self._speeds[partition] = factor
 
     def due(self, now: float) -> list[int]:
-        """Sequence numbers to send at `now` (seconds on any clock that does not go back), in this order."""
+        """Sequence numbers to send at `now` (seconds of any monotonic clock), in this order."""
         elapsed = 0.0 if self._now is None else max(0.0, now - self._now)
         self._now = now
         sequences: list[int] = []
@@ -75,17 +74,17 @@ class Replay:
 
     @property
     def finished(self) -> bool:
-        """Whether every flight was due."""
+        """Whether every flight has been due."""
         return self.count == self._length
 
     @property
     def count(self) -> int:
-        """Number of flights that `due` has given out so far."""
+        """Number of flights that `due` has returned so far."""
         return sum(self._next)
 
     @property
     def sent(self) -> Sent:
-        """All that `due` has given out so far."""
+        """All flights that `due` has returned so far."""
         return Sent(
             clocks=tuple(
                 rows[place] if place < len(rows) else self._length

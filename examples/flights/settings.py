@@ -1,4 +1,4 @@
-"""What a worker of the flights job takes from its environment."""
+"""Settings of a worker of the flights job, from environment variables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,11 +9,10 @@ from pathlib import Path
 class Settings:
     """FLIGHTS_BROKER (host:port), _DATA_DIR, _WEB_PORT; optional _KEY_GROUPS, _WORK, _COMMIT_S, _SESSION_S, _PLUGIN.
 
-    The web port is unique per worker: Faust takes it for the worker's identity.  `work` = CPU microseconds burnt per
-    event and operator: makes the job as heavy as wished.  `commit_s` = seconds between commits: what a
-    killed worker repeats at most.  `session_s` = how long the broker waits for a sign of life of a worker before it
-    gives its key groups to others.  `plugin` = whether Trimtab is installed (1) or the worker is stock Faust (0), to
-    compare.
+    `web_port` must be unique per worker, because Faust uses it as the worker's identity.  `work` = CPU microseconds
+    spent per event and operator, to make the job heavier.  `commit_s` = seconds between commits, at most which a killed
+    worker repeats.  `session_s` = session time-out of the consumer group.  `plugin` = with Trimtab (1) or stock Faust
+    (0).
     """
 
     broker: str
@@ -31,7 +30,7 @@ class Settings:
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
-    """The settings.  Raises ValueError that names the variable."""
+    """The settings.  Raises ValueError, which names the variable."""
     missing = [name for name in ("FLIGHTS_BROKER", "FLIGHTS_DATA_DIR", "FLIGHTS_WEB_PORT") if not environment.get(name)]
     if missing:
         raise ValueError(f"environment: expected {', '.join(missing)}")

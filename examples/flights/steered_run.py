@@ -1,6 +1,6 @@
-"""The flights job in a sandbox, steered: started, watched, driven with `trimtab` as an operator would, ended.
+"""Runs the steered flights job in a sandbox: starts it, watches it, operates it with `trimtab`, and ends it.
 
-`flights.demo` is the course of such a run; `tests/faults` are others.
+`flights.demo` and `tests/faults` are scenarios of such a run.
 """
 
 import subprocess
@@ -26,11 +26,11 @@ FINISH_LIMIT_S = 90.0
 
 
 class RunError(Exception):
-    """The run did not come as far as it should."""
+    """The run did not reach the expected state."""
 
 
 class Viewer(Protocol):
-    """Where a run is shown; seconds are since its start."""
+    """Shows a run; seconds are since its start."""
 
     def phase(self, seconds: float, text: str) -> None:
         """A new part of the run begins."""
@@ -40,10 +40,10 @@ class Viewer(Protocol):
 
 
 class SteeredRun:
-    """One run on one cluster.  `phases` = (when it began in epoch seconds, what it was).
+    """One run on one cluster.  `phases` = (start in epoch seconds, name).
 
-    As a context: at its begin everything runs, with the controller paused, and flights flow; at its end nothing is sent
-    any more.
+    Entering the context starts everything, with the controller paused and flights being sent.  Leaving it stops
+    sending.
     """
 
     def __init__(self, cluster: Cluster, *, key_groups: int, rate: float, view: Viewer) -> None:
@@ -73,7 +73,7 @@ class SteeredRun:
         cluster.write_controller_toml()
         self.trimtab("pause", "--reason", "show the job unbalanced first")
         cluster.broker.create_topics(topics_of_the_job(self.key_groups))
-        cluster.start_controller(act=True)  # before the others: Spark takes longest
+        cluster.start_controller(act=True)  # first, because Spark takes longest
         for index in range(cluster.settings.workers):
             cluster.start_agent(index)
         for index in range(cluster.settings.workers):
@@ -87,28 +87,28 @@ class SteeredRun:
         self.backlog = Backlog(bootstrap, APP, {SOURCE: self.key_groups, DELAYS: self.key_groups})
         self.until(self.all_run, READY_LIMIT_S, "all workers running")
 
-    # ------------------------------------------------------------------ seeing
+    # ------------------------------------------------------------------ observing
     @property
     def last(self) -> Status:
-        """What the controller said last."""
+        """The last status of the controller."""
         if self.watch.last is None:
-            raise RunError(f"the controller says nothing; its log: {self.cluster.logs}")
+            raise RunError(f"the controller publishes no status; logs: {self.cluster.logs}")
         return self.watch.last
 
     def all_run(self) -> bool:
-        """Whether every worker was seen to run."""
+        """Whether the controller sees every worker running."""
         nodes = self.watch.last.nodes if self.watch.last else ()
         return len(nodes) == self.cluster.settings.workers and all(node.state is WorkerState.RUNNING for node in nodes)
 
     def key_groups_of(self, worker: str) -> list[int]:
-        """Partitions of `sums` that the worker owns, those with the most load first."""
+        """Partitions of `sums` that the worker owns, most loaded first."""
         newest = read_snapshots(self.cluster.broker.address, self.cluster.topics)[-1]
         rows = [row for row in newest.key_groups if row.worker == worker and row.key_group.operator == SUMS]
         return [row.key_group.partition for row in sorted(rows, key=lambda row: -(row.cpu or 0.0))]
 
-    # ------------------------------------------------------------------ doing
+    # ------------------------------------------------------------------ acting
     def phase(self, text: str) -> None:
-        """Say that a new part of the run begins."""
+        """Start a new phase of the run."""
         self.phases.append((time.time(), text))
         self._view.phase(time.time() - self._started_at, text)
 
@@ -120,14 +120,14 @@ class SteeredRun:
             raise RunError(f"trimtab {' '.join(arguments)}: exit code {done.returncode}: {done.stderr.strip()}")
 
     def until(self, condition: Callable[[], bool], limit_s: float, what: str) -> None:
-        """Wait for the condition.  Raises RunError with what the controller said last."""
+        """Wait for the condition.  Raises RunError with the controller's last decision."""
         if not self.holds_within(limit_s, condition):
             status = self.watch.last
             last = status.decisions[-1].text if status and status.decisions else "nothing"
-            raise RunError(f"not within {limit_s:g} s: {what}; the controller last said: {last}")
+            raise RunError(f"not within {limit_s:g} s: {what}; last decision of the controller: {last}")
 
     def holds_within(self, limit_s: float, condition: Callable[[], bool]) -> bool:
-        """Whether the condition came true in time.  Raises ClusterError when a process fails by itself."""
+        """Wait for the condition; returns whether it became true in time.  Raises ClusterError when a process fails."""
         deadline = time.monotonic() + limit_s
         while not condition():
             if time.monotonic() > deadline:
@@ -138,19 +138,19 @@ class SteeredRun:
         return True
 
     def look(self) -> None:
-        """Read what the controller says, and show it."""
+        """Read the status, and show it."""
         self._view.show(self.watch.poll(), time.time() - self._started_at, self.producer.count)
 
     def finish(self, limit_s: float = FINISH_LIMIT_S) -> Sent:
         """Stop sending and wait until everything has been processed and committed.  Raises NotDelivered, RunError."""
-        self.phase("finish: the job works off what is left")
+        self.phase("finish: the job processes what is left")
         sent = self.producer.stop()
         self.until(lambda: self.backlog.records() == 0, limit_s, "everything processed and committed")
         return sent
 
 
 def topics_of_the_job(key_groups: int) -> list[Topic]:
-    """To be created before the workers start."""
+    """The topics to create before the workers start."""
     compacted = {"cleanup.policy": "compact"}
     return [
         Topic(name=name, partitions=count, settings=compacted if name == CHANGELOG else {})

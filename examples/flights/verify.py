@@ -1,6 +1,6 @@
-"""Were all flights counted, once, and are the sums right?  Recomputed from the data set's own file; pure.
+"""Checks that every flight was counted exactly once and that the sums are right, by recomputing them; pure.
 
-That the sums are right in the end does not show that they always were: no count of the table may step back on the way.
+Correct final sums do not prove that they always were.  So no count in the table's changelog may step back either.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
-    """The flights sent, and how often their numbers stand in the outputs.  `foreign`: outputs of flights not sent."""
+    """The flights sent, compared with the outputs; `foreign` = outputs of flights that were not sent."""
 
     sent: int
     processed: int
@@ -29,7 +29,7 @@ class Events:
 
 
 class Change(NamedTuple):
-    """One record of the changelog; `sums` = None: the key was deleted."""
+    """One record of the changelog; `sums` None = the key was deleted."""
 
     partition: int
     key: str
@@ -40,8 +40,8 @@ class Change(NamedTuple):
 class Table:
     """The table `sums` after all records of its changelog: the last of each key.
 
-    `stepped_back`: records that do not count on from the one before of their key and partition.  Each flight counts one
-    more, so there older state was written over newer.
+    `stepped_back` = records whose count is not above the previous one of their key and partition.  Every flight adds
+    one, so there an older state overwrote a newer one.
     """
 
     sums: Mapping[str, Sums]
@@ -51,7 +51,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """Sums compared, one per airplane and year; `wrong` are missing, superfluous or different ones.
+    """The comparison of sums, one per airplane and year; `wrong` = missing, superfluous or different sums.
 
     `stepped_back` = see `Table`.
     """
@@ -63,13 +63,13 @@ class Answers:
 
 
 def flights_sent(flights: Iterable[Flight], sent: Sent) -> list[Flight]:
-    """The flights that the replay had given out."""
+    """The flights that the replay sent."""
     key_groups = len(sent.clocks)
     return [f for f in flights if (partition_of(f.airplane, key_groups), f.sequence) in sent]
 
 
 def expected_sums(flights: Iterable[Flight]) -> dict[str, Sums]:
-    """What the table `sums` must hold after these flights."""
+    """The content that the table `sums` must have after these flights."""
     table: dict[str, Sums] = {}
     for flight in flights:
         delay = parse_row(flight.row)
@@ -79,7 +79,7 @@ def expected_sums(flights: Iterable[Flight]) -> dict[str, Sums]:
 
 
 def count_events(sent: Iterable[Flight], totals: Iterable[Total]) -> Events:
-    """Lost: sent without an output.  Duplicated: outputs beyond the first of a flight that was sent."""
+    """Compare flights with outputs.  Lost = sent without output; duplicated = outputs of a flight after the first."""
     numbers = {flight.sequence for flight in sent}
     seen = Counter(total.sequence for total in totals)
     lost = sorted(numbers - seen.keys())
@@ -96,7 +96,7 @@ def count_events(sent: Iterable[Flight], totals: Iterable[Total]) -> Events:
 
 
 def table_of(changes: Iterable[Change]) -> Table:
-    """What a changelog says; each partition's records in their order.  What was compacted away is not judged."""
+    """The table of a changelog, whose records are in order per partition.  Compacted records are not checked."""
     sums: dict[str, Sums] = {}
     flights: dict[tuple[int, str], int] = {}
     stepped_back, examples = 0, list[str]()
@@ -114,7 +114,7 @@ def table_of(changes: Iterable[Change]) -> Table:
 
 
 def compare(expected: Mapping[str, Sums], table: Table) -> Answers:
-    """The table as it should be against the table as its changelog says it is."""
+    """Compare the expected sums with the table."""
     found = table.sums
     wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
     different = (f"{key}: found {found.get(key)}, expected {expected.get(key)}" for key in wrong[:EXAMPLES])

@@ -1,4 +1,4 @@
-"""What controller and stream say while the job runs, and whether the job has caught up; read from Kafka."""
+"""Reads from Kafka what controller and stream publish, and how far the job is behind."""
 
 from types import TracebackType
 from typing import Self
@@ -25,7 +25,7 @@ REQUEST_LIMIT_S = 10.0
 
 
 class StatusWatch:
-    """Follows the controller's status topic; `rounds` are all that were ever reported, by plan, as last reported."""
+    """Follows the controller's status topic; `rounds` = plan -> last reported state of every round."""
 
     def __init__(self, bootstrap: str, topics: Topics) -> None:
         self.last: Status | None = None
@@ -34,7 +34,7 @@ class StatusWatch:
         self._follower = Follower(connection, "watch", [TopicPartition(topics.status, 0, OFFSET_BEGINNING)])
 
     def poll(self) -> Status | None:
-        """The newest status, if there is any yet."""
+        """The newest status; None before the first."""
         for message in self._follower.consume(100, 0.05):
             if message.error() is None and message.key() == status_key(acting=True):
                 self.last = decode_status(message.value())
@@ -51,7 +51,7 @@ class StatusWatch:
 
 
 class Backlog:
-    """How far a consumer group is behind."""
+    """The backlog of a consumer group."""
 
     def __init__(self, bootstrap: str, group: str, topics: dict[str, int]) -> None:
         self._bootstrap = bootstrap
@@ -61,8 +61,8 @@ class Backlog:
         ]
 
     def records(self) -> int:
-        """Records that were produced and are not committed yet.  Raises KafkaException."""
-        # A client of its own each time: one that has seen its broker die may time out for ever.
+        """Number of records that are produced but not committed.  Raises KafkaException."""
+        # A new client each time: one that has lost its broker may time out for ever.
         admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
         ends = admin.list_offsets(
             {place: OffsetSpec.latest() for place in self._places}, request_timeout=REQUEST_LIMIT_S
@@ -77,8 +77,10 @@ class Backlog:
                 future.result(REQUEST_LIMIT_S).offset - committed.get((place.topic, place.partition), 0)
                 for place, future in ends.items()
             )
-        except TimeoutError as error:  # a broker that died meanwhile: the client itself may wait for ever
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the broker did not say how far it is")) from error
+        except TimeoutError as error:  # the broker has died: the client itself may wait for ever
+            raise KafkaException(
+                KafkaError(KafkaError._TIMED_OUT, "the broker did not answer with its offsets")
+            ) from error
 
 
 def read_snapshots(bootstrap: str, topics: Topics) -> tuple[Snapshot, ...]:

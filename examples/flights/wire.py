@@ -1,4 +1,4 @@
-"""Names and record formats of the job's topics; numbers in every record lead back to the row of the data set."""
+"""Names and record formats of the job's topics.  Every record has the number of its row in the data set."""
 
 import json
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ EXTRACT, SUMS = "extract", "sums"
 
 
 def partitions(key_groups: int) -> dict[str, int]:
-    """Partitions of each topic to create; the changelog is to be compacted."""
+    """Topic -> number of partitions.  The changelog must be compacted."""
     return {SOURCE: key_groups, DELAYS: key_groups, CHANGELOG: key_groups, TOTALS: TOTALS_PARTITIONS}
 
 
@@ -30,7 +30,7 @@ class Sums:
     minutes: int = 0
 
     def plus(self, minutes: int) -> "Sums":
-        """With one flight more."""
+        """The sums with one more flight."""
         return Sums(flights=self.flights + 1, minutes=self.minutes + minutes)
 
 
@@ -67,7 +67,7 @@ def decode_total(key: bytes, value: bytes) -> Total:
 
 
 def decode_changelog(key: bytes, value: bytes | None) -> tuple[str, Sums | None]:
-    """(table key, sums) of a record of CHANGELOG; without a value it deletes the key."""
+    """(table key, sums) of a record of CHANGELOG; sums None = deletes the key."""
     if value is None:
         return str(json.loads(key)), None
     cells: Any = json.loads(value)

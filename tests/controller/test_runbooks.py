@@ -1,4 +1,4 @@
-"""Whoever is woken finds the runbook by its name, and what stands in it is there: reasons, metrics, commands."""
+"""The runbooks are complete, and what they name exists: reasons, metrics, commands, log lines, links."""
 
 import re
 import shlex
@@ -25,7 +25,7 @@ DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md")), REA
 
 
 def metrics() -> set[str]:
-    """Their names as they are served; of histograms without `_bucket` and the like."""
+    """Names of all metrics; those of histograms without `_bucket` and so on."""
     port = CollectorRegistry()
     MetricsServer(Listen(address="127.0.0.1", port=0), port).server_close()
     registries = (AgentMetrics().registry, Metrics().registry, ProcessMetrics().registry, port)
@@ -76,6 +76,23 @@ def test_every_metric_that_is_named_exists_and_every_metric_is_named() -> None:
         short = set(re.findall(r"`([a-z_]+_total)\b", path.read_text()))
         assert {name for name in short if not any(full.endswith(name) for full in served)} == set(), path
     assert {name for name in served if name not in README.read_text()} == set()
+
+
+def written() -> str:
+    """The source of agent, controller and shared packages, with adjacent string literals joined."""
+    folders = (ROOT / name for name in ("agent", "controller", "shared"))
+    sources = [path.read_text() for folder in folders for path in sorted(folder.rglob("*.py"))]
+    return re.sub(r'"\s*\n\s*f?"', "", "\n".join(sources))
+
+
+def test_log_lines_that_are_quoted_are_written_by_the_code() -> None:
+    paragraphs = [text for path in RUNBOOKS for text in re.split(r"\n(?=\n|\s*- |\|)", path.read_text())]
+    spans = [span for text in paragraphs if re.search(r"\blog", text) for span in re.findall(r"`([^`]+)`", text)]
+    spans = [" ".join(span.split()) for span in spans if not re.match(r"(trimtab|kafka|journalctl|systemctl)\b", span)]
+    phrases = {phrase for span in spans for phrase in re.findall(r"\b[A-Za-z]+(?: [a-z']+){2,}\b(?![\w=])", span)}
+    assert len(phrases) >= 15
+    source = written()
+    assert {phrase for phrase in phrases if phrase not in source} == set()
 
 
 def words(command: str) -> list[str]:

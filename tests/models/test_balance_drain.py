@@ -1,4 +1,4 @@
-"""Marked nodes: the drain rule, and what it may cost. The settlement stands in the head of `solve.py`."""
+"""Draining nodes: the drain rule, and what it may cost (see the docstring of `balance/solve.py`)."""
 
 from dataclasses import replace
 

@@ -29,7 +29,7 @@ def test_without_samples_the_curve_is_the_prior():
 def test_the_prior_shares_what_the_foreground_leaves_of_the_network():
     prior = network_prior(LOCAL, capacity_bytes_per_s=1.25e6, foreground_bytes_per_s=1e6)
     assert [prior.at(n) for n in (1, 2)] == [3.0, 5.0]  # 1 MB at 0.25 MB/s is 4 s, two local restores
-    with pytest.raises(ValueError, match="whole network"):
+    with pytest.raises(ValueError, match="whole bandwidth"):
         network_prior(LOCAL, capacity_bytes_per_s=1e6, foreground_bytes_per_s=1e6)
 
 

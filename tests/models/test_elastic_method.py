@@ -88,14 +88,14 @@ def test_without_a_light_node_it_is_refused_and_said(run):
     assert (code, plan["moves"], plan["status"]) == (0, [], "unchanged")
     assert err == (
         "warning: key group 'k0' stays on node 'n0', which is draining: "
-        "no other has room for it under 80 %, and no light one takes it\n"
+        "no other node has room for it under 80 %, and no light one takes it\n"
     )
 
 
 def test_a_lost_key_group_cannot_be_refused(run):
     code, plan, err = run(cluster([(None, 60), (0, 90), (1, 85), (2, 88)]))
     assert (code, moves(plan)) == (0, {("k0", None, "n1")})
-    assert err.startswith("warning: key group 'k0' is put on node 'n1', overfull as it is: no other has room")
+    assert err.startswith("warning: key group 'k0' is put on node 'n1' although it is full: no other node has room")
 
 
 def with_memory(document, limits, usages):

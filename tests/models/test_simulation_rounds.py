@@ -13,10 +13,10 @@ from trimtab_models.simulation import (
     WORKLOADS,
     Change,
     ChangeKind,
+    InvalidSize,
     Perception,
     Run,
     Size,
-    Unfit,
     churn,
     generated,
     policy_named,
@@ -106,7 +106,7 @@ def test_so_much_of_the_rate_can_be_collocated(workload, share):
     ],
 )
 def test_a_size_that_does_not_fit_is_refused(workload, size, reason):
-    with pytest.raises(Unfit, match=reason):
+    with pytest.raises(InvalidSize, match=reason):
         play(workload=workload, size=Size(**size))
 
 

@@ -209,7 +209,7 @@ def test_a_problem_that_is_not_whole_cannot_exist():
         problem_of(job, capacity=np.ones((1, 2)))
     with pytest.raises(ValueError, match="capacity above 0"):
         with_memory(job, per_instance=[1], capacity=[1, 0])
-    with pytest.raises(ValueError, match="takes of every resource"):
+    with pytest.raises(ValueError, match="its use of every resource"):
         replace(problem_of(job), relative=np.ones(2))
 
 

@@ -22,11 +22,11 @@ from trimtab_models.simulation import (
     WORKLOADS,
     Change,
     ChangeKind,
+    InvalidSize,
     Moment,
     Perception,
     Run,
     Size,
-    Unfit,
     churn,
     generated,
     policy_named,
@@ -107,7 +107,7 @@ def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
     cluster = parser.add_argument_group("cluster", "nodes that come and go; ROUND:COUNT, as often as wanted")
     for kind, text in (
         (ChangeKind.JOIN, "nodes that join"),
-        (ChangeKind.MARK, "nodes marked for removal; they leave when empty"),
+        (ChangeKind.MARK, "nodes that start to drain; they leave when empty"),
         (ChangeKind.LOSE, "nodes that are lost with their key groups' place"),
     ):
         name = f"--{kind.value}"
@@ -169,7 +169,7 @@ def run(args: argparse.Namespace, names: Sequence[str], command: str) -> int:
                 return _refuse(command, played.reason, INFEASIBLE)
             runs[name] = played
         _report(args, scene, runs)
-    except (BadInput, Unfit, BadInstance, PictureError) as error:
+    except (BadInput, InvalidSize, BadInstance, PictureError) as error:
         return _refuse(command, str(error), BAD_INPUT)
     except OSError as error:
         return _refuse(command, f"{error.filename}: {error.strerror or error}", BAD_INPUT)
@@ -193,7 +193,7 @@ def _deadline(seconds: float) -> Stop:
 
 
 def scene_of(args: argparse.Namespace) -> Scene:
-    """The workload and the changes that the options name. Raises BadInput, Unfit, BadInstance, OSError."""
+    """The workload and the changes that the options name. Raises BadInput, InvalidSize, BadInstance, OSError."""
     if not args.smoothing:
         raise BadInput("--smoothing must be above 0: nothing would ever be measured")
     if args.recorded:

@@ -1,1 +1,1 @@
-"""`make demo`: the main job, end to end, judged.  `python -m flights.demo`."""
+"""`make demo`, or `python -m flights.demo`: runs the flights job end to end and checks the results."""

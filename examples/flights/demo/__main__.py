@@ -1,4 +1,4 @@
-"""`python -m flights.demo [--out FOLDER]`: run, judge, write summary and picture; exit 0 unless data was broken."""
+"""`python -m flights.demo [--out FOLDER]`: run, check, write summary and picture; exit code 0 unless data is wrong."""
 
 import argparse
 import json
@@ -29,11 +29,11 @@ from trimtab_sandbox.configuration import worker_name
 
 OUT = Path("out", "demo")
 WIDTH = 138
-"""Columns where no terminal tells how many it has."""
+"""Columns when the output is not a terminal."""
 
 
 def main() -> int:
-    """Run the demo; the exit code."""
+    """Run the demo; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m flights.demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=OUT, help="folder for summary, picture and logs")
     out: Path = parser.parse_args().out.absolute()
@@ -47,7 +47,7 @@ def main() -> int:
         console.print(f"the demo failed: {error}\nlogs: {out / 'sandbox' / 'logs'}", style="red", markup=False)
         return 1
     except KeyboardInterrupt:
-        console.print("interrupted; everything that was started has ended")
+        console.print("interrupted; all started processes have ended")
         return 130
     (out / "summary.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     console.print(closing(document))
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def run(out: Path, settings: DemoSettings, console: Console) -> dict[str, object]:
-    """The summary of one run."""
+    """Run the demo; returns its summary."""
     started_at, cluster = time.time(), Cluster(sandbox_settings(settings), out / "sandbox")
     console.print(f"logs: {cluster.logs}", markup=False)
     with cluster:
@@ -92,7 +92,7 @@ def run(out: Path, settings: DemoSettings, console: Console) -> dict[str, object
 
 
 def _key_groups_left(outcome: Outcome, evidence: Evidence) -> int | None:
-    """Key groups of the drained worker in the last window; None when there is none after the drain began."""
+    """Key groups of the drained worker in the last window; None without a window after the drain began."""
     last = evidence.snapshots[-1] if evidence.snapshots else None
     if last is None or last.start_ms < outcome.drain_started_at * 1000:
         return None

@@ -1,4 +1,4 @@
-"""What really happened, read back from Kafka after the run: outputs, waits, hand-overs, windows."""
+"""The facts of a run, read back from Kafka afterwards: outputs, waits, hand-overs, windows."""
 
 import json
 from collections import defaultdict
@@ -19,7 +19,7 @@ from trimtab_protocol.messages.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that the summary is made of."""
+    """The input of the summary."""
 
     events: Events
     answers: Answers
@@ -29,7 +29,7 @@ class Evidence:
 
 
 def gather(bootstrap: str, topics: Topics, sent: Sent) -> Evidence:
-    """Read everything back.  Raises KafkaException, TimeoutError."""
+    """Read everything from Kafka.  Raises KafkaException, TimeoutError."""
     flights = flights_sent(read_flights(), sent)
     delays = list(read_topic(bootstrap, DELAYS))
     totals = list(read_topic(bootstrap, TOTALS))
@@ -49,10 +49,10 @@ def gather(bootstrap: str, topics: Topics, sent: Sent) -> Evidence:
 def waits_of_both_operators(
     source: Iterable[Record], delays: Iterable[Record], totals: Iterable[Record]
 ) -> dict[KeyGroup, Waits]:
-    """How long each flight waited at `extract` and at `sums`, by key group.
+    """The waits of all flights at `extract` and at `sums`, by key group.
 
-    A flight arrives at an operator when its record was produced to the operator's topic, and has been processed when
-    the operator's output was produced.
+    A flight arrives at an operator when its record is produced to the operator's topic.  It is processed when the
+    operator's output is produced.
     """
     arrived = {decode_source(row.value)[0]: row.at for row in source if row.value is not None}
     extracted: dict[int, float] = {}
@@ -73,7 +73,7 @@ def waits_of_both_operators(
 
 
 def handovers_of(commands: Iterable[Command], acks: Iterable[Ack]) -> tuple[Moved, ...]:
-    """The hand-overs that took place: from when the release was accepted until the new owner had taken over."""
+    """The completed hand-overs, each from the acceptance of the release to the new owner's `took`."""
     releases = {command.handover: command for command in commands if command.kind is CommandKind.RELEASE}
     accepted: dict[str | None, float] = {}
     taken: dict[str | None, float] = {}

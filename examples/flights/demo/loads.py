@@ -1,4 +1,4 @@
-"""Loads of workers in one window, as measured: percent of each worker's capacity; pure."""
+"""Measured loads of workers in one window, in percent of each worker's capacity; pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from trimtab_protocol.messages.snapshot import Snapshot
 
 
 def node_loads(snapshot: Snapshot) -> dict[WorkerId, float] | None:
-    """Load of each worker of a whole window, the sum of its key groups' CPU; None when anything is unknown."""
+    """Load of each worker in a complete window, the sum of its key groups' CPU; None if anything is unknown."""
     if snapshot.coverage < 1 or any(row.cpu is None for row in snapshot.key_groups):
         return None
     cores: dict[WorkerId, float] = defaultdict(float)
@@ -20,8 +20,8 @@ def node_loads(snapshot: Snapshot) -> dict[WorkerId, float] | None:
 def deviations(snapshot: Snapshot, draining: Iterable[WorkerId] = ()) -> dict[WorkerId, float] | None:
     """Load of each worker above the mean load (pp); None when anything is unknown.
 
-    All load over the capacity of the workers that stay is the mean.  A worker that is being drained is left out where
-    it has less.
+    The mean is the total load / the capacity of the workers that are not draining.  A draining worker is left out if it
+    is below the mean.
     """
     loads, marked = node_loads(snapshot), set(draining)
     kept = sum(node.capacity for node in snapshot.nodes if node.worker not in marked)
@@ -33,11 +33,11 @@ def deviations(snapshot: Snapshot, draining: Iterable[WorkerId] = ()) -> dict[Wo
 
 
 def load_distance(snapshot: Snapshot, draining: Iterable[WorkerId] = ()) -> float | None:
-    """Percentage points: max |load - mean| over kept workers, max (load - mean) over those marked for removal."""
+    """Load distance (pp): max |load - mean|, for draining workers max (load - mean)."""
     found = deviations(snapshot, draining)
     return None if found is None else max(map(abs, found.values()))
 
 
 def windows_inside(snapshots: Iterable[Snapshot], start: float, end: float) -> list[Snapshot]:
-    """The windows that lie wholly in [start, end] (epoch seconds)."""
+    """The windows completely inside [start, end] (epoch seconds)."""
     return [row for row in snapshots if row.start_ms >= start * 1000 and row.end_ms <= end * 1000]

@@ -1,11 +1,11 @@
-"""Whether a load distance that was measured over some windows is above a limit, or may be noise; pure.
+"""Decides whether a measured load distance is really above a limit, or may be noise; pure.
 
 While nothing moves, the deviation of a worker's load from the mean varies from window to window.  The run itself shows
 by how much: `spreads` pools, for each worker, the variance about the mean of each span in which nothing moved.  The
 mean over n windows then has the standard error s / sqrt(n), and (mean - true) / (s / sqrt(n)) follows Student's t
-distribution with the degrees of freedom of s.  A run makes many such comparisons, one per judged span and worker.  Each
-is made at the level FALSE_ALARM / comparisons, so a run in which every promise is kept reports a miss with a
-probability of at most FALSE_ALARM (Bonferroni's inequality, whatever the comparisons share).
+distribution with the degrees of freedom of s.  A run makes many such comparisons, one per span and worker, each at the
+level FALSE_ALARM / comparisons.  If all promises are kept, it therefore reports a miss with a probability of at most
+FALSE_ALARM (Bonferroni's inequality, for dependent comparisons too).
 """
 
 from collections import defaultdict
@@ -18,22 +18,22 @@ from statistics import fmean
 from trimtab_protocol.messages.names import WorkerId
 
 FALSE_ALARM = 5e-4
-"""Of a whole run: one in two thousand, so that noise with heavier tails than assumed stays near one in a thousand."""
+"""Per run: one in two thousand, so that even noise with heavier tails stays near one in a thousand."""
 
 Deviations = Mapping[WorkerId, float]
-"""Load of each worker above the mean load in one window (pp), as a load distance counts it."""
+"""Load of each worker above the mean in one window (pp), as in `deviations`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Standard deviation (pp) of one worker's deviation from window to window, and its degrees of freedom."""
+    """Standard deviation (pp) of a worker's deviation between windows, and its degrees of freedom."""
 
     pp: float
     degrees: int
 
 
 def spreads(spans: Iterable[Sequence[Deviations]]) -> dict[WorkerId, Spread]:
-    """Of each worker over all spans; a span in which it has one window tells nothing."""
+    """The spread of each worker over all spans; a span with a single window adds nothing."""
     squares: dict[WorkerId, float] = defaultdict(float)
     degrees: dict[WorkerId, int] = defaultdict(int)
     for span in spans:
@@ -47,14 +47,14 @@ def spreads(spans: Iterable[Sequence[Deviations]]) -> dict[WorkerId, Spread]:
 
 
 def means(span: Sequence[Deviations]) -> dict[WorkerId, float]:
-    """The mean deviation of each worker over the windows in which it is."""
+    """The mean deviation of each worker over its windows."""
     return {worker: fmean(values) for worker, values in _by_worker(span).items()}
 
 
 def lower_limit(span: Sequence[Deviations], known: Mapping[WorkerId, Spread], comparisons: int) -> float:
-    """What the load distance over the windows is at least (pp), at the level of one of so many comparisons.
+    """Lower confidence limit (pp) of the load distance over these windows, for one of `comparisons`.
 
-    0 where nothing is known of the noise.
+    0 if the noise is unknown.
     """
     limits = [0.0]
     for worker, values in _by_worker(span).items():
@@ -75,7 +75,7 @@ def _by_worker(span: Sequence[Deviations]) -> dict[WorkerId, list[float]]:
 
 @lru_cache(maxsize=1000)
 def t_quantile(level: float, degrees: int) -> float:
-    """What a variable of Student's t distribution exceeds with probability `level`, from 1e-9 to 0.5."""
+    """The value that Student's t exceeds with probability `level`, from 1e-9 to 0.5."""
     if degrees < 1 or not 1e-9 <= level <= 0.5:
         raise ValueError(f"found level {level:g}, {degrees} degrees of freedom; expected 1e-9 to 0.5, and at least 1")
     low, high = 0.0, 1.0
@@ -88,7 +88,7 @@ def t_quantile(level: float, degrees: int) -> float:
 
 
 def _t_above(t: float, degrees: int) -> float:
-    """P(T > t), t >= 0; for whole degrees of freedom a finite sum (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    """P(T > t) for t >= 0, as a finite sum (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
     angle = atan(t / sqrt(degrees))
     cosine = cos(angle)
     odd = degrees % 2

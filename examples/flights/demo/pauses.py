@@ -1,8 +1,8 @@
-"""Pauses of key groups, from when their events arrived and when they were processed.
+"""Computes pauses of key groups from the times at which events arrived and were processed.
 
-An event waits from the later of (its own arrival, the end of the event before it on the same key group) until it is
-processed.  The pause of a key group in a span is the longest such wait of an event that waited inside the span, so idle
-time without input is no pause, and a pause that reaches beyond the span's end counts whole.
+An event waits until it is processed, from its arrival or from the end of the previous event of its key group, whichever
+is later.  The pause of a key group in a span is the longest wait of an event that waited inside the span.  Idle time
+without input is therefore no pause, and a wait beyond the end of the span counts in full.
 """
 
 from bisect import bisect_left
@@ -16,7 +16,7 @@ from trimtab_protocol.messages.names import KeyGroup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """One event at one key group: when it arrived and when it had been processed (epoch seconds)."""
+    """One event at one key group: when it arrived, and when it was processed (epoch seconds)."""
 
     arrived_at: float
     processed_at: float
@@ -24,7 +24,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseSummary:
-    """Median and longest of many pauses, in seconds; None when there was none to measure."""
+    """Median and longest pause in seconds; None without any."""
 
     median_s: float | None
     max_s: float | None
@@ -32,7 +32,7 @@ class PauseSummary:
 
 
 class Waits:
-    """The waits of one key group, in the order of their ends."""
+    """The waits of one key group, ordered by their ends."""
 
     __slots__ = ("_ends", "_lengths", "_longest")
 
@@ -47,7 +47,7 @@ class Waits:
         self._longest = max(self._lengths, default=0.0)
 
     def pause(self, start: float, end: float) -> float | None:
-        """The longest wait in seconds of an event that waited at some time in [start, end]; None without one."""
+        """The longest wait (s) of an event that waited at some time in [start, end]; None without one."""
         first = bisect_left(self._ends, start)
         last = bisect_left(self._ends, end + self._longest, first)
         rows = zip(self._ends[first : last + 1], self._lengths[first : last + 1], strict=True)
@@ -64,7 +64,7 @@ def summarise(pauses: Iterable[float | None]) -> PauseSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """A hand-over that took place: its key groups were without an owner for some time inside [start, end]."""
+    """A completed hand-over; its key groups had no owner for some time inside [start, end]."""
 
     key_groups: tuple[KeyGroup, ...]
     start: float
@@ -74,9 +74,9 @@ class Moved:
 def around_handovers(
     waits: Mapping[KeyGroup, Waits], handovers: Sequence[Moved], *, slack_s: float
 ) -> tuple[PauseSummary, PauseSummary]:
-    """(pauses of the moved key groups, pauses of those that no hand-over touched) around each, `slack_s` on both sides.
+    """(pauses of moved key groups, pauses of all others) around each hand-over, with `slack_s` on both sides.
 
-    A key group that another hand-over moved within the same span is neither.
+    Key groups that another hand-over moves in the same span count as neither.
     """
     moved: list[float | None] = []
     others: list[float | None] = []
@@ -101,9 +101,9 @@ def calm_twins(
     period_s: float,
     slack_s: float,
 ) -> list[tuple[float, float]]:
-    """The spans around the hand-overs, some periods earlier or later, inside `within` and outside all that is busy.
+    """Spans for comparison: those around the hand-overs, moved by whole periods into calm times inside `within`.
 
-    The period is that of the windows: their ends are work for everybody, and calm must have its share of it.
+    The period is that of the windows, because the end of a window is work for everybody, in calm times too.
     """
     spans = []
     for row in handovers:

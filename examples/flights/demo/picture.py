@@ -31,7 +31,7 @@ def draw(evidence: Evidence, course: Course, path: Path) -> None:
         loads_axis.axvline(handover.end - started_at, color="grey", alpha=0.35, linewidth=0.8)
     for number, (at, name) in enumerate(course.phases[1:]):
         loads_axis.axvline(at - started_at, color="black", linestyle="--", linewidth=1)
-        height = 1.01 + 0.035 * (number % 3)  # so that near ones can both be read
+        height = 1.01 + 0.035 * (number % 3)  # keeps neighbouring labels readable
         side = "right" if at - started_at > 0.7 * course.seconds else "left"
         loads_axis.text(at - started_at, height, name, ha=side, transform=loads_axis.get_xaxis_transform(), fontsize=8)
     loads_axis.set_ylabel("load, % of the worker's capacity")

@@ -1,4 +1,4 @@
-"""The demo's run: unbalanced, balanced, shifted, drained.  Drives a sandbox as an operator would, with `trimtab`."""
+"""The scenario of the demo: unbalanced, balanced, shifted, drained.  Operates a sandbox with `trimtab`."""
 
 import time
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from trimtab_sandbox.configuration import SandboxSettings, worker_name
 
 WINDOW_LIMIT_S = 120.0
 BAND_PP = 0.8
-"""Below the 1 pp that is promised, so that the controller goes on until the promise is kept."""
+"""Below the promised 1 pp, so that the controller continues until the promise is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSettings:
-    """Rate in flights per second, spans in seconds, `work` as in `flights.settings`."""
+    """Settings of the demo: `rate` in flights per second, times in seconds, `work` as in `flights.settings`."""
 
     workers: int = 4
     key_groups: int = 64
@@ -40,7 +40,7 @@ class DemoSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a run leaves beside the records in Kafka.  Times in epoch seconds."""
+    """Results of a run that are not in Kafka; times in epoch seconds."""
 
     sent: Sent
     phases: tuple[tuple[float, str], ...]
@@ -74,14 +74,14 @@ def sandbox_settings(settings: DemoSettings) -> SandboxSettings:
 
 
 class Scenario:
-    """One run on one cluster; `play` does everything from the broker's start to the job's last commit."""
+    """One run on one cluster, from the start of the broker to the last commit of the job."""
 
     def __init__(self, cluster: Cluster, settings: DemoSettings, view: View) -> None:
         self._settings = settings
         self._run = SteeredRun(cluster, key_groups=settings.key_groups, rate=settings.rate, view=view)
 
     def play(self) -> Outcome:
-        """Raises RunError, ClusterError, NotDelivered."""
+        """Run the scenario.  Raises RunError, ClusterError, NotDelivered."""
         with self._run:
             return self._play()
 
@@ -98,7 +98,7 @@ class Scenario:
         self._settle(time.time())
 
         surge = run.key_groups_of(worker_name(0))[: settings.surge_key_groups]
-        run.holds_within(settings.window_s, self._window_begins)  # so that whole windows show the shift
+        run.holds_within(settings.window_s, self._window_begins)  # so that the shift begins with a window
         run.phase(f"{len(surge)} key groups of {worker_name(0)} grow by a factor of {settings.surge_factor:g}")
         run.producer.set_speed(surge, settings.surge_factor)
         self._settle(time.time())
@@ -130,9 +130,9 @@ class Scenario:
         return time.time() % self._settings.window_s < 2 * TICK_S
 
     def _settle(self, since: float) -> None:
-        """Until a round of this phase has ended and enough whole windows in which nothing moved have come after it.
+        """Wait until a round of this phase has ended, followed by enough complete windows without moves.
 
-        Not longer than the limit: the judgement at the end takes the windows that there are.
+        Waits for the limit at most: the summary uses the windows that there are.
         """
         run, settings = self._run, self._settings
         begun = run.phases[-1][0]

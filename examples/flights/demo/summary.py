@@ -1,4 +1,4 @@
-"""The demo's summary, `out/demo/summary.json`, and the promises it is judged by; pure."""
+"""The demo's summary, `out/demo/summary.json`, and the promises that it checks; pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,20 +12,20 @@ from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.status import RoundStatus
 
 SLACK_S = 0.25
-"""Looked at on both sides of a hand-over."""
+"""Time on both sides of a hand-over that counts as around it."""
 ROUND_MARGIN_S, STOP_MARGIN_S = 1.0, 3.0
-"""So long before and after a round, and before and after the end of a worker, nothing counts as calm."""
+"""Time before and after a round, and before and after the end of a worker, that does not count as calm."""
 MAX_MEDIAN_PAUSE_S = 0.3
 MAX_OVER_CALM_S = 0.05
-"""Of the median pause of the key groups that stay, around a hand-over; half of what the hand-over itself adds."""
+"""Limit for the median pause of the other key groups around a hand-over, above their calm median."""
 MAX_DISTANCE_OVER_BOUND = 1.0
-"""Of the mean loads over the windows after the last round of a phase, noise allowed for (`flights.demo.noise`)."""
+"""Limit for the load distance after the last round of a phase, with an allowance for noise (`flights.demo.noise`)."""
 PHASES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
-    """What became of the worker that was drained."""
+    """The outcome of the drained worker."""
 
     worker: WorkerId
     key_groups_left: int | None
@@ -34,7 +34,7 @@ class Drained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """How the run went, apart from what Kafka holds.  Times in epoch seconds."""
+    """Facts of the run that are not in Kafka; times in epoch seconds."""
 
     started_at: float
     seconds: float
@@ -42,13 +42,13 @@ class Course:
     capacities: Mapping[WorkerId, float]
     window_s: float
     phases: tuple[tuple[float, str], ...]
-    """(when it began, what it was)"""
+    """(start, name)"""
     rounds: tuple[RoundStatus, ...]
     drain_started_at: float
     stopped_at: float
     """When the drained worker had ended."""
     calm: tuple[float, float]
-    """A span with load in which nothing was moved."""
+    """A span with load in which nothing moved."""
     drained: Drained
     cpu_seconds: Mapping[str, float]
     processes_left: int
@@ -56,25 +56,25 @@ class Course:
 
     @property
     def loaded(self) -> tuple[float, float]:
-        """From when flights flow until the last was sent: the first phase starts everything, the last ends it."""
+        """(start, end) of the time with flights, without the first phase (start) and the last one (end)."""
         return self.phases[1][0], self.phases[-1][0]
 
     @property
     def busy(self) -> list[tuple[float, float]]:
-        """Spans in which something was moved or joined or left, with a margin."""
+        """Spans in which something moved, joined or left, with a margin."""
         rounds = [
             (row.started_at - ROUND_MARGIN_S, (row.ended_at or float("inf")) + ROUND_MARGIN_S) for row in self.rounds
         ]
         return [*rounds, (self.stopped_at - STOP_MARGIN_S, self.stopped_at + STOP_MARGIN_S)]
 
     def phase_of(self, round_: RoundStatus) -> tuple[str, float, float]:
-        """(what it was, its start, its end) of the phase in which a round began."""
+        """(name, start, end) of the phase in which a round began."""
         ends = [*(at for at, _ in self.phases[1:]), self.started_at + self.seconds]
         started = [(name, at, end) for (at, name), end in zip(self.phases, ends, strict=True)]
         return max((row for row in started if row[1] <= round_.started_at), key=lambda row: row[1])
 
     def after(self, round_: RoundStatus) -> tuple[float, float]:
-        """From the end of a round until the next one or the next phase; from the worker's end on for the last drain."""
+        """Span from the end of a round to the next round or phase; for the last drain, from the end of the worker."""
         next_at = min(
             (row.started_at for row in self.rounds if row.started_at > round_.started_at), default=float("inf")
         )
@@ -85,14 +85,14 @@ class Course:
         return start, min(next_at, phase_end)
 
     def draining_at(self, at: float) -> list[WorkerId]:
-        """Workers that were marked for removal at this time."""
+        """Workers that were draining at this time."""
         return [self.drained.worker] if at >= self.drain_started_at else []
 
 
 def pauses_of(rounds: Sequence[RoundStatus], course: Course, evidence: Evidence) -> dict[str, PauseSummary]:
-    """Around the hand-overs of these rounds: of what they moved, of the others, and of all while nothing moved.
+    """Pauses around the hand-overs of these rounds: `moved` key groups, `others`, and all of them in `calm` times.
 
-    Calm are the same seconds of other windows, in the same phase of the run (the same traffic) where there are such.
+    Calm times are the same seconds of other windows, if possible in the same phase (with the same traffic).
     """
     handovers: list[Moved] = []
     spans: list[tuple[float, float]] = []
@@ -110,14 +110,14 @@ def pauses_of(rounds: Sequence[RoundStatus], course: Course, evidence: Evidence)
 
 
 def windows_of(span: tuple[float, float], course: Course, evidence: Evidence) -> list[Deviations]:
-    """What the whole windows in a span show, those left out in which anything is unknown."""
+    """The deviations in the complete windows of a span, without windows in which anything is unknown."""
     windows = windows_inside(evidence.snapshots, *span)
     found = (deviations(window, course.draining_at(window.start_ms / 1000)) for window in windows)
     return [window for window in found if window is not None]
 
 
 def summary(course: Course, evidence: Evidence) -> dict[str, Any]:
-    """The document."""
+    """The summary as JSON types."""
     after = [windows_of(course.after(row), course, evidence) for row in course.rounds]
     last = {course.phase_of(row)[0]: number for number, row in enumerate(course.rounds)}
     judged = [after[number] for number in last.values()]
@@ -162,7 +162,7 @@ def summary(course: Course, evidence: Evidence) -> dict[str, Any]:
 
 
 def _measured(windows: Sequence[Deviations], known: Mapping[WorkerId, Spread], comparisons: int) -> dict[str, Any]:
-    """The load distance of the mean loads over the windows after a round, and its lower confidence limit."""
+    """Load distance of the mean loads over the windows after a round, and its lower confidence limit."""
     if not windows:
         return {"windows_after": 0, "load_distance_after": None, "load_distance_at_least": None}
     return {
@@ -199,7 +199,7 @@ def _pause(pause: PauseSummary) -> dict[str, float | None]:
 
 
 def broken_promises(document: Mapping[str, Any]) -> list[str]:
-    """What must hold in every run and did not in this one, a sentence each: data, owners, and what is left over."""
+    """Violations of what must hold in every run (data, owners, no leftovers), one sentence each."""
     events, answers, drained = document["events"], document["answers"], document["drained"]
     left = document["left_over"]
     return _failed(
@@ -218,7 +218,7 @@ def broken_promises(document: Mapping[str, Any]) -> list[str]:
 
 
 def missed_promises(document: Mapping[str, Any]) -> list[str]:
-    """What was promised about balance and pauses and not reached, a sentence each; a busy machine may be the reason."""
+    """Promises on balance and pauses that were missed, one sentence each; a busy machine may be the cause."""
     rounds = list(enumerate(document["rounds"], 1))
     moved, others, calm = (document["pause_seconds"][name]["median"] for name in ("moved", "others", "calm"))
     phases = {row["phase"] for _, row in rounds}
@@ -250,7 +250,7 @@ def _plan_check(number: int, row: Mapping[str, Any]) -> tuple[bool, str]:
 
 
 def _distance_check(number: int, row: Mapping[str, Any]) -> tuple[bool, str]:
-    """Of the last round of a phase: those before it are on the way, under a load that still changes."""
+    """Check the last round of a phase; earlier ones saw a load that was still changing."""
     at_least, bound = row["load_distance_at_least"], row["lower_bound"]
     if at_least is None:
         return False, f"round {number}, the last of its phase: no window after it, its load distance is unknown"

@@ -1,4 +1,4 @@
-"""What the demo shows while it runs and at its end."""
+"""Output of the demo, while it runs and at its end."""
 
 from collections.abc import Mapping
 from types import TracebackType
@@ -17,7 +17,7 @@ BAR = 30
 
 
 class View:
-    """A live view on a terminal, single lines elsewhere."""
+    """A live view on a terminal; plain lines elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -26,12 +26,12 @@ class View:
         self._phase = ""
 
     def phase(self, seconds: float, text: str) -> None:
-        """A new part of the run begins."""
+        """Show that a new phase begins."""
         self._phase = text
         self._console.print(f"[bold]{seconds:6.1f} s  {text}[/bold]")
 
     def show(self, status: Status | None, seconds: float, sent: int) -> None:
-        """The present state."""
+        """Show the present state."""
         if status is None:
             return
         for decision in status.decisions:
@@ -70,7 +70,7 @@ def _workers(status: Status) -> Table:
 
 
 def closing(document: Mapping[str, Any]) -> RenderableType:
-    """The summary as tables, and the promises that were not kept."""
+    """The summary as tables, with the violations and missed promises."""
     rounds = Table(title="Rounds", title_justify="left")
     columns = ("at", "why", "before", "planned", "bound", "after", "moves", "bytes", "pause of moved", "others", "calm")
     for name in columns:
@@ -99,8 +99,8 @@ def closing(document: Mapping[str, Any]) -> RenderableType:
         f"after the last round of a phase: at most {MAX_DISTANCE_OVER_BOUND:g} above the bound",
         f"noise: standard deviation from window to window {_noise(document)} pp; {document['comparisons']} "
         f"comparisons, a false alarm in at most {FALSE_ALARM:.2%} of runs",
-        "pauses: median / longest, of what was moved, of the other key groups meanwhile, and of all in the same "
-        "seconds of windows in which nothing was moved",
+        "pauses: median / longest, of moved key groups, of the others meanwhile, and of all key groups in the same "
+        "seconds of windows without moves",
         "pauses of the whole run: "
         + ", ".join(f"{name} {_seconds(pause)}" for name, pause in document["pause_seconds"].items()),
         f"{drained['worker']} drained: {drained['key_groups_left']} key groups left, exit code {drained['exit_code']}",

@@ -1,4 +1,8 @@
-"""Load balancing with integrated collocation: ALBIC, and many pairs per round; COLA and PoTC as baselines."""
+"""Load balancing with integrated collocation: ALBIC, and many pairs per round; COLA and PoTC as baselines.
+
+The controller calls `solve` and `problem_of`; `trimtab solve` and `trimtab simulate` also call COLA.  Library only, not
+called by the running controller or by a command: `scaling`, `fit`, `history` and `potc`.
+"""
 
 from trimtab_models.albic.cola import solve_cola
 from trimtab_models.albic.encode import encode_albic, warnings_of

@@ -1,9 +1,9 @@
 """COLA, the published baseline for collocation (Khandekar et al., Middleware 2009, as Madsen et al. 2017 use it).
 
-Balanced graph partitioning from scratch: all key groups are one partition; the heaviest partition is cut in two, with
-little rate between the halves, until the partitions, heaviest first, each on the least loaded node, are balanced to
-within maxLD. Where key groups are now plays no part, so that it takes almost all of them to move; the budget is
-ignored. Where we differ: what is pinned stays, marked nodes get nothing, and limits are kept or the plan is not made.
+COLA partitions the graph of key groups from scratch.  It starts with one partition and repeatedly cuts the heaviest one
+in two, with little rate between the halves.  It stops when the partitions, placed heaviest first on the least loaded
+node, are balanced to within maxLD.  It ignores the present placement and the budget, so almost all key groups move.  We
+differ in this: pinned key groups stay, draining nodes get nothing, and there is no plan if limits would be exceeded.
 """
 
 import heapq
@@ -23,11 +23,11 @@ from trimtab_models.balance.solve import OPTIMAL_PP, infeasible
 from trimtab_models.solving.outcome import Infeasible, Status
 from trimtab_models.solving.stop import Stop
 
-GROWTH = 1.05  # of the number of partitions between two assignments
+GROWTH = 1.05  # growth of the number of partitions between two assignments
 
 
 def solve_cola(problem: CollocationProblem, *, stop: Stop, seed: int) -> BalanceResult | Infeasible:
-    """COLA's plan, whatever the budget; unchanged where limits allow no plan from scratch."""
+    """COLA's plan, regardless of the budget; the present placement if limits allow no plan from scratch."""
     if reason := infeasible(problem.balance):
         return Infeasible(reason=reason)
     start = place_unplaced(problem.balance)
@@ -55,14 +55,14 @@ class _Cola:
         self._problem, self._balance, self._seed = problem, balance, seed
         fixed = np.flatnonzero(~balance.movable).tolist()
         self._fixed: list[Members] = [[key_group] for key_group in fixed]
-        self._waiting: list[tuple[float, Members]] = []  # a heap of what can be cut, the heaviest first
+        self._waiting: list[tuple[float, Members]] = []  # heap of partitions that can be cut, heaviest first
         self._single: list[Members] = []
         free = np.flatnonzero(balance.movable).tolist()
         if free:
             self._push(free)
 
     def run(self, stop: Stop) -> Ints | None:
-        """The first assignment within maxLD, else that of all key groups one by one; None if limits refuse that."""
+        """The first assignment within maxLD, else that of single key groups; None if limits forbid it."""
         allocation, checked = None, 0.0
         enough = int(self._balance.kept.sum())
         while True:
@@ -87,7 +87,7 @@ class _Cola:
         return evaluate(self._balance, allocation).load_distance <= self._balance.max_load_distance
 
     def _assigned(self) -> Ints | None:
-        """Heaviest first, each to the least loaded kept node that has room."""
+        """Partitions heaviest first, each on the least loaded node with room; None if one has no room."""
         parts = parts_of(self._balance, sorted([*self._fixed, *self._single, *(part for _, part in self._waiting)]))
         allocation = np.where(parts.problem.movable, UNPLACED, parts.problem.home)
         heaviest_first = np.argsort(-parts.problem.load, kind="stable")

@@ -1,4 +1,4 @@
-"""ALBIC's result document: that of the balance methods, and what is predicted."""
+"""ALBIC's result document: that of the balance methods, with predicted figures."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from trimtab_models.instances import BalanceInstance
 
 
 def encode_albic(instance: BalanceInstance, result: AlbicResult) -> dict[str, Any]:
-    """The plan for `instance`, with nothing in flight, as the contract has it but for `solve_seconds`."""
+    """The result document for `instance` (with nothing in flight), without `solve_seconds`."""
     document = encode_result(instance, result.balance, method="albic")
     return document | {"predicted_load_distance": result.predicted_load_distance}
 
 
 def warnings_of(instance: BalanceInstance, result: AlbicResult) -> tuple[str, ...]:
-    """What people should know beside the plan."""
+    """Warnings about the plan, one line each."""
     lines = [describe_alert(instance, alert) for alert in result.balance.alerts]
     if not result.within:
         lines.append(

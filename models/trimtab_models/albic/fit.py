@@ -1,9 +1,9 @@
-"""What a remote tuple costs: c_s at the sending end and c_d at the receiving end, fitted from statistics.
+"""Fits the cost of a remote tuple from statistics: c_s at the sending end and c_d at the receiving end.
 
-Model, for one key group in one period: load = base_o + work_o * (rate received) + c_s * (rate sent to remote key
-groups) + c_d * (rate received from remote ones), with base_o and work_o of its operator o. Least squares with Huber's
-weights, so that a period in which something else ran (a compaction, a neighbour) does not decide; costs are not
-negative. They can be told from work only where the same operator's key groups differ in how much is remote.
+The model of one key group in one period: load = base_o + work_o * (rate received) + c_s * (rate sent to remote key
+groups) + c_d * (rate received from remote ones), with base_o and work_o of its operator o.  The fit is least squares
+with Huber's weights, so that periods with other activity (a compaction, another process) count less.  Costs are not
+negative.  They can be distinguished from work only if key groups of one operator differ in their remote share.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from trimtab_models.balance.problem import Bools, Floats, Ints
 HUBER = 1.345  # standard deviations; 95 % efficient where the noise is normal
 ROUNDS = 20
 NORMAL = 1.4826  # standard deviations per median absolute deviation
-OWN_SHARE = 1e-3  # of a column's length that other columns must not explain
+OWN_SHARE = 1e-3  # least share of a column's length that other columns do not explain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,7 +35,7 @@ class Observations:
 
 
 class Unidentified(Enum):
-    """Why nothing can be said of the costs."""
+    """Why the costs cannot be determined."""
 
     TOO_FEW = "fewer samples than three for every coefficient"
     REMOTE_ALIKE = "remote rates do not vary apart from the other rates"
@@ -58,7 +58,7 @@ class CostFit:
 
 
 def fit_costs(observations: Observations) -> CostFit | Unidentified:
-    """The costs that explain `observations` best, or why they cannot be told."""
+    """The costs that explain `observations` best, or why they cannot be determined."""
     operators, at = np.unique(observations.operator, return_inverse=True)
     member = (at[:, None] == np.arange(len(operators))).astype(np.float64)
     remote = np.stack((observations.remote_sent, observations.remote_received), axis=1)
@@ -74,7 +74,7 @@ def fit_costs(observations: Observations) -> CostFit | Unidentified:
 
 
 def _distinct(columns: Floats, end: int) -> bool:
-    """Whether the column `end` places before the last one's end is not explained by the others."""
+    """Whether the others do not explain the column that is `end` places from the end."""
     column, others = columns[:, -end], np.delete(columns, columns.shape[1] - end, axis=1)
     left = column - others @ np.linalg.lstsq(others, column, rcond=None)[0]
     return bool(np.linalg.norm(left) > OWN_SHARE * np.linalg.norm(column))
@@ -123,6 +123,6 @@ def _huber(columns: Floats, load: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def prediction_error(predicted: Floats, measured: Floats) -> float:
-    """How far the loads predicted for a period were from those measured in it: sum of |differences| / sum measured."""
+    """Error of predicted against measured loads: sum of |differences| / sum of measured."""
     total = float(measured.sum())
     return float(np.abs(predicted - measured).sum()) / total if total else 0.0

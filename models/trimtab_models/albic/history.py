@@ -1,17 +1,17 @@
-"""Rates over periods: one period is noise."""
+"""Rates smoothed over periods, because a single period is noisy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 FEWEST_PERIODS = 3
-FORGOTTEN = 1e-3  # of its largest value: a rate that has decayed this far is dropped
+FORGOTTEN = 1e-3  # a rate that has decayed to this share of its maximum is dropped
 
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Smoothed:
-    """A rate now, and the largest it has been."""
+    """A rate and its maximum so far."""
 
     rate: float
     largest: float
@@ -19,7 +19,7 @@ class Smoothed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateHistory:
-    """Exponentially smoothed rates (tuples/s) of pairs (from, to); `weight` is that of the newest period."""
+    """Exponentially smoothed rates (tuples/s) of pairs (from, to); `weight` = weight of the newest period."""
 
     weight: float = 0.5
     periods: int = 0
@@ -30,7 +30,7 @@ class RateHistory:
             raise ValueError("weight must be above 0 and at most 1")
 
     def after(self, rates: Mapping[Pair, float]) -> "RateHistory":
-        """The history with one more period, which must be complete: a pair that is not in it sent nothing."""
+        """The history with one more period, which must be complete: absent pairs sent nothing."""
         first = not self.periods
         smoothed = {}
         for pair in self.smoothed.keys() | rates.keys():

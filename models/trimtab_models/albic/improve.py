@@ -1,8 +1,9 @@
 """Step 3 of ALBIC: the one pair that a round brings together.
 
-The not yet collocated scored pair of the largest rate, chosen by the seed among ties. Neither in a set of collocated
-key groups, or both: on the less loaded of their two nodes; one in a set: on that one's node. Never onto a marked node,
-and what is pinned stays. A pair whose union breaks maxPL, the budget or a limit is skipped for the next best.
+It is the scored pair with the largest rate that is not collocated yet; the seed decides ties.  If one of the two is in
+a set of collocated key groups, the pair goes to that one's node; otherwise to the less loaded of the two nodes.  Pinned
+key groups stay, and draining nodes receive nothing.  A pair whose union exceeds maxPL, the budget or a limit is
+skipped.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ class Join:
 
 
 class Improver:
-    """Looks for the pair; `at` is (P,) where the parts are, `balance` has the loads of the key groups there."""
+    """Looks for the pair.  `at` (P,) = node of each part, `balance` = the problem with the loads there."""
 
     def __init__(self, balance: Problem, parts: Parts, at: Ints, max_partition_load: float) -> None:
         self._balance, self._parts, self._at = balance, parts, at
@@ -61,7 +62,7 @@ class Improver:
         return bool(load <= self._max_partition_load * FITS and share <= FITS)
 
     def _directions(self, first: int, second: int) -> Iterator[tuple[int, int]]:
-        """(mover, anchor), the one that the paper's cases ask for first; the other where that is not allowed."""
+        """(mover, anchor), first as in the paper's cases, then the other way round."""
         in_set = self._parts.size > 1
         if in_set[first] != in_set[second]:
             anchor = first if in_set[first] else second

@@ -1,9 +1,9 @@
-"""Step 2 of ALBIC: what is together stays together, in parts that can still be moved and balanced.
+"""Step 2 of ALBIC: collocated key groups stay together, in parts small enough to move and to balance.
 
-Scored pairs that share a node are merged into sets; a set that is too heavy for maxPL or too dear for the budget is
-split by balanced min-cut (METIS; edge weight = rate, vertex weight = the tighter of load/maxPL and cost/budget) into
-`max(ceil(load / maxPL), ceil(cost / budget))` parts, again and again on those that still offend. A single key group is
-always accepted.
+Scored pairs on the same node are merged into sets.  A set whose load exceeds maxPL or whose cost exceeds the budget is
+split into `max(ceil(load / maxPL), ceil(cost / budget))` parts by balanced min-cut (METIS; edge weight = rate, vertex
+weight = the larger of load/maxPL and cost/budget).  Parts that are still too large are split again.  A single key group
+is always accepted.
 """
 
 import math
@@ -16,10 +16,10 @@ from trimtab_models.albic.scores import Pairs
 from trimtab_models.balance.problem import Floats, Ints, Problem
 
 Members = list[int]
-MOST_SHARE = 1e9  # of a budget: more is as much too much
+MOST_SHARE = 1e9  # largest share of a budget; more makes no difference
 
 
-def keep(problem: Problem, pairs: Pairs, max_partition_load: float, seed: int) -> list[Members]:
+def parts_to_keep(problem: Problem, pairs: Pairs, max_partition_load: float, seed: int) -> list[Members]:
     """The parts: every key group in exactly one, in order of their first members."""
     if max_partition_load <= 0:
         return [[key_group] for key_group in range(len(problem.load))]
@@ -30,7 +30,7 @@ def keep(problem: Problem, pairs: Pairs, max_partition_load: float, seed: int) -
 
 
 def budget_shares(problem: Problem) -> Floats:
-    """(K,) the share of a round's budget that moving each key group takes; 0 where nothing is spent or to spend."""
+    """(K,) share of a round's budget that moving each key group takes; 0 without cost or without budget."""
     payable = problem.allowances > 0
     prices, allowances = problem.prices[payable], problem.allowances[payable, None]
     shares: Floats = (prices / np.maximum(allowances, prices / MOST_SHARE)).max(axis=0, initial=0.0)
@@ -38,7 +38,7 @@ def budget_shares(problem: Problem) -> Floats:
 
 
 def _merged(count: int, pairs: Pairs) -> list[Members]:
-    """Union-find over `pairs`."""
+    """The connected sets of `pairs`, by union-find."""
     parent = list(range(count))
 
     def root(member: int) -> int:
@@ -65,7 +65,7 @@ class _Splitter:
             self._pairs_of[first].append(at)
 
     def split(self, members: Members) -> list[Members]:
-        """`members` in parts that offend neither limit, or are single."""
+        """`members` in parts that keep both limits or are single."""
         parts, waiting = [], [members]
         while waiting:
             part = waiting.pop()
@@ -92,7 +92,7 @@ class _Splitter:
 
 
 def _whole(share: float) -> int:
-    """How many parts a set of this share needs; sums of floats may exceed a whole number by a hair."""
+    """Number of parts that a set of this share needs; tolerates rounding errors of sums."""
     return math.ceil(min(share, MOST_SHARE) - 1e-9)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-import trimtab_models.albic.model  # noqa: F401  (loads OR-Tools now: no plan is to wait for it)
+import trimtab_models.albic.model  # noqa: F401  (loads OR-Tools now, so that no plan waits for it)
 from trimtab_models.albic.cola import solve_cola
 from trimtab_models.albic.encode import encode_albic, warnings_of
 from trimtab_models.albic.problem import problem_of

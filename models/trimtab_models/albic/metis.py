@@ -1,17 +1,18 @@
-"""Balanced min-cut: METIS (Karypis and Kumar 1998) with a fixed seed, in whole numbers."""
+"""Balanced min-cut by METIS (Karypis and Kumar 1998), with a fixed seed and integer weights."""
 
 import numpy as np
 import pymetis
 
 from trimtab_models.balance.problem import Floats, Ints
 
-FINENESS = 1_000_000  # of weights; METIS adds them up in 32 bits, so a sum gets this many steps
+FINENESS = 1_000_000  # sum of the integer weights, which METIS adds in 32 bits
 
 
 def cut(weights: Floats, edges: Ints, edge_weights: Floats, parts: int, seed: int) -> Ints:
-    """(V,) labels of `parts` parts of about equal weight that cut little edge weight; at least two are not empty.
+    """(V,) labels of `parts` parts of about equal weight with little edge weight between them.
 
-    `edges` is (E, 2), each undirected edge once, V >= 2. The same seed gives the same labels.
+    `edges` (E, 2) has each undirected edge once; V >= 2.  At least two parts are not empty.  The same seed gives the
+    same labels.
     """
     vertex = _whole(weights)
     if not len(edges):
@@ -28,7 +29,7 @@ def cut(weights: Floats, edges: Ints, edge_weights: Floats, parts: int, seed: in
         options=pymetis.Options(seed=seed % 2**31),
     )
     found = np.array(labels, np.int64)
-    # METIS may leave parts empty, even all but one, where weights are very uneven.
+    # With very uneven weights METIS may leave all parts but one empty.
     return found if len(np.unique(found)) > 1 else _dealt(vertex, parts)
 
 
@@ -39,7 +40,7 @@ def _whole(weights: Floats) -> Ints:
 
 
 def _dealt(weights: Ints, parts: int) -> Ints:
-    """Heaviest first, each to the lightest part."""
+    """(V,) labels: heaviest vertices first, each to the lightest part."""
     labels, filled = np.zeros(len(weights), np.int64), [(0, 0)] * parts
     for vertex in np.argsort(-weights, kind="stable").tolist():
         part = min(range(parts), key=filled.__getitem__)

@@ -1,7 +1,7 @@
 """The selection of moves as an integer program, solved by OR-Tools CP-SAT.
 
-One worker, a fixed seed and a limit on deterministic work instead of time: the same selection gives the same plan on
-any machine. All amounts are whole numbers of small units; limits are rounded so that what fits here fits.
+With one worker, a fixed seed and a limit on deterministic work instead of time, the same selection gives the same plan
+on any machine.  Amounts are integers of small units, rounded so that whatever fits here really fits.
 """
 
 import numpy as np
@@ -11,11 +11,11 @@ from trimtab_models.albic.selection import STEEPER, Selection
 from trimtab_models.balance.problem import Bools, Floats, Ints
 
 STEPS = 10**6  # units in the largest deviation or gain
-LARGEST = 10**9  # units in a budget or limit that is no whole number
+LARGEST = 10**9  # units in a budget or limit that is not an integer
 
 
 def optimise(selection: Selection, hint: Bools, seed: int, work: float) -> Bools:
-    """(M,) the best options found from `hint`, an allowed choice, with `work` (about CP-SAT's seconds)."""
+    """(M,) the best choice of options found from `hint`, an allowed one; `work` = CP-SAT's deterministic seconds."""
     model = _Model(selection)
     model.hint(hint)
     solver = cp_model.CpSolver()
@@ -36,7 +36,7 @@ class _Model:
         options = selection.options
         magnitude = max(float(np.abs(amounts).max(initial=0.0)) for amounts in self._amounts())
         self._unit = max(magnitude, 1e-300) / STEPS
-        self._most = 4 * STEPS * (len(options) + 2)  # no load distance is more units
+        self._most = 4 * STEPS * (len(options) + 2)  # upper limit of a load distance, in units
         self._by_part: dict[int, list[int]] = {}
         for option, part in enumerate(options.part.tolist()):
             self._by_part.setdefault(part, []).append(option)
@@ -59,7 +59,7 @@ class _Model:
         return [round(amount / self._unit) for amount in amounts.tolist()]
 
     def _rest(self) -> None:
-        """One move per part, and of two rivals only one."""
+        """At most one move per part, and not of both of two rivals."""
         variables = self.chosen
         for options in self._by_part.values():
             self.model.add_at_most_one(variables[option] for option in options)
@@ -75,7 +75,7 @@ class _Model:
             self.model.add(cp_model.LinearExpr.weighted_sum(self.chosen, prices) <= limit)
 
     def _limits(self) -> None:
-        """What comes to a node takes room that what leaves it may make."""
+        """Limits of the nodes; options that leave a node make room."""
         selection, options = self.selection, self.selection.options
         source = selection.at[options.part]
         for usage, rooms in zip(selection.usage, selection.room, strict=True):
@@ -108,14 +108,14 @@ class _Model:
             model.add(after <= distance)
             if selection.kept[node]:
                 model.add(after >= -distance)
-        for nodes, sign in ((~touched, 1), (~touched & selection.kept, -1)):  # of the others, the worst stands for all
+        for nodes, sign in ((~touched, 1), (~touched & selection.kept, -1)):  # of the others only the worst matters
             if nodes.any():
                 worst = max(sign * deviations[node] for node in np.flatnonzero(nodes).tolist())
                 model.add(worst + sign * mean_falls <= distance)
         return distance
 
     def _objective(self, distance: cp_model.IntVar) -> None:
-        """Minimised, in thousandths of units."""
+        """The objective to minimise, in thousandths of units."""
         weights = self.selection.weights
         above = []
         for limit in (weights.target, weights.ceiling):
@@ -129,7 +129,7 @@ class _Model:
         )
 
     def hint(self, chosen: Bools) -> None:
-        """Starts from an allowed choice."""
+        """Start from an allowed choice."""
         for variable, value in zip(self.chosen, chosen.tolist(), strict=True):
             self.model.add_hint(variable, value)
 
@@ -139,9 +139,9 @@ def _at(variables: list[cp_model.IntVar], positions: Ints) -> list[cp_model.IntV
 
 
 def _whole(amounts: Floats, limit: float) -> tuple[list[int], int]:
-    """Whole numbers that keep the limit wherever they are within theirs; exact where the amounts are whole."""
+    """Integers and an integer limit: what keeps it also keeps `limit`.  Exact if the amounts are integers."""
     if np.abs(amounts).sum() < 2**53 and (amounts == np.floor(amounts)).all():
         return amounts.astype(np.int64).tolist(), int(min(limit, 2**53))
     scale = LARGEST / limit if limit > 0 else 1.0
-    beyond = 2 * LARGEST  # more than the limit is more than the limit, by however much
+    beyond = 2 * LARGEST  # amounts above the limit are all equivalent
     return np.ceil(np.clip(amounts * scale, -beyond, beyond)).astype(np.int64).tolist(), LARGEST if limit > 0 else 0

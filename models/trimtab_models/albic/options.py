@@ -1,9 +1,9 @@
-"""The moves that a round chooses from, with what each does to the loads.
+"""The moves that a round chooses from, with the effect of each on the loads.
 
-A part moves as a whole. If no two parts that talk much move in one round, everybody else that a part talks to stays
-where it is, so what a move does is exact and independent of the other moves: the old node loses the part's load there,
-and pays for the tuples that the part used to exchange within it; the new node gains the part's load without what
-becomes local, and saves its own end of that.
+A part moves as one unit.  In one round, no two parts with much traffic between them both move, so the partners of a
+moving part stay in place.  The effect of a move is then exact and independent of the other moves.  The old node loses
+the load of the part, and pays for tuples that used to be local.  The new node gains the load of the part without the
+traffic that becomes local, and saves its own share of that traffic.
 """
 
 from dataclasses import dataclass
@@ -16,30 +16,30 @@ from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.albic.scores import Pairs
 from trimtab_models.balance.problem import Bools, Floats, Ints
 
-NOMINAL_SHARE = 0.5  # of all load: what communication is taken to be worth where its cost is not known (paper: job 2)
-HOTTEST, COLDEST = 8, 3  # nodes that give and take where balance asks for it
-MOST_GIVEN = 600  # parts that are offered to the coldest nodes
-MOST_JOINS = 1_500  # of the best moves to a partner; a few hundred is usual
+NOMINAL_SHARE = 0.5  # of all load: assumed share of communication if its cost is unknown (job 2 of the paper)
+HOTTEST, COLDEST = 8, 3  # nodes that give and receive for balance
+MOST_GIVEN = 600  # most parts offered to the coldest nodes
+MOST_JOINS = 1_500  # most moves to a partner; a few hundred are usual
 FITS = 1 + 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Options:
-    """M moves of parts. `freed` leaves the old node, `added` comes to the new one (absolute load); `saved` is worth."""
+    """M moves of parts; `freed` = load that leaves the old node, `added` = load that the new node gains."""
 
     part: Ints  # (M,)
     node: Ints  # (M,)
     freed: Floats
     added: Floats
-    saved: Floats  # load that is no longer spent on serialisation, or its nominal worth
-    joins: Bools  # a scored partner is there
+    saved: Floats  # load that serialisation no longer takes, or its nominal value
+    joins: Bools  # whether a scored partner is on the new node
 
     def __len__(self) -> int:
         return len(self.part)
 
 
-class Ties:
-    """What each part exchanges with the other parts, by the node that those are on."""
+class PartTraffic:
+    """Traffic of each part with other parts, by the node of those."""
 
     def __init__(self, problem: CollocationProblem, parts: Parts, at: Ints) -> None:
         source, target = parts.of[problem.source], parts.of[problem.target]
@@ -55,19 +55,19 @@ class Ties:
         self._worth = self._summed(where, np.concatenate((rate, rate)) * worth)
 
     def _summed(self, where: Ints, amounts: Floats) -> Floats:
-        """The last entry, 0, answers for what is not there."""
+        """Sums per pair of part and node; the last entry, 0, is for pairs without traffic."""
         return np.append(np.bincount(where, amounts, len(self._keys)), 0.0).astype(np.float64)
 
     def own(self, part: Ints, node: Ints) -> Floats:
-        """Load that `part` itself spends on exchanging tuples with others on `node` unless it is there too."""
+        """Load that `part` spends on tuples to and from `node` while it is elsewhere."""
         return self._own[self._index(part, node)]
 
     def theirs(self, part: Ints, node: Ints) -> Floats:
-        """Load that those others spend on it."""
+        """Load that the parts on `node` spend on the same tuples."""
         return self._theirs[self._index(part, node)]
 
     def worth(self, part: Ints, node: Ints) -> Floats:
-        """What it is worth that `part` and those on `node` share a node."""
+        """Value of having `part` on `node`, together with its partners there."""
         return self._worth[self._index(part, node)]
 
     def _index(self, part: Ints, node: Ints) -> Ints:
@@ -79,7 +79,7 @@ class Ties:
 
 
 def worth_of_rate(problem: CollocationProblem) -> float:
-    """What a local tuple/s is worth in load: its serialisation costs; nominal where none are given."""
+    """Value of a local tuple/s in load: the serialisation costs, or a nominal value if these are not given."""
     cost = problem.serialise_cost + problem.deserialise_cost
     total = float(problem.rate.sum())
     if cost or not total:
@@ -88,7 +88,7 @@ def worth_of_rate(problem: CollocationProblem) -> float:
 
 
 def part_pairs(parts: Parts, pairs: Pairs) -> tuple[Ints, Ints]:
-    """The pairs of different parts that are joined by a scored edge, each once."""
+    """The pairs of different parts with a scored edge between them, each once."""
     first, second = parts.of[pairs.first], parts.of[pairs.second]
     keys = np.minimum(first, second) * len(parts.size) + np.maximum(first, second)
     keys = np.unique(keys[first != second])
@@ -96,19 +96,19 @@ def part_pairs(parts: Parts, pairs: Pairs) -> tuple[Ints, Ints]:
     return low, high
 
 
-class Choice:
-    """Collects the options of one round; `at` is (P,) where the parts are."""
+class OptionCollector:
+    """Collects the options of one round; `at` (P,) = node of each part."""
 
     def __init__(self, problem: CollocationProblem, parts: Parts, at: Ints, loads: Floats, worth: Floats) -> None:
-        """`loads` is (K,) as predicted for `at`; `worth` (P,) what moving a part is worth, whatever it saves."""
+        """`loads` (K,) = predicted for `at`; `worth` (P,) = value of moving a part, in addition to what it saves."""
         self._problem, self._at, self._worth = problem, at, worth
         self._loads = parts.summed(loads)
         self._shares = parts.summed(budget_shares(problem.balance))
         self._free = parts.mobile(problem.balance)
-        self._ties = Ties(problem, parts, at)
+        self._traffic = PartTraffic(problem, parts, at)
 
     def joins(self, first: Ints, second: Ints, max_partition_load: float) -> tuple[Ints, Ints]:
-        """Moves of one of two parts to the other's node, unless their union were too large for a part."""
+        """Moves of one of two parts to the node of the other, unless their union is too large for a part."""
         apart = self._at[first] != self._at[second]
         light = self._loads[first] + self._loads[second] <= max_partition_load * FITS
         fits = apart & light & (self._shares[first] + self._shares[second] <= FITS)
@@ -117,7 +117,7 @@ class Choice:
         return part, node
 
     def levelling(self, deviations: Floats) -> tuple[Ints, Ints]:
-        """Moves from the hottest nodes, and from all marked ones, to the coldest."""
+        """Moves from the hottest nodes, and from all draining ones, to the coldest."""
         balance = self._problem.balance
         kept = np.flatnonzero(balance.kept)
         coldest = kept[np.argsort(deviations[kept], kind="stable")[:COLDEST]]
@@ -129,14 +129,14 @@ class Choice:
         return np.repeat(part, len(coldest)), np.tile(coldest, len(part))
 
     def options(self, part: Ints, node: Ints, joining: int) -> Options:
-        """The allowed ones of the given moves, each once; the first `joining` of them join a scored pair."""
+        """The allowed ones of these moves, each once; the first `joining` moves join a scored pair."""
         balance, at = self._problem.balance, self._at
         joins = np.arange(len(part)) < joining
-        first = np.unique(part * len(balance.capacity) + node, return_index=True)[1]  # joins stand first
+        first = np.unique(part * len(balance.capacity) + node, return_index=True)[1]  # joins come first
         part, node, joins = part[first], node[first], joins[first]
         allowed = self._free[part] & (at[part] != node) & balance.kept[node]
         part, node, joins = part[allowed], node[allowed], joins[allowed]
-        here, ties = at[part], self._ties
+        here, ties = at[part], self._traffic
         saved = ties.worth(part, node) - ties.worth(part, here)
         pays = ~joins | (saved + self._worth[part] > 0)
         part, node, here, joins, saved = part[pays], node[pays], here[pays], joins[pays], saved[pays]
@@ -153,7 +153,7 @@ class Choice:
 
 
 def _best(options: Options) -> Options:
-    """All moves for balance, and of the joins the `MOST_JOINS` that save most."""
+    """All moves for balance, and the `MOST_JOINS` joins that save most."""
     if int(options.joins.sum()) <= MOST_JOINS:
         return options
     rank = np.argsort(-np.where(options.joins, options.saved, np.inf), kind="stable")

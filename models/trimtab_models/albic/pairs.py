@@ -1,9 +1,9 @@
-"""Many pairs per round: beyond the paper, which brings together one.
+"""Brings many pairs together per round; the paper brings one.
 
-Units are the parts that `keep` left together. The moves to choose from lead to a scored partner, from hot or marked
-nodes to the coldest, or belong to the plan of the pure balance problem where that is called for; no two parts joined
-by a scored edge both move, so that what is saved is linear and exact for scored flows. A greedy choice is improved by
-an integer program (`model.py`). Whatever they answer is judged anew, all flows included, before it is believed.
+The units are the parts of `keep.py`.  A move leads to a scored partner, or from a hot or draining node to a cold one,
+or is part of the plan of the pure balance problem.  No two parts with a scored edge between them both move, so the
+savings are linear, and exact for scored flows.  An integer program (`model.py`) improves a greedy choice.  Every plan
+is evaluated from scratch with all flows before it is used.
 """
 
 from collections.abc import Iterator
@@ -11,23 +11,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.albic.options import Choice, Options, part_pairs, worth_of_rate
+from trimtab_models.albic.options import OptionCollector, Options, part_pairs, worth_of_rate
 from trimtab_models.albic.parts import Parts
 from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.albic.scores import Pairs
-from trimtab_models.albic.selection import Selection, Weights, climb
+from trimtab_models.albic.selection import Selection, Weights, choose_greedily
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints
 from trimtab_models.solving.stop import Stop
 
-MOST_MODELLED = 5_000  # options; CP-SAT's presolve of more takes longer than its work is limited to
+MOST_MODELLED = 5_000  # options; the presolve of a larger model would use up all work
 
 
-class Judge:
-    """What a plan is worth, in percentage points of load, compared with `start` (every key group placed)."""
+class PlanEvaluator:
+    """Evaluates plans, in pp of load, against `start`, in which every key group is placed."""
 
     def __init__(self, problem: CollocationProblem, start: Ints, price: float) -> None:
-        """`price` of an average migration in shares of the mean load of a key group."""
+        """`price` = price of an average migration, as a share of a key group's mean load."""
         self.problem, self.start = problem, start
         balance = problem.balance
         self.loads = problem.loads(start)
@@ -36,24 +36,24 @@ class Judge:
         mean_load = float(np.abs(self.loads).mean()) if len(start) else 0.0
         mean_cost = float(balance.cost_bytes.mean()) if len(start) else 1.0
         self.price = price * mean_load
-        # A migration is never cheaper than the average one: it has a price beside its bytes.
+        # No migration is cheaper than the average: each has a price in addition to its bytes.
         charge = self.price * np.maximum(1.0, balance.cost_bytes / mean_cost)
         self.charges: Floats = np.where(balance.home == UNPLACED, 0.0, charge)
-        self.waiting: Bools = balance.removing[start] & balance.movable  # to leave a marked node
-        # Leaving a marked node comes before every pair.
+        self.waiting: Bools = balance.removing[start] & balance.movable  # on a draining node, and able to leave
+        # Leaving a draining node is worth more than any pair.
         self.release: Floats = np.where(self.waiting, self.charges + mean_load + self._dearest_pair(), 0.0)
 
     def _dearest_pair(self) -> float:
         return worth_of_rate(self.problem) * float(self.problem.rate.max(initial=0.0))
 
     def pays(self, pairs: Pairs) -> Bools:
-        """(P,) the pairs that alone are worth the move of the cheaper end."""
+        """(P,) whether each pair alone is worth moving its cheaper end."""
         cheaper = np.minimum(self.charges[pairs.first], self.charges[pairs.second])
         paying: Bools = worth_of_rate(self.problem) * pairs.rate > cheaper
         return paying
 
     def value(self, allocation: Ints, weights: Weights) -> float:
-        """The objective of `selection.py`, from scratch and for all flows."""
+        """The objective of `selection.py`, computed from scratch with all flows."""
         problem = self.problem
         moved = allocation != self.start
         saved = self._worth * (problem.collocation(allocation) - self._collocation)
@@ -61,15 +61,15 @@ class Judge:
         return saved - paid - float(weights.of(self.load_distance(allocation)))
 
     def load_distance(self, allocation: Ints) -> float:
-        """In pp, with the loads predicted for `allocation`."""
+        """Load distance in pp, with the loads predicted for `allocation`."""
         return evaluate(self.problem.predicted(allocation), allocation).load_distance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Joining:
-    """One round's question: which of the `pairs` to bring together; `tied` are those that made the `parts`."""
+    """The problem of one round: which of `pairs` to bring together; `tied` = the pairs within `parts`."""
 
-    judge: Judge
+    evaluator: PlanEvaluator
     pairs: Pairs
     tied: Pairs
     parts: Parts
@@ -78,13 +78,13 @@ class Joining:
 
     def selection(self, weights: Weights) -> Selection:
         """The options and rules of the round."""
-        judge, parts = self.judge, self.parts
-        balance = judge.problem.balance
+        evaluator, parts = self.evaluator, self.parts
+        balance = evaluator.problem.balance
         at = self._at()
-        deviations = _deviations(judge)
-        worth = parts.summed(judge.release - judge.charges)
+        deviations = _deviations(evaluator)
+        worth = parts.summed(evaluator.release - evaluator.charges)
         options = self._options(at, worth, deviations)
-        usages = balance.usages(judge.start)
+        usages = balance.usages(evaluator.start)
         return Selection(
             options=options,
             gain=options.saved + worth[options.part],
@@ -102,11 +102,11 @@ class Joining:
 
     def _at(self) -> Ints:
         at = np.empty(len(self.parts.size), np.int64)
-        at[self.parts.of] = self.judge.start  # unplaced key groups are single, all others share their part's node
+        at[self.parts.of] = self.evaluator.start  # an unplaced key group is single; all others are at their part
         return at
 
     def _options(self, at: Ints, worth: Floats, deviations: Floats) -> Options:
-        choice = Choice(self.judge.problem, self.parts, at, self.judge.loads, worth)
+        choice = OptionCollector(self.evaluator.problem, self.parts, at, self.evaluator.loads, worth)
         joins = choice.joins(*part_pairs(self.parts, self.pairs), self.max_partition_load)
         levelling = choice.levelling(deviations)
         moved = np.flatnonzero(self.levelled != at) if self.levelled is not None else np.zeros(0, np.int64)
@@ -121,10 +121,10 @@ class Joining:
         """Plans (K,), each at least as good as the one before by the linear objective."""
         if not len(selection.options):
             return
-        chosen = climb(selection, stop)
+        chosen = choose_greedily(selection, stop)
         yield self._expanded(selection, chosen)
         if not stop() and work > 0 and len(selection.options) <= MOST_MODELLED:
-            from trimtab_models.albic.model import optimise  # OR-Tools takes longer to load than most plans to make
+            from trimtab_models.albic.model import optimise  # OR-Tools is slow to load
 
             yield self._expanded(selection, optimise(selection, chosen, seed, work))
 
@@ -134,9 +134,9 @@ class Joining:
         return self.parts.expand(at)
 
 
-def _deviations(judge: Judge) -> Floats:
-    balance = judge.problem.balance
-    loads = np.bincount(judge.start, judge.loads, len(balance.capacity))
-    mean = float(judge.loads.sum()) / float(balance.capacity[balance.kept].sum())
+def _deviations(evaluator: PlanEvaluator) -> Floats:
+    balance = evaluator.problem.balance
+    loads = np.bincount(evaluator.start, evaluator.loads, len(balance.capacity))
+    mean = float(evaluator.loads.sum()) / float(balance.capacity[balance.kept].sum())
     deviations: Floats = loads / balance.capacity - mean
     return deviations

@@ -7,16 +7,16 @@ import numpy as np
 from trimtab_models.albic.keep import Members
 from trimtab_models.balance.problem import Bools, Floats, Ints, Problem
 
-FULL_SHARE = 1 + 1e-9  # of both budgets at once; sums of shares are no whole numbers
+FULL_SHARE = 1 + 1e-9  # of both budgets, with a tolerance for rounding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Parts:
-    """`of` is (K,) the part of every key group, `problem` the balance problem whose key groups are the parts.
+    """`of` (K,) = part of every key group; `problem` = the balance problem with the parts as its key groups.
 
-    A part costs as many migrations as it has members. The balance problem counts one per unit, so unless all parts are
-    single its budget of bytes carries what binds: migrations, bytes, or of both the larger share (which then may keep
-    a little of one budget unspent, and never overspends one).
+    A part costs as many migrations as it has members, but the balance problem counts one per unit.  Unless all parts
+    are single, its budget of bytes therefore stands for the budget that binds: migrations, bytes, or the larger share
+    of both.  In the last case a little of one budget may stay unspent; none is ever overspent.
     """
 
     of: Ints
@@ -24,28 +24,28 @@ class Parts:
     problem: Problem
 
     def expand(self, allocation: Ints) -> Ints:
-        """(K,) where the key groups are when the parts are at `allocation`."""
+        """(K,) nodes of the key groups when the parts are at `allocation`."""
         expanded: Ints = allocation[self.of]
         return expanded
 
     def mobile(self, problem: Problem) -> Bools:
-        """(P,) the parts that may move within the budgets of `problem`, the key groups' own."""
+        """(P,) whether each part may move within the budgets of `problem`, the problem of single key groups."""
         prices = np.array([self.summed(row) for row in problem.prices]).reshape(-1, len(self.size))
         payable: Bools = np.logical_and.reduce(prices <= problem.allowances[:, None])
         return self.problem.movable & payable
 
     def summed(self, amounts: Floats) -> Floats:
-        """(P,) sums over the members."""
+        """(P,) sums over the members of each part."""
         return np.bincount(self.of, amounts, len(self.size)).astype(np.float64)
 
 
 def parts_of(problem: Problem, members: list[Members]) -> Parts:
-    """The parts `members`: a sorted partition of the key groups; the members of one part share their home."""
+    """The parts for `members`, a sorted partition of the key groups; all members of a part have the same home."""
     of = np.empty(len(problem.load), np.int64)
     for at, part in enumerate(members):
         of[part] = at
     size = np.array([len(part) for part in members], np.int64)
-    if len(members) == len(of):  # all single, in order: nothing changes
+    if len(members) == len(of):  # all single, in order: the problem stays the same
         return Parts(of=of, size=size, problem=problem)
     first = np.array([part[0] for part in members], np.int64)
     cost, allowance = _combined_cost(problem)
@@ -67,7 +67,7 @@ def parts_of(problem: Problem, members: list[Members]) -> Parts:
 
 
 def _combined_cost(problem: Problem) -> tuple[Floats, float | None]:
-    """(K,) cost of each key group and the allowance that stand for both budgets."""
+    """(K,) cost of each key group, and the budget, that represent both budgets."""
     count, cost = problem.max_migrations, problem.max_cost_bytes
     if count is None:
         return problem.cost_bytes, cost

@@ -1,9 +1,9 @@
 """The power of two choices (Nasir et al., ICDE 2015; partial key grouping), the published baseline for balance.
 
-Every key has two candidate instances, and each tuple goes to the one with less load. For stateful key groups that means
-that a key group is split over two nodes and its partial states are merged again and again: the load of merging falls
-on one of the two, in proportion to the state, whatever the balance. So this is a figure, not a plan: nothing moves, and
-no key group has one owner. Nodes that are marked for removal, pins and limits are not considered.
+Every key has two candidate instances, and each tuple goes to the one with less load.  A stateful key group is thus
+split over two nodes, and its partial states are merged again and again.  The load of merging falls on one of the two,
+in proportion to the state, regardless of the balance.  The result is therefore a figure, not a plan: nothing moves, and
+no key group has a single owner.  Draining nodes, pins and limits are ignored.
 """
 
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ import numpy as np
 
 from trimtab_models.balance.problem import Floats, Problem
 
-TUPLES = 50  # quanta of a key group's load, each sent to the less loaded candidate
+TUPLES = 50  # units of a key group's load, each sent to the less loaded candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PotcFigure:
-    """Node loads in percent of each node's capacity, load distance in pp; `merging` is the load added by merging."""
+    """Node loads in percent of each node's capacity, load distance in pp; `merging` = load added by merging."""
 
     node_loads: Floats
     load_distance: float
@@ -25,7 +25,7 @@ class PotcFigure:
 
 
 def potc(problem: Problem, *, merge_share: float, seed: int) -> PotcFigure:
-    """What two choices reach; merging takes `merge_share` of all load, spread by the key groups' state sizes."""
+    """The figures of two choices; merging adds `merge_share` of all load, in proportion to state sizes."""
     random = np.random.default_rng(seed)
     nodes, key_groups = len(problem.capacity), len(problem.load)
     first, second = random.integers(nodes, size=key_groups), random.integers(nodes, size=key_groups)

@@ -1,9 +1,9 @@
-"""The balance problem with flows: loads depend on who shares a node with whom.
+"""The balance problem with flows: loads depend on which key groups share a node.
 
 Serialising and shipping a tuple between nodes costs CPU at both ends:
-`load_k = work_k + c_s * (rate sent to remote key groups) + c_d * (rate received from remote ones)`. The given load is
-the one at the given placement, so `work_k` is what is left of it there. An unplaced key group shares its node with
-nobody; a key group that sends to itself never sends remotely.
+`load_k = work_k + c_s * (rate sent to remote key groups) + c_d * (rate received from remote ones)`. The given load
+belongs to the given placement, so `work_k` is what remains of it there.  Flows of an unplaced key group are remote;
+flows of a key group to itself never are.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class CollocationProblem:
         if self.operator.shape != self.balance.load.shape:
             raise ValueError("operator must have one entry per key group")
         if self.partition_step <= 0:
-            raise ValueError("partition_step must be above 0: maxPL could never come down")
+            raise ValueError("partition_step must be above 0, or maxPL would never decrease")
         object.__setattr__(self, "work", self.balance.load - self._remote_load(self.balance.home))
 
     def remote(self, allocation: Ints) -> Bools:
@@ -64,7 +64,7 @@ class CollocationProblem:
         return self.work + self._remote_load(allocation)
 
     def predicted(self, allocation: Ints) -> Problem:
-        """The balance problem with the loads predicted for `allocation`; homes and budgets as before."""
+        """The balance problem with the loads predicted for `allocation`; homes and budgets stay."""
         if not self.serialise_cost and not self.deserialise_cost:
             return self.balance
         return replace(self.balance, load=self.loads(allocation))

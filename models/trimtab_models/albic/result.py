@@ -1,4 +1,4 @@
-"""What ALBIC returns."""
+"""The result of ALBIC."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from trimtab_models.balance.result import BalanceResult
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AlbicResult:
-    """`balance` is the plan as the given loads judge it; predicted figures count what collocation saves.
+    """`balance` = the plan, evaluated with the given loads; predicted figures include what collocation saves.
 
-    `within` says whether the predicted load distance is inside maxLD; if not, no attempt was, and this is the nearest.
-    `partition_load` is the maxPL that the plan was made with, 0 where it is the plan of the pure balance problem.
+    `within` = whether the predicted load distance is within maxLD; if not, no attempt was, and this is the closest.
+    `partition_load` = the maxPL of the plan; 0 if it is the plan of the pure balance problem.
     """
 
     balance: BalanceResult

@@ -1,9 +1,9 @@
-"""Whether the cluster has the right size: steps (b) and (c) of the adaptation round (Madsen et al. 2017, Algorithm 1).
+"""Decides whether to scale: steps (b) and (c) of the adaptation round (Madsen et al. 2017, Algorithm 1).
 
-The decision is made on a *potential* plan, as if moves cost no budget, since bringing talking key groups together can
-save the nodes that their traffic seems to need. Out: when the kept nodes would be busier than `scale_out_above`, by
-what brings them down to the target. In: as many nodes as the target allows, those with the least state to move first,
-and only if the smaller cluster can be balanced and what is marked becomes empty. Between the two nothing happens.
+The decision is based on a *potential* plan with an unlimited budget, because collocation can save the nodes that remote
+traffic seems to need.  Scale out: when the remaining nodes would be busier than `scale_out_above`, add capacity until
+they are at the target.  Scale in: drain as many nodes as the target allows, those with the least state first, but only
+if the smaller cluster can be balanced and the nodes can be emptied.  In between, nothing happens.
 """
 
 import math
@@ -20,12 +20,12 @@ from trimtab_models.balance.solve import infeasible
 from trimtab_models.solving.outcome import Infeasible
 from trimtab_models.solving.stop import Stop
 
-MOST_ROUNDS = 10  # of a potential plan; a few are usual
+MOST_ROUNDS = 10  # most rounds of a potential plan; a few are usual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Potential:
-    """Where the key groups would be without budgets, and what is predicted there: load in percent of a node."""
+    """The placement that unlimited budgets allow, and its predicted loads in percent of a node."""
 
     allocation: Ints
     load: float
@@ -36,7 +36,7 @@ class Potential:
 def potential(
     problem: CollocationProblem, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS
 ) -> Potential | Infeasible:
-    """The plan with unlimited budgets: rounds until nothing more is worth moving."""
+    """The plan with unlimited budgets: rounds until no further move is worth it."""
     if reason := infeasible(problem.balance):
         return Infeasible(reason=reason)
     state = problem.unlimited()
@@ -57,7 +57,7 @@ def potential(
 
 
 class Direction(Enum):
-    """What to do about the number of nodes."""
+    """How the number of nodes should change."""
 
     STAY = "stay"
     OUT = "out"
@@ -65,7 +65,7 @@ class Direction(Enum):
 
 
 class Reason(Enum):
-    """Why."""
+    """Reason of a scaling decision."""
 
     BUSY = "the kept nodes would be busier than allowed even when balanced and collocated"
     IDLE = "a smaller cluster carries the load at the target utilisation"
@@ -75,10 +75,11 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """`capacity` is what the load needs at the target; `add` capacity to add, `nodes_to_add` of the median size.
+    """A scaling decision.
 
-    `remove` names the nodes to mark for removal, by position. `utilisation` is the mean that the potential plan and the
-    forecast give the kept nodes, in percent.
+    `capacity` = capacity that the load needs at the target; `add` = capacity to add, `nodes_to_add` = the same in nodes
+    of median size; `remove` = positions of the nodes to drain; `utilisation` = mean of the remaining nodes by potential
+    plan and forecast, in percent.
     """
 
     direction: Direction
@@ -92,7 +93,7 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingPolicy:
-    """Percent of the capacity of the kept nodes; `forecast` is the load to come in shares of the present load."""
+    """Thresholds in percent of the remaining capacity; `forecast` = expected load / present load."""
 
     target: float = 60.0
     scale_out_above: float = 80.0
@@ -103,14 +104,14 @@ class ScalingPolicy:
             raise ValueError("0 < target <= scale_out_above and forecast > 0 expected")
 
     def expected(self, load: float) -> float:
-        """The load to be ready for: a forecast of less does not take away what is needed now."""
+        """The load to plan for: the larger of the present and the forecast load."""
         return load * max(1.0, self.forecast)
 
 
 def decide_scaling(
     problem: CollocationProblem, policy: ScalingPolicy, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS
 ) -> Scaling | Infeasible:
-    """Whether to add nodes, remove some, or stay."""
+    """Whether to add nodes, drain some, or keep the size."""
     plan = potential(problem, stop=stop, seed=seed, params=params)
     if isinstance(plan, Infeasible):
         return plan
@@ -147,7 +148,7 @@ def decide_scaling(
 
 
 def _spare_nodes(problem: CollocationProblem, spare_capacity: float) -> list[int]:
-    """Kept nodes that together have at most the spare capacity, the cheapest to empty first; some node stays."""
+    """Nodes with at most the spare capacity in total, cheapest to empty first; at least one node remains."""
     balance = problem.balance
     here = balance.home >= 0
     state = np.bincount(balance.home[here], balance.cost_bytes[here], len(balance.capacity))
@@ -169,7 +170,7 @@ def _without(problem: CollocationProblem, nodes: list[int]) -> CollocationProble
 
 
 def _works(smaller: CollocationProblem, policy: ScalingPolicy, stop: Stop, seed: int, params: Params) -> bool:
-    """Whether the smaller cluster ends balanced, empty where marked, and no busier than the target."""
+    """Whether the smaller cluster becomes balanced, at most at the target, with its draining nodes empty."""
     plan = potential(smaller, stop=stop, seed=seed, params=params)
     if isinstance(plan, Infeasible):
         return False

@@ -1,9 +1,9 @@
-"""Step 1 of ALBIC: the pairs of key groups that are worth a common node (Madsen et al. 2017, section 4.3.2).
+"""Step 1 of ALBIC: the pairs of key groups worth collocating (Madsen et al. 2017, section 4.3.2).
 
 Pair (i, j) is scored iff out(i, j) > sF * out(i) / (number of downstream key groups of i), strictly; the downstream
-key groups of i are all key groups of the operators that i's operator sends to. Rates should be smoothed over three
-periods or more (`history.py`). Where we differ: a pair's rate is what flows between the two in both directions, since
-a common node saves both.
+key groups of i are all key groups of the operators that i's operator sends to.  Rates should be smoothed over three
+periods or more (`history.py`).  We differ in this: the rate of a pair counts both directions, since collocation saves
+both.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ import numpy as np
 from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints
 
-RELATIVE = 1e-12  # a rate that equals the threshold but for rounding is not above it
+RELATIVE = 1e-12  # tolerance: a rate at the threshold is not above it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,18 +28,18 @@ class Pairs:
         return len(self.rate)
 
     def subset(self, chosen: Bools | Ints) -> "Pairs":
-        """Those that `chosen` names."""
+        """The chosen pairs."""
         return Pairs(first=self.first[chosen], second=self.second[chosen], rate=self.rate[chosen])
 
     def together(self, allocation: Ints) -> Bools:
-        """(P,) those on one node."""
+        """(P,) whether both key groups of each pair are on the same node."""
         here = allocation[self.first]
         shared: Bools = (here == allocation[self.second]) & (here != UNPLACED)
         return shared
 
 
 def scored_pairs(problem: CollocationProblem) -> Pairs:
-    """The pairs that ALBIC keeps together and brings together."""
+    """The pairs that ALBIC keeps or brings together."""
     count = len(problem.operator)
     keys, at = np.unique(problem.source * count + problem.target, return_inverse=True)
     rate = np.bincount(at, problem.rate, len(keys)).astype(np.float64)

@@ -1,7 +1,7 @@
-"""Which moves of a round to make: the objective of many pairs per round, and a greedy answer to it.
+"""The choice of moves of a round: the objective for many pairs per round, and a greedy solution.
 
-Objective, in percentage points of load: what is saved, less the price of the migrations, less `penalty` for every point
-of load distance above `target`, and much more for every point above `ceiling`. `levelling` chooses among equals.
+The objective, in pp of load, is the savings, minus the price of the migrations, minus `penalty` per pp of load distance
+above `target`, and much more per pp above `ceiling`.  `levelling` decides ties.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from trimtab_models.albic.options import Options
 from trimtab_models.balance.problem import Bools, Floats, Ints
 from trimtab_models.solving.stop import Stop
 
-STEEPER = 50  # above the ceiling no saving outweighs load distance
-LEAST_GAIN = 1e-9  # of all that a selection is about; below it steps are rounding
+STEEPER = 50  # factor of the penalty above the ceiling, so that no saving outweighs it
+LEAST_GAIN = 1e-9  # relative; smaller gains are rounding errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Weights:
     levelling: float
 
     def of(self, load_distance: Floats | float) -> Floats | float:
-        """What a load distance costs."""
+        """The penalty for a load distance."""
         above = np.maximum(0.0, load_distance - self.target) + STEEPER * np.maximum(0.0, load_distance - self.ceiling)
         cost: Floats | float = self.penalty * above + self.levelling * load_distance
         return cost
@@ -34,10 +34,11 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Selection:
-    """M options for P parts on N nodes; at most one per part, none for both of two rivals, within budgets and room.
+    """M options for P parts on N nodes.
 
-    `gain` is what an option is worth but for the load distance. `deviations` (pp) and `room` (what limits leave) are
-    those before the round. Rivals are parts that talk much: while one moves, the other stays (`options.py`).
+    A choice has at most one option per part, none for both of two rivals, and keeps budgets and limits.  Rivals are
+    parts with much traffic between them (`options.py`).  `gain` = value of an option without its effect on the load
+    distance; `deviations` (pp) and `room` (what limits leave) are those before the round.
     """
 
     options: Options
@@ -54,12 +55,12 @@ class Selection:
     weights: Weights
 
 
-def climb(selection: Selection, stop: Stop) -> Bools:
-    """The option that gains most, again and again, while any gains."""
-    return _Climb(selection).run(stop)
+def choose_greedily(selection: Selection, stop: Stop) -> Bools:
+    """(M,) the greedy choice: always the option that gains most, while any gains."""
+    return _GreedyChoice(selection).run(stop)
 
 
-class _Climb:
+class _GreedyChoice:
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
         options = selection.options
@@ -69,7 +70,7 @@ class _Climb:
         self._left = selection.allowances.copy()
         self._open = np.ones(len(options), np.bool_)
         self._kept_capacity = float(selection.capacity[selection.kept].sum())
-        self._floor = np.where(selection.kept, 0.0, np.inf)  # marked nodes have no lower side
+        self._floor = np.where(selection.kept, 0.0, np.inf)  # draining nodes have no lower side
 
     def run(self, stop: Stop) -> Bools:
         selection = self._selection
@@ -99,7 +100,7 @@ class _Climb:
         return fits
 
     def _distances(self, candidates: Ints) -> Floats:
-        """(C,) the load distance after each of the candidates alone."""
+        """(C,) the load distance after each candidate alone."""
         selection, options = self._selection, self._selection.options
         source, node = self._source[candidates], options.node[candidates]
         freed, added = options.freed[candidates], options.added[candidates]
@@ -125,7 +126,7 @@ class _Climb:
 
 
 def _others(values: Floats, one: Ints, other: Ints) -> Floats:
-    """(C,) the largest of `values` but for those at `one` and `other`."""
+    """(C,) the largest of `values`, except those at `one` and `other`."""
     largest = np.argsort(-values, kind="stable")[:3]
     found = np.full(len(one), -np.inf)
     for position in largest[::-1].tolist():

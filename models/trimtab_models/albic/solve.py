@@ -1,13 +1,14 @@
 """ALBIC: autonomic load balancing with integrated collocation.
 
 Source: Madsen, Zhou, Cao, "Integrative Dynamic Reconfiguration in a Parallel Stream Processing Engine", ICDE 2017,
-section 4.3.2: score the pairs, keep those together that are, bring one more together, balance; smaller parts (maxPL
-less stepPL) until the predicted load distance is within maxLD; at maxPL = 0 it is the pure balance problem. If no
-attempt is within maxLD, the one of least load distance is returned and says so.
+section 4.3.2.  An attempt scores the pairs, keeps collocated ones together, brings one more pair together and balances.
+Attempts use smaller and smaller parts (maxPL minus stepPL) until the predicted load distance is within maxLD.  At
+maxPL = 0 it is the pure balance problem.  If no attempt is within maxLD, the result is the one with the least load
+distance, and says so.
 
-Where we differ: loads are predicted with what collocation saves; a round brings many pairs together (`pairs.py`) as
-long as they pay for their moves, with load distance held to `band`; the paper's one pair a round is kept as a strategy.
-Where no pair is scored, or none pays for a move, it is the pure balance problem.
+We differ in this: predicted loads include the savings of collocation.  A round brings together as many pairs as pay for
+their moves (`pairs.py`), with the load distance inside `band`; the paper's one pair per round is kept as a strategy.
+Without a scored pair that pays for a move it is the pure balance problem.
 """
 
 from dataclasses import dataclass, replace
@@ -16,8 +17,8 @@ from enum import Enum
 import numpy as np
 
 from trimtab_models.albic.improve import Improver, Join
-from trimtab_models.albic.keep import keep
-from trimtab_models.albic.pairs import Joining, Judge
+from trimtab_models.albic.keep import parts_to_keep
+from trimtab_models.albic.pairs import Joining, PlanEvaluator
 from trimtab_models.albic.parts import Parts, parts_of
 from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.albic.result import AlbicResult
@@ -38,13 +39,13 @@ from trimtab_models.solving.stop import Stop
 
 BAND_SHARE = 0.45  # of maxLD
 LEVELLING_SHARE = 2.0
-ROUNDING = 1e-12  # of the mean load: what sums of floats in another order may differ by
+ROUNDING = 1e-12  # of the mean load: tolerance for sums of floats in different order
 BALANCE = BalanceParams()
 LEVELLED = BalanceParams(effort=Effort(steps=800), polish=Effort(steps=0))
 
 
 class Strategy(Enum):
-    """How many pairs a round brings together."""
+    """The number of pairs that a round brings together."""
 
     ONE_PAIR = "one pair"  # the paper
     MANY_PAIRS = "many pairs"
@@ -52,10 +53,12 @@ class Strategy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """`band` (pp): inside it nothing moves for balance alone; None is a share of maxLD where pairs are scored, else 0.
+    """Parameters of ALBIC.
 
-    `price` of an average migration, in shares of the mean load of a key group; `penalty` in pp of load for every pp of
-    load distance above the band; `work` is what the integer program may take, about CP-SAT's seconds.
+    `band` = load distance (pp) up to which nothing moves for balance alone; None = a share of maxLD if there are scored
+    pairs, else 0.  `price` = price of an average migration, as a share of a key group's mean load.  `penalty` = pp of
+    load per pp of load distance above the band.  `work` = limit of the integer program in CP-SAT's deterministic
+    seconds.
     """
 
     strategy: Strategy = Strategy.MANY_PAIRS
@@ -76,7 +79,7 @@ DEFAULT_PARAMS = Params()
 def solve(
     problem: CollocationProblem, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS
 ) -> AlbicResult | Infeasible:
-    """The plan of one round. The same seed gives the same plan unless `stop` cut the search short."""
+    """The plan of one round.  The same seed gives the same plan unless `stop` ends the search early."""
     if reason := infeasible(problem.balance):
         return Infeasible(reason=reason)
     return _Solver(problem, stop, seed, params).run()
@@ -88,22 +91,22 @@ class _Solver:
         self._start = place_unplaced(problem.balance)
         self._problem = replace(problem, balance=problem.balance.tolerating(self._start))
         self._balance = self._problem.balance
-        self._judge = Judge(self._problem, self._start, params.price)
+        self._evaluator = PlanEvaluator(self._problem, self._start, params.price)
         self._pairs = self._tied = scored_pairs(problem)
         if params.strategy is Strategy.MANY_PAIRS:
-            self._tied = self._pairs.subset(self._judge.pays(self._pairs))
-        # Sums of floats in another order differ: even a load distance of 0 may be a hair above it.
+            self._tied = self._pairs.subset(self._evaluator.pays(self._pairs))
+        # Rounding may turn a load distance of 0 into one slightly above 0.
         self._max_load_distance = self._balance.max_load_distance * (1 + 1e-9) + ROUNDING * self._balance.mean
         now = evaluate(self._balance, self._start).load_distance
         self._proven = lower_bound(self._balance, now, stop)  # with the given loads
 
     def run(self) -> AlbicResult:
-        """Attempts with smaller and smaller parts."""
+        """The best of attempts with smaller and smaller parts."""
         partition_load = self._problem.max_partition_load if len(self._tied) else 0.0
         best: tuple[float, float, Ints] | None = None
         while True:
             allocation, largest = self._attempt(partition_load)
-            distance = self._judge.load_distance(allocation)
+            distance = self._evaluator.load_distance(allocation)
             if best is None or distance < best[0]:
                 best = (distance, partition_load, allocation)
             accepted = distance <= self._max_load_distance and (partition_load <= 0 or not self._idle(allocation))
@@ -114,7 +117,7 @@ class _Solver:
             partition_load = self._smaller(partition_load, largest)
 
     def _smaller(self, partition_load: float, largest: float) -> float:
-        """The next maxPL: steps that would leave all parts as they are, are skipped, and all where none can help."""
+        """The next maxPL.  Skips steps that would not change any part, and all if none can help."""
         if self._proven > self._max_load_distance:
             return 0.0
         step = self._problem.partition_step
@@ -122,22 +125,22 @@ class _Solver:
         return max(0.0, partition_load - steps * step)
 
     def _idle(self, allocation: Ints) -> bool:
-        """Whether key groups wait on marked nodes and none leaves."""
-        waiting = self._judge.waiting
+        """Whether key groups wait on draining nodes and none of them leaves."""
+        waiting = self._evaluator.waiting
         return bool(waiting.any()) and bool((allocation == self._start)[waiting].all())
 
     def _attempt(self, partition_load: float) -> tuple[Ints, float]:
-        """A plan with parts of at most `partition_load`, and the load of its largest part of several."""
+        """A plan with parts of at most `partition_load`, and the load of its largest part with several members."""
         if partition_load <= 0:
             return self._purely_balanced(), 0.0
-        parts = parts_of(self._balance, keep(self._balance, self._tied, partition_load, self._seed))
+        parts = parts_of(self._balance, parts_to_keep(self._balance, self._tied, partition_load, self._seed))
         one_pair = self._params.strategy is Strategy.ONE_PAIR
         plan = self._one_pair(parts, partition_load) if one_pair else self._many_pairs(parts, partition_load)
         return plan, float(parts.problem.load[parts.size > 1].max(initial=0.0))
 
     def _purely_balanced(self) -> Ints:
         band = self._params.band or 0.0
-        if self._judge.load_distance(self._start) <= band and not self._judge.waiting.any():
+        if self._evaluator.load_distance(self._start) <= band and not self._evaluator.waiting.any():
             return self._start
         result = self._balanced(self._balance, self._params.balance)
         self._proven = max(self._proven, result.lower_bound)
@@ -159,18 +162,18 @@ class _Solver:
             joined = np.where(parts.of == join.mover, join.node, self._start)
             loads = np.maximum(0.0, parts.summed(self._problem.loads(joined)))
             problem = _with_join(problem, join, loads)
-        return self._believed(parts.expand(self._balanced(problem, self._params.balance).allocation))
+        return self._if_allowed(parts.expand(self._balanced(problem, self._params.balance).allocation))
 
     def _many_pairs(self, parts: Parts, partition_load: float) -> Ints:
-        """The best plan inside the band, or up to maxLD where the band lets nothing come together or leave."""
-        balance, judge = self._balance, self._judge
+        """The best plan inside the band; up to maxLD if the band lets no pair join and no key group leave."""
+        balance, evaluator = self._balance, self._evaluator
         band = self._band()
         levelled = None
-        if judge.load_distance(self._start) > band or judge.waiting.any():
-            loads = np.maximum(0.0, parts.summed(judge.loads))
+        if evaluator.load_distance(self._start) > band or evaluator.waiting.any():
+            loads = np.maximum(0.0, parts.summed(evaluator.loads))
             levelled = self._balanced(replace(parts.problem, load=loads), LEVELLED).allocation
         joining = Joining(
-            judge=judge,
+            evaluator=evaluator,
             pairs=self._pairs,
             tied=self._tied,
             parts=parts,
@@ -179,14 +182,14 @@ class _Solver:
         )
         best = self._start
         for target in dict.fromkeys((band, max(band, balance.max_load_distance))):
-            levelling = LEVELLING_SHARE * judge.price / target if target > 0 else 0.0
+            levelling = LEVELLING_SHARE * evaluator.price / target if target > 0 else 0.0
             ceiling = max(target, balance.max_load_distance)
             weights = Weights(target=target, ceiling=ceiling, penalty=self._params.penalty, levelling=levelling)
             selection = joining.selection(weights)
             plans = [self._start, *joining.plans(selection, self._seed, self._params.work, self._stop)]
             if levelled is not None:
                 plans.append(parts.expand(levelled))
-            best = max(map(self._believed, plans), key=lambda plan: judge.value(plan, weights))
+            best = max(map(self._if_allowed, plans), key=lambda plan: evaluator.value(plan, weights))
             gained = self._problem.collocation(best) - self._problem.collocation(self._start)
             stuck = gained <= 0 and selection.options.joins.any()
             if self._stop() or not (stuck or self._idle(best)):
@@ -197,8 +200,8 @@ class _Solver:
         band = self._params.band
         return BAND_SHARE * self._balance.max_load_distance if band is None else band
 
-    def _believed(self, allocation: Ints) -> Ints:
-        """`allocation` if it keeps every rule of the key groups' own problem."""
+    def _if_allowed(self, allocation: Ints) -> Ints:
+        """`allocation` if it keeps all rules of the problem of single key groups, else the present one."""
         return allocation if evaluate(self._balance, allocation).allowed else self._start
 
     def _result(self, allocation: Ints, partition_load: float) -> AlbicResult:
@@ -206,7 +209,7 @@ class _Solver:
         score = evaluate(balance, allocation)
         changed = allocation != balance.home
         status = Status.OPTIMAL if score.load_distance <= self._proven + OPTIMAL_PP else Status.FEASIBLE
-        predicted = self._judge.load_distance(allocation)
+        predicted = self._evaluator.load_distance(allocation)
         return AlbicResult(
             balance=BalanceResult(
                 status=status if changed.any() else Status.UNCHANGED,
@@ -234,7 +237,7 @@ class _Solver:
 
 
 def _with_join(problem: Problem, join: Join, loads: Floats) -> Problem:
-    """The parts' problem when the join is made and paid for; what it brought together stays."""
+    """The problem of the parts after the join is made and paid for; the joined parts stay where they are."""
     home, pinned = problem.home.copy(), problem.pinned.copy()
     paid = float(problem.home[join.mover] != UNPLACED)
     home[[join.mover, join.anchor]] = join.node

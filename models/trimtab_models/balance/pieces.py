@@ -39,9 +39,7 @@ class Excesses:
         self._problem = problem
         self._load = problem.node_loads(problem.home)
         self.unplaced = float(problem.load[problem.home == UNPLACED].sum())
-        self.slack = 1e-11 * max(
-            1.0, float(problem.load.sum())
-        )  # allows for rounding, so that nothing is refuted wrongly
+        self.slack = 1e-11 * max(1.0, float(problem.load.sum()))  # for rounding: nothing is refuted wrongly
 
     def above(self, d: float) -> Floats:
         """(N,) load above the upper end of the band; negative below it."""

@@ -48,9 +48,7 @@ class SearchState:
             self.returnable &= ~problem.removing[problem.home] | (allocation == problem.home)
         self.usage, self.limit = problem.usage, problem.limit + slack(problem)
         scale = problem.prices.mean(axis=1, keepdims=True) if problem.prices.size else 1.0
-        self.prices = (
-            problem.prices / scale
-        )  # an average move costs 1 in every budget, so that penalties are comparable
+        self.prices = problem.prices / scale  # an average move costs 1 in every budget
         self.allowances = problem.allowances / np.ravel(scale)[: len(problem.allowances)]
         self.at = allocation.copy()
         self.deviations = problem.deviations(allocation)

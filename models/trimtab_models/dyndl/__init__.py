@@ -1,6 +1,15 @@
-"""DynDL: tasks near their data, where remote ones slow each other down; offline, online, baselines.
+"""DynDL: schedules tasks near their data, where remote tasks slow each other down; offline, online, baselines.
 
-The exact tier is in `trimtab_models.dyndl.exact`, apart: it loads OR-Tools, which takes longer than most schedules.
+The paper leaves some points open.  Our decisions are cited as "settlement N" (tests: `test_settlement_N_...`):
+1 the remote tasks of a server count for each other, also one after another; 2 what fits up to rounding, fits, and ties
+go by task id; 3 phase I follows whole paths, not only single moves; 4 a failed search closes all servers that it
+visited; 5 the fill considers how further remote tasks slow down the others; 6 waits count from when the core became
+idle, and events at equal times have a fixed order; 7 tasks without a usable replica are remote; 8 online runs report
+the model's makespan and the event time; 9 the generator of the paper's experiments.
+
+`trimtab solve` calls it; the running controller does not.  Library only, called by no command either: `sizes`,
+`fitting`, `generate` and `exact`.  `exact` is not imported here, because it loads OR-Tools, which takes longer than
+most schedules.
 """
 
 from trimtab_models.dyndl.bound import lower_bound

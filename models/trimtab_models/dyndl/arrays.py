@@ -1,4 +1,4 @@
-"""Array types, and the tolerance with which times are compared."""
+"""Array types, and the tolerance for comparing times."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,7 +1,7 @@
 """A cheap lower bound on the makespan of every assignment.
 
-Up to any D at most #{t: F_B(t) <= D} tasks can end locally, since B lets as many local tasks end by D as possible, and
-at most sum of r_max(s, D) on the initial loads remotely. So no assignment ends before the smallest D with
+By time D at most #{t: F_B(t) <= D} tasks can end locally, since B lets as many local tasks end by D as possible.  At
+most sum of r_max(s, D), on the initial loads, can end remotely.  So no assignment ends before the smallest D with
 
     #{F_B <= D} + sum over s of r_max(s, D) >= T.
 """
@@ -16,7 +16,7 @@ from trimtab_models.dyndl.room import RemoteRoom
 
 
 def lower_bound(problem: Problem, local: LocalPlan) -> float:
-    """The smallest such D; if `local` was cut short, when the earliest core could have done one task."""
+    """The smallest such D; if `local` was stopped early, the earliest end of one task on any core."""
     if not problem.tasks:
         return 0.0
     if not local.balanced:

@@ -10,7 +10,7 @@ from trimtab_models.instances.scheduling import AffineCost, RemoteCost, TableCos
 
 
 class RemoteCosts:
-    """g_s(n) for arrays of servers; `limit` (S,) is the largest n with a finite cost, `inf` if there is none."""
+    """g_s(n) for arrays of servers; `limit` (S,) = largest n with a finite cost, `inf` if all are finite."""
 
     def __init__(self, costs: Sequence[RemoteCost]) -> None:
         self._costs = tuple(costs)
@@ -25,7 +25,7 @@ class RemoteCosts:
         self.limit: Floats = np.array([_limit(cost) for cost in costs], np.float64)
 
     def at(self, n: Ints | Floats) -> Floats:
-        """(S,) the cost of each remote task on every server s that has n_s of them; less than one counts as one."""
+        """(S,) cost of each remote task on server s with n_s of them; n_s below 1 counts as 1."""
         n = np.maximum(n, 1)
         with np.errstate(over="ignore"):
             costs: Floats = self._a + self._b * np.minimum(n, self._cap)
@@ -36,7 +36,7 @@ class RemoteCosts:
         return costs
 
     def one(self, server: int, n: float) -> float:
-        """The cost of each of n >= 1 remote tasks on one server."""
+        """Cost of each of n >= 1 remote tasks on one server."""
         return self._costs[server].at(n)
 
 

@@ -10,7 +10,7 @@ from trimtab_models.instances.scheduling import SchedulingInstance
 def encode_schedule(
     instance: SchedulingInstance, problem: Problem, result: ScheduleResult, *, method: str
 ) -> dict[str, Any]:
-    """The schedule of `problem`, the arrays of `instance`, as the contract has it but for `solve_seconds`."""
+    """The result document for `problem`, the arrays of `instance`, without `solve_seconds`."""
     document: dict[str, Any] = {"method": method, "makespan": result.score.makespan}
     if result.event_makespan is not None:
         document["event_makespan"] = result.event_makespan

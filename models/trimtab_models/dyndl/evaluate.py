@@ -1,4 +1,4 @@
-"""What an assignment is worth by the model's formula, computed from scratch.
+"""Evaluates an assignment by the model's formula, from scratch.
 
 Jin, An, Zhou, Tang, Xiong, "DynDL", Applied Sciences 8(11), 2018, section 3: the load of a core is its initial load
 plus 1 per local and g_s(r_s) per remote task, where r_s counts every remote task of the server (settlement 1); the
@@ -15,7 +15,7 @@ from trimtab_models.dyndl.problem import Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Score:
-    """The makespan of an assignment, and what it comes from."""
+    """The makespan of an assignment, and its components."""
 
     makespan: float  # 0 without tasks
     local: Bools  # (T,)
@@ -23,7 +23,7 @@ class Score:
 
     @property
     def remote_tasks(self) -> int:
-        """How many tasks run away from their data."""
+        """Number of tasks that run away from their data."""
         return int(self.remote.sum())
 
 
@@ -38,7 +38,7 @@ def evaluate(problem: Problem, core: Ints) -> Score:
 
 
 def is_local(problem: Problem, server: Ints) -> Bools:
-    """(T,) whether each task's `server` holds its data."""
+    """(T,) whether the server of each task holds its data."""
     local = np.zeros(problem.tasks, np.bool_)
     local[problem.copy_task[problem.copy_server == server[problem.copy_task]]] = True
     return local

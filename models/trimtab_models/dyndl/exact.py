@@ -1,12 +1,12 @@
 """The exact anytime tier for small instances: bisection over the possible makespans, each decided by CP-SAT.
 
-Every makespan is L_init(p) + a + b * g_s(r) with whole a and b <= r, so the possible ones between the bound and the
-makespan of DynDLOff, the first incumbent, are a finite list. Up to a given D a server can take r remote tasks and
-beside them at most so many local ones (a small dynamic programme over its cores); CP-SAT chooses such an *option* for
-every server and hands out the tasks. One found lowers the incumbent, none possible raises the bound.
+Every makespan is L_init(p) + a + b * g_s(r) with integers a and b <= r.  The possible makespans between the bound and
+that of DynDLOff, the first incumbent, therefore form a finite list.  By time D a server can run r remote tasks and a
+limited number of local ones (a small dynamic program over its cores); this is an *option*.  CP-SAT chooses an option
+for every server and assigns the tasks.  If it finds an assignment, the incumbent improves; if there is none, the bound
+rises.
 
-A task without a place near its data may be counted as remote on a server that holds its data; it then costs less
-there than was reckoned, never more.
+The model may count a task as remote on a server that holds its data.  Its real cost is then lower, never higher.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ FIRST_SLICE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactParams:
-    """`effort` in CP-SAT's deterministic seconds, for all its searches together."""
+    """`effort` = limit for all searches together, in CP-SAT's deterministic seconds."""
 
     effort: float = 60.0
 
@@ -38,13 +38,13 @@ class ExactParams:
 def solve_exact(
     problem: Problem, *, stop: Stop, seed: int = 0, params: ExactParams = ExactParams()
 ) -> ScheduleResult | Infeasible:
-    """The best schedule, proven to be it (`OPTIMAL`) if the effort is enough; without `stop` always the same."""
+    """The best schedule found, `OPTIMAL` if the effort suffices for a proof; always the same unless stopped."""
     incumbent = solve_offline(problem, stop=stop, seed=seed)
     if isinstance(incumbent, Infeasible) or stop():
         return incumbent
     makespans = possible_makespans(problem, incumbent.lower_bound, incumbent.score.makespan)
     search = _Search(problem, stop, seed, params.effort)
-    low, high = 0, len(makespans)  # nothing below makespans[low] is possible, the incumbent ends before makespans[high]
+    low, high = 0, len(makespans)  # below makespans[low] none is possible; the incumbent is below makespans[high]
     while low < high:
         middle = (low + high) // 2
         core = search.schedule(float(makespans[middle]))
@@ -60,7 +60,7 @@ def solve_exact(
 
 
 def possible_makespans(problem: Problem, low: float, high: float) -> Floats:
-    """Ascending: everything in [low, high) at which a core can end."""
+    """All times in [low, high) at which a core can end, ascending."""
     found: set[float] = set()
     most = RemoteRoom(problem, problem.core_load).most(high).tolist()
     for server in np.flatnonzero(problem.usable).tolist():
@@ -82,7 +82,7 @@ def possible_makespans(problem: Problem, low: float, high: float) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Option:
-    """`remote` remote tasks and up to `local` local ones on a server; how many of each on which core."""
+    """`remote` remote tasks and up to `local` local ones on a server, with the number of each per core."""
 
     remote: int
     local: int
@@ -90,7 +90,7 @@ class _Option:
 
 
 def options(problem: Problem, server: int, deadline: float, most: int) -> list[_Option]:
-    """What `server` can take up to `deadline` with 0 to `most` remote tasks, without what another option includes."""
+    """The options of `server` by `deadline` with 0 to `most` remote tasks, without dominated ones."""
     found: list[_Option] = []
     for remote in range(most, -1, -1):
         option = _most_local(problem, server, deadline, remote)
@@ -121,7 +121,7 @@ def _most_local(problem: Problem, server: int, deadline: float, remote: int) -> 
 
 
 class _Search:
-    """Decides deadlines within an effort."""
+    """Decides whether deadlines can be met, within an effort."""
 
     def __init__(self, problem: Problem, stop: Stop, seed: int, effort: float) -> None:
         self._problem = problem
@@ -134,7 +134,7 @@ class _Search:
             self._alike.setdefault(holders, []).append(task)
 
     def schedule(self, deadline: float) -> Ints | None:
-        """(T,) an assignment that ends by `deadline`, an empty array if there is none, None if that stays open."""
+        """(T,) an assignment that ends by `deadline`; an empty array if there is none, None if undecided."""
         most = self._room.most(deadline + TOLERANCE).tolist()
         offers = [options(self._problem, server, deadline, most[server]) for server in range(self._problem.servers)]
         model = _Model(offers, self._alike)
@@ -179,7 +179,7 @@ class _Model:
         model.add(tasks_total - sum(self._local.values()) <= sum(places))
 
     def assignment(self, solver: cp_model.CpSolver, tasks: int) -> Ints:
-        """(T,) the cores that the solution means."""
+        """(T,) the core of each task in the solution."""
         chosen = [
             next(option for option, choice in zip(each, choices, strict=True) if solver.value(choice))
             for each, choices in zip(self._offers, self._chosen, strict=True)
@@ -192,7 +192,7 @@ class _Model:
         return assigned
 
     def _servers(self, solver: cp_model.CpSolver) -> Iterator[tuple[int, int]]:
-        """Every task with the server that it is local on, NOWHERE for remote ones."""
+        """Each task with the server on which it is local; NOWHERE for remote tasks."""
         for holders, tasks in self._alike.items():
             left = iter(tasks)
             for server in holders:

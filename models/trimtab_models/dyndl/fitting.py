@@ -1,10 +1,10 @@
-"""g_s from measured restores: what a remote restore costs beside n - 1 others on its host, in units of a local one.
+"""Fits g_s from measured restores: the cost of a remote restore beside n - 1 others on its host.
 
-Durations are normalised by bytes. The prior 1 + b * n shares what the network interface has left among the n restores.
-For every observed n the median and the 90th percentile are shrunk to the prior by the number of their samples, then
-made non-decreasing (isotonic regression). Beyond the observed n the curve goes on with the slope of the prior, beyond
-the number of slots it is constant. Planning with the p90 curve gives an upper bound on the recovery time for every
-cost below it; the p50 is for reporting.
+The unit is a local restore; durations are normalised by bytes.  The prior 1 + b * n divides the free bandwidth of the
+network interface among n restores.  For every observed n, the median and the 90th percentile are shrunk towards the
+prior, depending on the number of samples, then made non-decreasing (isotonic regression).  Beyond the observed n the
+curve continues with the slope of the prior; beyond the number of slots it is constant.  Plan with the p90 curve: it
+gives an upper bound on the recovery time for all costs below it.  The p50 curve is for reports.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ MEDIAN, HIGH = 50.0, 90.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreSample:
-    """One remote restore: `concurrent` >= 1 remote restores on its host (itself included) while it ran."""
+    """One remote restore; `concurrent` >= 1 = remote restores on its host while it ran, including itself."""
 
     concurrent: int
     duration_s: float
@@ -29,7 +29,7 @@ class RestoreSample:
 
     def __post_init__(self) -> None:
         if self.concurrent < 1 or not 0 <= self.duration_s < np.inf or not 0 < self.state_bytes < np.inf:
-            raise ValueError("a restore runs beside itself, for some time, and moves some bytes")
+            raise ValueError("concurrent must be at least 1, and seconds and bytes above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +41,12 @@ class LocalRestore:
 
     def __post_init__(self) -> None:
         if not 0 < self.duration_s < np.inf or not 0 < self.state_bytes < np.inf:
-            raise ValueError("a restore takes some time and some bytes")
+            raise ValueError("seconds and bytes must be above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedCost:
-    """Both curves, as far as the host has slots."""
+    """Both curves, up to the number of slots of the host."""
 
     median: TableCost
     high: TableCost
@@ -54,20 +54,20 @@ class FittedCost:
 
 
 def network_prior(local: LocalRestore, *, capacity_bytes_per_s: float, foreground_bytes_per_s: float) -> AffineCost:
-    """1 + b * n: n restores of the usual size share what the foreground's p95 leaves of the host's network.
+    """The prior 1 + b * n: n restores of usual size share the bandwidth that the foreground (p95) leaves.
 
-    Raises ValueError where it leaves nothing.
+    Raises ValueError if it leaves none.
     """
     free = capacity_bytes_per_s - foreground_bytes_per_s
     if not free > 0:
-        raise ValueError("the foreground uses the whole network: no remote restore has a prior here")
+        raise ValueError("the foreground uses the whole bandwidth: there is no prior for remote restores")
     return AffineCost(a=LOCAL_COST, b=local.state_bytes / free / local.duration_s)
 
 
 def fit_cost(samples: Sequence[RestoreSample], *, local: LocalRestore, prior: AffineCost, slots: int) -> FittedCost:
     """The curves g(1) .. g(slots) of a host with `slots` >= 1 restore slots; without samples they are the prior."""
     if slots < 1:
-        raise ValueError("a host that restores has a slot")
+        raise ValueError("slots must be at least 1")
     concurrent = np.minimum(np.array([sample.concurrent for sample in samples], np.int64), slots)
     seconds_per_byte = np.array([sample.duration_s / sample.state_bytes for sample in samples], np.float64)
     cost = seconds_per_byte * local.state_bytes / local.duration_s

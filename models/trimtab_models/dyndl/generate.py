@@ -22,9 +22,9 @@ class Experiment:
 
 
 def generate(experiment: Experiment, *, seed: int) -> SchedulingInstance:
-    """Core m has an integer load from [0, alpha * (m // core_num) + beta), a task 3 replicas (fewer on fewer servers).
+    """Core m has an integer load from [0, alpha * (m // core_num) + beta); a task has 3 replicas (or all servers).
 
-    Ids are numbered with leading zeros: their order is the order of the numbers.
+    Ids have leading zeros, so that their order is the order of their numbers.
     """
     random = np.random.default_rng(seed)
     servers, core_num = experiment.servers, experiment.core_num

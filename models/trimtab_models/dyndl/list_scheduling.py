@@ -1,7 +1,7 @@
-"""LIST: every task, by id, to the core where it is predicted to end first, as the assignment stands.
+"""LIST: assigns each task, in order of ids, to the core on which it is predicted to end first.
 
 A baseline of DynDL (Applied Sciences 8(11), 2018, 2216, section 6.1.1). The prediction knows the dynamic remote cost: a
-remote task on server s makes all remote tasks of s cost g_s(r_s + 1). It does not see that this puts other cores off.
+remote task on server s makes all remote tasks of s cost g_s(r_s + 1).  It ignores that this delays other cores.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ from trimtab_models.solving.stop import Stop
 
 
 def solve_list(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResult | Infeasible:
-    """The schedule of LIST, the same for every `seed`; `stop` can only cut the bound short."""
+    """The schedule of LIST, the same for every `seed`; `stop` only affects the bound."""
     del seed
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
@@ -26,7 +26,7 @@ def solve_list(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResult
 
 
 class _List:
-    """What every core has to do, and when one more task would end at the earliest on every server."""
+    """The work of every core, and the earliest end of one more task on every server."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -44,7 +44,7 @@ class _List:
         chosen = np.empty(problem.tasks, np.int64)
         places, forced_left = float(problem.costs.limit[problem.usable].sum()), len(problem.forced)
         for task, holders in enumerate(problem.holders):
-            kept_free = bool(holders) and places <= forced_left  # the last remote places are for forced tasks
+            kept_free = bool(holders) and places <= forced_left  # reserve the last remote places for forced tasks
             end = np.full(problem.servers, np.inf) if kept_free else self._remote_end.copy()
             end[list(holders)] = self._local_end[list(holders)]
             server = _first_least(end)
@@ -55,7 +55,7 @@ class _List:
         return chosen
 
     def _add(self, server: int, *, local: bool) -> int:
-        """One more task; returns its core."""
+        """Add one task; returns its core."""
         cores = self._problem.cores_of(server)
         core = cores.start + _first_least(self._ends(server, local=local))
         if local:
@@ -71,7 +71,7 @@ class _List:
         self._remote_end[server] = self._ends(server, local=False).min()
 
     def _ends(self, server: int, *, local: bool) -> Floats:
-        """When one more task would end on each core of `server`."""
+        """When one more task would end, for each core of `server`."""
         cores = self._problem.cores_of(server)
         load, remote_on = self._local_load[cores.start : cores.stop], self._remote_on[cores.start : cores.stop]
         remote, costs = self._remote[server], self._problem.costs

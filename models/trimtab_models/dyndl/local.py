@@ -1,15 +1,15 @@
-"""Phase I of DynDLOff: every task on a server that holds its data, the cores as even as that allows.
+"""Phase I of DynDLOff: every task on a server that holds its data, as evenly as possible.
 
-A server with n local tasks gives them its n earliest *slots*: its least loaded core takes the next task, so the finish
-times of its slots come in ascending order. MAX(s) is the finish of its last used slot, MIN(s) + 1 of its first free
-one. A *cost-reducing path* leads from server a to server b over tasks that may move one server on, with
-MAX(a) - MIN(b) > 1; moving every task along it by one server replaces the finish MAX(a) by the earlier MIN(b) + 1.
-Without such paths the multiset of finish times is unique and for every D as many tasks as possible end by D
-(settlement 3; the paper's constraint 2, absence of improving *single* moves, does not give this).
+A server with n local tasks uses its n earliest *slots*: the least loaded core takes the next task, so the slots of a
+server finish in ascending order.  MAX(s) is the finish time of its last used slot, MIN(s) + 1 that of its first free
+one.  A *cost-reducing path* leads from server a to server b over tasks that can move to the next server, with
+MAX(a) - MIN(b) > 1.  Moving every task on it by one server replaces the finish time MAX(a) by the earlier MIN(b) + 1.
+If there are no such paths, the multiset of finish times is unique, and for every D as many tasks as possible end by D
+(settlement 3; the paper's constraint 2, no improving *single* move, does not imply this).
 
-Paths are sought from the server with the largest MAX first. When the search from it fails, everything that it reached
-can be closed (settlement 4): from there only servers with MIN >= MAX(a) - 1 can be reached, and neither these nor a
-path from a server with a smaller MAX that enters them leads anywhere earlier.
+The search starts from the server with the largest MAX.  If it fails, all servers that it reached are closed
+(settlement 4).  From them, only servers with MIN >= MAX(a) - 1 can be reached, so no later path through them, from a
+server with a smaller MAX, leads to an earlier finish.
 """
 
 import heapq
@@ -26,20 +26,20 @@ NOWHERE = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LocalPlan:
-    """The assignment B. Forced tasks are on no core and never finish."""
+    """The assignment B.  Forced tasks have no core and never finish."""
 
     core: Ints  # (T,), NOWHERE for forced tasks
     finish: Floats  # (T,), F_B; inf for forced tasks
-    balanced: bool  # False if the search for paths was cut short
+    balanced: bool  # False if the search for paths was stopped early
 
     @property
     def makespan(self) -> float:
-        """When the last local task ends, 0 if there is none."""
+        """When the last local task ends; 0 without local tasks."""
         return float(self.finish[self.core != NOWHERE].max(initial=0.0))
 
 
 def plan_local(problem: Problem, stop: Stop) -> LocalPlan:
-    """B: greedy start, then paths until there are none or `stop`."""
+    """The assignment B: a greedy start, then paths until there are none, or until `stop`."""
     slots = _Slots(problem)
     balanced = _remove_paths(problem, slots, stop)
     core, finish = [NOWHERE] * problem.tasks, [np.inf] * problem.tasks
@@ -50,7 +50,7 @@ def plan_local(problem: Problem, stop: Stop) -> LocalPlan:
 
 
 class _Slots:
-    """Which tasks are on which server, and the servers' slots as far as they were needed."""
+    """The tasks on each server, and its slots as far as they were needed."""
 
     def __init__(self, problem: Problem) -> None:
         self.tasks_of: list[dict[int, None]] = [{} for _ in range(problem.servers)]  # in order of arrival
@@ -62,12 +62,12 @@ class _Slots:
                 self.add(task, min(holders, key=self.next.__getitem__))
 
     def last(self, server: int) -> float:
-        """MAX(s), the finish of the last used slot; -inf if none is used."""
+        """MAX(s), the finish time of the last used slot; -inf if none is used."""
         used = len(self.tasks_of[server])
         return self.slots_of[server][used - 1][0] if used else -np.inf
 
     def add(self, task: int, server: int) -> None:
-        """`task` takes the next slot of `server`."""
+        """Put `task` into the next slot of `server`."""
         heap, slots, tasks = self._heaps[server], self.slots_of[server], self.tasks_of[server]
         if len(tasks) == len(slots):
             load, core = heap[0]
@@ -77,14 +77,14 @@ class _Slots:
         self.next[server] = slots[len(tasks)][0] if len(tasks) < len(slots) else heap[0][0] + 1.0
 
     def remove(self, task: int, server: int) -> None:
-        """The last slot of `server` becomes free."""
+        """Remove `task`; the last slot of `server` becomes free."""
         tasks = self.tasks_of[server]
         del tasks[task]
         self.next[server] = self.slots_of[server][len(tasks)][0]
 
 
 def _heaps(problem: Problem) -> list[list[tuple[float, int]]]:
-    """Load and position of the cores of every server, ascending (so a heap); no more cores than tasks can come."""
+    """(load, position) of the cores of every server, ascending, so a heap; at most as many as tasks can come."""
     order = np.lexsort((problem.core_load, problem.server_of))
     most = np.bincount(problem.copy_server, minlength=problem.servers) + 1
     chosen = order[np.arange(len(order)) - problem.first[problem.server_of] < most[problem.server_of]]
@@ -94,7 +94,7 @@ def _heaps(problem: Problem) -> list[list[tuple[float, int]]]:
 
 
 def _remove_paths(problem: Problem, slots: _Slots, stop: Stop) -> bool:
-    """Moves tasks along cost-reducing paths until there are none (True) or `stop` (False)."""
+    """Move tasks along cost-reducing paths until there are none (True), or until `stop` (False)."""
     closed = [False] * problem.servers
     largest = [(-slots.last(server), server) for server, tasks in enumerate(slots.tasks_of) if tasks]
     heapq.heapify(largest)
@@ -102,7 +102,7 @@ def _remove_paths(problem: Problem, slots: _Slots, stop: Stop) -> bool:
         if stop():
             return False
         latest, source = largest[0]
-        if closed[source] or -latest != slots.last(source):  # closed, or it has become earlier meanwhile
+        if closed[source] or -latest != slots.last(source):  # closed, or its MAX has decreased since
             heapq.heappop(largest)
             if not closed[source] and slots.tasks_of[source]:
                 heapq.heappush(largest, (-slots.last(source), source))
@@ -112,20 +112,22 @@ def _remove_paths(problem: Problem, slots: _Slots, stop: Stop) -> bool:
             for task, server, target in path:
                 slots.remove(task, server)
                 slots.add(task, target)
-            heapq.heappush(largest, (-slots.last(path[0][2]), path[0][2]))  # the end of the path has become later
+            heapq.heappush(
+                largest, (-slots.last(path[0][2]), path[0][2])
+            )  # the MAX of the last server of the path has increased
     return True
 
 
 def _find_path(problem: Problem, slots: _Slots, closed: list[bool], source: int) -> list[tuple[int, int, int]]:
     """Moves (task, from, to) of a shortest cost-reducing path from `source`, last move first.
 
-    Without one all servers that were reached are closed and the list is empty.
+    If there is none, the list is empty and all servers that were reached are closed.
     """
     tasks_of, following, holders = slots.tasks_of, slots.next, problem.holders
     enough = slots.last(source) - TOLERANCE
     came: dict[int, tuple[int, int]] = {source: (NOWHERE, NOWHERE)}
     reached = [source]
-    for server in reached:  # grows as it is read: breadth first
+    for server in reached:  # grows during the loop: breadth-first search
         for task in tasks_of[server]:
             for target in holders[task]:
                 if target in came or closed[target]:

@@ -1,7 +1,7 @@
 """The DynDL methods of the file contract.
 
-`dyndl-off` is the algorithm, with a time limit or without: the same instance gives the same plan. Who wants the
-optimum of a small instance calls `exact.solve_exact`. The online methods run in deterministic mode, whatever the seed.
+`dyndl-off` gives the same plan for the same instance, with or without a time limit.  For the optimum of a small
+instance call `exact.solve_exact`.  The online methods run in deterministic mode, regardless of the seed.
 """
 
 from collections.abc import Callable, Mapping

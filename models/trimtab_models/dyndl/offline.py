@@ -3,12 +3,12 @@
 Jin, An, Zhou, Tang, Xiong, "DynDL: Scheduling Data-Locality-Aware Tasks with Dynamic Data Transfer Cost for
 Multicore-Server-Based Big Data Clusters", Applied Sciences 8(11), 2018, 2216, section 5.
 
-Phase I gives the best local assignment B (`local.py`). Phase II sorts the tasks by their finish times in B, latest
-first; deadline i makes the first i of them remote and ends with the finish time of the next one. It *passes* if that
-many remote tasks fit before it beside what stays local. Of the last index k that passes and k + 1 the better schedule
-is kept. With the exact fill (settlement 5) its makespan is at most twice the optimum.
+Phase I computes the best local assignment B (`local.py`).  Phase II sorts the tasks by finish time in B, latest first.
+Deadline i makes the first i tasks remote and is the finish time of the next one.  It *passes* if that many remote tasks
+fit before it, beside the local ones.  The result is the better schedule of the last index k that passes and k + 1.
+With the exact fill (settlement 5) its makespan is at most twice the optimum.
 
-Forced tasks never finish in B, so they come first and every index below their number is out of the question.
+Forced tasks never finish in B, so they come first, and an index below their number cannot be used.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ DECIMALS = 9  # finish times that differ by less are ties, broken by task id
 
 
 def solve_offline(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResult | Infeasible:
-    """The schedule of DynDLOff, the same for every `seed`; cut short, the local assignment with forced tasks added."""
+    """The schedule of DynDLOff, the same for every `seed`; if stopped early, B with the forced tasks added."""
     del seed
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
@@ -38,7 +38,7 @@ def solve_offline(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleRes
     phase = Remoting(problem, local)
     indices = [len(problem.forced)] if stop() else phase.last_passing()
     schedules = [evaluated(problem, core, bound, local) for core in phase.schedules(indices)]
-    return min(schedules, key=lambda result: result.score.makespan)  # of equals the one with fewer remote tasks
+    return min(schedules, key=lambda result: result.score.makespan)  # among equals the one with fewer remote tasks
 
 
 def evaluated(problem: Problem, core: Ints, bound: float, local: LocalPlan) -> ScheduleResult:
@@ -48,7 +48,7 @@ def evaluated(problem: Problem, core: Ints, bound: float, local: LocalPlan) -> S
 
 
 class Remoting:
-    """Phase II: makes the tasks that end last remote."""
+    """Phase II: makes the tasks remote that end last."""
 
     def __init__(self, problem: Problem, local: LocalPlan) -> None:
         self._problem = problem
@@ -58,7 +58,7 @@ class Remoting:
         self._deadline: Floats = np.append(finishes, -np.inf)  # D[i]; index T, where nothing stays local, never passes
 
     def last_passing(self) -> list[int]:
-        """k and k + 1, but for what is below the number of forced tasks or above T."""
+        """k and k + 1, without those below the number of forced tasks or above T."""
         least, tasks = len(self._problem.forced), self._problem.tasks
         room = RemoteRoom(self._problem, self.load_without(least))
         passing, failing = least - 1, tasks
@@ -71,7 +71,7 @@ class Remoting:
         return [index for index in (passing, failing) if least <= index <= tasks]
 
     def schedules(self, indices: Sequence[int]) -> Iterator[Ints]:
-        """(T,) the assignment A_i of every index i, where its remote tasks fit at a finite cost."""
+        """(T,) the assignment A_i for each index i whose remote tasks fit at a finite cost."""
         for index in indices:
             room = RemoteRoom(self._problem, self.load_without(index))
             remote = self._remote_tasks(room, index, float(self._deadline[max(indices)]))
@@ -79,9 +79,9 @@ class Remoting:
                 yield self._assigned(room, remote, index)
 
     def _remote_tasks(self, room: RemoteRoom, index: int, deadline: float) -> Ints | None:
-        """(S,) how `index` remote tasks end as early as possible; `deadline` is one that does not pass."""
+        """(S,) the distribution of `index` remote tasks that ends earliest; `deadline` is one that does not pass."""
         remote = room.most(deadline)
-        if remote.sum() > index:  # it passes, if only just: begin from nothing
+        if remote.sum() > index:  # it does pass, by rounding: start from nothing
             deadline, remote = -np.inf, np.zeros_like(remote)
         last = room.extend(remote, index - int(remote.sum()), deadline)
         return remote if last < np.inf else None
@@ -95,7 +95,7 @@ class Remoting:
         return core
 
     def load_without(self, index: int) -> Floats:
-        """(P,) what the cores have to do when the first `index` tasks are elsewhere."""
+        """(P,) the load of the cores without the first `index` tasks."""
         core = self.core[self.latest_first[index:]]
         load: Floats = self._problem.core_load + np.bincount(core, minlength=len(self._problem.core_load))
         return load

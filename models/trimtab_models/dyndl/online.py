@@ -1,14 +1,14 @@
 """The online policies: DynDLOn, and the baselines Hadoop and DELAY. Initial loads are not known.
 
-DynDL (Applied Sciences 8(11), 2018, 2216), section 4. A core that becomes idle takes a local task if there is one.
-Otherwise it waits, and takes a remote task when it has been idle for a *delay* (settlement 6):
+DynDL (Applied Sciences 8(11), 2018, 2216), section 4.  A core that becomes idle takes a local task if there is one.
+Otherwise it takes a remote task after it has been idle for a *delay* (settlement 6):
 
     Hadoop   0
     DELAY    W
     DynDLOn  W if its server has no remote task, else max(g_s(r_s), W), r_s counting all remote tasks ever assigned
 
-A server whose next remote task would cost infinitely much takes none. And since forced tasks (no usable replica) can
-only be remote, the last remote places that have a finite cost are kept for them.
+A server whose next remote task would have an infinite cost takes none.  Forced tasks (no usable replica) can only be
+remote, so the last remote places with a finite cost are reserved for them.
 """
 
 import math
@@ -32,7 +32,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Nothing now; ask again at `until` (inf: never), which may have become later by then."""
+    """The core does nothing until `until` (inf = for ever), then asks again."""
 
     until: float
 
@@ -42,14 +42,14 @@ NEVER = Wait(until=math.inf)
 
 
 class Policy(Protocol):
-    """Decides for one idle core at a time; what it has handed out it does not hand out again."""
+    """Decides for one idle core at a time; assigns each task once."""
 
     def take_local(self, server: int) -> int | None:
-        """The local task that a core of `server` starts now, if there is one."""
+        """The local task that a core of `server` starts now; None if there is none."""
         ...
 
     def decide(self, now: float, server: int, idle_since: float) -> Decision:
-        """What a core of `server` does that is idle since `idle_since`: a local task, a remote one, or a wait."""
+        """What a core of `server` does that has been idle since `idle_since`: start a task, or wait."""
         ...
 
 
@@ -64,8 +64,8 @@ class Waiting(Enum):
 class WaitingPolicy:
     """Hadoop, DELAY and DynDLOn: local tasks first, remote ones after a delay.
 
-    Tasks are handed out by ascending position (deterministic mode); with `seed` the remote ones at random (simulation
-    mode). A decision takes amortised constant time.
+    Tasks are assigned by ascending position (deterministic mode); with `seed` remote ones at random (simulation mode).
+    A decision takes amortised constant time.
     """
 
     def __init__(self, problem: Problem, waiting: Waiting, *, seed: int | None = None) -> None:
@@ -119,7 +119,7 @@ class WaitingPolicy:
 
 
 def _queues(problem: Problem) -> list[list[int]]:
-    """Per server the tasks that are local there, the lowest last."""
+    """The tasks that are local on each server, lowest last."""
     queues: list[list[int]] = [[] for _ in range(problem.servers)]
     for task in range(problem.tasks - 1, -1, -1):
         for server in problem.holders[task]:
@@ -128,7 +128,7 @@ def _queues(problem: Problem) -> list[list[int]]:
 
 
 class _Pool:
-    """Tasks to pick from, of which those that are `taken` are skipped: the first, or a random one."""
+    """Tasks to pick from, in order or at random; skips those that are `taken`."""
 
     def __init__(self, tasks: list[int], taken: bytearray, chance: np.random.Generator | None) -> None:
         self._tasks = tasks
@@ -138,7 +138,7 @@ class _Pool:
             tasks.reverse()
 
     def pick(self) -> int:
-        """A task that is not taken; there must be one."""
+        """A task that is not taken.  There must be one."""
         while True:
             if self._chance is not None:
                 at = int(self._chance.integers(len(self._tasks)))

@@ -1,6 +1,6 @@
-"""The DynDL problem as arrays: what every algorithm of this package reads.
+"""The DynDL problem as arrays, the input of every algorithm in this package.
 
-Servers and their cores stand in the order of the document, tasks in the order of their ids: where a rule says "lowest
+Servers and their cores are in the order of the document, tasks in the order of their ids.  Where a rule says "lowest
 id", the position decides. Times are in units of one local task. An *assignment* is an int array: task -> core.
 """
 
@@ -19,10 +19,10 @@ NO_CORE = "no usable core"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Problem:
-    """T tasks, S servers, P cores; the cores of a server stand side by side. Arrays are not to be written to.
+    """T tasks, S servers, P cores; the cores of a server are contiguous.  Nobody writes to the arrays.
 
-    `replicas` are the distinct servers that hold a task's data, ascending; `holders` those of them that have a core
-    that ever becomes free. A task without holders is *forced*: it can only be remote.
+    `replicas` = the distinct servers that hold a task's data, ascending; `holders` = those of them with a usable core,
+    one that becomes free some time.  A task without holders is *forced*: it can only be remote.
     """
 
     core_load: Floats  # (P,) initial loads, inf for an unusable core
@@ -34,13 +34,13 @@ class Problem:
     usable: Bools = field(init=False)  # (S,)
     holders: tuple[tuple[int, ...], ...] = field(init=False)
     forced: Ints = field(init=False)  # positions of the forced tasks
-    copy_task: Ints = field(init=False)  # (C,) the tasks of all replicas, side by side
-    copy_server: Ints = field(init=False)  # (C,) their servers
+    copy_task: Ints = field(init=False)  # (C,) the task of each replica
+    copy_server: Ints = field(init=False)  # (C,) the server of each replica
 
     def __post_init__(self) -> None:
         servers = len(self.costs.limit)
         if self.core_load.shape != self.server_of.shape or (np.diff(self.server_of) < 0).any():
-            raise ValueError("every core needs a load, and the cores of a server must stand side by side")
+            raise ValueError("every core needs a load, and the cores of a server must be contiguous")
         if len(self.server_of) and not (self.server_of[0] >= 0 and self.server_of[-1] < servers):
             raise ValueError("every core must belong to a server")
         if not (self.core_load >= 0).all():
@@ -73,7 +73,7 @@ class Problem:
 
 
 def problem_of(instance: SchedulingInstance) -> Problem:
-    """The arrays of `instance`: servers in its order, tasks by id (`task_ids`)."""
+    """The arrays of `instance`, with servers in its order and tasks in the order of `task_ids`."""
     server_at = {server.id: position for position, server in enumerate(instance.servers)}
     replicas = {task.id: tuple(sorted(map(server_at.__getitem__, task.replicas))) for task in instance.tasks}
     cores = [len(server.cores) for server in instance.servers]
@@ -89,7 +89,7 @@ def problem_of(instance: SchedulingInstance) -> Problem:
 
 
 def task_ids(instance: SchedulingInstance) -> Sequence[str]:
-    """The ids of the tasks in the order in which a `Problem` has them."""
+    """The ids of the tasks, in the order of a `Problem`."""
     return sorted(task.id for task in instance.tasks)
 
 

@@ -1,14 +1,14 @@
-"""LTFPA, HTA and BAR, the further baselines of the DynDL paper: reconstructions, without asserted numbers.
+"""LTFPA, HTA and BAR, the other baselines of the DynDL paper, as reconstructions.
 
-The paper names them and says in a sentence or two what they do (Applied Sciences 8(11), 2018, 2216, section 6.1.1);
-their own papers solve other problems. What is settled here so that they run on the same instances:
+The paper describes them in a sentence or two (Applied Sciences 8(11), 2018, 2216, section 6.1.1), and their own papers
+solve other problems.  No published figures are asserted.  On the instances of this package they are defined like this:
 
-- LTFPA (Xie, Lu, INFOCOM 2015; Pandas): every task joins the queue of its holders that it would be served from first.
-  An idle core serves its server's queue; if that is empty it takes the head of the queue that would last longest, if
-  that is longer than a remote task takes.
-- HTA (Fischer, Su, Yin, SPAA 2010): a remote task costs g_s(n) with n the remote tasks of the *whole* cluster. For
-  every number n the n latest tasks of the best local assignment go where they then end first; the best n is kept.
-- BAR (Jin et al., CCGrid 2011): the same cost; n grows as long as that does not make the predicted makespan later.
+- LTFPA (Xie, Lu, INFOCOM 2015; Pandas): every task joins the queue, among those of its holders, that would serve it
+  first.  An idle core serves its server's queue.  If that is empty, it takes the head of the queue that would last
+  longest, if that is longer than a remote task takes.
+- HTA (Fischer, Su, Yin, SPAA 2010): a remote task costs g_s(n), with n remote tasks in the *whole* cluster.  For every
+  n, the n latest tasks of the best local assignment go where they end first at that cost.  The best n wins.
+- BAR (Jin et al., CCGrid 2011): the same cost; n grows as long as the predicted makespan does not become later.
 """
 
 import heapq
@@ -33,7 +33,7 @@ NO_PREDICTION = "every remote task is predicted to cost infinitely much"
 
 
 class LongestQueuePolicy:
-    """LTFPA; forced tasks form a queue of their own, which cores serve that find no other work."""
+    """LTFPA; forced tasks form a separate queue, served by cores without other work."""
 
     def __init__(self, problem: Problem) -> None:
         self._costs = problem.costs
@@ -42,7 +42,9 @@ class LongestQueuePolicy:
         self._remote = [0] * problem.servers
         self._forced = deque(problem.forced.tolist())
         self._queues: list[deque[int]] = [deque() for _ in range(problem.servers)]
-        self._ends: list[list[float]] = [[] for _ in range(problem.servers)]  # predicted, of all that joined a queue
+        self._ends: list[list[float]] = [
+            [] for _ in range(problem.servers)
+        ]  # predicted, of all tasks that joined a queue
         rows = [[float(problem.core_load[core]) for core in problem.cores_of(s)] for s in range(problem.servers)]
         for row in rows:
             heapq.heapify(row)
@@ -61,7 +63,7 @@ class LongestQueuePolicy:
         return self._queues[server].popleft() if self._queues[server] else None
 
     def decide(self, now: float, server: int, idle_since: float) -> Decision:
-        """See `Policy`. Queues only become shorter: who finds nothing now never does."""
+        """See `Policy`.  Queues only become shorter, so a core without work now never gets any."""
         if (own := self.take_local(server)) is not None:
             return Start(task=own, local=True)
         cost = self._costs.one(server, self._remote[server] + 1)
@@ -74,7 +76,7 @@ class LongestQueuePolicy:
         return Start(task=task, local=local)
 
     def _far_task(self, end: float) -> int | None:
-        """The head of the queue that would last longest, if longer than until `end`; else a forced task."""
+        """The head of the queue that would last longest, if beyond `end`; else a forced task."""
         while self._longest:
             last, server = -self._longest[0][0], self._longest[0][1]
             if not self._queues[server]:
@@ -97,7 +99,7 @@ def solve_ltfpa(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResul
 
 
 def solve_hta(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResult | Infeasible:
-    """A reconstruction of HTA, the same for every `seed`; cut short, the best number of remote tasks so far."""
+    """A reconstruction of HTA, the same for every `seed`; if stopped early, the best n so far."""
     del seed
     return _by_total(problem, stop, goes_on=lambda predicted, best: True)
 
@@ -109,7 +111,7 @@ def solve_bar(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResult 
 
 
 def _by_total(problem: Problem, stop: Stop, goes_on: Callable[[float, float], bool]) -> ScheduleResult | Infeasible:
-    """The number of remote tasks with the earliest predicted makespan, looked for as long as it `goes_on`."""
+    """The schedule with the number of remote tasks that has the earliest predicted makespan, while `goes_on`."""
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
     local = plan_local(problem, stop)
@@ -129,7 +131,7 @@ def _by_total(problem: Problem, stop: Stop, goes_on: Callable[[float, float], bo
 
 
 def _predicted(problem: Problem, remoting: Remoting, count: int) -> tuple[Ints, float]:
-    """The assignment with the `count` latest tasks remote, each at the cost of `count`, and its makespan by that."""
+    """The assignment with the `count` latest tasks remote, and its makespan if each costs g_s(`count`)."""
     cost = problem.costs.at(np.full(problem.servers, count))[problem.server_of].tolist()
     load = remoting.load_without(count)
     kept = remoting.core[remoting.latest_first[count:]]

@@ -1,4 +1,4 @@
-"""What every scheduler of this package returns."""
+"""The result of every scheduler in this package."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from trimtab_models.solving.outcome import Status
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScheduleResult:
-    """A schedule with its proof. `core` is (T,), the core of every task; times in units of one local task."""
+    """A schedule and its proven bound.  `core` (T,) = core of every task; times in units of one local task."""
 
     core: Ints
     score: Score
@@ -25,5 +25,5 @@ class ScheduleResult:
 
     @property
     def ratio(self) -> float:
-        """Makespan / bound, 1 without tasks: how far the schedule may be from the best."""
+        """Makespan / bound, 1 without tasks: how far the schedule is from the optimum at most."""
         return self.score.makespan / self.lower_bound if self.lower_bound else 1.0

@@ -1,15 +1,15 @@
-"""How many remote tasks fit on top of given core loads, and when they end.
+"""How many remote tasks fit on top of given core loads, and when the last of them ends.
 
 For a server with loads L(p) and r remote tasks of cost g = g_s(r):
 
     r_max(s, D) = the largest r with  sum over cores p with L(p) < D of floor((D - L(p)) / g_s(r)) >= r
     M_s(r)      = the earliest finish of r equal remote tasks, the r-th smallest of all L(p) + j * g_s(r), j >= 1
 
-(DynDL, section 5.2; settlements 1, 2 and 5.) Both grow with r, so r_max(s, D) counts the r with M_s(r) <= D, and
-handing out remote tasks one by one, each to the server with the smallest M_s(r_s + 1), ends as early as possible.
+(DynDL, section 5.2; settlements 1, 2 and 5.)  M_s(r) grows with r, so r_max(s, D) is the number of r with M_s(r) <= D.
+Assigning remote tasks one by one, each to the server with the smallest M_s(r_s + 1), therefore ends earliest.
 
 With total = sum of (D - L(p)) and gamma = the largest r with r * g_s(r) <= total, gamma - cores <= r_max <= gamma
-(the paper's theorem 1); both searches bisect all servers at once.
+(the paper's theorem 1).  Both searches bisect for all servers at once.
 """
 
 import heapq
@@ -51,13 +51,13 @@ class RemoteRoom:
         return _largest(whole, np.maximum(gamma - cores - 1, none), gamma)
 
     def finish(self, server: int, count: int) -> float:
-        """M_s(count): when the last of `count` >= 1 equal remote tasks ends at the earliest; inf if never."""
+        """M_s(count): the earliest end of the last of `count` >= 1 equal remote tasks; inf if never."""
         cost = self._problem.costs.one(server, count)
         row = self._row(server)
         if cost == math.inf or not row:
             return math.inf
-        above = [load - row[0] for load in row]  # differences stay exact where loads are huge
-        below, used = 0.0, 0  # the water level of count * cost on the `used` least loaded cores
+        above = [load - row[0] for load in row]  # differences are exact even for huge loads
+        below, used = 0.0, 0  # level that count * cost fills on the `used` least loaded cores
         for load in above:
             if load * used - below >= count * cost:
                 break
@@ -72,10 +72,10 @@ class RemoteRoom:
         return row[0] + following[missing - 1]
 
     def extend(self, remote: Ints, missing: int, deadline: float) -> float:
-        """Adds `missing` remote tasks to `remote` (S,), which holds r_max of `deadline` (-inf: nothing).
+        """Add `missing` remote tasks to `remote` (S,), which holds r_max of `deadline` (-inf = nothing).
 
-        Each goes to the server with the smallest M_s(r_s + 1). Returns when the last of them ends, inf if they do
-        not fit at a finite cost, -inf if none is missing.
+        Each goes to the server with the smallest M_s(r_s + 1).  Returns the end of the last one; inf if they do not fit
+        at a finite cost, -inf if none is missing.
         """
         last = -math.inf
         if missing <= 0:
@@ -97,7 +97,7 @@ class RemoteRoom:
         return math.inf if missing else last
 
     def place(self, server: int, count: int) -> list[int]:
-        """The cores of `count` equal remote tasks that end as early as possible."""
+        """The cores of `count` equal remote tasks, such that the last ends as early as possible."""
         cost = self._problem.costs.one(server, count)
         cores = self._problem.cores_of(server)
         heap = [(load, core) for load, core in zip(self._load[cores.start : cores.stop].tolist(), cores, strict=True)]
@@ -118,9 +118,9 @@ class RemoteRoom:
         return self._rows[server]
 
     def _least_finish(self, count: Ints, deadline: float) -> Floats:
-        """(S,) a lower bound on M_s(count) that takes no sorting: the next end on any core after `deadline`.
+        """(S,) a lower bound on M_s(count) without sorting: the next end on any core after `deadline`.
 
-        It holds where `count` tasks do not fit up to `deadline`.
+        It is valid where `count` tasks do not fit by `deadline`.
         """
         problem = self._problem
         cost = problem.costs.at(count)[problem.server_of]
@@ -135,7 +135,7 @@ class RemoteRoom:
 
 
 def _largest(holds: Callable[[Ints], Bools], low: Ints, high: Ints) -> Ints:
-    """(S,) the largest n in [low, high] for which the falling condition `holds`; it holds at `low`."""
+    """(S,) the largest n in [low, high] with `holds(n)`, which is true at `low` and monotone."""
     low, high = low.copy(), high.copy()
     while (low < high).any():
         middle = (low + high + 1) // 2

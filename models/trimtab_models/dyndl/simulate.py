@@ -1,9 +1,9 @@
-"""Runs an online policy against the clock of a simulated cluster, and reports both makespans (settlement 8).
+"""Runs an online policy on a simulated cluster, and reports both makespans (settlement 8).
 
-A core becomes idle at its initial load and at every end of a task. At equal times ends come first, then the offers of
-local tasks to the cores that became idle, then the waits that are over, each by core (settlement 6). In event time a
-running remote task ends at its start + g_s(r_s) with the r_s of *now*: each further remote task of its server puts its
-end off, as in the paper's example 1. The model's makespan leaves the waits out and lets r_s count for all.
+A core becomes idle at its initial load and at the end of every task.  At equal times the order is: ends, offers of
+local tasks to the cores that became idle, waits that are over; each in the order of cores (settlement 6).  In event
+time a running remote task ends at its start + g_s(r_s) with the *present* r_s, so each further remote task of its
+server delays it, as in the paper's example 1.  The model's makespan ignores waits, and uses the final r_s for all.
 """
 
 import heapq
@@ -27,7 +27,7 @@ Events = list[tuple[float, int]]  # a heap of (when, core)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnlineParams:
-    """Which policy, and whether it picks remote tasks at random, as the paper's simulations do, or the lowest id."""
+    """The policy, and whether it picks remote tasks at random, like the paper's simulations, or by lowest id."""
 
     waiting: Waiting = Waiting.ADAPTIVE
     at_random: bool = False
@@ -36,14 +36,14 @@ class OnlineParams:
 def solve_online(
     problem: Problem, *, stop: Stop, seed: int = 0, params: OnlineParams = OnlineParams()
 ) -> ScheduleResult | Infeasible:
-    """The schedule of Hadoop, DELAY or DynDLOn; `stop` can only cut the bound short."""
+    """The schedule of Hadoop, DELAY or DynDLOn; `stop` only affects the bound."""
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
     return simulate(problem, WaitingPolicy(problem, params.waiting, seed=seed if params.at_random else None), stop)
 
 
 def simulate(problem: Problem, policy: Policy, stop: Stop) -> ScheduleResult:
-    """The schedule that `policy` arrives at; `problem` must be feasible."""
+    """The schedule of `policy`; `problem` must be feasible."""
     simulation = _Simulation(problem, policy)
     event_makespan = simulation.run()
     score = evaluate(problem, simulation.core)
@@ -59,7 +59,7 @@ class _Simulation:
         self._left = problem.tasks
         self._server_of: list[int] = problem.server_of.tolist()
         self._remote = [0] * problem.servers
-        self._running: dict[int, tuple[float, bool]] = {}  # per busy core: since when, and whether a local task
+        self._running: dict[int, tuple[float, bool]] = {}  # per busy core: (start, whether its task is local)
         self._idle_since: dict[int, float] = {}
         usable = np.flatnonzero(np.isfinite(problem.core_load))
         self._ends: Events = list(zip(problem.core_load[usable].tolist(), usable.tolist(), strict=True))
@@ -67,7 +67,7 @@ class _Simulation:
         heapq.heapify(self._ends)
 
     def run(self) -> float:
-        """Until the last task has ended; returns when that was."""
+        """Simulate until the last task has ended; returns when that was."""
         last = 0.0
         while self._left or self._running:
             now = min(events[0][0] for events in (self._ends, self._waits) if events)
@@ -86,7 +86,7 @@ class _Simulation:
         return last
 
     def _put_off(self, core: int, now: float) -> bool:
-        """Whether the task on `core`, announced to end now, ends later: other remote tasks have joined it."""
+        """Whether the task on `core`, scheduled to end now, ends later because of further remote tasks."""
         if core not in self._running:
             return False
         since, local = self._running[core]
@@ -116,7 +116,7 @@ class _Simulation:
 
 
 def _due(events: Events, now: float) -> list[int]:
-    """Takes out the cores whose event is now."""
+    """Remove and return the cores whose event is now."""
     cores = []
     while events and events[0][0] <= now + TOLERANCE:
         cores.append(heapq.heappop(events)[1])

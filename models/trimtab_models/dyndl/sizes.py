@@ -1,16 +1,18 @@
-"""Tasks of different sizes: DynDL beyond the paper, for restores of key groups of any size.
+"""DynDL for tasks of different sizes, beyond the paper: restores of key groups of any size.
 
-A local task of size w costs w, a remote one w * g_s(R_s), with R_s the remote *size* on its server (at least 1: what
-is begun counts as one). With unit sizes that is the model of the paper. Sizes are in units of the usual task. Besides:
+A local task of size w costs w, a remote one w * g_s(R_s), with R_s the remote *size* on its server (at least 1).  With
+unit sizes this is the model of the paper.  Sizes are in units of the usual task.  In addition:
 
-- a remote task is read from one of its replicas; what leaves a server, divided by its `egress` (size per unit of
-  time), has to end by the makespan too. A task without replicas (read from the log) burdens nobody.
-- the tasks on a server must fit into its `memory`. Where they cannot, a sick cluster shall be healed all the same:
-  the overshoot is made as small as is found possible, before the makespan is.
-- a cap on the restores that run at once is a g_s that is infinite beyond it.
+- A remote task is read from one of its replicas.  What leaves a server, divided by its `egress` (size per unit of
+time),
+  must also end by the makespan.  A task without replicas is read from the log and loads no server.
+- The tasks on a server should fit into its `memory`.  If they cannot, there is still a schedule, because a cluster
+after
+  a failure must recover.  The search minimises the overshoot first, then the makespan.
+- A limit on concurrent restores is a g_s that is infinite beyond it.
 
-The search starts from the better of DynDLOff's schedule and a greedy one, largest tasks first, and then moves single
-tasks of the core (or source) that ends last.
+The search starts from the better of two schedules: that of DynDLOff, and a greedy one with the largest tasks first.  It
+then moves single tasks of the core (or source) that ends last.
 """
 
 from dataclasses import dataclass
@@ -30,18 +32,18 @@ NOT_FOUND = f"{NO_CORE}: no schedule with a finite makespan was found"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SizedProblem:
-    """`base` says where tasks can go; the rest how large they are and what limits their reading and holding."""
+    """`base` = where tasks can run; the other fields = sizes of the tasks, and limits of the servers."""
 
     base: Problem
     size: Floats  # (T,) > 0
-    egress: Floats  # (S,) size per unit of time that may leave a server, inf: any
-    memory: Floats  # (S,) inf: any
-    need: Floats  # (T,) of memory
+    egress: Floats  # (S,) size per unit of time that can leave a server, inf = no limit
+    memory: Floats  # (S,) inf = no limit
+    need: Floats  # (T,) memory
 
     def __post_init__(self) -> None:
         tasks, servers = self.base.tasks, self.base.servers
         if self.size.shape != (tasks,) or self.need.shape != (tasks,):
-            raise ValueError("every task needs a size and what it needs of memory")
+            raise ValueError("every task needs a size and a need of memory")
         if self.egress.shape != (servers,) or self.memory.shape != (servers,):
             raise ValueError("every server needs an egress and a memory")
         positive = np.isfinite(self.size).all() and (self.size > 0).all() and (self.egress >= 0).all()
@@ -49,7 +51,7 @@ class SizedProblem:
             raise ValueError("sizes must be finite and above 0, needs and limits not below 0")
 
     def holding(self, task: int) -> Bools:
-        """(S,) whether a server holds the data of `task`."""
+        """(S,) whether each server holds the data of `task`."""
         holding = np.zeros(self.base.servers, np.bool_)
         holding[list(self.base.replicas[task])] = True
         return holding
@@ -57,22 +59,22 @@ class SizedProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SizedScore:
-    """What a schedule is worth; less memory overshoot first, then the earlier makespan."""
+    """The score of a schedule: less memory overshoot is better, then the earlier makespan."""
 
     memory_over: float
     makespan: float
     core_end: Floats  # (P,) initial load and tasks
-    source_end: Floats  # (S,) when the last of what is read from it has left
+    source_end: Floats  # (S,) when the last data read from it has left
 
     @property
     def order(self) -> tuple[float, float]:
-        """Less is better."""
+        """Sort key; less is better."""
         return self.memory_over, self.makespan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SizedResult:
-    """`core` (T,) and `source` (T,), the server that a remote task is read from, NOWHERE for the others."""
+    """`core` (T,) of each task; `source` (T,) = server that a remote task is read from, NOWHERE for all others."""
 
     core: Ints
     source: Ints
@@ -81,14 +83,14 @@ class SizedResult:
 
     @property
     def status(self) -> Status:
-        """Optimal if the makespan meets the bound and the memory suffices."""
+        """Optimal if the makespan equals the bound and the memory suffices."""
         proven = self.score.makespan <= self.lower_bound + TOLERANCE and not self.score.memory_over
         return Status.OPTIMAL if proven else Status.FEASIBLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedParams:
-    """How many single moves the search may make."""
+    """Limit of the search: number of single moves."""
 
     moves: int = 1_000
 
@@ -116,7 +118,7 @@ def solve_sized(
 
 
 def _start_alike(problem: SizedProblem, tasks: list[int], stop: Stop) -> "_Schedule | None":
-    """The schedule of DynDLOff, as if all sizes were equal; None where they then do not fit."""
+    """The schedule of DynDLOff, as if all sizes were equal; None if the tasks do not fit then."""
     alike = solve_offline(problem.base, stop=stop)
     if isinstance(alike, Infeasible):
         return None
@@ -128,7 +130,7 @@ def _start_alike(problem: SizedProblem, tasks: list[int], stop: Stop) -> "_Sched
 
 
 def _start_greedy(problem: SizedProblem, tasks: list[int], stop: Stop) -> "_Schedule | None":
-    """Each of `tasks` where it then does least harm; None when cut short."""
+    """Each of `tasks` in its best place at that moment; None if stopped early."""
     schedule = _Schedule(problem)
     for task in tasks:
         if stop():
@@ -158,18 +160,18 @@ def evaluate_sized(problem: SizedProblem, core: Ints, source: Ints) -> SizedScor
 
 
 def _over(sent: Floats, egress: Floats) -> Floats:
-    """sent / egress, where nothing sent takes no time whatever the egress."""
+    """sent / egress; 0 where nothing is sent."""
     return np.divide(sent, egress, out=np.where(sent > 0, np.inf, 0.0), where=(sent > 0) & (egress > 0))
 
 
 def sized_bound(problem: SizedProblem) -> float:
-    """No schedule ends before all work fits at local cost, nor before the task that ends last on its own."""
+    """Lower bound: all work at local cost, evenly spread; and every single task in its best place."""
     base = problem.base
     if not base.tasks:
         return 0.0
     loads = np.sort(base.core_load[np.isfinite(base.core_load)])
     count = np.arange(1, len(loads) + 1)
-    level = float(((problem.size.sum() + np.cumsum(loads)) / count).min())  # the lowest is the one that all fits under
+    level = float(((problem.size.sum() + np.cumsum(loads)) / count).min())  # the lowest level at which all work fits
     least = np.full(base.servers, np.inf)
     np.minimum.at(least, base.server_of, base.core_load)
     alone = []
@@ -180,7 +182,7 @@ def sized_bound(problem: SizedProblem) -> float:
 
 
 class _Schedule:
-    """A schedule in the making: sums per core and server, and where one more task would do least harm."""
+    """A partial schedule, with sums per core and server."""
 
     def __init__(self, problem: SizedProblem) -> None:
         base = problem.base
@@ -196,12 +198,12 @@ class _Schedule:
         self._starts = base.first[self._occupied]
 
     def put(self, task: int, core: int, source: int) -> None:
-        """Places `task`."""
+        """Place `task`."""
         self.core[task], self.source[task] = core, source
         self._count(task, 1.0)
 
     def take(self, task: int) -> tuple[int, int]:
-        """Takes `task` out; returns its core and source."""
+        """Remove `task`; returns its core and source."""
         place = int(self.core[task]), int(self.source[task])
         self._count(task, -1.0)
         self.core[task] = self.source[task] = NOWHERE
@@ -220,7 +222,7 @@ class _Schedule:
         self._used[server] += sign * self.problem.need[task]
 
     def best_source(self, task: int, core: int) -> int:
-        """The replica from which `task` on `core` is read the earliest; NOWHERE if it is local or has none."""
+        """The replica from which `task` on `core` is read earliest; NOWHERE if it is local or has no replica."""
         replicas = np.array(self.problem.base.replicas[task], np.int64)
         if not len(replicas) or self.problem.base.server_of[core] in replicas:
             return NOWHERE
@@ -228,7 +230,7 @@ class _Schedule:
         return int(replicas[ends.argmin()])
 
     def best_place(self, task: int) -> tuple[int, int]:
-        """Core and source for a task that is nowhere: least memory overshoot, then the earliest end."""
+        """Core and source for an unplaced task: least memory overshoot, then the earliest end."""
         problem, base = self.problem, self.problem.base
         size, held = float(problem.size[task]), problem.holding(task)
         cost = base.costs.at(np.where(held, self._remote, self._remote + size))
@@ -255,7 +257,7 @@ class _Schedule:
 
 
 def _improve(schedule: _Schedule, moves: int, stop: Stop) -> None:
-    """Moves single tasks of what ends last, each to its best other place, as long as that makes the score better."""
+    """Move single tasks of the core or source that ends last to a better place, while the score improves."""
     problem = schedule.problem
     score = evaluate_sized(problem, schedule.core, schedule.source)
     while moves > 0 and not stop():
@@ -275,7 +277,7 @@ def _improve(schedule: _Schedule, moves: int, stop: Stop) -> None:
 
 
 def _critical(schedule: _Schedule, score: SizedScore) -> list[int]:
-    """The tasks that the makespan, or the memory overshoot, comes from; the largest first."""
+    """The tasks that cause the makespan or the memory overshoot, largest first."""
     problem, base = schedule.problem, schedule.problem.base
     server = base.server_of[schedule.core]
     last = np.flatnonzero(score.core_end >= score.makespan - TOLERANCE)
@@ -299,6 +301,6 @@ def _is_less(after: SizedScore, before: SizedScore) -> bool:
 
 
 def _last(score: SizedScore) -> int:
-    """How many cores and sources end last."""
+    """Number of cores and sources that end last."""
     ends = np.concatenate((score.core_end, score.source_end))
     return int((np.isfinite(ends) & (ends >= score.makespan - TOLERANCE)).sum())

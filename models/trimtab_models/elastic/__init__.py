@@ -1,4 +1,7 @@
-"""The Elastic Allocator: a greedy plan within a budget of operations, and how busy nodes are."""
+"""The Elastic Allocator: a greedy plan within a budget of operations, and how busy nodes are.
+
+`trimtab solve` and `trimtab simulate` call it; the running controller does not.  Library only: `model`.
+"""
 
 from trimtab_models.elastic.matching import Demands, Level, Matched, level_of, match
 from trimtab_models.elastic.model import Allocation, QueryOperator, WorkerNode, allocate

@@ -1,13 +1,13 @@
-"""GMA, the greedy matching of the Elastic Allocator, on any number of resources.
+"""GMA, the greedy matching algorithm of the Elastic Allocator, for any number of resources.
 
 Source: "Elastic Allocator: An Adaptive Task Scheduler for Streaming Query in the Cloud", IEEE SOSE 2014, algorithm 1.
-Items by descending demand; each to the node that keeps all its resources at or under the threshold and then makes the
-utilisations most even: least sum over resources of their population standard deviation over the nodes. The rest (what
-fits nowhere, and all that is left when the operations are spent) goes evenly to the nodes that are light by then.
-Where we differ: the paper's text takes the first node that improves the objective; with its other objective, total
-utilisation, that is first-fit packing and contradicts the paper's own figure 5.
+Items are placed by descending demand.  Each goes to a node that keeps all its resources at or below the threshold, and
+of these to the one with the most even utilisations afterwards: the least sum over resources of the population standard
+deviation over nodes.  The rest (items that fit nowhere, and all items when the operations are spent) is spread evenly
+over the nodes that are light by then.  We differ in this: the paper's text takes the first node that improves the
+objective.  With its other objective, total utilisation, that is first-fit packing and contradicts the paper's figure 5.
 
-Utilisations and thresholds are percent of a node's capacity.
+Utilisations and thresholds are in percent of a node's capacity.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ NOWHERE = -1
 
 
 class Level(Enum):
-    """How busy a node is, by its busier resource: [0, 40), [40, 80), [80, inf) percent."""
+    """How busy a node is, by its busiest resource: [0, 40), [40, 80), [80, inf) percent."""
 
     LIGHT = "light"
     MODERATE = "moderate"
@@ -32,7 +32,7 @@ class Level(Enum):
 
 
 def level_of(utilisation: float) -> Level:
-    """The level of a node whose busiest resource is used to so many percent."""
+    """The level of a node with this utilisation of its busiest resource, in percent."""
     if utilisation < LIGHT_BELOW:
         return Level.LIGHT
     return Level.MODERATE if utilisation < HEAVY_FROM else Level.HEAVY
@@ -42,12 +42,11 @@ def level_of(utilisation: float) -> Level:
 class Demands:
     """K items to place on N nodes with R resources.
 
-    An item adds `demand * per_unit` percent; `per_unit` is 0 where the resource is not limited, infinite where there
-    is none. `ceiling` is never passed: above it the rest does not go either. Placing item k takes `prices[:, k]` from
-    `allowances`.
+    An item adds `demand * per_unit` percent; `per_unit` is 0 for an unlimited resource, infinite for one that the node
+    does not have.  No placement exceeds `ceiling`.  Placing item k costs `prices[:, k]` of the budgets `allowances`.
     """
 
-    used: Floats  # (R, N) percent, by all that stays
+    used: Floats  # (R, N) percent, used by everything that stays
     demand: Floats  # (R, K)
     per_unit: Floats  # (R, N)
     ceiling: Floats  # (R, N) percent
@@ -55,23 +54,23 @@ class Demands:
     allowances: Floats = field(default_factory=lambda: np.zeros(0))  # (B,)
 
     def added(self, item: int) -> Floats:
-        """(R, N) percent that `item` adds."""
+        """(R, N) percent that `item` adds to each node."""
         demand = self.demand[:, item, None]
         return np.multiply(demand, self.per_unit, where=demand > 0, out=np.zeros_like(self.used))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Matched:
-    """`node` is (K,), NOWHERE for what is `refused` (no room, no light node) or what the allowances do not pay for."""
+    """`node` (K,) = node of each item; NOWHERE if it is `refused` (no room, no light node) or too expensive."""
 
     node: Ints
     refused: tuple[int, ...]
-    rest: tuple[int, ...]  # placed not by the objective but evenly on light nodes
-    operations: int  # trials of an item on a node
+    rest: tuple[int, ...]  # items spread over light nodes, not placed by the objective
+    operations: int  # number of trials of an item on a node
 
 
 def match(demands: Demands, *, threshold: float, operations: int, stop: Stop) -> Matched:
-    """Places every item that it can; the first of equal nodes, so the same demands give the same plan."""
+    """Place every item if possible.  Takes the first of equal nodes, so the same demands give the same plan."""
     matching = _Matching(demands, threshold)
     nodes = demands.used.shape[1]
     percent = np.where(np.isfinite(demands.per_unit), demands.per_unit, 0).mean(axis=1) if nodes else np.zeros(0)
@@ -100,16 +99,16 @@ class _Matching:
         count = np.maximum(1, counted.sum(axis=1, keepdims=True))
         middle = np.where(counted, self._used, 0).sum(axis=1, keepdims=True) / count
         away = np.where(counted, self._used - middle, 0)
-        # squares of huge loads are to stay finite
+        # keeps squares of huge loads finite
         self._scale = np.maximum(max(1.0, threshold), np.abs(away).max(axis=1, initial=0.0, keepdims=True))
         self._counted = counted
         self._share = 1 / count
-        self._away = away / self._scale  # from the middle, so that differences of squares keep their digits
+        self._away = away / self._scale  # centred, so that differences of squares keep precision
         self._total = self._away.sum(axis=1, keepdims=True)
         self._squares = (self._away**2).sum(axis=1, keepdims=True)
 
     def place(self, item: int) -> None:
-        """Puts `item` on the best node under the threshold, or leaves it for the rest."""
+        """Put `item` on the best node under the threshold, or leave it for the rest."""
         if not self._affordable(item):
             return
         added = self._demands.added(item)
@@ -119,10 +118,10 @@ class _Matching:
             return
         deviation = np.where(feasible, self._deviation(added), np.inf)
         best = np.flatnonzero(deviation <= deviation.min() * (1 + 1e-12) + 1e-12)
-        self._put(item, int(best[self._received[best].argmin()]), added)  # idle items are to spread as well
+        self._put(item, int(best[self._received[best].argmin()]), added)  # spreads items without load too
 
     def _deviation(self, added: Floats) -> Floats:
-        """(N,) the sum over resources of the standard deviation that putting the item on each node leaves."""
+        """(N,) the sum over resources of the standard deviation after putting the item on each node."""
         more = np.divide(added, self._scale, where=self._counted, out=np.zeros_like(added))
         squares = self._squares + more * (2 * self._away + more)
         variance = squares * self._share - ((self._total + more) * self._share) ** 2
@@ -130,7 +129,7 @@ class _Matching:
         return deviation
 
     def settle_rest(self, operations: int) -> Matched:
-        """The rest evenly on the nodes that are light now: each to the one that then is least busy."""
+        """Put the rest on the nodes that are light now, each on the one that is least busy then."""
         light = np.flatnonzero(self._used.max(axis=0, initial=0.0) < LIGHT_BELOW)
         refused, rest = [], []
         for item in self.left:

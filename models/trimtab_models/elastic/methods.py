@@ -1,4 +1,4 @@
-"""The Elastic Allocator's method of the file contract; documents are those of the balance model."""
+"""The method `elastic` of the file contract, with the documents of the balance model."""
 
 from collections.abc import Iterator, Mapping
 
@@ -24,11 +24,11 @@ def _planned(instance: BalanceInstance, stop: Stop, seed: int) -> Plan | Infeasi
 
 
 def _warnings(instance: BalanceInstance, problem: Problem, result: ElasticResult) -> Iterator[str]:
-    why = f"no other has room for it under {DEFAULT_PARAMS.threshold:.0f} %, and no light one takes it"
+    why = f"no other node has room for it under {DEFAULT_PARAMS.threshold:.0f} %, and no light one takes it"
     for key_group in (*result.forced, *result.refused):
         id_, node = instance.key_groups[key_group].id, instance.nodes[result.plan.allocation[key_group]].id
         if key_group in result.forced:
-            yield f"key group {id_!r} is put on node {node!r}, overfull as it is: {why}"
+            yield f"key group {id_!r} is put on node {node!r} although it is full: {why}"
         else:
             yield f"key group {id_!r} stays on node {node!r}, which is draining: {why}"
     for alert in alerts(problem, result.plan.allocation, float("inf")):

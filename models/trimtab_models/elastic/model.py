@@ -1,9 +1,9 @@
-"""The paper's own model: nodes with CPU and bandwidth in use, operators that need both in proportion to r / s.
+"""The paper's model: nodes with CPU and bandwidth, operators that need both in proportion to r / s.
 
     load(node) = C0 + sum of e * r / s        bandwidth(node) = B0 + sum of u * r / s
 
-in percent of the node's capacity, over the operators on it; `r` is an operator's input rate, `s` its service rate
-(tuples/s). The paper multiplies by a node's available CPU and takes no unit; here `e` and `u` are percent.
+in percent of the node's capacity, summed over the operators on it; `r` is an operator's input rate, `s` its service
+rate (tuples/s).  The paper multiplies by a node's available CPU and gives no unit; here `e` and `u` are in percent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from trimtab_models.solving.stop import Stop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerNode:
-    """`cpu_pct` (C0) and `bandwidth_pct` (B0) are in use before anything is placed."""
+    """A node; `cpu_pct` (C0) and `bandwidth_pct` (B0) are in use before anything is placed."""
 
     id: str
     cpu_pct: float
@@ -31,7 +31,7 @@ class WorkerNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOperator:
-    """`cpu_pct` (e) and `bandwidth_pct` (u) of a node at `input_rate` (r) = `service_rate` (s)."""
+    """An operator; `cpu_pct` (e) and `bandwidth_pct` (u) of a node when `input_rate` (r) = `service_rate` (s)."""
 
     id: str
     cpu_pct: float
@@ -52,7 +52,7 @@ class QueryOperator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """Operator -> node; `refused` names the operators that are on none. `levels` are those after it."""
+    """Operator -> node; `refused` = operators on no node; `levels` = levels of the nodes afterwards."""
 
     assignment: Mapping[str, str]
     refused: tuple[str, ...]
@@ -67,7 +67,7 @@ def allocate(
     operations: int,
     threshold: float = HEAVY_FROM,
 ) -> Allocation:
-    """Places `operators`; at most `operations` trials of an operator on a node, then the rest on light nodes."""
+    """Place `operators` with at most `operations` trials of an operator on a node, then the rest on light nodes."""
     used = np.array([[node.cpu_pct for node in nodes], [node.bandwidth_pct for node in nodes]], np.float64)
     demand = np.array(
         [

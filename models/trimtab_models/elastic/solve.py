@@ -1,11 +1,11 @@
-"""The Elastic Allocator on a cluster's snapshot: it re-places the key groups of marked nodes, and lost ones.
+"""The Elastic Allocator on a snapshot: places the key groups of draining nodes and those of lost hosts.
 
-Resources are the load and everything that has limits. All other key groups stay where they are. The matching itself
-takes under a millisecond for the 20 moves of a round at paper sizes, with bound and score about one
-(`benchmarks/placement/table.py`): the fallback when the optimiser has no answer in time.
+All other key groups stay.  Resources are the load and everything with a limit.  For the 20 moves of a round at the
+sizes of the paper, the matching takes less than a millisecond, with bound and score about one
+(`benchmarks/placement/table.py`).
 
-What fits under the threshold nowhere while no node is light is refused: it stays on its marked node. A key group whose
-host was lost cannot stay anywhere, so it goes where the balance model puts it, and the result says so.
+A key group that fits nowhere under the threshold, while no node is light, is refused: it stays on its draining node.  A
+key group of a lost host cannot stay, so it goes where the balance model puts it, and the result says so.
 """
 
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from trimtab_models.solving.stop import Stop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """`threshold` in percent; `operations`: trials of a key group on a node, after which the rest goes evenly."""
+    """`threshold` in percent; `operations` = trials of a key group on a node before the rest is spread evenly."""
 
     threshold: float = HEAVY_FROM
     operations: int = 1_000_000_000
@@ -36,7 +36,7 @@ DEFAULT_PARAMS = Params()
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ElasticResult:
-    """`plan` as of every balance method; `refused` stay on their marked node, `forced` had to go somewhere."""
+    """`plan` as of every balance method; `refused` stay on their draining node, `forced` had to be placed anyway."""
 
     plan: BalanceResult
     refused: tuple[int, ...]
@@ -45,7 +45,7 @@ class ElasticResult:
 
 
 def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS) -> ElasticResult | Infeasible:
-    """The plan of GMA within budgets, pins and limits. Nothing is drawn by lot, so `seed` changes nothing."""
+    """The plan of GMA within budgets, pins and limits.  Deterministic: `seed` has no effect."""
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
     unplaced = problem.home == UNPLACED
@@ -55,7 +55,7 @@ def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_P
     allocation[waiting] = UNPLACED
     per_unit, used = _per_unit(problem)[:, kept], utilisation(problem, allocation)[:, kept]
     ceiling = np.full_like(used, 100.0)
-    ceiling[0] = np.inf  # load has a threshold, but no limit
+    ceiling[0] = np.inf  # load has a threshold but no limit
     demands = Demands(
         used=used,
         demand=np.vstack((problem.load, problem.usage))[:, waiting],
@@ -96,17 +96,17 @@ def _result(problem: Problem, allocation: Ints, seed: int, operations: int, stop
 
 
 def _per_unit(problem: Problem) -> Floats:
-    """(1 + R, N) percent of a node per unit of load and of each limited resource."""
+    """(1 + R, N) percent of a node per unit of load, and per unit of each limited resource."""
     with np.errstate(divide="ignore"):
         return np.vstack((1 / problem.capacity, 100 / problem.limit))
 
 
 def utilisation(problem: Problem, allocation: Ints) -> Floats:
-    """(1 + R, N) percent of each node's capacity in use: load, then each limited resource."""
+    """(1 + R, N) use in percent of each node's capacity: load, then each limited resource."""
     amounts = np.vstack((problem.node_loads(allocation), problem.usages(allocation)))
     return np.where(amounts > 0, amounts, 0) * np.where(amounts > 0, _per_unit(problem), 0)
 
 
 def node_levels(problem: Problem, allocation: Ints) -> tuple[Level, ...]:
-    """How busy every node is, for operators to see."""
+    """The level of every node."""
     return tuple(level_of(busy) for busy in utilisation(problem, allocation).max(axis=0).tolist())

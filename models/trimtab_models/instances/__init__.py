@@ -1,4 +1,4 @@
-"""Problem instances: the documents that `trimtab solve` reads, as checked values."""
+"""Problem instances: the documents that `trimtab solve` reads, as validated values."""
 
 from trimtab_models.instances.operator_graph import Edge
 from trimtab_models.instances.reading import BadInstance

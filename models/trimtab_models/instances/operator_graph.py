@@ -1,4 +1,4 @@
-"""The graph of a job's operators: edges between known operators, no cycle, and not too many instances."""
+"""The graph of a job's operators, and its checks: known operators, no cycle, not too many instances."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ MOST_INSTANCES = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """A stream from one operator to another; `keyed`: the key, not the place, chooses the receiving instance."""
+    """A stream from one operator to another; `keyed` = the key chooses the receiving instance."""
 
     source: str
     target: str
@@ -23,14 +23,14 @@ class Edge:
 
 
 def check_total(path: str, counts: Iterable[int | None]) -> None:
-    """Refuses operators (a list at `path`) that together have more instances than any plan could list."""
+    """Raises BadInstance if the operators (a list at `path`) together have too many instances for a plan."""
     total = sum(count or 0 for count in counts)
     if total > MOST_INSTANCES:
         raise BadInstance(path, f"{shown(total)} instances", f"at most {MOST_INSTANCES} in all")
 
 
 def check_edges(path: str, edges: Sequence[Edge], operators: Collection[str]) -> None:
-    """Refuses edges (a list at `path`) from or to anything but one of `operators`, and the last edge of a cycle."""
+    """Raises BadInstance for an edge (of a list at `path`) with an unknown operator, or one that closes a cycle."""
     known = set(operators)
     for position, edge in enumerate(edges):
         for end, id_ in (("from", edge.source), ("to", edge.target)):
@@ -43,14 +43,14 @@ def check_edges(path: str, edges: Sequence[Edge], operators: Collection[str]) ->
 
 
 def topological_order(operators: Collection[str], edges: Sequence[Edge]) -> list[str]:
-    """`operators`, every one after all that send to it; those on a cycle, and all behind them, are left out."""
+    """`operators`, each after all that send to it; without those on a cycle and all downstream of them."""
     waits = dict.fromkeys(operators, 0)
     targets: dict[str, list[str]] = {id_: [] for id_ in waits}
     for edge in edges:
         waits[edge.target] += 1
         targets[edge.source].append(edge.target)
     order = [id_ for id_, count in waits.items() if not count]
-    for id_ in order:  # grows while it is read
+    for id_ in order:  # grows during the loop
         for target in targets[id_]:
             waits[target] -= 1
             if not waits[target]:
@@ -59,8 +59,8 @@ def topological_order(operators: Collection[str], edges: Sequence[Edge]) -> list
 
 
 def _last_edge_of_cycle(edges: Sequence[Edge], left: Collection[str]) -> int:
-    """The position of the last edge of some cycle among `left`, each of which another of them sends to."""
-    into: dict[str, int] = {}  # the first edge from one of `left` to each of them
+    """Position of the last edge of a cycle among `left`, all of which receive from another one of them."""
+    into: dict[str, int] = {}  # operator -> first edge to it from one of `left`
     for position, edge in enumerate(edges):
         if edge.source in left:
             into.setdefault(edge.target, position)

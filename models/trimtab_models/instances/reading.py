@@ -1,8 +1,8 @@
-"""Strict reading of JSON documents: every refusal names the JSON path, what was found and what was expected.
+"""Strict reading of JSON documents.  Every error names the JSON path, what was found and what was expected.
 
-Values check themselves on construction and name the offending field relative to themselves (`.load`); whoever reads
-the list they stand in puts its own place before it (`$.key_groups[3]`). So each rule is written once, for documents
-and for values built in code alike.
+Values check themselves on construction, and name a bad field relative to themselves (`.load`).  The reader of the list
+that contains them adds the path in front (`$.key_groups[3]`).  So each rule is written once, for documents and for
+values built in code.
 """
 
 import json
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class BadInstance(ValueError):
-    """The document breaks the contract: `path` (JSON path), what was `found` there, what was `expected`."""
+    """The document violates the file contract at the JSON path `path`, by what was `found` there."""
 
     def __init__(self, path: str, found: str, expected: str) -> None:
         super().__init__(path, found, expected)
@@ -32,7 +32,7 @@ class BadInstance(ValueError):
 
 @contextmanager
 def located(prefix: str) -> Iterator[None]:
-    """Puts `prefix` before the path of a `BadInstance` raised inside."""
+    """Add `prefix` to the path of a `BadInstance` raised inside."""
     try:
         yield
     except BadInstance as error:
@@ -40,7 +40,7 @@ def located(prefix: str) -> Iterator[None]:
 
 
 def shown(value: object) -> str:
-    """`value` as it stood in the document, on one line and of bounded length."""
+    """`value` as JSON, on one line of limited length."""
     match value:
         case dict():
             return "an object"
@@ -60,19 +60,19 @@ def step(key: str) -> str:
 
 
 def check_text(path: str, value: object) -> None:
-    """Refuses everything but a string."""
+    """Raises BadInstance for anything but a string."""
     if type(value) is not str:
         raise BadInstance(path, shown(value), "a string")
 
 
 def check_flag(path: str, value: object) -> None:
-    """Refuses everything but true and false."""
+    """Raises BadInstance for anything but true and false."""
     if type(value) is not bool:
         raise BadInstance(path, shown(value), "true or false")
 
 
 def check_number(path: str, value: object, *, positive: bool = False) -> None:
-    """Refuses everything but a finite number >= 0 (> 0 if `positive`); true and false are not numbers."""
+    """Raises BadInstance for anything but a finite number >= 0 (> 0 if `positive`); true and false are not numbers."""
     if (
         (type(value) is float or type(value) is int)
         and (value > 0 or (value == 0 and not positive))
@@ -83,13 +83,13 @@ def check_number(path: str, value: object, *, positive: bool = False) -> None:
 
 
 def check_count(path: str, value: object, *, least: int = 0) -> None:
-    """Refuses everything but a whole number >= `least`."""
+    """Raises BadInstance for anything but a whole number >= `least`."""
     if type(value) is not int or value < least:
         raise BadInstance(path, shown(value), f"a whole number >= {least}")
 
 
 def check_version(path: str, value: object, version: int) -> None:
-    """Refuses every version of a document but `version`."""
+    """Raises BadInstance for any version but `version`."""
     if type(value) is not int or value != version:
         raise BadInstance(path, shown(value), str(version))
 
@@ -103,7 +103,7 @@ def is_finite(value: float) -> bool:
 
 
 def check_amounts(path: str, value: object) -> None:
-    """Refuses everything but an object of names and finite numbers >= 0."""
+    """Raises BadInstance for anything but an object of names and finite numbers >= 0."""
     if not isinstance(value, dict):
         raise BadInstance(path, shown(value), "an object of names and numbers")
     for name, amount in value.items():
@@ -112,7 +112,7 @@ def check_amounts(path: str, value: object) -> None:
 
 
 def check_distinct(path: str, ids: Iterable[str]) -> None:
-    """Refuses the second of two equal ids in a list at `path`."""
+    """Raises BadInstance for an id that occurs twice in a list at `path`."""
     seen: set[str] = set()
     for position, id_ in enumerate(ids):
         if id_ in seen:
@@ -121,7 +121,7 @@ def check_distinct(path: str, ids: Iterable[str]) -> None:
 
 
 def read_object(value: object, required: Collection[str], optional: Collection[str]) -> dict[str, Any]:
-    """`value` if it is an object with all `required` keys and no others than those and the `optional` ones."""
+    """`value`, if it is an object with all `required` keys and no keys but these and the `optional` ones."""
     if not isinstance(value, dict):
         raise BadInstance("", shown(value), "an object")
     for key in required:
@@ -135,27 +135,27 @@ def read_object(value: object, required: Collection[str], optional: Collection[s
 
 
 def read_list(value: object) -> list[Any]:
-    """`value` if it is a list."""
+    """`value`, if it is a list."""
     if not isinstance(value, list):
         raise BadInstance("", shown(value), "a list")
     return value
 
 
 def read_each(value: object, path: str, read: Callable[[object], T]) -> tuple[T, ...]:
-    """What `read` makes of every entry of the list `value`, which stands at `path`."""
+    """`read` of every entry of the list `value` at `path`."""
     with located(path):
         entries = read_list(value)
     values: list[T] = []
     try:
         for entry in entries:
-            values.append(read(entry))  # noqa: PERF401  (how far it came tells which entry was refused)
+            values.append(read(entry))  # noqa: PERF401  (its length tells which entry was refused)
     except BadInstance as error:
         raise BadInstance(f"{path}[{len(values)}]{error.path}", error.found, error.expected) from None
     return tuple(values)
 
 
 def parse_document(text: str | bytes) -> object:
-    """The JSON value in `text` (UTF-8); refuses what is not JSON and objects that name a key twice."""
+    """The JSON value in `text` (UTF-8).  Raises BadInstance if it is not JSON, or if an object has a key twice."""
     repeated: list[_Repeated] = []
 
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def parse_document(text: str | bytes) -> object:
 
 
 class _Repeated(dict[str, Any]):
-    """An object in which a key stands twice; its place is known only when the document is complete."""
+    """An object with a repeated key.  Its path is known only when the document is complete."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)

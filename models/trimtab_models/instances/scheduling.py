@@ -1,7 +1,7 @@
 """Tasks with their data on some of the servers: the instance of the DynDL methods (dyndl-off, dyndl-on, hadoop, ...).
 
-Times are in units of one local task. In documents the word "inf" stands for a core that is never free and for a
-remote cost beyond every number; in values it is `math.inf`.
+Times are in units of one local task.  In documents "inf" stands for a core that is never free and for an infinite
+remote cost; in values this is `math.inf`.
 """
 
 import math
@@ -31,7 +31,7 @@ AMOUNT = 'a finite number >= 0, or "inf"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AffineCost:
-    """g(n) = a + b * min(n, cap); `cap` None is none. A remote task costs no less than a local one."""
+    """g(n) = a + b * min(n, cap); `cap` None = no cap.  A remote task costs at least as much as a local one."""
 
     a: float
     b: float
@@ -53,7 +53,7 @@ class AffineCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCost:
-    """g(n) = values[n - 1], constant after the end; non-decreasing, at least 1, `inf` allowed."""
+    """g(n) = values[n - 1], constant beyond the end; non-decreasing, at least 1, `inf` allowed."""
 
     values: tuple[float, ...]
 
@@ -68,7 +68,7 @@ class TableCost:
             least = value
 
     def at(self, n: float) -> float:
-        """The cost of each of `n` remote tasks; what is begun counts as one."""
+        """The cost of each of `n` remote tasks; `n` is rounded up."""
         return self.values[min(math.ceil(n), len(self.values)) - 1]
 
 
@@ -77,7 +77,7 @@ RemoteCost = AffineCost | TableCost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """`cores` says of each core when it is free, `inf` if never; `g` is the cost of a remote task here."""
+    """`cores` = time when each core becomes free, `inf` = never; `g` = cost of a remote task on this server."""
 
     id: str
     cores: tuple[float, ...]
@@ -92,7 +92,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A unit of work; `replicas` are the servers that hold its data."""
+    """A unit of work; `replicas` = servers that hold its data."""
 
     id: str
     replicas: tuple[str, ...]
@@ -109,7 +109,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingInstance:
-    """Servers and the tasks for them; `wait` is how long the waiting policies hold a core back."""
+    """Servers and their tasks; `wait` = time that a core waits under the waiting policies."""
 
     servers: tuple[Server, ...]
     tasks: tuple[Task, ...]
@@ -127,7 +127,7 @@ class SchedulingInstance:
                     raise BadInstance(f".tasks[{position}].replicas[{at}]", shown(replica), "the id of a server")
 
     def _check_sums(self) -> None:
-        """Each number is finite or meant not to be; what is computed from the finite ones must be finite too."""
+        """Raises BadInstance if a sum of finite numbers overflows."""
         loads = sum(load for server in self.servers for load in server.cores if load < math.inf)
         if not is_finite(loads):
             raise BadInstance(".servers", "a sum of loads beyond every number", "a finite sum")
@@ -183,7 +183,7 @@ def _read_task(value: object) -> Task:
 
 
 def _read_amounts(value: object, path: str) -> tuple[float, ...]:
-    """Numbers, and the word for infinity."""
+    """A list of numbers or "inf"."""
     with located(path):
         entries = read_list(value)
     amounts: list[float] = []
@@ -198,7 +198,7 @@ def _read_amounts(value: object, path: str) -> tuple[float, ...]:
 
 
 def encode_scheduling(instance: SchedulingInstance) -> dict[str, Any]:
-    """The document of `instance`; `decode_scheduling` of it gives back an equal instance."""
+    """The document of `instance`, the inverse of `decode_scheduling`."""
     return {
         "version": VERSION,
         "servers": [
@@ -223,12 +223,12 @@ def _write_amounts(amounts: tuple[float, ...]) -> list[float | str]:
 
 
 def _largest(cost: RemoteCost, n: int) -> float:
-    """The largest cost of up to `n` remote tasks but for the infinite ones."""
+    """The largest finite cost of up to `n` remote tasks."""
     if isinstance(cost, TableCost):
         return max((value for value in cost.values if value < math.inf), default=0.0)
     return cost.at(n)
 
 
 def _is_number(value: object) -> bool:
-    """Whether `value` is a finite number; true and false are none."""
+    """Whether `value` is a finite number; true and false are not."""
     return (type(value) is float or type(value) is int) and is_finite(value)

@@ -1,6 +1,6 @@
-"""Operators with their costs and the machines at hand: the instance of the sizing methods (hetero, round-robin).
+"""Operators with their costs, and the available machines: the instance of the sizing methods (hetero, round-robin).
 
-Rates in tuples per second. `cost` (the paper's e) is percent of a machine per tuple/s, `fixed` (MET) percent per
+Rates are in tuples per second. `cost` (the paper's e) is percent of a machine per tuple/s, `fixed` (MET) percent per
 instance, both by machine type; `alpha` is tuples out per tuple in.
 """
 
@@ -30,7 +30,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A worker node with all of its CPU to give."""
+    """A worker node, all of whose CPU is available."""
 
     id: str
     type: str
@@ -42,7 +42,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostedOperator:
-    """An operator, what it costs per machine type, and how many instances it has where that is given."""
+    """An operator, its cost per machine type, and its number of instances if given."""
 
     id: str
     alpha: float
@@ -63,7 +63,7 @@ class CostedOperator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizingInstance:
-    """A job without a size. Every source emits `source_rate`; None of `max_instances` is no limit."""
+    """A job whose size is sought.  Every source emits `source_rate`; `max_instances` None = no limit."""
 
     machines: tuple[Machine, ...]
     source_rate: float
@@ -114,7 +114,7 @@ def decode_sizing(document: object) -> SizingInstance:
         machines = read_each(entry["machines"], ".machines", _read_machine)
         operators = read_each(entry["operators"], ".operators", _read_operator)
         edges = read_each(entry["edges"], ".edges", _read_edge)
-        if "max_instances" in entry:  # in a document, no limit is an absent key
+        if "max_instances" in entry:  # in a document, an absent key means no limit
             check_count(".max_instances", entry["max_instances"], least=1)
         return SizingInstance(
             machines=machines,

@@ -1,6 +1,6 @@
-"""The snapshot of a cluster: the instance of the balance methods (milp, albic, flux, cola, elastic).
+"""A snapshot of a cluster: the instance of the balance methods (milp, albic, flux, cola, elastic).
 
-It is the same document as a live cluster's snapshot, so that yesterday's cluster can be replayed offline. Loads are in
+`trimtab snapshot` writes the same document from a live cluster, so that it can be replayed offline.  Loads are in
 percent of a node of capacity 1, rates in tuples per second, sizes and budgets in bytes.
 """
 
@@ -30,7 +30,10 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A worker process. `capacity` is relative; `limits` bound the sums of its key groups' `usage`, by resource."""
+    """A worker process.  `capacity` is relative; `limits` = resource -> limit of its key groups' total `usage`.
+
+    `removing` = the node is draining.
+    """
 
     id: str
     capacity: float
@@ -46,7 +49,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyGroup:
-    """The unit of migration. `node` is None when its host was lost: it must be placed, which costs nothing."""
+    """The unit of migration.  `node` None = its host was lost; it must be placed, at no cost."""
 
     id: str
     operator: str
@@ -71,7 +74,7 @@ class KeyGroup:
 
     @property
     def cost_bytes(self) -> float:
-        """What moving it costs: the size of its state, at least 1."""
+        """The cost of moving it: the size of its state, at least 1."""
         return max(1, self.state_bytes)
 
 
@@ -91,7 +94,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one round may spend; None is no limit."""
+    """What one round may spend; None = no limit."""
 
     max_migrations: int | None = None
     max_cost_bytes: float | None = None
@@ -105,7 +108,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Loads in percent of a node of capacity 1, costs in percent per remote tuple/s; names of the paper in brackets."""
+    """Loads in percent of a node of capacity 1, costs in percent per remote tuple/s; in comments the paper's names."""
 
     max_load_distance: float = 10.0  # maxLD
     max_partition_load: float = 25.0  # maxPL at the start
@@ -121,7 +124,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BalanceInstance:
-    """A cluster, its flows, and what the next round may spend. Ids are unique and every reference is known."""
+    """A cluster, its flows, and the budget of the next round.  Ids are unique, and every reference is known."""
 
     nodes: tuple[Node, ...]
     key_groups: tuple[KeyGroup, ...]
@@ -146,7 +149,7 @@ class BalanceInstance:
                     raise BadInstance(f".flows[{position}].{end}", shown(id_), "the id of a key group")
 
     def _check_sums(self) -> None:
-        """Each number is finite; what is computed from them must be too."""
+        """Raises BadInstance if a sum of finite numbers overflows."""
         least = min((node.capacity for node in self.nodes), default=1.0)
         options = self.options
         factors = len(self.key_groups) + options.serialise_cost + options.deserialise_cost + options.score_factor
@@ -200,13 +203,13 @@ def _read_flow(value: object) -> Flow:
 def _read_budget(value: object) -> Budget:
     entry = read_object(value, (), ("max_migrations", "max_cost_bytes"))
     for key, limit in entry.items():
-        if limit is None:  # in a document, no limit is an absent key
+        if limit is None:  # in a document, an absent key means no limit
             raise BadInstance(f".{key}", "null", "a number")
     return Budget(**entry)
 
 
 def encode_snapshot(instance: BalanceInstance) -> dict[str, Any]:
-    """The document of `instance`; `decode_snapshot` of it gives back an equal instance. Defaults are left out."""
+    """The document of `instance` without defaults, the inverse of `decode_snapshot`."""
     document: dict[str, Any] = {
         "version": VERSION,
         "nodes": [_without_defaults(node) for node in instance.nodes],

@@ -22,7 +22,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelOperator:
-    """An operator that runs as so many instances."""
+    """An operator and its number of instances."""
 
     id: str
     instances: int
@@ -34,7 +34,7 @@ class ParallelOperator:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Slot:
-    """A process that takes instances: a port of a node."""
+    """A process that runs instances, on a port of a node."""
 
     node: str
     port: int
@@ -46,7 +46,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """A job and the free slots. `slots_wanted` of them are used at most; None is no limit."""
+    """A job and the free slots; at most `slots_wanted` of them are used, None = no limit."""
 
     operators: tuple[ParallelOperator, ...]
     edges: tuple[Edge, ...] = ()
@@ -86,7 +86,7 @@ def decode_topology(document: object) -> Topology:
         operators = read_each(entry["operators"], ".operators", _read_operator)
         edges = read_each(entry["edges"], ".edges", _read_edge)
         slots = read_each(entry["slots"], ".slots", _read_slot)
-        if "slots_wanted" in entry:  # in a document, no limit is an absent key
+        if "slots_wanted" in entry:  # in a document, an absent key means no limit
             check_count(".slots_wanted", entry["slots_wanted"])
         return Topology(operators=operators, edges=edges, slots=slots, slots_wanted=entry.get("slots_wanted"))
 

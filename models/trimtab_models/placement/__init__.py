@@ -1,4 +1,7 @@
-"""Initial placement: which slot every instance of a job's operators starts in."""
+"""Initial placement: the slot in which every instance of a job's operators starts.
+
+`trimtab solve` calls it; the running controller does not.
+"""
 
 from trimtab_models.placement.job import Job, Stream, job_of, sort_slots
 from trimtab_models.placement.methods import encode_placement

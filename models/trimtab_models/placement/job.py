@@ -1,7 +1,7 @@
-"""The placement problem: a job's operators with so many instances each, and the slots that they may use.
+"""The placement problem: a job's operators with their numbers of instances, and the slots that they may use.
 
 Instances are numbered operator by operator (`PO1#0, PO1#1, ..., PO2#0, ...`), slots in the order in which schedulers
-use them. A *placement* is a list: instance -> slot.
+use them.  A *placement* is a list: instance -> slot.
 """
 
 from collections import defaultdict
@@ -13,14 +13,14 @@ from trimtab_models.instances.operator_graph import topological_order
 from trimtab_models.instances.topology import Slot, Topology
 
 Amounts = tuple[float, ...]
-"""One number per resource, in an order that the caller chooses."""
+"""One number per resource, in an order chosen by the caller."""
 
 UNPLACED = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """An edge between operators (by position). `weight`: what closeness of one sender is worth; 1 in the paper."""
+    """An edge between operators (by position); `weight` = value of the closeness of one sender, 1 in the paper."""
 
     source: int
     target: int
@@ -30,10 +30,10 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a scheduler knows.
+    """The input of a scheduler.
 
-    `demand` (per operator, what one instance needs) and `capacity` (per slot) are amounts of the same resources, none
-    in the paper. `running` is where each instance is now, UNPLACED where its slot is gone; None before the first start.
+    `demand` (per operator, for one instance) and `capacity` (per slot) are amounts of the same resources; the paper has
+    none.  `running` = present slot of each instance, UNPLACED if its slot is gone; None before the first start.
     """
 
     operators: tuple[str, ...]
@@ -44,7 +44,7 @@ class Job:
     demand: tuple[Amounts, ...]
     capacity: tuple[Amounts, ...]
     running: tuple[int, ...] | None = None
-    first: tuple[int, ...] = field(init=False)  # (O + 1) where each operator's instances start
+    first: tuple[int, ...] = field(init=False)  # (O + 1) index of each operator's first instance
     operator_of: tuple[int, ...] = field(init=False)  # per instance
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class Job:
             raise ValueError("every operator needs its demand and every slot its capacity of the same resources")
 
     def name(self, instance: int) -> str:
-        """`PO1#0`."""
+        """The name of an instance, such as `PO1#0`."""
         operator = self.operator_of[instance]
         return f"{self.operators[operator]}#{instance - self.first[operator]}"
 
@@ -71,10 +71,10 @@ def job_of(
     capacity: Mapping[Slot, Amounts] | None = None,
     running: Mapping[str, Slot] | None = None,
 ) -> Job:
-    """The job of `topology`, with what is known beyond the paper.
+    """The job of `topology`, with further input that the paper does not have.
 
-    `rates` (tuples/s per edge) weigh the edges so that the average sender on the average edge keeps weight 1; `demand`
-    is per operator, `capacity` per slot, `running` by instance name (missing: unplaced).
+    `rates` (tuples/s per edge) weight the edges such that the average sender on the average edge has weight 1; `demand`
+    per operator, `capacity` per slot; `running` = instance name -> slot, missing = unplaced.
     """
     ids = tuple(operator.id for operator in topology.operators)
     at = {id_: position for position, id_ in enumerate(ids)}
@@ -109,7 +109,7 @@ def _slots_of(
 
 
 def sort_slots(slots: Sequence[Slot]) -> list[Slot]:
-    """The paper's Algorithm 1: one slot per node per round, nodes with most slots first, ports ascending."""
+    """The paper's Algorithm 1: in each round one slot of every node, nodes with most slots first, ports ascending."""
     ports: defaultdict[str, list[Slot]] = defaultdict(list)
     for slot in sorted(slots):
         ports[slot.node].append(slot)

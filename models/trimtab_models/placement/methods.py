@@ -12,7 +12,7 @@ from trimtab_models.solving.stop import Stop
 
 
 def encode_placement(job: Job, result: PlacementResult, *, method: str) -> dict[str, Any]:
-    """The plan as the contract has it."""
+    """The result document of the file contract."""
     slots = [{"node": slot.node, "port": slot.port} for slot in job.slots]
     return {
         "method": method,

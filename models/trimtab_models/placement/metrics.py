@@ -1,7 +1,7 @@
-"""What a placement is worth: the paper's cohesion and coupling, and whom the network really costs.
+"""Evaluates a placement: the paper's cohesion and coupling, and the senders that use the network.
 
 Closeness is 1 / distance; the distance is 1 within a slot and 40 across slots (0.25 ms to memory, 10 ms over the
-network). Instances of one operator in one slot are alike, so everything is counted per operator and slot.
+network).  Instances of one operator in one slot are equivalent, so everything is counted per operator and slot.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ FAR = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """Cohesion is to be high, all others low. `moved` and `overloaded` are 0 where nothing runs, nothing is limited."""
+    """Cohesion should be high, all others low; `moved` is 0 if nothing runs yet, `overloaded` without limits."""
 
     cohesion: float
     coupling: float
@@ -39,12 +39,12 @@ def score(job: Job, placement: Sequence[int]) -> Score:
 
 
 def _spread(job: Job, placement: Sequence[int]) -> list[Counter[int]]:
-    """Per operator: how many instances each slot has."""
+    """Per operator, the number of instances in each slot."""
     return [Counter(placement[job.first[at] : job.first[at + 1]]) for at in range(len(job.operators))]
 
 
 def _cohesion(job: Job, spread: Sequence[Counter[int]]) -> float:
-    """The sum over senders and their edges of the closeness to the closest receiver, times the edge's weight."""
+    """Sum over senders and their edges: closeness to the closest receiver, times the weight of the edge."""
     near = far = 0.0
     for stream in job.streams:
         beside = sum(count for slot, count in spread[stream.source].items() if slot in spread[stream.target])
@@ -54,17 +54,17 @@ def _cohesion(job: Job, spread: Sequence[Counter[int]]) -> float:
 
 
 def _coupling(spread: Sequence[Counter[int]]) -> float:
-    """The sum over instances of the closeness to the closest other one of their operator; a single one counts 1/40."""
+    """Sum over instances: closeness to the closest other instance of the operator; 1/40 for a single instance."""
     near = sum(count for counts in spread for count in counts.values() if count > 1)
     far = sum(count == 1 for counts in spread for count in counts.values())
     return near + far / FAR
 
 
 def _remote_senders(job: Job, spread: Sequence[Counter[int]]) -> int:
-    """Instances that receive tuples and have an unkeyed edge without a receiver in their own slot.
+    """Number of instances that receive tuples and have an unkeyed edge without a receiver in their own slot.
 
-    A sender with receivers in its slot sends to those only, all others send to all: so whatever stands in the slot of
-    an instance that receives does receive, and an operator with one remote sender receives in all its slots.
+    A sender with receivers in its slot sends only to those; all others send to all receivers.  Therefore all receivers
+    in the slot of an active sender are active, and an operator with one remote sender is active in all its slots.
     """
     outgoing: list[list[tuple[int, bool]]] = [[] for _ in job.operators]
     fed = {stream.target for stream in job.streams}
@@ -85,7 +85,7 @@ def _remote_senders(job: Job, spread: Sequence[Counter[int]]) -> int:
 
 
 def overloaded_slots(job: Job, placement: Sequence[int]) -> list[int]:
-    """Slots whose instances demand more of some resource than there is."""
+    """Slots whose instances demand more of a resource than the slot has."""
     if not job.slots or not job.capacity[0]:
         return []
     used = [[0.0] * len(amounts) for amounts in job.capacity]

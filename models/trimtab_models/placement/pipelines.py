@@ -1,15 +1,15 @@
 """Pipelines: connected sets of instances with at most one of each operator (the paper's Algorithms 3 and 4).
 
-The paper walks from the first operator that has instances left to its predecessors and successors, takes one instance
-of each, and begins again. A whole connected component loses one instance per operator each time, so the same operators
-form the next pipeline until one of them runs out: a walk is needed only then, and the shapes that come out are, for
-t = 1, 2, ..., the connected components of the operators with at least t instances.
+The paper starts at the first operator with instances left, walks to its predecessors and successors, takes one instance
+of each, and repeats.  Every walk takes one instance of each operator in a connected component, so the same operators
+form the next pipeline until one of them has no more.  A new walk is needed only then.  The pipelines are, for t = 1, 2,
+..., the connected components of the operators with at least t instances.
 """
 
 from trimtab_models.placement.job import Job
 
 Pipeline = tuple[int, ...]
-"""Instances, in the order of their operators."""
+"""Instances in the order of their operators."""
 
 
 def extract_pipelines(job: Job) -> list[Pipeline]:
@@ -35,7 +35,7 @@ def _component(start: int, left: list[int], neighbours: list[set[int]]) -> list[
     """The operators with instances left that are connected to `start` through such operators."""
     found = [start]
     seen = {start}
-    for operator in found:  # grows while it is read
+    for operator in found:  # grows during the loop
         new = [each for each in neighbours[operator] if left[each] and each not in seen]
         seen.update(new)
         found += new

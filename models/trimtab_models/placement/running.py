@@ -1,7 +1,7 @@
-"""The start from the running placement: the same plan under the names that keep most instances where they are.
+"""Renames slots and instances of a plan so that as many running instances as possible stay where they are.
 
-Slots of equal capacity are interchangeable, and so are the instances of one operator: neither cohesion nor coupling
-sees the difference, but whoever has to restart instances does.
+Slots of equal capacity are interchangeable, and so are instances of one operator.  Exchanging them changes neither
+cohesion nor coupling, but it saves restarts.
 """
 
 from collections import Counter, defaultdict
@@ -11,7 +11,7 @@ from trimtab_models.placement.job import Job
 
 
 def keep_running(job: Job, placement: Sequence[int]) -> tuple[list[int], list[int]]:
-    """`placement` renamed towards `job.running`, and the new number of every instance. O(operators * slots^2)."""
+    """`placement` renamed towards `job.running`, and the new number of every instance.  O(operators * slots^2)."""
     assert job.running is not None
     slots = _rename_slots(job, placement, job.running)
     wanted = [slots[slot] for slot in placement]
@@ -25,7 +25,7 @@ def keep_running(job: Job, placement: Sequence[int]) -> tuple[list[int], list[in
 
 
 def _rename_slots(job: Job, placement: Sequence[int], running: Sequence[int]) -> list[int]:
-    """Slot -> slot of equal capacity; greedily those pairs first that have most instances in common."""
+    """Slot -> slot of equal capacity; greedy, pairs with most instances in common first."""
     common: Counter[tuple[int, int]] = Counter()
     for first, end in zip(job.first, job.first[1:], strict=False):
         now = Counter(slot for slot in running[first:end] if slot >= 0)
@@ -46,7 +46,7 @@ def _rename_slots(job: Job, placement: Sequence[int], running: Sequence[int]) ->
 
 
 def _rename_instances(wanted: Sequence[int], running: Sequence[int], first: int, end: int) -> list[int]:
-    """The instances of one operator anew: whoever runs in a slot that the plan fills keeps running there."""
+    """New slots for the instances of one operator: an instance stays in its slot if the plan uses that slot."""
     here: defaultdict[int, list[int]] = defaultdict(list)
     for instance in range(first, end):
         here[running[instance]].append(instance)

@@ -1,8 +1,8 @@
 """The two schedulers: even (what Storm does) and L/F (locality and fairness).
 
-Where L/F differs from the paper: a pipeline goes to the slot with the fewest instances, not to slot `i mod r`; with
-more pipelines than slots the paper's own star configuration would lose the fairness that it claims. Beyond the paper
-both pass over slots that lack room; what has room nowhere goes where it overloads least.
+L/F differs from the paper in this: a pipeline goes to the slot with the fewest instances, not to slot `i mod r`.  With
+more pipelines than slots, the paper's own star configuration would otherwise not be fair, as it claims.  In addition,
+both skip slots without enough room; what fits nowhere goes where it overloads least.
 """
 
 import heapq
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from trimtab_models.placement.job import UNPLACED, Amounts, Job
 from trimtab_models.placement.pipelines import Pipeline
 
-ROUNDING = 1e-12  # of a slot's capacity: what sums of floats in another order may differ by
+ROUNDING = 1e-12  # of a slot's capacity: tolerance for sums of floats in different order
 
 
 def place_evenly(job: Job) -> list[int]:
@@ -24,7 +24,7 @@ def place_evenly(job: Job) -> list[int]:
 
 
 def place_pipelines(job: Job, pipelines: Sequence[Pipeline]) -> list[int]:
-    """(I,) every pipeline as a whole in the least loaded slot with room; one that fits nowhere instance by instance."""
+    """(I,) each pipeline in the least loaded slot with room for it; instance by instance if there is none."""
     slots = _Slots(job.capacity)
     placement = [UNPLACED] * len(job.operator_of)
     for pipeline in pipelines:
@@ -47,23 +47,23 @@ def _sum(demands: Iterable[Amounts]) -> Amounts:
 
 
 class _Slots:
-    """How many instances are in each slot, and what they use."""
+    """The number of instances in each slot, and what they use."""
 
     def __init__(self, capacity: Sequence[Amounts]) -> None:
         self._capacity = capacity
         self._used: list[Amounts] = [(0.0,) * len(amounts) for amounts in capacity]
         self._count = [0] * len(capacity)
-        self._waiting = [(0, slot) for slot in range(len(capacity))]  # a heap; an entry with an old count is void
+        self._waiting = [(0, slot) for slot in range(len(capacity))]  # a heap; entries with an old count are ignored
 
     def put(self, slot: int, demand: Amounts, instances: int) -> int:
-        """Counts `instances` that demand so much together into `slot`, which it returns."""
+        """Add `instances` with this total demand to `slot`; returns the slot."""
         self._used[slot] = _sum((self._used[slot], demand))
         self._count[slot] += instances
         heapq.heappush(self._waiting, (self._count[slot], slot))
         return slot
 
     def least_loaded(self, demand: Amounts) -> int | None:
-        """The slot with the fewest instances, and of those the first, that has room; None if none has."""
+        """The first slot with the fewest instances among those with room; None if none has."""
         passed = []
         found = None
         while self._waiting and found is None:
@@ -79,7 +79,7 @@ class _Slots:
         return found
 
     def next_with_room(self, first: int, demand: Amounts) -> int:
-        """`first` or the next slot with room, round and round; the least overloaded one if none has."""
+        """`first` or the next slot with room, cyclically; the least overloaded one if none has room."""
         count = len(self._capacity)
         turns = (turn % count for turn in range(first, first + count))
         slot = next((slot for slot in turns if self._fits(slot, demand)), None)

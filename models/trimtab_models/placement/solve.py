@@ -1,13 +1,13 @@
 """Initial placement: even, L/F, or the better of both.
 
 Source: Son, Moon, "Locality/Fairness-Aware Job Scheduling in Distributed Stream Processing Engines", Electronics 9(11),
-2020, 1857. L/F can be worse than even when there are more pipelines than slots. *Auto* therefore compares plans (and
-the running placement, where there is one) by the objective
+2020, 1857.  L/F can be worse than even when there are more pipelines than slots.  *Auto* therefore compares the plans
+(and the running placement, if there is one) by the objective
 
     cohesion - coupling - move_price * instances that move,
 
-after the number of overloaded slots. Of equals the one with fewer remote senders wins (cohesion is blind to them),
-then the running placement, then even.
+after the number of overloaded slots.  In case of a tie, the plan with fewer remote senders wins (cohesion does not
+count them), then the running placement, then even.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from trimtab_models.solving.stop import Stop
 
 
 class Scheduler(Enum):
-    """Whose plan it is."""
+    """Which scheduler made the plan."""
 
     EVEN = "even"
     LF = "lf"
@@ -33,7 +33,7 @@ class Scheduler(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """The `schedulers` to choose from; `move_price` in units of closeness, paid per instance that must move."""
+    """`schedulers` = those to choose from; `move_price` = price per instance that must move, in units of closeness."""
 
     schedulers: tuple[Scheduler, ...] = (Scheduler.EVEN, Scheduler.LF)
     move_price: float = 1.0
@@ -44,9 +44,9 @@ AUTO = Params()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementResult:
-    """`placement`: instance -> slot. `pipelines`: what `scheduler` assigned as a whole (even: single instances).
+    """`placement` = instance -> slot; `pipelines` = units that `scheduler` assigned (even: single instances).
 
-    `bound` is what no placement's objective can exceed; `scores` are those of all plans that were compared.
+    `bound` = upper bound on the objective of all placements; `scores` = scores of all compared plans.
     """
 
     status: Status
@@ -60,7 +60,7 @@ class PlacementResult:
 
     @property
     def gap(self) -> float:
-        """How far the objective may be from the best, in units of closeness."""
+        """Bound - objective: how far the plan is from the optimum at most, in units of closeness."""
         return max(0.0, self.bound - self.objective)
 
 
@@ -71,10 +71,7 @@ class _Plan:
 
 
 def solve(job: Job, *, stop: Stop, seed: int, params: Params = AUTO) -> PlacementResult | Infeasible:
-    """The best plan by the objective. Both schedulers run to their end, and neither draws lots.
-
-    So `stop` and `seed` change nothing.
-    """
+    """The best plan by the objective.  Both schedulers are fast and deterministic: `stop` and `seed` have no effect."""
     if not job.slots:
         return Infeasible(reason="there is no slot")
     plans = {scheduler: _plan(job, scheduler) for scheduler in params.schedulers}
@@ -110,11 +107,11 @@ def _singles(job: Job) -> list[Pipeline]:
 
 
 def _objective(score: Score, params: Params) -> float:
-    return round(score.cohesion - score.coupling - params.move_price * score.moved, ndigits=9)  # ties are to be ties
+    return round(score.cohesion - score.coupling - params.move_price * score.moved, ndigits=9)  # makes ties exact
 
 
 def _bound(job: Job) -> float:
-    """Every sender beside a receiver, and of each operator as many instances alone as slots allow."""
+    """Upper bound: every sender beside a receiver, and the instances of each operator in as many slots as possible."""
     cohesion = sum(stream.weight * job.instances[stream.source] for stream in job.streams)
     alone = [count if count <= len(job.slots) else len(job.slots) - 1 for count in job.instances]
     return cohesion - sum(count - each + each / FAR for count, each in zip(job.instances, alone, strict=True))

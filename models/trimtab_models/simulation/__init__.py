@@ -1,7 +1,7 @@
-"""Rounds of any policy on a workload that is generated or recorded, in a cluster whose nodes come and go."""
+"""Simulates rounds of a policy on a generated or recorded workload, with nodes that join, drain or are lost."""
 
 from trimtab_models.simulation.changes import Change, ChangeKind, churn
-from trimtab_models.simulation.generated import WORKLOADS, Size, Unfit, generated, generated_job, real_job_4
+from trimtab_models.simulation.generated import WORKLOADS, InvalidSize, Size, generated, generated_job, real_job_4
 from trimtab_models.simulation.moment import Moment
 from trimtab_models.simulation.policies import POLICIES, QUICK, THOROUGH, Policy, policy_named
 from trimtab_models.simulation.recorded import recorded
@@ -17,6 +17,7 @@ __all__ = [
     "WORKLOADS",
     "Change",
     "ChangeKind",
+    "InvalidSize",
     "Moment",
     "Perception",
     "Policy",
@@ -25,7 +26,6 @@ __all__ = [
     "Size",
     "Spread",
     "Summary",
-    "Unfit",
     "churn",
     "generated",
     "generated_job",

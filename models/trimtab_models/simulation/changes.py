@@ -1,6 +1,6 @@
-"""Nodes that join, are marked for removal, or are lost, round by round, whatever the workload says of them.
+"""Nodes that join, drain or are lost, round by round, independently of the workload.
 
-What happens depends on the seed alone and never on the policy: of two policies both see the same nodes come and go.
+The changes depend only on the seed, so that all policies see the same ones.
 """
 
 from collections.abc import Iterable
@@ -14,16 +14,16 @@ from trimtab_models.simulation.moment import Moment, with_nodes
 
 
 class ChangeKind(Enum):
-    """What happens to nodes."""
+    """What happens to a node."""
 
     JOIN = "join"
-    MARK = "mark"  # for removal: it leaves once it is empty
-    LOSE = "lose"  # its key groups have no place any more
+    MARK = "mark"  # draining: it leaves once it is empty
+    LOSE = "lose"  # its key groups become unplaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """`count` nodes at the beginning of round `round` (1 is the first)."""
+    """A change of `count` nodes at the start of round `round` (the first is 1)."""
 
     round: int
     kind: ChangeKind
@@ -35,7 +35,7 @@ class Change:
 
 
 def churn(rounds: int, probability: float, seed: int) -> tuple[Change, ...]:
-    """In every round with `probability` a node joins, and with the same one a node is marked or lost, evenly."""
+    """Random changes: in each round a node joins with `probability`; with the same one a node drains or is lost."""
     if not 0 <= probability <= 1:
         raise ValueError("a probability is between 0 and 1")
     random = np.random.default_rng((seed, 1))
@@ -50,7 +50,7 @@ def churn(rounds: int, probability: float, seed: int) -> tuple[Change, ...]:
 
 
 class Cluster:
-    """The nodes of a workload's moments with all changes so far."""
+    """The nodes of a workload with all changes so far."""
 
     def __init__(self, changes: Iterable[Change], seed: int) -> None:
         self._changes = sorted(changes, key=lambda change: change.round)
@@ -60,7 +60,7 @@ class Cluster:
         self._gone: set[str] = set()
 
     def enter(self, number: int, moment: Moment) -> Moment:
-        """`moment` of round `number` on the nodes that there are by then."""
+        """`moment` of round `number`, on the nodes that exist then."""
         for change in self._changes:
             if change.round == number:
                 self._apply(change, moment)
@@ -69,14 +69,14 @@ class Cluster:
         present = np.array([id_ not in self._gone for id_ in moment.nodes], np.bool_)
         own = np.flatnonzero(present)
         joined = [id_ for id_ in self._joined if id_ not in self._gone]
-        like = np.zeros(len(joined), np.int64)  # a node that joins is like the first of the workload's
+        like = np.zeros(len(joined), np.int64)  # a new node is like the first node of the workload
         nodes = (*(moment.nodes[at] for at in own.tolist()), *joined)
         return with_nodes(
             moment, nodes, pattern=np.concatenate((own, like)), removing=frozenset(self._marked - self._gone)
         )
 
     def release(self, moment: Moment, placement: Ints) -> int:
-        """Lets every marked node go that `placement` leaves empty; how many."""
+        """Remove all draining nodes that are empty in `placement`; returns how many."""
         held: Bools = np.bincount(placement, minlength=len(moment.nodes)) > 0
         empty = np.flatnonzero(moment.problem.balance.removing & ~held).tolist()
         released = {moment.nodes[at] for at in empty} & self._marked

@@ -1,7 +1,7 @@
-"""Generated workloads by name: the jobs of the paper's section 5, and what they leave out, at any size.
+"""Generated workloads by name and size: the jobs of the paper's section 5, and others.
 
-Loads drift from round to round (`workloads/jobs.py`), except those of `uneven`, which are uneven from the start and
-stay so. States are about 1 MiB, log-normal.
+Loads drift from round to round (`workloads/jobs.py`), except for `uneven`, whose loads are uneven and constant.  State
+sizes are log-normal, about 1 MiB.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,15 +22,16 @@ MOST_FLOWS = 5_000_000
 STATE_BYTES, STATE_SKEW = 2**20, 1.0  # median, and standard deviation of the logarithm
 
 
-class Unfit(ValueError):
-    """A workload cannot have this size; the message says why."""
+class InvalidSize(ValueError):
+    """A workload cannot have this size, for the reason in the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """`one_to_one` is the share of pairs of operators that are keyed alike (only of the workload of that name).
+    """Size of a workload.
 
-    `change_percent` is by how much 20 % of the nodes differ in `uneven`.
+    `one_to_one` = share of the pairs of operators with the same key (only in that workload); `change_percent` = change
+    of load of 20 % of the nodes (only in `uneven`).
     """
 
     nodes: int
@@ -40,31 +41,31 @@ class Size:
 
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.key_groups < self.nodes:
-            raise Unfit("a cluster needs a node, and a key group for each node")
+            raise InvalidSize("a cluster needs a node, and a key group for each node")
         if not 0 <= self.one_to_one <= 1 or not 0 <= self.change_percent <= 100:
-            raise Unfit("one_to_one is between 0 and 1, change_percent between 0 and 100")
+            raise InvalidSize("one_to_one is between 0 and 1, change_percent between 0 and 100")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """`text` is for people; `moments` yields those of all rounds, each at the placement of the start, unlimited."""
+    """`text` = description; `moments` yields one moment per round, at the first placement, for ever."""
 
     text: str
     moments: Callable[[Size, int], Iterator[Moment]]
 
 
 def generated(name: str, size: Size, *, rounds: int, seed: int, budget: Budget) -> Iterator[Moment]:
-    """The moments of the workload `name` of `WORKLOADS`. Raises Unfit."""
+    """The moments of the workload `name` of `WORKLOADS`. Raises InvalidSize."""
     return _limited(islice(WORKLOADS[name].moments(size, seed), rounds), budget, seed)
 
 
 def generated_job(job: Job, *, rounds: int, seed: int, budget: Budget) -> Iterator[Moment]:
-    """The moments of a job of one's own."""
+    """The moments of any job."""
     return _limited(islice(_moments_of(job, seed), rounds), budget, seed)
 
 
 def _limited(moments: Iterator[Moment], budget: Budget, seed: int) -> Iterator[Moment]:
-    """`moments` with states of some size and a budget."""
+    """`moments` with state sizes and a budget."""
     state_bytes: Floats = np.zeros(0)
     for moment in moments:
         if not len(state_bytes):
@@ -89,10 +90,10 @@ def _of_job(build: Callable[[Size], Job]) -> Callable[[Size, int], Iterator[Mome
         try:
             job = build(size)
         except ValueError as error:
-            raise Unfit(f"{size.key_groups:,} key groups are too few for all operators") from error
+            raise InvalidSize(f"{size.key_groups:,} key groups are too few for all operators") from error
         flows = sum(job.key_groups if edge.alike else job.key_groups**2 for edge in job.edges)
         if flows > MOST_FLOWS:
-            raise Unfit(
+            raise InvalidSize(
                 f"{job.key_groups:,} key groups that send to as many make {flows:,} flows: at most {MOST_FLOWS:,}"
             )
         yield from _moments_of(job, seed)
@@ -134,7 +135,7 @@ def _without_flows(balance: Problem) -> CollocationProblem:
 
 
 def _one_to_one(size: Size) -> Job:
-    """Section 5.3: half as many operators as nodes; they talk in pairs, `one_to_one` of which are keyed alike."""
+    """Section 5.3: half as many operators as nodes, in pairs; a share `one_to_one` of the pairs has the same key."""
     pairs = max(1, size.nodes // 4)
     edges = (
         Edge(source=2 * pair, target=2 * pair + 1, alike=pair < round(size.one_to_one * pairs)) for pair in range(pairs)
@@ -152,9 +153,9 @@ def _one_to_one(size: Size) -> Job:
 
 
 def real_job_4() -> Job:
-    """Real job 3 with the weather: a reconstruction from the paper's text (section 5.4), which has no graph of it.
+    """Real job 3 with weather data, reconstructed from the text of the paper (section 5.4), which has no graph of it.
 
-    Rain scores are joined with the delays of routes, and sums by route and by airplane are stored where they are made.
+    Rain scores are joined with the delays of routes; sums by route and by airplane are stored where they are computed.
     """
     operators = (
         "extract", "sum-by-plane", "sum-by-route", "weather", "rainscore", "join", "efficiency",

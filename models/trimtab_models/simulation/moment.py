@@ -1,4 +1,4 @@
-"""One round's truth: what nodes and key groups there are, and what they would cost at some placement."""
+"""The true state of one round: its nodes and key groups, and their loads at any placement."""
 
 from dataclasses import dataclass, replace
 
@@ -10,10 +10,11 @@ from trimtab_models.balance.problem import UNPLACED, Bools, Ints
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moment:
-    """`problem` is as measured at its own placement; ids name its nodes and key groups in order.
+    """The true state of one round.
 
-    Whoever simulates has another placement and asks `at`: the loads of a moment belong to its work and its rates.
-    `alike` (F,) are the flows between key groups that are keyed alike, where that is known: what can be collocated.
+    `problem` = the problem at its own placement; ids of its nodes and key groups, in order.  `at` gives the problem at
+    the placement of a simulation.  `alike` (F,) = whether both ends of a flow have the same key, so that it can be
+    collocated; None if unknown.
     """
 
     nodes: tuple[str, ...]
@@ -30,15 +31,15 @@ class Moment:
 
     @property
     def home(self) -> Ints:
-        """(K,) the placement that the problem was measured at."""
+        """(K,) the placement at which the problem was measured."""
         return self.problem.balance.home
 
     def at(self, placement: Ints) -> CollocationProblem:
-        """The problem as it would be measured at `placement`."""
+        """The problem, measured at `placement`."""
         return self.problem.moved_to(placement)
 
     def obtained(self, placement: Ints) -> float:
-        """The local share of what can be collocated, by rate; 0 where that is unknown or nothing."""
+        """Local share of the flows that can be collocated, by rate; 0 if that is unknown or there are none."""
         if self.alike is None:
             return 0.0
         rate = self.problem.rate
@@ -47,16 +48,16 @@ class Moment:
 
 
 def renumbered(placement: Ints, old: tuple[str, ...], new: tuple[str, ...]) -> Ints:
-    """`placement` by positions in `new` instead of `old`; what was on a node that is gone is UNPLACED."""
+    """`placement` with positions in `new` instead of `old`; UNPLACED for nodes that are not in `new`."""
     if old is new or old == new:
         return placement
     position = {id_: at for at, id_ in enumerate(new)}
     moved = np.array([*(position.get(id_, UNPLACED) for id_ in old), UNPLACED], np.int64)
-    return moved[placement]  # UNPLACED is -1: the last entry
+    return moved[placement]  # UNPLACED (-1) indexes the last entry
 
 
 def with_nodes(moment: Moment, nodes: tuple[str, ...], *, pattern: Ints, removing: frozenset[str]) -> Moment:
-    """`moment` on other nodes; `pattern` says which of its own nodes each of them is like, `removing` adds marks."""
+    """`moment` on other `nodes`; `pattern` = own node that each of them is like, `removing` = draining nodes."""
     balance = moment.problem.balance
     marks = balance.removing[pattern] | np.array([id_ in removing for id_ in nodes], np.bool_)
     changed = replace(

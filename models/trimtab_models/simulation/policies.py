@@ -1,4 +1,4 @@
-"""What a simulation can compare, by name: every method of the balance documents, the paper's ALBIC, and staying put."""
+"""The policies of simulations by name: all methods for balance documents, the paper's ALBIC, and moving nothing."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,10 +18,10 @@ from trimtab_models.solving.outcome import Infeasible
 from trimtab_models.solving.stop import Stop
 
 Policy = Callable[[CollocationProblem, Stop, int], Ints | Infeasible]
-"""(problem, stop, seed) -> (K,) the new node of every key group; the same seed gives the same plan."""
+"""(problem, stop, seed) -> (K,) new node of every key group; the same seed gives the same plan."""
 
 QUICK = BalanceParams(tolerance=0.05, effort=Effort(steps=200, steps_per_node=1), polish=Effort(steps=100))
-"""Many rounds are played: far fewer steps than `trimtab solve` takes, for about the same load distances."""
+"""For many rounds: far fewer steps than `trimtab solve`, for about the same load distances."""
 
 __all__ = ["POLICIES", "QUICK", "THOROUGH", "Policy", "policy_named"]
 
@@ -62,7 +62,7 @@ def _elastic(params: BalanceParams, problem: CollocationProblem, stop: Stop, see
 
 
 def _stay(params: BalanceParams, problem: CollocationProblem, stop: Stop, seed: int) -> Ints | Infeasible:
-    """Nothing moves but what has no place."""
+    """Moves nothing; only places unplaced key groups."""
     del params, stop, seed
     reason = infeasible(problem.balance)
     return Infeasible(reason=reason) if reason else place_unplaced(problem.balance)
@@ -77,4 +77,4 @@ POLICIES: Mapping[str, Callable[[BalanceParams, CollocationProblem, Stop, int], 
     "elastic": _elastic,
     "stay": _stay,
 }
-"""`albic-paper` brings one pair a round together, as published; `cola` ignores the budget, as published."""
+"""As published, `albic-paper` brings one pair per round together, and `cola` ignores the budget."""

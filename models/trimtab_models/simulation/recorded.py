@@ -1,7 +1,7 @@
-"""Recorded workloads: snapshots of a live cluster, one round each, replayed under another policy.
+"""Recorded workloads: replays snapshots of a live cluster, one per round, under another policy.
 
-The first snapshot says where everything is; from then on the policy does. Loads, rates, nodes, limits and pins are
-those of each snapshot; what remote tuples cost is in its options.
+The first snapshot gives the placement; from then on the policy decides it.  Each snapshot gives the loads, rates,
+nodes, limits and pins of its round, and in its options the cost of remote tuples.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from trimtab_models.simulation.moment import Moment
 
 
 def recorded(snapshots: Iterable[BalanceInstance], *, budget: Budget | None = None) -> Iterator[Moment]:
-    """A moment per snapshot, in their order; `budget` replaces those of the snapshots."""
+    """One moment per snapshot, in order; `budget` overrides the budgets of the snapshots."""
     for snapshot in snapshots:
         instance = snapshot if budget is None else replace(snapshot, budget=budget)
         yield Moment(

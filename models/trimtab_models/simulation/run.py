@@ -1,7 +1,7 @@
-"""Rounds of a policy: nodes come and go, measure, plan, move, release the nodes that are empty, judge by the truth.
+"""Simulates rounds: change nodes, measure, plan, move, remove empty draining nodes, evaluate with the true loads.
 
-What the policy sees may be noisy and smoothed; what is reported is the truth. Nothing here reads a clock: planning is
-timed by the one that is passed in.
+The policy sees loads that may be noisy and smoothed; the results use the true loads.  Planning is timed by a clock that
+is passed in.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ from trimtab_models.solving.stop import Never, Stop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Perception:
-    """How loads are measured: `noise` is relative and normal, `smoothing` the weight of the newest measurement."""
+    """How loads are measured: `noise` = relative standard deviation, `smoothing` = weight of the newest measurement."""
 
     noise: float = 0.0
     smoothing: float = 1.0
@@ -36,12 +36,11 @@ EXACT = Perception()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One round, 1 the first; load distances in pp with the true loads, before and after its moves.
+    """One round (the first is 1); load distances in pp, with the true loads, before and after its moves.
 
-    `nodes` counts those there are, `marked` those of them still to be emptied after the moves, `placed` the key groups
-    whose node was lost. `obtained` is the collocation in shares of what can be had, 0 where that is unknown.
-    `load_index` is 100 * load / load had nothing ever moved, at the same rates: it tells what collocation saves, not
-    what drifts.
+    `nodes` = number of nodes, `marked` = those of them still draining after the moves; `placed` = key groups whose node
+    was lost; `obtained` = collocation as a share of the possible one, 0 if unknown.  `load_index` = 100 * load / load
+    if nothing had ever moved, at the same rates: it shows what collocation saves, not drift.
     """
 
     number: int
@@ -59,7 +58,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """All rounds of a policy, and what planning each of them took by the clock that was passed in."""
+    """All rounds of a policy, and the planning time of each by the given clock."""
 
     rounds: tuple[Round, ...]
     planning_s: tuple[float, ...]
@@ -75,7 +74,7 @@ def simulate(
     stops: Callable[[], Stop] = Never,
     clock: Callable[[], float] = lambda: 0.0,
 ) -> Run | Infeasible:
-    """One round per moment; `stops` makes the stopping rule of every plan. The same seed gives the same rounds."""
+    """Simulate one round per moment; `stops` = creates a stop rule per plan.  The same seed gives the same rounds."""
     simulation = _Simulation(Cluster(changes, seed), perception, seed)
     rounds, planning_s = [], []
     for number, moment in enumerate(moments, start=1):
@@ -90,18 +89,18 @@ def simulate(
 
 
 class _Simulation:
-    """The placement from round to round, by position in the ids of the moment."""
+    """The placement from round to round, as positions in the ids of the moment."""
 
     def __init__(self, cluster: Cluster, perception: Perception, seed: int) -> None:
         self._cluster, self._perception = cluster, perception
         self._random = np.random.default_rng((seed, 3))
         self._moment: Moment | None = None
         self._at: Ints = np.zeros(0, np.int64)
-        self._start: Ints = np.zeros(0, np.int64)  # where everything would be, had nothing moved
+        self._start: Ints = np.zeros(0, np.int64)  # the placement if nothing had ever moved
         self._smoothed: Floats = np.zeros(0)
 
     def observe(self, number: int, moment: Moment) -> CollocationProblem:
-        """What the policy sees of `moment`."""
+        """The problem that the policy sees in `moment`."""
         self._carry(self._cluster.enter(number, moment))
         problem = self._truth()
         noise = self._perception.noise
@@ -114,12 +113,12 @@ class _Simulation:
         return replace(problem, balance=replace(problem.balance, load=self._smoothed))
 
     def move(self, number: int, plan: Ints) -> Round:
-        """Carries `plan` out."""
+        """Carry out `plan`; returns the round."""
         truth, moment = self._truth(), self._moment
         assert moment is not None, "a plan answers an observation"
         before, after = evaluate(truth.balance, self._at), evaluate(truth.predicted(plan), plan)
         released = self._cluster.release(moment, plan)
-        # What is measured next is another load where a move has made flows local: forget nothing, correct it.
+        # Moves that make flows local change the loads, so correct the smoothed measurements by the same amount.
         self._smoothed = np.maximum(0.0, self._smoothed + truth.loads(plan) - truth.balance.load)
         unplaced = int((self._at == UNPLACED).sum())
         self._at = plan
@@ -142,7 +141,7 @@ class _Simulation:
         return self._moment.at(self._at)
 
     def _carry(self, moment: Moment) -> None:
-        """Takes placement and memory over to the nodes and key groups of `moment`; new ones are where it says."""
+        """Adapt placement and measurements to the nodes and key groups of `moment`; new ones start where it says."""
         last, self._moment = self._moment, moment
         if last is None:
             self._at = self._start = moment.home

@@ -1,4 +1,4 @@
-"""A run in a few numbers."""
+"""Summary figures of a run."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -19,14 +19,14 @@ class Spread:
 
     @classmethod
     def of(cls, values: list[float]) -> Self:
-        """Of at least one value."""
+        """The percentiles of at least one value."""
         p50, p95, p99 = np.percentile(values, (50, 95, 99)).tolist()
         return cls(p50=p50, p95=p95, p99=p99, max=max(values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Load distances (pp) before and after the moves over all rounds; collocation and load index of the last round."""
+    """Load distances (pp) before and after the moves, over all rounds; collocation and load index of the last one."""
 
     before: Spread
     after: Spread
@@ -38,7 +38,7 @@ class Summary:
 
 
 def summarise(rounds: tuple[Round, ...]) -> Summary:
-    """Of at least one round."""
+    """The summary of at least one round."""
     return Summary(
         before=Spread.of([each.load_distance_before for each in rounds]),
         after=Spread.of([each.load_distance for each in rounds]),

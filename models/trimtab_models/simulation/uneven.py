@@ -1,4 +1,4 @@
-"""The clusters of the balance experiments (Madsen et al. 2017, section 5.1): even numbers, uneven loads.
+"""The clusters of the balance experiments (Madsen et al. 2017, section 5.1): equal numbers, unequal loads.
 
 Key-group loads are +-20 % around equal ones, mean node load 50; then 20 % of the nodes change by a given percentage of
 their load, half up and half down, through a random 30-100 % of their key groups. The paper leaves the last range open.
@@ -11,12 +11,12 @@ from trimtab_models.balance.problem import Problem
 NODE_LOAD = 50.0
 SPREAD = 0.2
 CHANGED = 0.2  # of the nodes
-FEWEST = 0.3  # of a changed node's key groups
-LEAST = 0.02  # of its load that a key group keeps
+FEWEST = 0.3  # least share of a changed node's key groups that change
+LEAST = 0.02  # least share of its load that a key group keeps
 
 
 def uneven_cluster(nodes: int, key_groups: int, change_percent: float, seed: int) -> Problem:
-    """The balance problem, without budgets; node loads change by `change_percent`. The key groups left over are few."""
+    """The balance problem without budgets, after node loads have changed by `change_percent`."""
     random = np.random.default_rng(seed)
     home = np.sort(np.arange(key_groups) % nodes)
     load = NODE_LOAD * nodes / max(1, key_groups) * random.uniform(1 - SPREAD, 1 + SPREAD, key_groups)

@@ -1,8 +1,9 @@
 """Placements that follow the fluid relaxation, from coarse to fine.
 
-With few instances machines are filled badly, with many their own cost adds up; which number is right depends on both.
-So for a given total the operators get instances in proportion to the CPU that the fluid plan gives them (then all are
-about as large), machine classes in proportion to its shares, and within a class each goes where most is left.
+Few instances fill machines badly; many instances cost much by themselves.  The best number depends on both, so several
+totals are tried.  For a given total, operators get instances in proportion to the CPU that the fluid plan gives them,
+which makes all instances about equally large.  Machine classes get them in proportion to the plan's shares; within a
+class, each instance goes where most capacity is left.
 """
 
 import numpy as np
@@ -14,13 +15,13 @@ PER_MACHINE = (0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 14, 20)
 
 
 def totals(problem: Problem, limit: int) -> list[int]:
-    """Numbers of instances to try, each between one per operator and `limit`."""
+    """Total numbers of instances to try, each between one per operator and `limit`."""
     least, machines = len(problem.operators), len(problem.machines)
     return sorted({min(limit, max(least, round(each * machines))) for each in PER_MACHINE})
 
 
 def follow(problem: Problem, fluid: Fluid, total: int) -> Ints:
-    """(O, M) about `total` instances, never more."""
+    """(O, M) a placement of about `total` instances, never more."""
     first = [int(group[0]) for group in problem.classes]
     work = problem.relative * (problem.per_rate[0][:, first] * fluid.shares).sum(axis=1)
     counts = 1 + _apportion(work, total - len(work))
@@ -40,7 +41,7 @@ def follow(problem: Problem, fluid: Fluid, total: int) -> Ints:
 
 
 def _apportion(weights: Floats, total: int) -> Ints:
-    """Whole numbers in proportion to `weights` that add up to `total`, by largest remainder."""
+    """Integers in proportion to `weights` that add up to `total`, by largest remainder."""
     exact = weights * (total / weights.sum()) if weights.sum() > 0 else np.full(len(weights), total / len(weights))
     whole: Ints = np.floor(exact).astype(np.int64)
     order = np.argsort(whole - exact, kind="stable")

@@ -1,13 +1,13 @@
-"""The exact model: is there a placement at all that sustains a given source rate?
+"""The exact model: is there a placement that sustains a given source rate?
 
-For a fixed rate the size of an instance depends only on how many its operator has. So with a binary n(o, c) "operator o
-has c instances" and whole numbers k(o, c, m) of them on machine m, everything is linear:
+For a fixed rate, the load of an instance depends only on the number of instances of its operator.  With a binary n(o,
+c) for "operator o has c instances" and integers k(o, c, m) for their number on machine m, everything is linear:
 
     sum over c of n(o, c) = 1    sum over m of k(o, c, m) = c n(o, c)    sum over o, c of use(o, c, m) k(o, c, m) <= 100
 
-A placement that sustains a rate sustains every lower one. So the rate is raised to what is asked for, then to just
-above that of the best plan known, until CP-SAT finds a better plan, again and again, or proves that there is none:
-a few linear questions instead of one model in which rate and counts are multiplied.
+A placement that sustains a rate also sustains every lower one.  So CP-SAT is asked for the given rate first, then for
+rates above that of the best known plan, until it proves that there is no better plan.  These are a few linear models
+instead of one with products of rate and counts.
 """
 
 import threading
@@ -21,31 +21,32 @@ from ortools.sat.python import cp_model
 from trimtab_models.sizing.problem import Floats, Ints, Problem, max_rate, sustains_start
 from trimtab_models.solving.stop import Stop
 
-STEP = 1e-5  # relative: the best rate is proven to within this
-UNITS = 10**8  # in a full resource; uses are rounded down, so that a proof holds for the true ones
-GROWTH = 4.0  # of the raise after a success
-WORK_PER_VARIABLE = 5e-5  # seconds: what it takes to build the model
+STEP = 1e-5  # relative precision of the proven rate
+UNITS = 10**8  # units per full resource; uses are rounded down, so that proofs are valid
+GROWTH = 4.0  # growth of the raise after a success
+WORK_PER_VARIABLE = 5e-5  # seconds to build the model
 POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Exact:
-    """The best placement (None: none is known) and the rate that is proven out of reach (infinite: no proof)."""
+    """The best placement (None = unknown), and a rate proven to be unreachable (infinite = no proof)."""
 
     placement: Ints | None
     refuted_rate: float
 
 
 def variables(problem: Problem, limit: int) -> int:
-    """How large the model is."""
+    """The number of variables of the model."""
     return len(problem.operators) * (limit - len(problem.operators) + 1) * len(problem.machines)
 
 
 def raise_rate(problem: Problem, placement: Ints | None, limit: int, *, work: float, stop: Stop, seed: int) -> Exact:
     """Better placements of at most `limit` instances than `placement`, until there is none or `work` is spent.
 
-    `work` is CP-SAT's deterministic time, about seconds, and an allowance for each model: the same work gives the same
-    plan. The raise grows while it succeeds: a good first plan is proven by one question, a poor one leaves fast.
+    `work` = CP-SAT's deterministic seconds, with an allowance for building each model; the same work gives the same
+    plan. The raise of the rate grows with each success, so a poor plan improves fast and a good one is proven by one
+    model.
     """
     rate = -1.0 if placement is None else max_rate(problem, placement)
     refuted, step = np.inf, STEP
@@ -60,7 +61,7 @@ def raise_rate(problem: Problem, placement: Ints | None, limit: int, *, work: fl
             refuted, step = target, STEP
         elif status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             found = model.placement()
-            if max_rate(problem, found) <= rate:  # within the rounding of the model
+            if max_rate(problem, found) <= rate:  # better only by the rounding of the model
                 break
             placement, rate, step = found, max_rate(problem, found), step * GROWTH
         else:
@@ -71,7 +72,7 @@ def raise_rate(problem: Problem, placement: Ints | None, limit: int, *, work: fl
 
 
 class _Model:
-    """The question for one rate."""
+    """The model for one rate."""
 
     def __init__(self, problem: Problem, rate: float, limit: int) -> None:
         self._problem, self._rate, self._limit = problem, rate, limit
@@ -84,11 +85,11 @@ class _Model:
         for operator in range(len(problem.operators)):
             options = range(1, limit - len(problem.operators) + 2)
             chosen = [each for count in options for each in self._option(operator, count)]
-            self._model.add_exactly_one(chosen)  # cannot be where there is none
+            self._model.add_exactly_one(chosen)  # infeasible if there is no option
         self._constrain()
 
     def _option(self, operator: int, count: int) -> list[cp_model.IntVar]:
-        """The binary that `operator` has `count` instances, none where no machine could carry one of them."""
+        """The binary for "`operator` has `count` instances"; none if no machine could carry one of them."""
         problem, model = self._problem, self._model
         share = problem.relative[operator] * self._rate / count
         use = problem.per_rate[:, operator] * share + problem.per_instance[:, operator]
@@ -115,23 +116,23 @@ class _Model:
         for row in self._load:
             for terms in row:
                 self._model.add(total(terms) <= UNITS)
-        for group in self._problem.classes:  # machines that are alike: the fuller first
+        for group in self._problem.classes:  # break symmetry: among equal machines the fuller ones first
             for fuller, emptier in zip(group.tolist(), group.tolist()[1:], strict=False):
                 self._model.add(total(self._load[0][fuller]) >= total(self._load[0][emptier]))
 
     def solve(self, work: float, stop: Stop, seed: int) -> tuple[int, float]:
-        """CP-SAT's status and the deterministic time that it took."""
+        """The status of CP-SAT and the deterministic seconds that it took."""
         solver = self._solver
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = seed % 2**31
         solver.parameters.max_deterministic_time = work
-        solver.parameters.cp_model_probing_level = 0  # takes longer than the search, and is hardly metered
+        solver.parameters.cp_model_probing_level = 0  # probing takes longer than the search and hardly counts as work
         with _stopping(solver, stop):
             status = solver.solve(self._model)
         return int(status), float(solver.response_proto.deterministic_time)
 
     def placement(self) -> Ints:
-        """(O, M) of the solution."""
+        """(O, M) the placement in the solution."""
         placement = np.zeros((len(self._problem.operators), len(self._problem.machines)), np.int64)
         for operator, machine, instances in self._here:
             placement[operator, machine] += self._solver.value(instances)
@@ -140,7 +141,7 @@ class _Model:
 
 @contextmanager
 def _stopping(solver: cp_model.CpSolver, stop: Stop) -> Iterator[None]:
-    """Ends the search when `stop` says so; CP-SAT itself asks nobody while it searches."""
+    """Ends the search when `stop` is True, from a thread, since CP-SAT does not check it."""
     ended = threading.Event()
 
     def watch() -> None:

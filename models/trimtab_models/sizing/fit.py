@@ -1,10 +1,10 @@
-"""The coefficients of an operator on a type of machine, from what agents measure: CPU = e * rate + MET.
+"""Fits the coefficients of an operator on a type of machine from measurements: CPU = e * rate + MET.
 
 Huber's robust regression by iteratively reweighted least squares: samples farther from the line than 1.345 robust
-standard deviations (a garbage collection, a neighbour's burst) weigh less the farther they are. Neither coefficient is
-negative; where the line would have it so, the other is fitted alone.
+standard deviations (garbage collection, bursts of other processes) get less weight with distance.  No coefficient is
+negative; if one would be, the other is fitted alone.
 
-The paper claims 92 % accuracy (its largest error is 8 %); every fit here states its own.
+The paper claims an accuracy of 92 % (largest error 8 %); every fit here states its own.
 """
 
 from collections.abc import Sequence
@@ -14,18 +14,18 @@ import numpy as np
 
 from trimtab_models.sizing.problem import Floats
 
-HUBER = 1.345  # 95 % as good as least squares where errors are normal
+HUBER = 1.345  # 95 % efficient for normal errors
 MAD_TO_SIGMA = 1.4826
 ITERATIONS = 50
-ROUNDING_PP = 1e-9  # below it samples are on the line
+ROUNDING_PP = 1e-9  # samples closer to the line count as on it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
     """`cost` (e) in percent per tuple/s, `fixed` (MET) in percent; errors in percentage points of the machine.
 
-    `accuracy` is 1 - (sum of absolute errors / sum of measured CPU), as a share; `doubted` counts samples that were
-    given less than their full weight.
+    `accuracy` = 1 - (sum of absolute errors / sum of measured CPU), as a share; `doubted` = number of samples with less
+    than full weight.
     """
 
     cost: float
@@ -39,22 +39,22 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotFitted:
-    """Why there are no coefficients yet."""
+    """There are no coefficients yet, for this reason."""
 
     reason: str
 
 
 def fit_coefficients(rates: Sequence[float], cpu: Sequence[float]) -> Fit | NotFitted:
-    """The line through (tuples/s, percent of the machine) of one instance; needs two different rates."""
+    """The line through samples (tuples/s, percent of the machine) of one instance; needs two different rates."""
     x, y = np.array(rates, np.float64), np.array(cpu, np.float64)
     if x.shape != y.shape or not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise ValueError("rates and cpu must be finite and as many")
+        raise ValueError("rates and cpu must be finite and of equal length")
     if len(np.unique(x)) < 2:
         return NotFitted(reason="rate and fixed cost cannot be told apart: all samples have the same rate")
     design = np.column_stack((x, np.ones(len(x))))
     coefficients, weights = _huber(design, y)
     if (coefficients < 0).any():
-        alone = int(coefficients.argmax())  # at most one can be negative where CPU is not
+        alone = int(coefficients.argmax())  # at most one can be negative if CPU is not
         kept, weights = _huber(design[:, [alone]], y)
         coefficients = np.zeros(2)
         coefficients[alone] = max(0.0, float(kept[0]))
@@ -72,7 +72,7 @@ def fit_coefficients(rates: Sequence[float], cpu: Sequence[float]) -> Fit | NotF
 
 
 def _huber(design: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Coefficients and the weights of the samples."""
+    """The coefficients, and the weight of each sample."""
     weights = np.ones(len(y))
     coefficients: Floats = np.zeros(design.shape[1])
     for _ in range(ITERATIONS):

@@ -1,8 +1,8 @@
-"""The fluid relaxation: what the job would do if operators could be cut at will, as a bound and as a model to follow.
+"""The fluid relaxation, with divisible operators: a bound, and a guide for placements.
 
-In this linear program y(o, c) tuples/s of operator o go to all machines of class c, on z(o, c) instances, a fraction
-allowed. Every operator has at least one instance, an instance pays what it costs at all, and none carries more than
-fills its machine alone. Whatever a placement does at its rate is a solution, so the optimum bounds its rate.
+In this linear program y(o, c) tuples/s of operator o go to the machines of class c, on z(o, c) instances, which may be
+a fraction.  Every operator has at least one instance, every instance has its fixed cost, and none carries more than
+fills a machine alone.  Every placement at its rate is a solution, so the optimum is an upper bound on its rate.
 """
 
 from dataclasses import dataclass
@@ -11,24 +11,24 @@ import numpy as np
 
 from trimtab_models.sizing.problem import Floats, Problem
 
-SOLVER_TOLERANCE = 1e-7  # relative; GLOP answers to 1e-8
+SOLVER_TOLERANCE = 1e-7  # relative; GLOP's own is 1e-8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fluid:
-    """`bound` on the source rate, negative where not even idle instances have room; `shares` (O, C) of each input."""
+    """`bound` on the source rate, negative if not even idle instances fit; `shares` (O, C) of each operator's input."""
 
     bound: float
     shares: Floats
 
 
 def fluid_relaxation(problem: Problem) -> Fluid:
-    """The optimum of the program above, its bound raised by what the solver may be off."""
+    """The optimum of this program, with its bound raised by the solver's tolerance."""
     from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]  # (slow to load)
 
     first = [int(group[0]) for group in problem.classes]
     scale = _crude_bound(problem)
-    unit = problem.relative * scale  # shares are of the input at that rate: all coefficients are percents then
+    unit = problem.relative * scale  # scales the rate, so that all coefficients are percentages
     use = problem.per_rate[..., first] * unit[:, None]
     fixed, capacity = problem.per_instance[..., first], problem.capacity[:, first]
     most = _most_per_instance(use, capacity[:, None] - fixed)
@@ -65,7 +65,7 @@ def fluid_relaxation(problem: Problem) -> Fluid:
 
 
 def _most_per_instance(use: Floats, room: Floats) -> Floats:
-    """(O, C) the share that fills a machine beside one instance's own cost; at most all of it."""
+    """(O, C) share of the input that fills a machine beside the fixed cost of one instance; at most 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
         most = np.where(use > 0, np.maximum(0, room) / use, np.inf).min(axis=0)
     at_most_all: Floats = np.minimum(most, 1.0)
@@ -73,5 +73,5 @@ def _most_per_instance(use: Floats, room: Floats) -> Floats:
 
 
 def _crude_bound(problem: Problem) -> float:
-    """All CPU there is over the least CPU that a tuple/s takes."""
+    """Total CPU / least CPU per tuple/s."""
     return float(problem.capacity[0].sum() / (problem.relative * problem.per_rate[0].min(axis=1)).sum())

@@ -1,8 +1,8 @@
-"""Local search on a placement: raise the rate a little, repair what is over capacity by single steps, and repeat.
+"""Local search on a placement: raise the rate, repair overloaded machines by single steps, repeat.
 
-The paper's rule adds one instance at a time and never takes one back, so it can end far below the best. Here a step
-adds, removes or moves one instance or swaps two, whichever lowers the sum of all overshoots most; a target that cannot
-be repaired halves the raise.
+The paper's rule adds one instance at a time and never removes one, so it can end far below the optimum.  Here a step
+adds, removes or moves one instance, or swaps two, whichever reduces the sum of overshoots most.  If a target cannot be
+repaired, the raise is halved.
 """
 
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from trimtab_models.sizing.problem import Bools, Floats, Ints, Problem, max_rate
 from trimtab_models.solving.stop import Stop
 
 FIRST_RAISE, LAST_RAISE = 0.25, 1e-5  # relative to the rate
-LEAST_RATE = 1e-3  # relative to the bound: where the search begins if it knows no rate at all
-FIT = 1e-12  # an overshoot that is rounding
+LEAST_RATE = 1e-3  # relative to the bound: first rate if no rate is known
+FIT = 1e-12  # a smaller overshoot is rounding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What a search may do: so many `instances` and `steps` at most, and no rate above `bound`."""
+    """Limits of a search: `instances` and `steps` at most, and no rate above `bound`."""
 
     instances: int
     steps: int
@@ -28,7 +28,7 @@ class Scope:
 
 
 def improve(problem: Problem, placement: Ints, scope: Scope, stop: Stop) -> Ints:
-    """(O, M) a placement that sustains at least the rate of `placement`; as it was where nothing better is found."""
+    """(O, M) a placement that sustains at least the rate of `placement`; unchanged if no better one is found."""
     best, rate, raised, steps = placement, max_rate(problem, placement), FIRST_RAISE, scope.steps
     while raised >= LAST_RAISE and rate < scope.bound * (1 - LAST_RAISE) and steps > 0 and not stop():
         target = min(max(rate, LEAST_RATE * scope.bound) * (1 + raised), scope.bound) if rate >= 0 else 0.0
@@ -46,7 +46,7 @@ def improve(problem: Problem, placement: Ints, scope: Scope, stop: Stop) -> Ints
 def _repaired(
     problem: Problem, placement: Ints, rate: float, limit: int, steps: int, stop: Stop
 ) -> tuple[Ints | None, int]:
-    """`placement` changed until it sustains `rate`, or None, and the steps that it took."""
+    """`placement` changed until it sustains `rate`, or None; and the number of steps."""
     current = placement.copy()
     for taken in range(steps):
         overshoot = float(_over(problem, use_of(problem, current, rate)).sum())
@@ -65,13 +65,13 @@ Step = tuple[tuple[int, int, int], ...]
 
 
 def _over(problem: Problem, use: Floats) -> Floats:
-    """(M,) by how much each machine is over its capacity, relative to it, summed over resources."""
+    """(M,) overshoot of each machine relative to its capacity, summed over resources."""
     over: Floats = np.maximum(0, use / problem.capacity - 1).sum(axis=0)
     return over
 
 
 def _steps(problem: Problem, placement: Ints, rate: float, limit: int) -> Iterator[tuple[float, Step]]:
-    """The best step of every kind and operator, with the overshoot that it leaves."""
+    """The best step of each kind for each operator, with the overshoot that remains."""
     counts = placement.sum(axis=1)
     use = use_of(problem, placement, rate)
     for operator, count in enumerate(counts.tolist()):
@@ -92,7 +92,7 @@ def _steps(problem: Problem, placement: Ints, rate: float, limit: int) -> Iterat
 def _recounted(
     problem: Problem, use: Floats, operator: int, here: Ints, rate: float, count: int
 ) -> tuple[Floats, Floats]:
-    """(Q, M) the use if the instances that there are shared the input with others up to `count`; use of one more."""
+    """(Q, M) use of the present instances if the operator has `count` instances in all; and use of one more."""
     share = problem.relative[operator] * rate
     change = share / count - share / here.sum()
     per_rate = problem.per_rate[:, operator]
@@ -100,7 +100,7 @@ def _recounted(
 
 
 def _best(problem: Problem, before: Floats, after: Floats, allowed: Bools) -> tuple[float, int]:
-    """The machine at which `after` instead of `before` leaves the least overshoot, and that overshoot."""
+    """The machine where `after` instead of `before` leaves the least overshoot; and that overshoot."""
     over = _over(problem, before)
     change = np.where(allowed, _over(problem, after) - over, np.inf)
     machine = int(change.argmin())
@@ -108,7 +108,7 @@ def _best(problem: Problem, before: Floats, after: Floats, allowed: Bools) -> tu
 
 
 def _moves(problem: Problem, use: Floats, operator: int, here: Ints, added: Floats) -> Iterator[tuple[float, Step]]:
-    """From where it helps most to where it harms least."""
+    """Moves of one instance from the machine where it helps most to the one where it harms least."""
     if len(here) < 2:
         return
     over = _over(problem, use)
@@ -121,7 +121,7 @@ def _moves(problem: Problem, use: Floats, operator: int, here: Ints, added: Floa
 
 
 def _swaps(problem: Problem, use: Floats, placement: Ints, rate: float) -> Iterator[tuple[float, Step]]:
-    """An instance of the worst machine against one of another operator elsewhere."""
+    """Swaps of an instance on the worst machine with one of another operator elsewhere."""
     over = _over(problem, use)
     worst = int(over.argmax())
     share = problem.relative * rate / placement.sum(axis=1)

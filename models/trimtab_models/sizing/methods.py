@@ -15,7 +15,7 @@ HETERO, ROUND_ROBIN = "hetero", "round-robin"
 
 
 def encode_sizing(problem: Problem, result: SizingResult, *, method: str) -> dict[str, Any]:
-    """The plan as the contract has it; `source_rate` is the largest that it sustains."""
+    """The result document of the file contract; `source_rate` = largest rate that the plan sustains."""
     counts = result.placement.sum(axis=1).tolist()
     names = [f"{id_}#{number}" for id_, count in zip(problem.operators, counts, strict=True) for number in range(count)]
     return {

@@ -1,7 +1,7 @@
-"""The paper's heuristic (its algorithms 1 and 2), and Storm's round robin.
+"""The paper's heuristic (algorithms 1 and 2), and Storm's round robin.
 
-Where it leaves things open: of machines with equal TCU the least used one takes an instance, and the first assignment
-is tried at half the rate where an operator finds no room. The best plan seen is kept.
+The paper leaves two cases open.  Among machines with equal TCU the least used one takes an instance, and if an operator
+finds no room, the first assignment is repeated at half the rate.  The best plan seen is kept.
 """
 
 import numpy as np
@@ -9,17 +9,17 @@ import numpy as np
 from trimtab_models.sizing.problem import ROUNDING, Floats, Ints, Problem, max_rate, use_of
 from trimtab_models.solving.stop import Stop
 
-LAST_SCALE = 2**20  # a relative step of the rate below 1e-6 ends the search
+LAST_SCALE = 2**20  # ends the search at relative steps of the rate below 1e-6
 HALVINGS = 60
 
 
 def round_robin(instances: Ints, machines: int) -> list[int]:
-    """Instance -> machine: numbered operator by operator, instance i goes to machine i mod M."""
+    """Instance -> machine; instances are numbered operator by operator, and i goes to machine i mod M."""
     return [instance % machines for instance in range(int(instances.sum()))]
 
 
 def placement_of(problem: Problem, instances: Ints, assignment: list[int]) -> Ints:
-    """(O, M) how many instances of each operator `assignment` puts on each machine."""
+    """(O, M) number of instances of each operator that `assignment` puts on each machine."""
     placement = np.zeros((len(problem.operators), len(problem.machines)), np.int64)
     for operator, machine in zip(np.repeat(np.arange(len(instances)), instances).tolist(), assignment, strict=True):
         placement[operator, machine] += 1
@@ -27,7 +27,7 @@ def placement_of(problem: Problem, instances: Ints, assignment: list[int]) -> In
 
 
 def first_assignment(problem: Problem, rate: float) -> Ints | None:
-    """(O, M) one instance of each operator on the machine that it takes least of and that has room; None: no room."""
+    """(O, M) one instance per operator, on the machine with room that it uses least; None without room."""
     placement = np.zeros((len(problem.operators), len(problem.machines)), np.int64)
     used = np.zeros(problem.capacity.shape)
     for operator in range(len(problem.operators)):
@@ -41,7 +41,7 @@ def first_assignment(problem: Problem, rate: float) -> Ints | None:
 
 
 def maximize_throughput(problem: Problem, rate: float, limit: int, stop: Stop) -> Ints | None:
-    """(O, M) the placement of at most `limit` instances that sustains the largest rate seen; None without a first."""
+    """(O, M) the placement of at most `limit` instances with the largest rate seen; None without a first one."""
     start = None
     for _ in range(HALVINGS):
         start = first_assignment(problem, rate)
@@ -72,7 +72,7 @@ def maximize_throughput(problem: Problem, rate: float, limit: int, stop: Stop) -
 
 
 def _with_instance(problem: Problem, placement: Ints, rate: float, machine: int) -> Ints | None:
-    """`placement` with one more instance of the hottest operator on `machine`, wherever it is cheapest."""
+    """`placement` with one more instance of the hottest operator of `machine`, where it costs least."""
     counts = placement.sum(axis=1)
     tcu = problem.per_rate[0, :, machine] * problem.relative * rate / counts + problem.per_instance[0, :, machine]
     operator = int(np.where(placement[:, machine] > 0, tcu, -1).argmax())
@@ -89,7 +89,7 @@ def _with_instance(problem: Problem, placement: Ints, rate: float, machine: int)
 
 
 def _instance_use(problem: Problem, operator: int, instances: int, rate: float) -> Floats:
-    """(Q, M) what one of so many instances of `operator` takes on each machine."""
+    """(Q, M) use of each machine by one of `instances` instances of `operator`."""
     share = problem.relative[operator] * rate / instances
     use: Floats = problem.per_rate[:, operator] * share + problem.per_instance[:, operator]
     return use

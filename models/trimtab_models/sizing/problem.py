@@ -1,8 +1,8 @@
-"""The sizing problem as arrays: what every instance takes on every machine, in proportion to its rate and at all.
+"""The sizing problem as arrays: the use of every machine by every instance, per rate and fixed.
 
-Rates propagate: a source emits its rate, every operator alpha times what it receives, and each operator behind it
-receives all of that, split evenly over its instances; several inputs add up. So all rates are `relative` to the rate
-of the sources, and the use of a machine is linear in that rate:
+Rates propagate: a source emits its rate, every operator alpha times its input.  Each downstream operator receives all
+of that, split evenly over its instances; several inputs add up.  All rates are therefore `relative` to the rate of the
+sources, and the use of a machine is linear in that rate:
 
     use(q, m) = sum over o of count(o, m) * (per_rate(q, o, m) * input(o) / instances(o) + per_instance(q, o, m))
     input(o) = relative(o) * source rate
@@ -26,12 +26,12 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 FULL = 100.0  # percent
-ROUNDING = 1e-12  # relative: what sums of floats in another order may differ by
+ROUNDING = 1e-12  # relative tolerance for sums of floats in different order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Problem:
-    """O operators, M machines, Q resources; arrays are not to be written to."""
+    """O operators, M machines, Q resources.  Nobody writes to the arrays."""
 
     operators: tuple[str, ...]
     machines: tuple[str, ...]
@@ -41,13 +41,13 @@ class Problem:
     capacity: Floats  # (Q, M)
     source_rate: float
     max_instances: int | None = None
-    instances: tuple[int, ...] | None = None  # where they are given
-    classes: tuple[Ints, ...] = field(init=False)  # machines that are alike, in order
+    instances: tuple[int, ...] | None = None  # if given
+    classes: tuple[Ints, ...] = field(init=False)  # groups of equal machines, in order
 
     def __post_init__(self) -> None:
         shape = (len(self.capacity), len(self.operators), len(self.machines))
         if self.per_rate.shape != shape or self.per_instance.shape != shape or self.relative.shape != shape[1:2]:
-            raise ValueError("every operator needs what it takes of every resource of every machine")
+            raise ValueError("every operator needs its use of every resource on every machine")
         if not (self.capacity > 0).all():
             raise ValueError("every machine needs a capacity above 0 of every resource")
         groups: dict[bytes, list[int]] = {}
@@ -69,9 +69,9 @@ def problem_of(
     per_instance: Floats | None = None,
     capacity: Floats | None = None,
 ) -> Problem:
-    """The arrays of `instance`; the others are further rows (Q - 1, O, M) and (Q - 1, M) beneath the CPU's.
+    """The arrays of `instance`; the other arguments are rows (Q - 1, O, M) and (Q - 1, M) for further resources.
 
-    Raises BadInstance where no number can hold the rates, or no machine would ever be full.
+    Raises BadInstance if rates overflow, or if no machine can ever be full.
     """
     operators, machines = instance.operators, instance.machines
     shape = (1, len(operators), len(machines))
@@ -116,13 +116,13 @@ def relative_rates(operators: Sequence[CostedOperator], edges: Sequence[Edge]) -
 
 
 def use_of(problem: Problem, placement: Ints, rate: float) -> Floats:
-    """(Q, M) what every machine carries at a source rate of `rate`."""
+    """(Q, M) use of every machine at source rate `rate`."""
     slope, base = _lines(problem, placement)
     return slope * rate + base
 
 
 def max_rate(problem: Problem, placement: Ints) -> float:
-    """The largest source rate at which no machine is over its capacity; negative where none is small enough."""
+    """The largest source rate at which no machine is over its capacity; negative if there is none."""
     slope, base = _lines(problem, placement)
     room = problem.capacity * (1 - ROUNDING) - base
     if (room < -2 * ROUNDING * problem.capacity).any():
@@ -131,7 +131,7 @@ def max_rate(problem: Problem, placement: Ints) -> float:
 
 
 def sustains_start(problem: Problem, rate: float) -> bool:
-    """Whether `rate` is what is asked for, but for rounding."""
+    """Whether `rate` reaches the given source rate, up to rounding."""
     return rate >= problem.source_rate * (1 - 1e-9)
 
 

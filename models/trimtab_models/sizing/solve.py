@@ -1,12 +1,12 @@
-"""How many instances of each operator, and where, so that the sources may emit most.
+"""How many instances of each operator, and where, so that the sources can emit most.
 
 Source: Nasiri, Nasehi, Divband, Goudarzi, "A Scheduling Algorithm to Maximize Storm Throughput in Heterogeneous
-Cluster", arXiv 2001.10308. The given source rate is where the paper's algorithm starts, and what must be possible:
-the plan's own rate is the largest found, and a start that is proven to be too high for any placement is infeasible.
+Cluster", arXiv 2001.10308.  The given source rate is the start of the paper's algorithm, and must be possible: if it is
+proven too high for any placement, the problem is infeasible.  The rate of the plan is the largest one found.
 
-Where we differ: the paper's one-at-a-time rule often ends far below the best. Its plan is one of several starts; the
-others follow the fluid relaxation with coarse to fine instances. Local search improves each, and where the exact model
-is small CP-SAT goes on from the best or proves it. No plan is worse than round robin on its own counts.
+We differ in this: the paper's one-at-a-time rule often ends far below the optimum, so its plan is only one of several
+starts.  The others follow the fluid relaxation, with few to many instances.  Local search improves each.  If the exact
+model is small, CP-SAT improves the best plan or proves it.  No plan is worse than round robin with its own counts.
 """
 
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ OPTIMAL = 2e-5  # relative to the bound
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """`per_machine`: instances of each operator per machine that are tried at most, on average.
+    """Limits of the search.
 
-    `steps` of local search are made, over all starts. The exact model is asked up to so many `exact_variables`, for so
-    much `exact_work` (CP-SAT's deterministic time, about seconds); 0 leaves it out.
+    `per_machine` = most instances of an operator per machine, on average; `steps` of local search over all starts;
+    `exact_variables` = largest exact model; `exact_work` = its deterministic seconds (CP-SAT), 0 = not used.
     """
 
     per_machine: int = 8
@@ -43,9 +43,9 @@ DEFAULT_PARAMS = Params()
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SizingResult:
-    """`source_rate` (tuples/s) is the largest that the plan sustains, `bound` what is proven of every plan.
+    """`source_rate` (tuples/s) = largest rate that the plan sustains; `bound` = proven upper bound for all plans.
 
-    `placement` (O, M) counts instances; `assignment`: instance, numbered operator by operator -> machine.
+    `placement` (O, M) = numbers of instances; `assignment` = instance (numbered operator by operator) -> machine.
     """
 
     status: Status
@@ -60,12 +60,12 @@ class SizingResult:
 
     @property
     def gap(self) -> float:
-        """How much larger the rate might be, relative to it."""
+        """(bound - rate) / rate: how much larger the rate could be at most."""
         return self.bound / self.source_rate - 1 if self.source_rate else np.inf
 
 
 def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS) -> SizingResult | Infeasible:
-    """The best plan found. The same seed gives the same plan unless `stop` cut the search short."""
+    """The best plan found.  The same seed gives the same plan unless `stop` ends the search early."""
     fluid = _relaxation(problem)
     if isinstance(fluid, Infeasible):
         return fluid
@@ -90,7 +90,7 @@ def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_P
 
 
 def solve_round_robin(problem: Problem, *, stop: Stop, seed: int) -> SizingResult | Infeasible:
-    """Storm's placement of the given instance counts at its largest rate. `stop` and `seed` change nothing."""
+    """Storm's placement of the given instance counts, at its largest rate.  `stop` and `seed` have no effect."""
     assert problem.instances is not None
     fluid = _relaxation(problem)
     if isinstance(fluid, Infeasible):
@@ -106,7 +106,7 @@ def solve_round_robin(problem: Problem, *, stop: Stop, seed: int) -> SizingResul
 
 
 def _relaxation(problem: Problem) -> Fluid | Infeasible:
-    """The fluid relaxation, or why no plan of any method exists."""
+    """The fluid relaxation, or the reason why there is no plan."""
     if not problem.machines:
         return Infeasible(reason="there is no machine")
     if problem.max_instances is not None and problem.max_instances < len(problem.operators):
@@ -118,7 +118,7 @@ def _relaxation(problem: Problem) -> Fluid | Infeasible:
     if fluid.bound < 0:
         return Infeasible(reason="no machines have room for one instance of each operator, however low the source rate")
     if fluid.bound < problem.source_rate:
-        return _too_high(problem, f"even operators cut at will sustain no more than {fluid.bound:g}")
+        return _too_high(problem, f"even divisible operators sustain no more than {fluid.bound:g}")
     return fluid
 
 
@@ -127,7 +127,7 @@ def _too_high(problem: Problem, why: str) -> Infeasible:
 
 
 def _search(problem: Problem, fluid: Fluid, limit: int, steps: int, stop: Stop) -> Ints | None:
-    """The best of the paper's plan and those that follow the fluid one, each improved; None if none is allowed."""
+    """The best of the paper's plan and the fluid ones, each improved; None if none is allowed."""
     paper = maximize_throughput(problem, problem.source_rate, limit, stop)
     best = paper
     rate = -1.0 if paper is None else max_rate(problem, paper)
@@ -148,7 +148,7 @@ def _search(problem: Problem, fluid: Fluid, limit: int, steps: int, stop: Stop) 
 def _certify(
     problem: Problem, best: Ints | None, bound: float, limit: int, stop: Stop, seed: int, params: Params
 ) -> tuple[Ints | None, float]:
-    """What the exact model finds beyond `best`; its proofs hold only where the limit is the problem's own."""
+    """What the exact model finds beyond `best`.  Its proofs are valid only if the limit is the problem's own."""
     limit = problem.max_instances or limit
     from trimtab_models.sizing.exact import raise_rate, variables  # OR-Tools is slow to load
 

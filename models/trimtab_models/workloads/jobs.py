@@ -1,9 +1,9 @@
-"""Jobs like those of the paper's section 5, generated: their shapes are the paper's, their numbers are ours.
+"""Generated jobs like those of the paper's section 5: the shapes are the paper's, the numbers are ours.
 
-A job is a chain of operators with the same number of key groups each. Tuples enter at the key groups of the first one;
-an edge either keeps their key (key group k sends to key group k: *alike*) or changes it (every key group sends to all,
-in the shares of the target's key groups). How much each key group of the first operator receives, and those shares,
-drift around their means from period to period: the logarithm is an autoregression of order one.
+A job is a chain of operators with the same number of key groups each.  Tuples enter at the first operator.  An edge
+either keeps their key (*alike*: key group k sends to key group k) or changes it (every key group sends to all, in the
+shares of the target's key groups).  These shares, and the input of each key group of the first operator, drift around
+their means from period to period: their logarithms are autoregressions of order one.
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ import numpy as np
 
 from trimtab_models.balance.problem import Bools, Floats, Ints
 
-NODE_LOAD = 50.0  # percent, the mean at the start
+NODE_LOAD = 50.0  # percent, mean at the start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """From operator `source` to operator `target` (positions); tuples keep their key if `alike`."""
+    """An edge from operator `source` to operator `target` (positions); `alike` = tuples keep their key."""
 
     source: int
     target: int
@@ -29,9 +29,9 @@ class Edge:
 class Job:
     """`operators` with `key_groups` each on `nodes`; edges go from earlier operators to later ones.
 
-    `skew` and `drift` are standard deviations of logarithms: of the means over the key groups, and of what a key group
-    receives around its mean; `memory` is the correlation from one period to the next. `communication` is the share of
-    the load at the start that is spent on remote tuples if no flow is local.
+    `skew`, `drift` = standard deviations of logarithms: of the means over key groups, and of a key group's input around
+    its mean; `memory` = correlation from one period to the next; `communication` = share of the first load that remote
+    tuples take if no flow is local.
     """
 
     nodes: int
@@ -50,21 +50,21 @@ class Job:
             raise ValueError("edges go from earlier operators to later ones")
         if not 0 <= self.memory < 1 or not 0 <= self.communication < 1 or min(self.skew, self.drift) < 0:
             raise ValueError("memory and communication are shares below 1, skew and drift at least 0")
-        object.__setattr__(self, "edges", tuple(sorted(self.edges, key=lambda edge: edge.source)))  # as tuples flow
+        object.__setattr__(self, "edges", tuple(sorted(self.edges, key=lambda edge: edge.source)))  # upstream first
 
     @property
     def size(self) -> int:
-        """Key groups of all operators."""
+        """Number of key groups of all operators."""
         return self.key_groups * len(self.operators)
 
     def placement(self) -> Ints:
-        """(K,) at the start: equal numbers on every node, what is keyed alike on different nodes."""
+        """(K,) first placement: equal numbers on every node, key groups with the same key on different nodes."""
         blocks = np.arange(self.key_groups) * self.nodes // self.key_groups
         placed: Ints = np.concatenate([(blocks + at) % self.nodes for at in range(len(self.operators))])
         return placed
 
     def flows(self) -> tuple[Ints, Ints, Bools]:
-        """(F,) source, target and whether source and target are keyed alike."""
+        """(F,) source, target, and whether both have the same key."""
         source, target, alike = [], [], []
         own = np.arange(self.key_groups)
         for edge in self.edges:
@@ -81,7 +81,7 @@ class Job:
 
 
 def real_job_1(nodes: int = 20, key_groups: int = 100) -> Job:
-    """GeoHash, TopK, global TopK, all keyed independently: collocation has nothing to gain."""
+    """GeoHash, TopK, global TopK, all keyed independently: collocation gains nothing."""
     return Job(
         nodes=nodes,
         key_groups=key_groups,
@@ -95,7 +95,7 @@ def real_job_1(nodes: int = 20, key_groups: int = 100) -> Job:
 
 
 def real_job_2(nodes: int = 20, per_node: int = 5) -> Job:
-    """Extract delays, sum them by airplane; keyed alike, half of the load is communication."""
+    """Extract delays, sum them by airplane; both have the same key, and half of the load is communication."""
     return Job(
         nodes=nodes,
         key_groups=nodes * per_node,
@@ -109,7 +109,7 @@ def real_job_2(nodes: int = 20, per_node: int = 5) -> Job:
 
 
 def real_job_3(nodes: int = 20, per_node: int = 5) -> Job:
-    """Real job 2 with delays summed by route as well, which is keyed differently."""
+    """Real job 2, with delays also summed by route, which is another key."""
     return Job(
         nodes=nodes,
         key_groups=nodes * per_node,
@@ -124,7 +124,7 @@ def real_job_3(nodes: int = 20, per_node: int = 5) -> Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Period:
-    """One statistics period: (K,) load without remote tuples, (F,) rates; a remote tuple costs `cost` at each end."""
+    """One statistics period: (K,) load without remote tuples, (F,) rates; `cost` of a remote tuple at each end."""
 
     work: Floats
     rate: Floats
@@ -132,7 +132,7 @@ class Period:
 
 
 def periods(job: Job, seed: int) -> Iterator[Period]:
-    """The periods of `job`, for ever; the same seed gives the same periods."""
+    """The endless periods of `job`; the same seed gives the same periods."""
     random = np.random.default_rng(seed)
     shape = (len(job.operators), job.key_groups)
     means = random.normal(0.0, job.skew, shape)
@@ -148,7 +148,7 @@ def periods(job: Job, seed: int) -> Iterator[Period]:
 
 
 def _through(job: Job, weights: Floats) -> tuple[Floats, Floats]:
-    """What each key group receives (K,), every tuple costing the same work, and (F,) rates; `weights` by operator."""
+    """(K,) input of each key group, and (F,) rates; `weights` by operator.  Every tuple takes the same work."""
     received = np.zeros_like(weights)
     fed = {edge.target for edge in job.edges}
     rates = []

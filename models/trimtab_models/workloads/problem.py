@@ -1,4 +1,4 @@
-"""The problem of balance and collocation that a period of a job poses."""
+"""The collocation problem of one period of a job."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from trimtab_models.workloads.jobs import Job, Period
 
 
 def problem_at(job: Job, period: Period, placement: Ints) -> CollocationProblem:
-    """What a perfect measurement of `period` says when the key groups are at `placement`; without budgets."""
+    """The problem of `period` with key groups at `placement`, measured exactly, without budgets."""
     size, nodes = job.size, job.nodes
     source, target, _ = job.flows()
     unloaded = Problem(

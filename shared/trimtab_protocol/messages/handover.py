@@ -33,7 +33,7 @@ class HandoverKind(StrEnum):
 class HandoverRecord:
     """One step of the hand-over `handover` of `key_groups` from `source` to `target` inside group `generation`.
 
-    Only in `released`: `offsets` = committed offsets of the input partitions, where the target goes on; `ends` = end
+    Only in `released`: `offsets` = committed offsets of the input partitions, where the target continues; `ends` = end
     offsets of the changelogs, up to which the target must read; `held_s` = seconds from when the source stopped
     fetching to this record.
     """

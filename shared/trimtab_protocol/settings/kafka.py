@@ -188,9 +188,7 @@ def _read_tls(fields: Fields, read_private: ReadPrivate) -> Tls:
 
     tls = Tls(ca=path("ca"), certificate=path("certificate"), key=path("key"))
     if tls.key is not None:
-        _text_of(
-            tls.key, fields.at("key"), read_private
-        )  # only checks it: the clients read it themselves, whatever its mode
+        _text_of(tls.key, fields.at("key"), read_private)  # a check only: the clients read the file themselves
     fields.done()
     return tls
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.albic.keep import keep
+from trimtab_models.albic.keep import parts_to_keep
 from trimtab_models.albic.model import optimise
-from trimtab_models.albic.pairs import Joining, Judge
+from trimtab_models.albic.pairs import Joining, PlanEvaluator
 from trimtab_models.albic.parts import parts_of
 from trimtab_models.albic.scores import scored_pairs
-from trimtab_models.albic.selection import Weights, _Climb, climb
+from trimtab_models.albic.selection import Weights, _GreedyChoice, choose_greedily
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=40)
@@ -51,13 +51,15 @@ def situations(draw):
 
 def question(problem, target=2.0, price=0.05):
     """The selection of one round, and who asks."""
-    judge = Judge(problem, problem.balance.home, price)
+    evaluator = PlanEvaluator(problem, problem.balance.home, price)
     pairs = scored_pairs(problem)
-    parts = parts_of(problem.balance, keep(problem.balance, pairs, problem.max_partition_load, 0))
+    parts = parts_of(problem.balance, parts_to_keep(problem.balance, pairs, problem.max_partition_load, 0))
     largest = problem.max_partition_load
-    joining = Joining(judge=judge, pairs=pairs, tied=pairs, parts=parts, max_partition_load=largest, levelled=None)
+    joining = Joining(
+        evaluator=evaluator, pairs=pairs, tied=pairs, parts=parts, max_partition_load=largest, levelled=None
+    )
     weights = Weights(target=target, ceiling=max(10.0, target), penalty=20.0, levelling=0.01)
-    return judge, parts, joining.selection(weights)
+    return evaluator, parts, joining.selection(weights)
 
 
 def load_distance(selection, chosen):
@@ -115,18 +117,20 @@ def every_choice(selection):
 @quick
 def test_what_a_choice_is_worth_is_what_the_whole_cluster_says(cluster, situation):
     homes, loads, flows, rules = situation
-    judge, parts, selection = question(cluster(homes, loads, flows, **rules))
+    evaluator, parts, selection = question(cluster(homes, loads, flows, **rules))
     choices = every_choice(selection)
     nothing = np.zeros(len(selection.options), bool)
-    base = judge.value(judge.start, selection.weights) - value(selection, nothing)
+    base = evaluator.value(evaluator.start, selection.weights) - value(selection, nothing)
     for chosen in (choices or [])[:40]:
         allocation = expanded(selection, parts, chosen)
         # Every flow is scored here (score_factor 0.5 of few flows) or its ends share a part, or only one end moves.
-        moved = set(np.flatnonzero(allocation != judge.start).tolist())
+        moved = set(np.flatnonzero(allocation != evaluator.start).tolist())
         if any(i in moved and j in moved and parts.of[i] != parts.of[j] for i, j, _ in flows):
             continue
-        assert load_distance(selection, chosen) == pytest.approx(judge.load_distance(allocation), abs=1e-9)
-        assert value(selection, chosen) + base == pytest.approx(judge.value(allocation, selection.weights), abs=1e-7)
+        assert load_distance(selection, chosen) == pytest.approx(evaluator.load_distance(allocation), abs=1e-9)
+        assert value(selection, chosen) + base == pytest.approx(
+            evaluator.value(allocation, selection.weights), abs=1e-7
+        )
 
 
 @given(situations())
@@ -138,7 +142,7 @@ def test_the_integer_program_finds_the_best_choice_of_all(cluster, situation):
     if choices is None or not len(selection.options):
         return
     best = max(value(selection, chosen) for chosen in choices)
-    greedy = climb(selection, Never())
+    greedy = choose_greedily(selection, Never())
     found = optimise(selection, greedy, seed=0, work=5.0)
     assert allowed(selection, greedy)
     assert allowed(selection, found)
@@ -188,7 +192,7 @@ def test_after_each_step_the_load_distance_is_that_of_the_plan_and_rivals_rest(c
     homes, loads, flows, rules = arguments
     _, _, selection = question(cluster(homes, loads, flows, **rules))
     for option in range(len(selection.options)):
-        climbing, chosen = _Climb(selection), np.zeros(len(selection.options), bool)
+        climbing, chosen = _GreedyChoice(selection), np.zeros(len(selection.options), bool)
         climbing._take(option)
         chosen[option] = True
         assert climbing._distance() == pytest.approx(load_distance(selection, chosen), abs=1e-9)

@@ -8,7 +8,7 @@ import pytest
 
 from trimtab_models.albic import load_index, scored_pairs
 from trimtab_models.albic.improve import Improver, Join
-from trimtab_models.albic.keep import keep
+from trimtab_models.albic.keep import parts_to_keep
 from trimtab_models.albic.metis import cut
 from trimtab_models.albic.parts import parts_of
 
@@ -81,13 +81,13 @@ def chain(cluster, count, load, **changes):
 
 def test_collocated_pairs_become_one_set_and_others_stay_single(cluster):
     problem = cluster([0, 0, 0, 1, -1], 1, [(0, 1, 9.0), (1, 2, 9.0), (2, 3, 9.0), (3, 4, 9.0)], score_factor=0.5)
-    assert keep(problem.balance, scored_pairs(problem), 25, seed=0) == [[0, 1, 2], [3], [4]]
+    assert parts_to_keep(problem.balance, scored_pairs(problem), 25, seed=0) == [[0, 1, 2], [3], [4]]
 
 
 @pytest.mark.parametrize(("load", "limit", "most"), [(5, 25, 5), (5, 10, 2), (5, 5, 1), (30, 25, 1)])
 def test_a_heavy_set_is_split_into_parts_of_at_most_max_partition_load(cluster, load, limit, most):
     problem = chain(cluster, 10, load)
-    parts = keep(problem.balance, scored_pairs(problem), limit, seed=0)
+    parts = parts_to_keep(problem.balance, scored_pairs(problem), limit, seed=0)
     assert sorted(chain_of(*parts)) == list(range(10))
     assert max(map(len, parts)) <= most
     assert all(len(part) == 1 or sum(problem.balance.load[part]) <= limit for part in parts)
@@ -95,22 +95,22 @@ def test_a_heavy_set_is_split_into_parts_of_at_most_max_partition_load(cluster, 
 
 def test_a_set_that_is_too_dear_for_the_budget_is_split(cluster):
     problem = chain(cluster, 9, 0.1, max_migrations=3)
-    parts = keep(problem.balance, scored_pairs(problem), 25, seed=0)
+    parts = parts_to_keep(problem.balance, scored_pairs(problem), 25, seed=0)
     assert max(map(len, parts)) <= 3
     problem = chain(cluster, 9, 0.1, max_cost_bytes=10.0, cost_bytes=[8.0, 8, 1, 1, 1, 1, 1, 1, 1])
-    parts = keep(problem.balance, scored_pairs(problem), 25, seed=0)
+    parts = parts_to_keep(problem.balance, scored_pairs(problem), 25, seed=0)
     assert all(len(part) == 1 or sum(problem.balance.cost_bytes[part]) <= 10 for part in parts)
 
 
 def test_cutting_takes_the_weak_links(cluster):
     flows = [(0, 1, 90.0), (1, 2, 80.0), (2, 3, 1.0), (3, 4, 90.0), (4, 5, 80.0)]
     problem = cluster([0] * 6, 5, flows, score_factor=0.01)
-    assert keep(problem.balance, scored_pairs(problem), 15, seed=0) == [[0, 1, 2], [3, 4, 5]]
+    assert parts_to_keep(problem.balance, scored_pairs(problem), 15, seed=0) == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_at_max_partition_load_0_every_key_group_is_a_part(cluster):
     problem = chain(cluster, 4, 1)
-    assert keep(problem.balance, scored_pairs(problem), 0, seed=0) == [[0], [1], [2], [3]]
+    assert parts_to_keep(problem.balance, scored_pairs(problem), 0, seed=0) == [[0], [1], [2], [3]]
 
 
 def test_the_cut_is_never_all_in_one_part_and_the_same_for_the_same_seed():
