@@ -50,6 +50,8 @@ WRITE_LIMIT_S = 10.0
 """An agent that takes nothing for so long is given up, and tried anew."""
 MAX_WAITING_ACKS = 10_000
 MAX_COMMANDS = 1_000
+MAX_REASON = 4_000
+"""Characters; the agent refuses a hello with a longer reason, and the worker would look as if it were away."""
 PACKAGES = ("trimtab", "faust-streaming", "aiokafka", "mode-streaming", "rocksdict")
 
 logger = get_logger(__name__)
@@ -154,7 +156,7 @@ class Link(Service):  # type: ignore[misc]
             worker=self._worker,
             pid=os.getpid(),
             steering=refusal is None,
-            reason=refusal,
+            reason=None if refusal is None else refusal[:MAX_REASON],
             operators=self._steering.operators(),
             versions=versions(),
         )

@@ -2,9 +2,11 @@
 
 Two things are watched at the stores themselves, whatever the layers above believe:
 
-- A write that fails (disk full).  Faust lets the exception pass through the app's agent like any other: the event
-  counts as done, the agent is started again, and the worker goes on without what it could not write.
-- A record of a changelog that is applied to a partition which is active here.  The worker would read back its own
+- A write that fails, as on a full disk (patch end-when-state-is-not-written).  Faust lets the exception pass through
+  the app's agent like any other: the event counts as done, the agent is started again, and the worker goes on without
+  what it could not write.
+- A record of a changelog that is applied to a partition which is active here
+  (patch end-before-state-is-overwritten).  The worker would read back its own
   older writes and overwrite newer ones.  Faust does that only to restore, before any source is open.
 
 From that moment on nothing is committed or sent, and the worker ends: to the group it is a worker that was killed, and

@@ -236,6 +236,17 @@ def test_it_presents_itself_anew_when_that_has_changed(path: Path):
     assert (dict(first.operators), dict(second.operators)) == ({}, {"sums": 8})
 
 
+def test_a_reason_that_is_too_long_for_a_hello_is_cut(path: Path):
+    async def scenario() -> Frame:
+        async with FakeAgent(path) as agent, running(path) as link:
+            link._steering.refusal = "x is gone; " * 1000
+            return await Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S)).read()
+
+    hello = asyncio.run(scenario())
+    assert isinstance(hello, Hello)
+    assert (hello.steering, hello.reason) == (False, ("x is gone; " * 1000)[:4000])
+
+
 @pytest.mark.parametrize(("now", "left"), [(10.0, 2.0), (10.5, 1.5), (11.999, 0.001), (0.0, 2.0)])
 def test_the_next_multiple_is_always_ahead(now: float, left: float):
     assert until_multiple(now, 2.0) == pytest.approx(left)
