@@ -21,7 +21,8 @@ from trimtab_agent.engines.faust import SteeringSettings, install
 from trimtab_agent.engines.faust.group import ownership
 from trimtab_agent.engines.faust.handover import handover as handover
 from trimtab_agent.engines.faust.safety import store_guard as guarded
-from trimtab_agent.engines.faust.steering import steering
+from trimtab_agent.engines.faust.steering.handover_receiver import HandoverReceiver
+from trimtab_agent.engines.faust.steering.side_services import SideServices
 from trimtab_agent.engines.faust.tables import changelog_reader as tail
 from trimtab_agent.engines.faust.tables import standbys as standby
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
@@ -53,13 +54,13 @@ if "follows what it owns" in SETUP["planted"]:
     keep_warm = standby.Standbys.__init__
     standby.Standbys.__init__ = lambda self, app, owned, tail: keep_warm(self, app, Blind(owned), tail)  # type: ignore[method-assign, assignment, arg-type, misc]
     ownership.Ownership.holds = lambda *_: False  # type: ignore[method-assign]
-    apply = tail.Tail._apply
+    apply = tail.ChangelogReader._apply
 
     def late(self: Any, tp: Any, records: Any) -> None:
         time.sleep(0.2)  # as on a busy machine: on a quiet one it reads back its newest writes, and no harm is done
         apply(self, tp, records)
 
-    tail.Tail._apply = late  # type: ignore[method-assign]
+    tail.ChangelogReader._apply = late  # type: ignore[method-assign]
 if "unguarded" in SETUP["planted"]:
     guarded.StoreGuard._guarded_batch = lambda self, changelog, apply: apply  # type: ignore[method-assign]
 
@@ -175,8 +176,8 @@ async def write_what_was_seen() -> None:
 async def write_what_is_warm() -> None:
     while Feature.STOCK not in FEATURES:
         await asyncio.sleep(0.5)
-        followed = plugin.steering._standbys.followed()
-        lag = await plugin.steering._standbys.lag_records(followed)
+        followed = plugin.steering.standbys.followed()
+        lag = await plugin.steering.standbys.lag_records(followed)
         (FOLDER / f"{WORKER}.new").write_text(json.dumps({"key_groups": sorted(map(str, followed)), "lag": lag}))
         (FOLDER / f"{WORKER}.new").rename(FOLDER / f"{WORKER}.warm")
 
@@ -234,7 +235,7 @@ def with_delay(owner: type, name: str) -> None:
 
 with_faults(handover.Handover, "release", "old_before", "old_committed")
 with_faults(handover.Handover, "take", "new_before", "new_taken")
-publish = steering.FaustSteering._publish
+publish = SideServices.publish
 
 
 async def publish_and_fail(self: Any, record: Any) -> None:
@@ -243,12 +244,13 @@ async def publish_and_fail(self: Any, record: Any) -> None:
         fault("old_released")
 
 
-steering.FaustSteering._publish = publish_and_fail  # type: ignore[method-assign]
+SideServices.publish = publish_and_fail  # type: ignore[method-assign]
 for owner, names in {
     SteeredConsumer: ("perform_seek", "drain", "wait_for_commit", "_fetch", "on_partitions_revoked"),
     SteeredProducer: ("flush", "renew_if_condemned"),
     SteeredThread: ("prove_by_commit", "run"),
-    steering.FaustSteering: ("_publish", "_take"),
+    SideServices: ("publish",),
+    HandoverReceiver: ("_take",),
 }.items():
     for name in names:
         with_delay(owner, name)

@@ -22,13 +22,14 @@ from mode import Service, get_logger
 from trimtab_agent.engines.faust.measure import Collector
 from trimtab_agent.engines.outcomes import (
     Abandoned,
+    CommandExecutor,
     Outcome,
     Prepared,
     Refused,
     Rejoined,
     Released,
-    Steering,
     Took,
+    WorkerStatus,
 )
 from trimtab_protocol.messages.commands import Ack, Command, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage, Fault
@@ -74,7 +75,8 @@ class Link(Service):  # type: ignore[misc]
         app: AppId,
         worker: WorkerId,
         socket: Path,
-        steering: Steering,
+        executor: CommandExecutor,
+        status: WorkerStatus,
         collector: Collector,
         clock: Callable[[], float] = time.time,
         **options: Any,
@@ -85,7 +87,8 @@ class Link(Service):  # type: ignore[misc]
         self._app = app
         self._worker = worker
         self._socket = socket
-        self._steering = steering
+        self._executor = executor
+        self._status = status
         self._collector = collector
         self._clock = clock
         self._waiting: deque[Ack] = deque()
@@ -116,7 +119,7 @@ class Link(Service):  # type: ignore[misc]
         """Commands under way end with the app; that its state was in danger is said before."""
         for task in self._commands:
             task.cancel()
-        if self._steering.breaches and self._last_words is not None:
+        if self._status.breaches and self._last_words is not None:
             with contextlib.suppress(OSError, TimeoutError):
                 await self._last_words()
 
@@ -150,14 +153,14 @@ class Link(Service):  # type: ignore[misc]
         return welcomed
 
     def _hello(self) -> Hello:
-        refusal = self._steering.refusal
+        refusal = self._status.refusal
         return Hello(
             app=self._app,
             worker=self._worker,
             pid=os.getpid(),
             steering=refusal is None,
             reason=None if refusal is None else refusal[:MAX_REASON],
-            operators=self._steering.operators(),
+            operators=self._status.operators(),
             versions=versions(),
         )
 
@@ -186,7 +189,7 @@ class Link(Service):  # type: ignore[misc]
         if command.worker != self._worker or command.app != self._app:
             detail = f"this is worker {self._worker} of app {self._app}"
             report(Refused(refusal=Refusal.UNKNOWN_WORKER, detail=detail))
-        elif (reason := self._steering.refusal) is not None:
+        elif (reason := self._status.refusal) is not None:
             report(Refused(refusal=Refusal.NOT_STEERING, detail=reason))
         elif len(self._commands) >= MAX_COMMANDS:
             report(Refused(refusal=Refusal.FAILED, detail=f"{MAX_COMMANDS} commands are under way"))
@@ -197,7 +200,7 @@ class Link(Service):  # type: ignore[misc]
 
     async def _execute(self, command: Command, report: Callable[[Outcome], None]) -> None:
         try:
-            await self._steering.execute(command, report)
+            await self._executor.execute(command, report)
         except Exception as exc:
             logger.exception("command %s (%s) failed", command.id, command.kind)
             report(Refused(refusal=Refusal.FAILED, detail=repr(exc)[:1000]))

@@ -4,6 +4,7 @@ Written by the channel's thread (placements) and the event loop (layout), read b
 the event loop.  Every field is a reference to a frozen value, so that reading needs no lock.
 """
 
+import logging
 import threading
 from collections import Counter
 
@@ -13,6 +14,8 @@ from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, Topics, WorkerId
 from trimtab_protocol.messages.placement import Placement, decode_placement
 from trimtab_protocol.signing.envelope import Envelope
+
+log = logging.getLogger(__name__)
 
 Signatures = tuple[bytes, ...]
 
@@ -40,10 +43,22 @@ class PluginState:
         """Standby replicas that the app asks for; Faust is given them back when it turns out not to be steered."""
         self.applied: Epoch = NO_EPOCH
         """Epoch of the placement that the last rebalance applied; NO_EPOCH = Faust's own assignment."""
+        self.refusal: str | None = None
+        """Why this worker only reports, from its start on; None = it steers, while `differs` is None too."""
         self.differs: str | None = None
         """How the group's members differ in their version of the app, as the leader of this generation says."""
         self._trust = trust
         self._writing = threading.Lock()
+
+    def refuse(self, reason: str) -> None:
+        """Only report from now on."""
+        log.warning("this worker reports but is not steered: %s", reason)
+        self.refusal = reason
+
+    @property
+    def reports_only(self) -> str | None:
+        """Why this worker only reports now; None = it steers."""
+        return self.refusal or self.differs
 
     @property
     def placement(self) -> Placement | None:

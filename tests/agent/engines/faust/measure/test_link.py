@@ -157,7 +157,9 @@ async def nothing(command: Command, report: Report) -> None:
 @asynccontextmanager
 async def running(path: Path, execute: Callable[[Command, Report], Awaitable[None]] = nothing) -> AsyncIterator[Link]:
     steering, collector = FakeSteering(execute), FakeCollector()
-    link = Link(app=APP, worker=WORKER, socket=path, steering=steering, collector=collector, clock=time.time)
+    link = Link(
+        app=APP, worker=WORKER, socket=path, executor=steering, status=steering, collector=collector, clock=time.time
+    )
     await link.start()
     try:
         yield link
@@ -210,7 +212,7 @@ def test_that_state_was_in_danger_is_said_before_the_worker_has_ended(path: Path
                 connection.write(encode_frame(replace(WELCOME, protocol=2, interval_s=60.0)))
                 while link._last_words is None:
                     await asyncio.sleep(0.01)
-                link._steering.breaches = 1
+                link._status.breaches = 1
                 began = time.monotonic()
             return await connection.read(), time.monotonic() - began
 
@@ -222,11 +224,11 @@ def test_that_state_was_in_danger_is_said_before_the_worker_has_ended(path: Path
 def test_it_presents_itself_anew_when_that_has_changed(path: Path):
     async def scenario() -> tuple[Frame, Frame]:
         async with FakeAgent(path) as agent, running(path) as link:
-            link._steering.known = {}
+            link._status.known = {}
             first = Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S))
             hello = await first.read()
             first.write(encode_frame(WELCOME))
-            link._steering.known = {OperatorId("sums"): 8}
+            link._status.known = {OperatorId("sums"): 8}
             second = Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S))
             return hello, await second.read()
 
@@ -239,7 +241,7 @@ def test_it_presents_itself_anew_when_that_has_changed(path: Path):
 def test_a_reason_that_is_too_long_for_a_hello_is_cut(path: Path):
     async def scenario() -> Frame:
         async with FakeAgent(path) as agent, running(path) as link:
-            link._steering.refusal = "x is gone; " * 1000
+            link._status.refusal = "x is gone; " * 1000
             return await Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S)).read()
 
     hello = asyncio.run(scenario())
@@ -407,7 +409,7 @@ def test_what_this_worker_cannot_do_is_refused(
 ):
     async def scenario() -> Ack:
         async with FakeAgent(path) as agent, running(path) as link:
-            link._steering.refusal = steers
+            link._status.refusal = steers
             connection = await agent.accept()
             connection.write(encode_frame(command(**changes)))
             return await connection.read_ack()
@@ -461,7 +463,8 @@ def test_it_ends_also_when_the_stop_comes_as_a_write_is_done(path: Path):
             await asyncio.shield(self.drained)
 
     async def scenario() -> bool:
-        link = Link(app=APP, worker=WORKER, socket=path, steering=FakeSteering(nothing), collector=FakeCollector())
+        steering = FakeSteering(nothing)
+        link = Link(app=APP, worker=WORKER, socket=path, executor=steering, status=steering, collector=FakeCollector())
         writer = Writer()
         task = asyncio.ensure_future(link._write(writer, WELCOME))
         await asyncio.sleep(0)
