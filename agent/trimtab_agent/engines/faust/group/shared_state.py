@@ -52,7 +52,7 @@ class PluginState:
 
     def refuse(self, reason: str) -> None:
         """Only report from now on."""
-        log.warning("this worker reports but is not steered: %s", reason)
+        log.warning("this worker is not steered: %s", reason)
         self.refusal = reason
 
     @property
