@@ -1,7 +1,7 @@
-"""The agent's end of Kafka: a thread that reads commands, a producer for reports and acks.
+"""The agent's Kafka clients: a thread that reads commands, a producer for reports and acks.
 
-No consumer group: the next offset is in the agent's own journal, so nothing that a broker forgets can make it lose a
-command.  The broker may be away at the start or at any time: both wait, with backoff, and go on where they were.
+There is no consumer group.  The next offset is in the agent's own journal, so no command is lost by what a broker
+forgets.  While the broker is away both clients wait, with back-off, and then go on where they were.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class LinkHandler(Protocol):
         """The broker went away or came back."""
 
     def reader_failed(self, fault: Exception) -> None:
-        """By a fault of ours: no command is read any more."""
+        """Reading ended by a fault of the agent: no more commands are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,7 @@ class KafkaLink:
             while (consumer := self._connect()) is not None:
                 self._read(consumer)
                 consumer.close()
-        except Exception as exc:  # an agent that goes on deaf looks as if it were well
+        except Exception as exc:  # an agent that reads no commands would look healthy
             self._call(self._handler.reader_failed, exc)
 
     def _connect(self) -> Consumer | None:
@@ -257,7 +257,7 @@ class KafkaLink:
             self._call(lambda: self._handler.broker_changed(there=there, detail=detail))
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
-        """On the event loop's thread; after the loop's end nobody is there to be told."""
+        """On the event loop's thread; after the loop has ended it is dropped."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *arguments)
 

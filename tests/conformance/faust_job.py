@@ -37,7 +37,7 @@ counts = app.Table(
 install(app, operators={"count": [inputs, counts]})
 
 
-@app.agent(inputs)
+@app.agent(inputs)  # type: ignore[untyped-decorator]
 async def count(stream: faust.StreamT[bytes]) -> None:
     async for event in stream.events():
         key = event.key

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from trimtab_agent.commands.admission import Rules
+from trimtab_agent.commands.command_checks import CommandRules
 from trimtab_agent.commands.events import (
     AckDelivered,
     Acked,
@@ -77,7 +77,7 @@ class CommandDriver:
             trust=configuration.trust,
         )
         workers = configuration.workers
-        rules = Rules(
+        rules = CommandRules(
             configured=frozenset(workers),
             startable=frozenset(worker for worker, settings in workers.items() if settings.command),
             min_free_disk_bytes=configuration.guard.min_free_disk_bytes,

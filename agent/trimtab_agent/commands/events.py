@@ -157,7 +157,7 @@ class Damaged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Next offset to read of one partition of the commands topic; one made anew has another id."""
+    """Next offset to read of one partition of the commands topic; a re-created topic has another id."""
 
     topic_id: str
     partition: int

@@ -118,7 +118,7 @@ class Journal:
 
     @property
     def is_large(self) -> bool:
-        """Whether it is time to write it anew."""
+        """Whether it is time to rewrite it."""
         return os.lseek(self._file, 0, os.SEEK_CUR) > self._compact_at
 
     def rewrite(self, entries: Iterable[Entry]) -> None:

@@ -2,7 +2,7 @@
 
 A use is unknown (None), never zero: at the first reading, after a counter went back (restart, overflow), when the
 process is another one than before, or when the monotonic clock did not advance.  A use above what the hardware can do
-is cut to that and said to be.
+is cut to that and marked.
 """
 
 from collections.abc import Mapping

@@ -62,7 +62,7 @@ if "follows what it owns" in SETUP["planted"]:
 
     tail.ChangelogReader._apply = late  # type: ignore[method-assign]
 if "unguarded" in SETUP["planted"]:
-    guarded.StoreGuard._guarded_batch = lambda self, changelog, apply: apply  # type: ignore[method-assign]
+    guarded.StoreGuard._apply_or_end = lambda self, changelog, apply: apply  # type: ignore[method-assign]
 
 app = faust.App(
     SETUP["app"],

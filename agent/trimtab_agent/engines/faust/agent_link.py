@@ -1,8 +1,8 @@
-"""The worker's side of the local socket: statistics and acks go up to the agent of this host, commands come down.
+"""The worker's connection to the agent of its host: sends statistics and acks, receives commands.
 
-The link runs on the app's event loop and never holds up the app: without an agent the worker works on, steered by the
-last placement, while the link tries again for ever.  What waits for the agent is bounded; what the agent sends wrong is
-counted, said once per reason and otherwise ignored.
+It runs on the app's event loop and never blocks the app.  Without an agent the worker goes on under the last placement,
+and the link reconnects for ever.  The number of waiting acks is bounded.  A bad frame from the agent is counted, logged
+once per reason, and ignored.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ from trimtab_protocol.messages.names import AppId, WorkerId
 FIRST_RETRY_S, LAST_RETRY_S = 0.2, 5.0
 WELCOME_LIMIT_S = 10.0
 WRITE_LIMIT_S = 10.0
-"""An agent that takes nothing for so long is given up, and tried anew."""
+"""The link reconnects to an agent that has read nothing for so long."""
 MAX_WAITING_ACKS = 10_000
 MAX_COMMANDS = 1_000
 MAX_REASON = 4_000
@@ -63,7 +63,7 @@ class NotWelcome(Exception):
 
 
 class HelloChanged(Exception):
-    """What this worker said about itself no longer holds: it says hello anew."""
+    """The hello that was sent no longer holds: the worker reconnects and sends another."""
 
 
 class Link(Service):  # type: ignore[misc]
@@ -110,13 +110,15 @@ class Link(Service):  # type: ignore[misc]
                     if await self._serve(reader, writer):
                         retry_s = FIRST_RETRY_S
                 except HelloChanged:  # at once: to the agent the worker is away meanwhile
-                    logger.info("the operators or the ability to steer have changed: presenting the worker anew")
+                    logger.info(
+                        "the worker's operators, or whether it can be steered, have changed: reconnecting to the agent"
+                    )
                     continue
             await self.sleep(retry_s)
             retry_s = min(2 * retry_s, LAST_RETRY_S)
 
     async def on_stop(self) -> None:
-        """Commands under way end with the app; that its state was in danger is said before."""
+        """Cancel commands under way; report a breach of state before the connection ends."""
         for task in self._commands:
             task.cancel()
         if self._status.breaches and self._last_words is not None:
@@ -143,7 +145,7 @@ class Link(Service):  # type: ignore[misc]
         except (OSError, TimeoutError, EOFError, NotWelcome, BadMessage) as exc:
             self._note("connection to the agent ended", exc)
         except Exception as exc:  # ours; the app must not end by it
-            logger.exception("the link failed and starts anew")
+            logger.exception("the connection to the agent failed by a fault of the plug-in: reconnecting")
             self._note("fault of the link", exc)
         finally:
             self._last_words = None
@@ -254,7 +256,7 @@ class Link(Service):  # type: ignore[misc]
             await writer.drain()
 
     def _note(self, reason: str, exc: Exception) -> None:
-        """Count it; say it the first time."""
+        """Count a fault; log the first of each reason."""
         self.faults[reason] += 1
         if self.faults[reason] == 1:
             logger.warning("%s: %s: %s", self._socket, reason, str(exc) or type(exc).__name__)

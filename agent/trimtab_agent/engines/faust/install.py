@@ -1,4 +1,4 @@
-"""`install(app)`: puts the plug-in into a Faust app."""
+"""`install(app)`: adds the plug-in to a Faust app."""
 
 import functools
 import logging
@@ -178,7 +178,9 @@ def _topics_of(part: Any) -> Iterable[str]:
 def _trust() -> TrustFile | None:
     path = os.environ.get("TRIMTAB_TRUST")
     if not path:
-        log.warning("placements are not verified: whoever can write to their topic is followed; see TRIMTAB_TRUST")
+        log.warning(
+            "placements are not verified: anyone who can write to their topic can move key groups; see TRIMTAB_TRUST"
+        )
         return None
     try:
         return TrustFile(Path(path))

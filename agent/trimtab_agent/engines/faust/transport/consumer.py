@@ -193,7 +193,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         sources = {tp for tp in revoked | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
         if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
-            self.log.warning("events are still in work at the rebalance")
+            self.log.warning("begun events were not finished in time; the rebalance goes on without them")
         await self._on_partitions_revoked(revoked)
         self.forget(sources | revoked)
 
@@ -205,7 +205,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         sources = {tp for tp in self._active_partitions | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
         if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
-            self.log.warning("events are still in work at the stop")
+            self.log.warning("begun events were not finished in time; the worker stops without them")
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Stop the flow, wait for the fetch in flight, then let Faust restore its tables.
