@@ -1,4 +1,4 @@
-"""What the command machine is told, what it asks for, and what it wants remembered."""
+"""Events, actions and journal entries of the command machine."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class CommandReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConnected:
-    """A worker's plug-in said hello.  `process` None: not visible from here; `reason` why it does not steer."""
+    """A worker's plug-in has connected.  `process` None: not visible from here; `reason`: why it is not steered."""
 
     worker: WorkerId
     app: AppId
@@ -150,7 +150,7 @@ class EpochSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damaged:
-    """Entries before `at` (epoch seconds) were lost: what a clock that may be ahead issued until then may be done."""
+    """Entries before `at` (epoch seconds) were lost: commands issued until then may have been carried out."""
 
     at: float
 

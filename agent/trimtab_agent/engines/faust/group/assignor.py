@@ -1,4 +1,4 @@
-"""Partition assignor that follows the placement; whoever the broker elects as the leader uses it.
+"""Partition assignor that follows the placement.  The member that the broker elects as leader uses it.
 
 It decides from what is in memory and in the members' JoinGroup data (no I/O: it runs in the consumer's thread).  Every
 member sends the newest placement it has seen, so that a leader whose reader lags still uses the newest, and what it
@@ -259,7 +259,7 @@ def _rows(placement: Placement, group: CoPartitioned) -> list[Owners]:
 
 
 def _previous(group: CoPartitioned, members: Members) -> dict[int, Member]:
-    """Who has most of each partition's topics now."""
+    """The member that now owns most of each partition's topics."""
     held: defaultdict[int, Counter[Member]] = defaultdict(Counter)
     for member in sorted(members):
         actives = members[member].assignment.actives

@@ -23,7 +23,7 @@ Signatures = tuple[bytes, ...]
 class PluginState:
     """Newest placement of one app, as seen by one worker.
 
-    `trust` None: whoever can write a placement, or join the group with one, is followed.
+    `trust` None: signatures are not checked.
     """
 
     def __init__(self, *, cluster: str, app: AppId, worker: WorkerId, trust: TrustFile | None = None) -> None:
@@ -32,7 +32,7 @@ class PluginState:
         self.worker = worker
         self.topics = Topics(cluster)
         self.newest: tuple[Placement, Signatures] | None = None
-        """The placement and its signatures: whoever is given it by this worker can check it too."""
+        """The placement with its signatures, so that other members can check what this worker passes on."""
         self.refused: Counter[Fault] = Counter()
         """Placements and hand-over records that were refused, by reason."""
         self.breaches = 0
@@ -72,7 +72,7 @@ class PluginState:
     def read(self, value: bytes, signatures: Signatures) -> Placement:
         """A placement of this app, as it was published.
 
-        Raises BadMessage, and counts it: nobody trusted vouches for it, it cannot be read, or it is another app's.
+        Raises BadMessage, and counts it: no trusted key has signed it, it cannot be read, or it is another app's.
         """
         try:
             if self._trust is not None:

@@ -46,7 +46,7 @@ class Collector:
         self._contradicted = False
 
     def skip(self) -> None:
-        """Throw away what was counted so far: nobody asked for it, or it is of an unknown interval."""
+        """Throw away what was counted so far: it belongs to no interval that was asked for."""
         self._sensor.take()
         self._calm_at = self._calm_now()
 

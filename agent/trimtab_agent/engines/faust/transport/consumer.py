@@ -25,7 +25,7 @@ Check = Callable[[], None]
 
 
 class Watcher(Protocol):
-    """Who is told what the group does.  Called on the app's event loop."""
+    """Told of the group's events, on the app's event loop."""
 
     async def before_join(self, topics: frozenset[str]) -> None:
         """The worker is about to subscribe to these topics."""
@@ -80,10 +80,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         return self._open
 
     async def subscribe(self, topics: Collection[str]) -> None:
-        """Subscribe, once the placement and all topics are known: whoever joins may be the leader.
-
-        (patch topics-known-before-assignment)
-        """
+        """Subscribe when placement and topics are known (patch topics-known-before-assignment)."""
         await self.watcher.before_join(frozenset(topics))
         await self._thread.wait_for_topics(frozenset(topics), self.settings.topics_limit_s)
         await super().subscribe(topics)
@@ -122,8 +119,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             if not self.flow_active:
                 await self.wait(self.can_resume_flow)
                 continue
-            # (patch fixed-partitions-during-fetch)
-            rebalances, active = self._rebalances, frozenset(self._get_active_partitions())
+            rebalances = self._rebalances
+            active = frozenset(self._get_active_partitions())  # (patch fixed-partitions-during-fetch)
             if not self._open:  # (patch seek-before-sources-open)
                 active = frozenset(tp for tp in active if self._is_changelog_tp(tp))
             records = await self._fetch(active)
@@ -181,10 +178,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     @Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Finish what was begun, commit, and only then forget.
-
-        (patch offsets-kept-until-commit, patch begun-events-finished)
-        """
+        """Finish, commit, and only then forget (patch begun-events-finished, patch offsets-kept-until-commit)."""
         self._rebalances += 1
         self._changing = True
         self._sought = self._open = False
@@ -198,20 +192,14 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.forget(sources | revoked)
 
     async def finish(self) -> None:
-        """Finish what was begun before the worker stops: Faust is about to clear the queues.
-
-        (patch begun-events-finished)
-        """
+        """Finish what was begun: Faust is about to stop and to clear the queues (patch begun-events-finished)."""
         sources = {tp for tp in self._active_partitions | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
         if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
             self.log.warning("begun events were not finished in time; the worker stops without them")
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Stop the flow, wait for the fetch in flight, then let Faust restore its tables.
-
-        (patch flow-stopped-before-assignment, patch fixed-partitions-during-fetch)
-        """
+        """Stop the flow (patch flow-stopped-before-assignment), then let Faust restore its tables."""
         self._sought = self._open = False
         self.stop_flow()
         self.app.flow_control.suspend()
@@ -220,7 +208,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._delivered.clear()
         try:
             async with asyncio.timeout(FETCH_LIMIT_S):
-                await self.not_waiting_next_records.wait()
+                await self.not_waiting_next_records.wait()  # (patch fixed-partitions-during-fetch)
         except TimeoutError:
             self.log.warning("the fetch in flight did not end before the assignment")
         self.fence.renew()
@@ -274,10 +262,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             await self.maybe_wait_for_commit_to_finish()
 
     def _new_offset(self, tp: TP) -> int | None:
-        """The offset after the last event before the first unfinished one; None when it is committed already.
-
-        (patch commit-up-to-first-gap)
-        """
+        """Offset of the first unfinished event (patch commit-up-to-first-gap); None when it is committed already."""
         if tp in self.withheld or self.fence.broken:
             return None
         acked, delivered = self._acked_index[tp], self._delivered.get(tp)
@@ -389,7 +374,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self._read_offset[tp] = offset or None
 
     def forget(self, tps: Collection[TP]) -> None:
-        """Drop all that is known of partitions that are not ours any more."""
+        """Drop the bookkeeping of partitions that this worker no longer owns."""
         by_partition: tuple[MutableMapping[TP, Any], ...] = (
             self._acked,
             self._acked_index,
