@@ -32,7 +32,10 @@ def main() -> int:
         default=FAUST_JOB,
         help="command line that starts one worker of the conformance job in the foreground; default: the Faust job",
     )
-    parser.add_argument("--bootstrap-servers", help="a Kafka cluster to use; the default is a broker of its own")
+    parser.add_argument(
+        "--bootstrap-servers",
+        help="a Kafka cluster to use, in which the topics of the run stay; default: a broker of its own",
+    )
     parser.add_argument("--folder", type=Path, help="where logs and state are kept; the default is removed at the end")
     parser.add_argument("--session-s", type=float, default=6.0, help="session time-out of the job's consumer group")
     parser.add_argument("--only", nargs="+", default=[], choices=[clause.name for clause in CLAUSES], metavar="CLAUSE")

@@ -1,7 +1,6 @@
 """The agent's end of the socket, played: keeps every frame of every worker, and may misbehave on request."""
 
 import asyncio
-import contextlib
 import json
 import time
 from collections import defaultdict
@@ -94,7 +93,8 @@ class PlayedAgent:
                 writer.write(b'{"v":1,"frame":"unheard-of"}\n')
                 await reader.read()
                 return
-            await self._expect_silence(reader, hello)
+            if not await self._is_silent(reader, hello):
+                return
             if self.connection(hello.worker) is not None:
                 self.faults.append(f"{hello.worker} has two connections")
                 return
@@ -113,15 +113,19 @@ class PlayedAgent:
                 connection.ended = True
             writer.transport.abort()
 
-    async def _expect_silence(self, reader: asyncio.StreamReader, hello: Hello) -> None:
-        with contextlib.suppress(TimeoutError):
+    async def _is_silent(self, reader: asyncio.StreamReader, hello: Hello) -> bool:
+        """Whether nothing comes before the welcome."""
+        try:
             async with asyncio.timeout(SILENCE_S):
                 early = await reader.read(1)
-                if early:
-                    self.faults.append(f"{hello.worker} sends before it is welcomed")
+        except TimeoutError:
+            return True
+        if early:
+            self.faults.append(f"{hello.worker} sends before it is welcomed")
+        return False
 
     def _welcome(self) -> bytes:
-        """With a field of a later version, which a plug-in passes over; not to who may refuse such a field."""
+        """With a field of a later version, which a plug-in must ignore."""
         welcome = Welcome(cluster=self._cluster, host=HOST, interval_s=INTERVAL_S, protocol=self.protocol)
         line = json.loads(encode_frame(welcome))
         return json.dumps({**line, "of_a_later_version": {"any": [1, None]}}).encode() + b"\n"
