@@ -120,6 +120,12 @@ class PlayedController:
         finally:
             consumer.close()
 
+    def members(self) -> int:
+        """How many members the app's consumer group has."""
+        admin = AdminClient(self._client)
+        [found] = admin.describe_consumer_groups([self._names.app], request_timeout=LIMIT_S).values()
+        return len(found.result().members)
+
     def end(self, topic: str, partition: int) -> int:
         """The end offset of a partition."""
         consumer = self._consumer("reader")

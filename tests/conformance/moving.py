@@ -109,8 +109,9 @@ async def not_taken(bench: Bench) -> None:
     """Released and not taken: the source asks for a rebalance, and the placement decides."""
     await bench.settled()
     generation, nobody = bench.generation() or 0, WorkerId("w7")
-    await bench.move([0], (nobody, W1))
-    release = bench.step(CommandKind.RELEASE, [0], W1, nobody, generation=generation)
+    owner, standby = bench.rows[0]
+    await bench.move([0], (nobody, owner))
+    release = bench.step(CommandKind.RELEASE, [0], owner, nobody, generation=generation)
     began = time.monotonic()
     ack = (await bench.answers(release, Phase.RELEASED))[-1]
     expect(ack.phase is Phase.RELEASED, f"refused: {ack.refusal} {ack.detail}")
@@ -119,8 +120,8 @@ async def not_taken(bench: Bench) -> None:
     expect(rebalanced, f"no rebalance {time.monotonic() - began:.1f} s after a release that nobody took")
     await bench.settled()
     await bench.counted()
-    await bench.move([0], (W1, W0))
-    stale = bench.step(CommandKind.RELEASE, [1], W1, W0, generation=generation)
+    await bench.move([0], (owner, standby))
+    stale = bench.step(CommandKind.RELEASE, [0], owner, standby, generation=generation)
     await bench.refusal(stale, Refusal.GENERATION)
 
 
