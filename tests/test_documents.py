@@ -18,7 +18,7 @@ from trimtab_controller.leadership.machine import Role
 from trimtab_controller.loop import inbox
 from trimtab_controller.stream import assemble, pipeline
 from trimtab_controller.stream.configuration import MAX_HOSTS
-from trimtab_process import metrics_port
+from trimtab_process import metrics_port, topic_identity
 from trimtab_protocol.messages.placement import MAX_OPERATORS, MAX_WANTED_STANDBYS
 from trimtab_protocol.signing import keys
 
@@ -99,7 +99,7 @@ PAGES = {
         f"one notice to the controller per reason and {verifier.NOTICE_EVERY_S:g} s",
         f"1 GiB, and {chunks.MAX_EXPANSION} times",
         f"have waited for {kafka_link.DELIVERY_LIMIT_S:g} s",
-        f"notice within {kafka_link.WATCH_S:g} s",
+        f"notice within {topic_identity.COMPARE_EVERY_S:g} s",
         f"asks for a rebalance after {STEERING.took_limit_s:g} s; the placement decides",
         f"{observe.LOST_HOSTS_SHARE:.0%}".replace("%", " % of the hosts lost"),
     ),

@@ -63,7 +63,7 @@ def describe(configuration: Configuration) -> str:
 
 def _describe_trust(path: Path | None) -> str:
     if path is None:
-        return "not verified, whoever can write to their topic is obeyed (no [trust])"
+        return "not verified, anyone who can write to their topic can steer this host (no [trust])"
     return f"verified, trusted keys {', '.join(TrustFile(path).keys)}"
 
 

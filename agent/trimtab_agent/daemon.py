@@ -1,4 +1,4 @@
-"""The agent: joins sampler, socket, commands and Kafka on one event loop, from start to an orderly end."""
+"""The agent daemon: runs sampler, plug-in socket, commands and Kafka clients on one event loop."""
 
 import asyncio
 import fcntl
@@ -41,7 +41,7 @@ from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import BadKey
 
 END_LIMIT_S = 1.0
-"""What Kafka gets at the end to deliver; the whole end takes less than two seconds."""
+"""How long Kafka may take to deliver at the end; the whole end takes less than two seconds."""
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class StartError(Exception):
 
 
 class Agent:
-    """One running agent.  It listens to the plug-ins (`plugins.Listener`) and to Kafka (`kafka_link.LinkHandler`)."""
+    """One running agent; implements `plugin_server.Listener` and `kafka_link.LinkHandler`."""
 
     def __init__(self, configuration: Configuration, loop: asyncio.AbstractEventLoop) -> None:
         self._host = configuration.host
@@ -101,7 +101,9 @@ class Agent:
     def _find_trust(self, path: Path | None) -> TrustFile | None:
         self._metrics.commands_verified.set(path is not None)
         if path is None:
-            log.warning("commands are not verified: whoever can write to their topic is obeyed; see [trust]")
+            log.warning(
+                "commands are not verified: anyone who can write to their topic can steer this host; see [trust]"
+            )
             return None
         try:
             trust = TrustFile(path)
@@ -142,7 +144,7 @@ class Agent:
         await asyncio.to_thread(self._link.stop, END_LIMIT_S)
         await asyncio.sleep(0)  # deliveries that came meanwhile
         self._commands.close()
-        log.info("ended; workers go on")
+        log.info("agent stopped; its workers keep running")
 
     def _fail(self, fault: str) -> None:
         self._fault = fault
@@ -165,7 +167,7 @@ class Agent:
     # --- plug-ins
 
     def worker_connected(self, hello: Hello, pid: int | None) -> None:
-        """A worker is there: it is sampled, reported, and may get commands."""
+        """A worker has connected: from now on it is sampled and reported, and may get commands."""
         self._reporter.follow(hello.worker, pid)
         process = _find_process(pid)
         if process is not None:
@@ -182,7 +184,7 @@ class Agent:
         )
 
     def worker_reported(self, worker: WorkerId, statistics: Statistics) -> None:
-        """Its measurements go into the next report, its key groups to the command machine."""
+        """Put its measurements into the next report, and tell the command machine what it owns."""
         self._roster.report(worker, statistics)
         for reason, count in statistics.refused.items():
             self._metrics.worker_refused.labels(worker, reason).follow(count)
@@ -196,14 +198,16 @@ class Agent:
         self._breaches[worker] = count
         if new > 0:
             self._metrics.state_breaches.labels(worker).inc(new)
-            self._say(logging.CRITICAL, "worker ends, its state was about to be overwritten", worker=worker)
+            self._say(
+                logging.CRITICAL, "worker stops: a changelog record would have overwritten its state", worker=worker
+            )
 
     def worker_acked(self, worker: WorkerId, ack: Ack) -> None:
-        """Its answer to a command."""
+        """Pass on its answer to a command."""
         self._commands.handle(WorkerAcked(worker=worker, ack=ack))
 
     def worker_gone(self, worker: WorkerId) -> None:
-        """Away: from now on unknown, not idle."""
+        """Its connection has ended: from now on its measurements are unknown, not zero."""
         self._roster.disconnect(worker)
         self._reporter.leave(worker)
         self._steering.pop(worker, None)
@@ -214,20 +218,20 @@ class Agent:
         self._commands.handle(WorkerDisconnected(worker=worker))
 
     def frame_refused(self, worker: WorkerId | None, reason: str, detail: str) -> None:
-        """Counted, and said unless there are too many."""
+        """Count a dropped frame, and log it unless there are too many."""
         self._metrics.bad_frames.labels(reason).inc()
         self._say(logging.WARNING, "bad frame", worker=worker, reason=reason, detail=detail)
 
     def loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Said unless there are too many: without a free descriptor the loop complains of each of 100 connections.
+        """Log a fault of the event loop, unless there are too many: without free descriptors each connection is one.
 
-        Apart from what others do: their flood must not hide a fault of ours.
+        Its rate limit is its own: a flood from others must not hide a fault of the agent.
         """
         if self._loop_complaints.spend(time.monotonic()):
             loop.default_exception_handler(context)
 
     def _say(self, level: int, event: str, **told: object) -> None:
-        """A line about what others do, unless there are too many: their flood must not fill this host's disk."""
+        """Log what another process did, unless there are too many lines: its flood must not fill this host's disk."""
         if self._complaints.spend(time.monotonic()):
             log.log(level, event, **fields(**told))
 
@@ -238,7 +242,7 @@ class Agent:
     # --- Kafka
 
     def command_read(self, record: Envelope, position: Position) -> None:
-        """A record of the commands topic: a bad one is counted, said and skipped."""
+        """Handle a record of the commands topic; a bad one is counted, logged and skipped."""
         try:
             if (command := self._verifier.read(record)) is not None:
                 self._commands.receive(command)
@@ -247,27 +251,29 @@ class Agent:
             place = f"{position.partition}:{position.offset - 1}"
             self._say(logging.WARNING, "bad command", reason=exc.fault, detail=exc, offset=place)
             if (notice := self._verifier.notice(record, exc.fault, time.time())) is not None:
-                self._produce_ack(notice, lambda _: None)  # not a command's: the next such record brings the next one
+                self._produce_ack(
+                    notice, lambda _: None
+                )  # it need not arrive: the next bad record brings another notice
         self._commands.advance(position)
 
     def broker_changed(self, *, there: bool, detail: str) -> None:
-        """Said once per change."""
+        """Log it; called once per change."""
         self._metrics.broker_connected.set(there)
         told = fields(broker=self._brokers, detail=detail)
         if there:
-            log.info("broker there", **told)
+            log.info("connected to Kafka", **told)
         else:
             waiting = f"reports wait {DELIVERY_LIMIT_S:g} s, acks until they are delivered"
             log.warning(f"broker away, or commands cannot be read; {waiting}", **told)
 
     def reader_failed(self, fault: Exception) -> None:
-        """The end: whoever starts the agent again has it hear again."""
-        log.error("the reader of commands has failed", exc_info=fault)
-        self._fail(f"the reader of commands has failed: {fault!r}")
+        """End the agent: its service manager starts it again, and then it reads commands again."""
+        log.error("reading commands failed, the agent stops", exc_info=fault)
+        self._fail(f"reading commands failed: {fault!r}")
 
 
 def _find_process(pid: int | None) -> ProcessId | None:
-    """A process that cannot be looked at now (no descriptor free) is one that is not visible."""
+    """None also when the process cannot be inspected now, as without a free descriptor."""
     try:
         return identify(pid) if pid is not None else None
     except OSError:

@@ -1,7 +1,7 @@
-"""The agent's end of Kafka: a thread that reads commands, a producer for reports and acks.
+"""The agent's Kafka clients: a thread that reads commands, a producer for reports and acks.
 
-No consumer group: the next offset is in the agent's own journal, so nothing that a broker forgets can make it lose a
-command.  The broker may be away at the start or at any time: both wait, with backoff, and go on where they were.
+There is no consumer group.  The next offset is in the agent's own journal, so no command is lost by what a broker
+forgets.  While the broker is away both clients wait, with back-off, and then go on where they were.
 """
 
 import asyncio
@@ -17,29 +17,29 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
-    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, TopicDescription
 
 from trimtab_agent.commands.events import Position
 from trimtab_agent.configuration import ConfigurationError
+from trimtab_process.backoff import Backoff
+from trimtab_process.kafka_errors import error_text, error_word
 from trimtab_process.offsets import first_since
+from trimtab_process.topic_identity import COMPARE_EVERY_S, TopicIds, describe_topics
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, BadMessage
 from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
 from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
 
 POLL_S = 0.25
 REQUEST_LIMIT_S = 5.0
-BACKOFF_S, MAX_BACKOFF_S = 0.5, 3.0
+BACKOFF = Backoff((0.5, 1.0, 2.0, 3.0))
 DELIVERY_LIMIT_S = 30.0
 """So long a record waits for the broker.  What an agent sends at once when it is back, a report per second of that, is
 within what the stream takes of a host (10 per second of a window); older ones would be of windows long published.
 """
 LOOK_BACK_S = 600.0
 """At the first start, commands of the last ten minutes are read: those not past their deadline must not be lost."""
-WATCH_S = 30.0
-"""After so long without a command it is looked whether the topic is still the same."""
 MAX_UNHANDLED = 100
 
 
@@ -53,7 +53,7 @@ class LinkHandler(Protocol):
         """The broker went away or came back."""
 
     def reader_failed(self, fault: Exception) -> None:
-        """By a fault of ours: no command is read any more."""
+        """Reading ended by a fault of the agent: no more commands are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class KafkaLink:
         self._handler = handler
         self._loop = loop
         self._known = {(position.topic_id, position.partition): position.offset for position in start}
-        self._topic_id = ""
+        self._ids = TopicIds()
         self._there: bool | None = None
         self._hears = False
         """Whether commands are read as far as is known.  If not, a delivered report does not make up for it."""
@@ -135,14 +135,14 @@ class KafkaLink:
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is None and self._hears:
                 self._note_state(there=True, detail="delivered")
-            self._call(done, None if error is None else _reason(error))
+            self._call(done, None if error is None else error_word(error))
 
         try:
             self._producer.produce(topic, value=payload, key=key.encode(), on_delivery=delivered)
         except BufferError:
             self._loop.call_soon(done, "queue_full")
         except KafkaException as exc:
-            self._loop.call_soon(done, _reason(exc.args[0]))
+            self._loop.call_soon(done, error_word(exc.args[0]))
 
     # --- the thread
 
@@ -151,24 +151,24 @@ class KafkaLink:
             while (consumer := self._connect()) is not None:
                 self._read(consumer)
                 consumer.close()
-        except Exception as exc:  # an agent that goes on deaf looks as if it were well
+        except Exception as exc:  # an agent that reads no commands would look healthy
             self._call(self._handler.reader_failed, exc)
 
     def _connect(self) -> Consumer | None:
         """A consumer that reads from where to begin; tries until that is known, None at the end."""
         self._hears = False
-        backoff = BACKOFF_S
+        failures = 0
         consumer = None
         while not self._stop.is_set():
             try:
                 consumer = consumer or Consumer(self._reading)
                 places = self._find_places(consumer)
             except KafkaException as exc:
-                reason = exc.args[0].str() if isinstance(exc.args[0], KafkaError) else str(exc)
-                self._note_state(there=False, detail=f"{reason}; the next try comes in up to {MAX_BACKOFF_S:g} s")
+                failures += 1
+                detail = f"{error_text(exc)}; the next try comes in up to {BACKOFF.longest_s:g} s"
+                self._note_state(there=False, detail=detail)
                 self._producer.poll(0)
-                self._stop.wait(backoff)
-                backoff = min(2 * backoff, MAX_BACKOFF_S)
+                self._stop.wait(BACKOFF.after(failures))
             else:
                 consumer.assign(places)
                 self._producer.poll(0)  # its errors of before
@@ -182,11 +182,11 @@ class KafkaLink:
         topic = self._describe_topic()
         if not topic.partitions:
             raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"{self._topic} has no partitions"))
-        self._topic_id = str(topic.topic_id)
+        self._ids.note(self._topic, topic)
         return [self._find_place(consumer, partition.id) for partition in topic.partitions]
 
     def _find_place(self, consumer: Consumer, partition: int) -> TopicPartition:
-        known = self._known.get((self._topic_id, partition))
+        known = self._known.get((self._ids[self._topic], partition))
         if known is not None:
             return TopicPartition(self._topic, partition, known)
         since = time.time() - LOOK_BACK_S
@@ -195,7 +195,7 @@ class KafkaLink:
 
     def _read(self, consumer: Consumer) -> None:
         """Pass on records, until the end or until it is to be asked again where to read, and whether we may."""
-        look_at = time.monotonic() + WATCH_S
+        look_at = time.monotonic() + COMPARE_EVERY_S
         while not self._stop.is_set():
             self._producer.poll(0)
             message = consumer.poll(POLL_S)
@@ -203,32 +203,28 @@ class KafkaLink:
             if message is not None and error is None:
                 self._hears = True
                 self._pass_on(message)
-                look_at = time.monotonic() + WATCH_S
+                look_at = time.monotonic() + COMPARE_EVERY_S
             elif error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
                 self._known.clear()
-                return  # the topic was made anew, or kept less long than the agent was away
+                return  # the topic was re-created, or its retention is shorter than the agent was away
             elif error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 self._hears = False
                 self._note_state(there=False, detail=error.str())
             elif time.monotonic() > look_at:
-                if not self._hears or self._is_made_anew():
+                if not self._hears or self._is_recreated():
                     return
-                look_at = time.monotonic() + WATCH_S
+                look_at = time.monotonic() + COMPARE_EVERY_S
 
-    def _is_made_anew(self) -> bool:
-        """Whether the topic is another one of the same name.
-
-        The client says nothing of that when the broker was restarted before: a new topic counts its leaders from 0,
-        and what has a lower count than the one that the client knows, it takes for old news, for ever.
-        """
+    def _is_recreated(self) -> bool:
+        """Whether the topic is another one of the same name, which the consumer would never read."""
         try:
-            return str(self._describe_topic().topic_id) != self._topic_id
+            return self._ids.is_recreated(self._topic, self._describe_topic())
         except KafkaException:
             return False  # the broker is away, or the topic is: nobody writes there now
 
     def _describe_topic(self) -> TopicDescription:
         """Raises KafkaException, also when there is no such topic."""
-        [found] = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=REQUEST_LIMIT_S).values()
+        [found] = describe_topics(self._admin, [self._topic], REQUEST_LIMIT_S).values()
         return found.result()
 
     def _pass_on(self, message: Message) -> None:
@@ -236,8 +232,9 @@ class KafkaLink:
             if self._stop.is_set():
                 return
         partition, offset = message.partition(), message.offset() + 1
-        self._known[self._topic_id, partition] = offset
-        position = Position(topic_id=self._topic_id, partition=partition, offset=offset)
+        topic_id = self._ids[self._topic]
+        self._known[topic_id, partition] = offset
+        position = Position(topic_id=topic_id, partition=partition, offset=offset)
         record = Envelope(
             topic=self._topic,
             key=message.key() or b"",
@@ -260,15 +257,9 @@ class KafkaLink:
             self._call(lambda: self._handler.broker_changed(there=there, detail=detail))
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
-        """On the event loop's thread; after the loop's end nobody is there to be told."""
+        """On the event loop's thread; after the loop has ended it is dropped."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *arguments)
-
-
-def _reason(error: KafkaError) -> str:
-    """The client's name of a fault, as a word: `msg_timed_out`."""
-    name: str = error.name()
-    return name.lstrip("_").lower()
 
 
 def _signatures(message: Message) -> tuple[bytes, ...]:

@@ -1,9 +1,9 @@
 """The Unix socket that the engine plug-ins of this host connect to.
 
-One connection per worker process: hello, welcome, then statistics and acks come up, commands go down.  A bad frame is
-counted and dropped; a connection that sends too many of them, too much, or an endless line is closed, and a worker that
-comes back has no more left than it had.  What all connections hold back of lines without an end is bounded.  The others
-do not notice.
+One connection per worker process: hello, welcome, then statistics and acks from the worker, commands to it.  A bad
+frame is counted and dropped.  A connection that sends too many of them, too much, or an endless line is closed; the
+worker's limits go on where they were when it reconnects.  The memory for unfinished lines of all connections together
+is bounded, so no worker can harm the others.  docs/reference/engine-plugins.md has the protocol.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ HELLO_LIMIT_S = 10.0
 MAX_CONNECTIONS = 1_000
 ARRIVALS_PER_S = 50
 BYTES_PER_S = MAX_FRAME_BYTES // 4
-"""Of one worker.  The worst frame of 8 MB takes more than a second to read: no worker may have the agent to itself."""
+"""Per worker.  The worst frame of 8 MB takes more than a second to parse: no worker may keep the agent busy."""
 MAX_HELLO_BYTES = 1024 * 1024
 MAX_HELD_BYTES = 64 * 1024 * 1024
-"""Of lines without an end, on all connections together."""
+"""Of unfinished lines, on all connections together."""
 READ_BYTES = 256 * 1024
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
-"""Of commands that a worker does not read."""
+"""Of commands that wait because a worker does not read them."""
 CLOCK_LIMIT_MS = 60_000
 """How far statistics may be dated ahead of this host's clock."""
 
@@ -51,19 +51,19 @@ class SocketTakenError(OSError):
 
 
 class Listener(Protocol):
-    """Who is told what the plug-ins say."""
+    """Receives what the plug-ins send."""
 
     def worker_connected(self, hello: Hello, pid: int | None) -> None:
-        """A worker is there; `pid` as the kernel says it, None when its process is not visible from here."""
+        """A worker has connected; `pid` is the kernel's, None when its process is not visible from here."""
 
     def worker_reported(self, worker: WorkerId, statistics: Statistics) -> None:
-        """Its measurements."""
+        """A worker sent its measurements."""
 
     def worker_acked(self, worker: WorkerId, ack: Ack) -> None:
-        """Its answer to a command; raises BadMessage when nobody asked."""
+        """A worker answered a command; raises BadMessage when there is no such command."""
 
     def worker_gone(self, worker: WorkerId) -> None:
-        """Its connection has ended."""
+        """A worker's connection has ended."""
 
     def frame_refused(self, worker: WorkerId | None, reason: str, detail: str) -> None:
         """A frame was dropped."""
@@ -79,7 +79,7 @@ class _ClosedError(Exception):
 
 @dataclass(slots=True)
 class _Held:
-    """Bytes of lines whose end has not come yet, of all connections."""
+    """Bytes of unfinished lines, on all connections together."""
 
     total: int = 0
 
@@ -113,7 +113,7 @@ class _Lines:
         return line
 
     def close(self) -> None:
-        """Nothing more is held."""
+        """Hold nothing more."""
         self._drop(len(self._waiting))
 
     def _drop(self, size: int) -> None:
@@ -127,14 +127,14 @@ class PluginServer:
     def __init__(self, path: Path, welcome: Welcome, listener: Listener) -> None:
         self._path = path
         self._welcome = {False: encode_frame(welcome), True: encode_frame(replace(welcome, protocol=PROTOCOL))}
-        """By whether the plug-in says which protocol it speaks: one of before refuses the agent's."""
+        """By whether the plug-in says which protocol it speaks: one of 0.1.0 refuses a welcome with that field."""
         self._listener = listener
         self._server: asyncio.Server | None = None
         self._writers: dict[WorkerId, asyncio.StreamWriter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._held = _Held()
         self._arrivals = RateLimit(rate=ARRIVALS_PER_S, burst=MAX_CONNECTIONS)
-        # By worker and not by connection: whoever is closed for a flood and comes back goes on where it was.
+        # By worker and not by connection: reconnecting does not reset a limit.
         self._frames = RateLimits(rate=200, burst=2_000, most=MAX_CONNECTIONS)
         self._volume = RateLimits(rate=BYTES_PER_S, burst=4 * MAX_FRAME_BYTES, most=MAX_CONNECTIONS)
         self._faults = RateLimits(rate=1, burst=100, most=MAX_CONNECTIONS)
@@ -153,7 +153,7 @@ class PluginServer:
         self._path.unlink(missing_ok=True)
 
     def tell(self, worker: WorkerId, command: Command) -> None:
-        """Send a command; nothing happens when the worker is gone (it is told again when it is back)."""
+        """Send a command; nothing happens when the worker is away (it is sent again when the worker is back)."""
         writer = self._writers.get(worker)
         if writer is None:
             return
@@ -205,7 +205,7 @@ class PluginServer:
         while line := await lines.next(MAX_FRAME_BYTES):
             now = time.monotonic()
             if not (self._frames.spend(worker, now) and self._volume.spend(worker, now, len(line))):
-                raise _ClosedError("flood", "more frames or bytes than anybody asked for")
+                raise _ClosedError("flood", "more frames or bytes per second than allowed")
             try:
                 self._take(worker, line)
             except BadMessage as exc:

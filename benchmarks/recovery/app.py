@@ -61,7 +61,7 @@ async def write_what_is_warm() -> None:
     while True:
         await asyncio.sleep(0.5)
         if plugin is not None:
-            standbys = plugin.steering._standbys
+            standbys = plugin.steering.standbys
             followed = standbys.followed()
             warm = {"standbys": len(followed), "lag": await standbys.lag_records(followed)}
         else:

@@ -82,7 +82,7 @@ def test_without_a_broker_it_welcomes_workers_says_so_once_and_ends_in_order(age
     assert log.count('event="broker away') == 1
     assert "worker=w0 app=a" in log
     assert "reason=old" in log
-    assert log.splitlines()[-1].endswith('event="ended; workers go on"')
+    assert log.splitlines()[-1].endswith('event="agent stopped; its workers keep running"')
     assert not agents.socket.exists()
 
 
@@ -134,7 +134,9 @@ def test_a_journal_that_is_a_folder_is_one_clear_line(agents: Agents) -> None:
 
 def test_whether_commands_are_verified_is_said_at_the_start(agents: Agents) -> None:
     agents.start()
-    agents.await_log('level=warning event="commands are not verified: whoever can write to their topic is obeyed')
+    agents.await_log(
+        'level=warning event="commands are not verified: anyone who can write to their topic can steer this host'
+    )
     agents.started[0].kill()
     agents.started[0].wait()
 

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from trimtab_agent import kafka_link
 from trimtab_agent.commands.events import Position
 from trimtab_agent.kafka_link import KafkaLink, LinkSettings
+from trimtab_process.backoff import Backoff
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.settings.kafka import KafkaSettings
 from trimtab_protocol.signing.envelope import Envelope
@@ -46,7 +47,7 @@ class Player:
         self.reports: list[Callable[..., None]] = []
         loop = SimpleNamespace(is_closed=lambda: False, call_soon_threadsafe=lambda f, *arguments: f(*arguments))
         for name, value in (
-            ("BACKOFF_S", 0), ("Consumer", self.new_consumer),
+            ("BACKOFF", Backoff((0.0,))), ("Consumer", self.new_consumer),
             ("Producer", lambda _: SimpleNamespace(poll=self.deliver, produce=self.store)),
             ("AdminClient", lambda _: SimpleNamespace(describe_topics=self.describe)),
         ):  # fmt: skip
@@ -117,7 +118,7 @@ def test_a_client_that_cannot_be_made_now_is_made_later(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("between", [None, trouble(KafkaError.UNKNOWN_TOPIC_OR_PART)], ids=["silence", "errors"])
 def test_a_topic_made_anew_is_read_with_a_new_client(monkeypatch: pytest.MonkeyPatch, between: object) -> None:
-    monkeypatch.setattr(kafka_link, "WATCH_S", -1)
+    monkeypatch.setattr(kafka_link, "COMPARE_EVERY_S", -1)
     player = Player(monkeypatch)
     player.lives = [[message(b"1", 7), between, player.make_anew, between], [message(b"2", 0), None]]
 
@@ -137,7 +138,7 @@ def test_a_report_that_arrives_does_not_make_up_for_commands_that_cannot_be_read
 
 
 def test_who_may_read_no_more_says_so_and_goes_on_where_it_was_when_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_link, "WATCH_S", -1)
+    monkeypatch.setattr(kafka_link, "COMPARE_EVERY_S", -1)
     player = Player(
         monkeypatch, [message(b"1", 7), trouble(KafkaError.TOPIC_AUTHORIZATION_FAILED), None], [message(b"2", 8), None]
     )

@@ -96,7 +96,7 @@ def test_without_its_reader_the_agent_ends(agent: Agent, caplog: pytest.LogCaptu
     agent.reader_failed(RuntimeError("ours"))
 
     assert agent._stop.is_set()
-    assert agent._fault == "the reader of commands has failed: RuntimeError('ours')"
+    assert agent._fault == "reading commands failed: RuntimeError('ours')"
     assert "RuntimeError: ours" in caplog.text
 
 

@@ -85,8 +85,8 @@ def read(following: Follower, number: int) -> list[bytes]:
 @pytest.mark.e2e
 @pytest.mark.timeout(240)
 def test_a_topic_made_anew_after_the_broker_s_restart_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_link, "WATCH_S", 1.0)
-    monkeypatch.setattr(follower, "WATCH_S", 1.0)
+    monkeypatch.setattr(kafka_link, "COMPARE_EVERY_S", 1.0)
+    monkeypatch.setattr(follower, "COMPARE_EVERY_S", 1.0)
     with Processes(tmp_path / "logs") as processes, Broker(tmp_path / "broker", processes) as broker:
         broker.create_topics([ANEW, KEPT])
         following = Follower(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from trimtab_agent.commands.admission import Rules
+from trimtab_agent.commands.command_checks import CommandRules
 from trimtab_agent.commands.events import (
     AckDelivered,
     Acked,
@@ -48,7 +48,7 @@ ProduceAck = Callable[[Ack, Callable[[str | None], None]], None]
 
 
 class CommandDriver:
-    """The machine with its hands.  After a write fault of the journal it does nothing more and calls `fail`."""
+    """Runs the machine and performs its actions.  After a write fault of the journal it stops and calls `fail`."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class CommandDriver:
             trust=configuration.trust,
         )
         workers = configuration.workers
-        rules = Rules(
+        rules = CommandRules(
             configured=frozenset(workers),
             startable=frozenset(worker for worker, settings in workers.items() if settings.command),
             min_free_disk_bytes=configuration.guard.min_free_disk_bytes,
@@ -102,7 +102,7 @@ class CommandDriver:
         self._perform(self._machine.resume())
 
     def handle(self, event: Event) -> None:
-        """Tell the machine and do what it wants; raises BadMessage for an answer that nobody asked for."""
+        """Pass an event to the machine and perform its actions; raises BadMessage for an answer to no command."""
         if not self._failed:
             self._perform(self._machine.on_event(time.time(), event))
 
@@ -174,7 +174,7 @@ class CommandDriver:
             self._save_positions()
 
     def _save_positions(self) -> None:
-        """A command that is held is in no journal yet: then the place to read from stays before it."""
+        """Stay before a command that waits for its worker: it is not in the journal yet, so it must be read again."""
         if not self._machine.holding:
             self._perform([Write(entry=position) for position in self._unsaved.values()])
             self._unsaved.clear()
@@ -206,7 +206,7 @@ class CommandDriver:
                 self._stop(action)
 
     def _tell_answer(self, ack: Ack) -> None:
-        """Once, however often its command is repeated: a flood of repeats must not fill this host's disk."""
+        """Count an answer, and log it once: repeats of a command must not fill this host's disk."""
         if ack.pause_s is not None:
             self._metrics.pause.observe(ack.pause_s)
         if ack.refusal is not None:

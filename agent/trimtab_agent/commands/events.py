@@ -1,4 +1,4 @@
-"""What the command machine is told, what it asks for, and what it wants remembered."""
+"""Events, actions and journal entries of the command machine."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class CommandReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConnected:
-    """A worker's plug-in said hello.  `process` None: not visible from here; `reason` why it does not steer."""
+    """A worker's plug-in has connected.  `process` None: not visible from here; `reason`: why it is not steered."""
 
     worker: WorkerId
     app: AppId
@@ -150,14 +150,14 @@ class EpochSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damaged:
-    """Entries before `at` (epoch seconds) were lost: what a clock that may be ahead issued until then may be done."""
+    """Entries before `at` (epoch seconds) were lost: commands issued until then may have been carried out."""
 
     at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Next offset to read of one partition of the commands topic; one made anew has another id."""
+    """Next offset to read of one partition of the commands topic; a re-created topic has another id."""
 
     topic_id: str
     partition: int

@@ -34,7 +34,7 @@ VERSION = 2
 COMPACT_AT_BYTES = 4 * 1024 * 1024
 OWNER_ONLY = 0o600
 MAX_FAULTS = 1000
-"""What stands behind so many broken lines is not read: it takes a start's time, and little of it would be whole."""
+"""After so many broken lines the rest is not read: it would delay the start, and little of it would be usable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class Journal:
 
     @property
     def is_large(self) -> bool:
-        """Whether it is time to write it anew."""
+        """Whether it is time to rewrite it."""
         return os.lseek(self._file, 0, os.SEEK_CUR) > self._compact_at
 
     def rewrite(self, entries: Iterable[Entry]) -> None:

@@ -1,14 +1,14 @@
 """What the command machine remembers: commands with their answers, processes, the highest epoch.
 
-It is what the journal holds: `restore` reads it back, `entries` writes it anew.
+It is what the journal holds: `restore` reads it back, `entries` writes it again.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from trimtab_agent.commands.admission import FUTURE_LIMIT_S
 from trimtab_agent.commands.answers import ENDS
+from trimtab_agent.commands.command_checks import FUTURE_LIMIT_S
 from trimtab_agent.commands.events import (
     Acked,
     Admitted,
@@ -140,7 +140,7 @@ class Ledger:
         return frozenset(record.command.worker for record in stops if record.open)
 
     def forget(self, now: float) -> None:
-        """Drop what nobody will ask about any more."""
+        """Drop commands that will not be asked for again."""
         for command_id, record in list(self.records.items()):
             if record.command.deadline + REMEMBER_S < now and not record.undelivered:
                 del self.records[command_id]

@@ -2,15 +2,15 @@
 
 Passive: events and the time go in, actions come out in the order in which they must be done.  An answer is in the
 journal before it is sent, a command before it is handed on; so a machine restored from the journal knows of everything
-that can have had an effect.  Commands for other hosts concern nobody here.
+that can have had an effect.  Commands for other hosts are ignored.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from trimtab_agent.commands.admission import Objection, Presence, Rules, Standing, object_to
 from trimtab_agent.commands.answers import ANSWERS, check_answer
+from trimtab_agent.commands.command_checks import CommandRules, ConnectedWorker, HostState, Objection, first_objection
 from trimtab_agent.commands.events import (
     AckDelivered,
     Acked,
@@ -47,13 +47,13 @@ WORKERS_RETURN_S = 5.0
 class CommandMachine:
     """All commands of one host.  `on_event` and `on_tick` return actions; `wake_at` says when to tick."""
 
-    def __init__(self, *, cluster: str, host: HostId, rules: Rules, started_at: float) -> None:
+    def __init__(self, *, cluster: str, host: HostId, rules: CommandRules, started_at: float) -> None:
         self._cluster = cluster
         self._host = host
         self._rules = rules
         self._hold_until = started_at + WORKERS_RETURN_S
         self._ledger = Ledger()
-        self._present: dict[WorkerId, Presence] = {}
+        self._connected: dict[WorkerId, ConnectedWorker] = {}
         self._held: list[CommandReceived] = []
 
     @property
@@ -111,7 +111,7 @@ class CommandMachine:
             case WorkerConnected():
                 return tuple(self._connect(now, event))
             case WorkerDisconnected():
-                self._present.pop(event.worker, None)
+                self._connected.pop(event.worker, None)
                 return ()
             case WorkerReported():
                 return tuple(self._learn_ownership(now, event))
@@ -166,8 +166,8 @@ class CommandMachine:
         """
         if now >= self._hold_until or command.deadline <= now or command.kind is CommandKind.START:
             return False
-        presence = self._present.get(command.worker)
-        return presence is None or (command.kind is CommandKind.STOP and presence.owned is None)
+        worker = self._connected.get(command.worker)
+        return worker is None or (command.kind is CommandKind.STOP and worker.owned is None)
 
     def _retry_held(self, now: float, worker: WorkerId | None) -> Iterator[Action]:
         """Judge held commands again: all of them, or those for one worker."""
@@ -178,10 +178,10 @@ class CommandMachine:
 
     def _admit(self, now: float, event: CommandReceived) -> Iterator[Action]:
         command = event.command
-        objection = object_to(event, self._standing(now), self._rules)
+        objection = first_objection(event, self._host_state(now), self._rules)
         ack = self._first_ack(now, command, objection)
         if command.kind is CommandKind.STOP and ack.phase is Phase.ACCEPTED:
-            process = self._present[command.worker].process
+            process = self._connected[command.worker].process
             self._ledger.note_process(command.worker, process)
             yield Write(entry=ProcessNoted(worker=command.worker, process=process))
         self._ledger.remember(command, ack)
@@ -195,9 +195,9 @@ class CommandMachine:
             refusal, detail = objection
             phase = Phase.REFUSED if refusal else Phase.EXPIRED
             return Ack.to(command, phase, at=now, refusal=refusal, detail=detail)
-        if command.kind is CommandKind.START and command.worker in self._present:
+        if command.kind is CommandKind.START and command.worker in self._connected:
             return Ack.to(command, Phase.STARTED, at=now, detail="it was running already")
-        if command.kind is CommandKind.STOP and command.worker not in self._present:
+        if command.kind is CommandKind.STOP and command.worker not in self._connected:
             return Ack.to(command, Phase.STOPPED, at=now, detail="it was not running")
         return Ack.to(command, Phase.ACCEPTED, at=now)
 
@@ -213,7 +213,7 @@ class CommandMachine:
     # --- workers
 
     def _connect(self, now: float, event: WorkerConnected) -> Iterator[Action]:
-        self._present[event.worker] = Presence(
+        self._connected[event.worker] = ConnectedWorker(
             app=event.app, process=event.process, steering=event.steering, reason=event.reason
         )
         for record in self._ledger.open_of(event.worker):
@@ -226,8 +226,8 @@ class CommandMachine:
         yield from self._retry_held(now, event.worker)
 
     def _learn_ownership(self, now: float, event: WorkerReported) -> Iterator[Action]:
-        if presence := self._present.get(event.worker):
-            self._present[event.worker] = replace(presence, owned=event.owned, complete=event.complete)
+        if worker := self._connected.get(event.worker):
+            self._connected[event.worker] = replace(worker, owned=event.owned, complete=event.complete)
             yield from self._retry_held(now, event.worker)
 
     def _pass_on(self, event: WorkerAcked) -> Iterator[Action]:
@@ -244,20 +244,20 @@ class CommandMachine:
 
     def _follow_ownership(self, command: Command, phase: Phase) -> None:
         """A hand-over changes what a worker owns before its next report says so."""
-        presence = self._present.get(command.worker)
-        if presence is None or presence.owned is None:
+        worker = self._connected.get(command.worker)
+        if worker is None or worker.owned is None:
             return
         if phase is Phase.TOOK:
-            self._present[command.worker] = replace(presence, owned=presence.owned.union(command.key_groups))
+            self._connected[command.worker] = replace(worker, owned=worker.owned.union(command.key_groups))
         elif phase is Phase.RELEASED:
-            self._present[command.worker] = replace(presence, owned=presence.owned.difference(command.key_groups))
+            self._connected[command.worker] = replace(worker, owned=worker.owned.difference(command.key_groups))
 
     # --- processes
 
     def _note_start(self, now: float, event: ProcessStarted) -> Iterator[Action]:
         self._ledger.note_process(event.worker, event.process)
         yield Write(entry=ProcessNoted(worker=event.worker, process=event.process))
-        if event.worker in self._present:
+        if event.worker in self._connected:
             for record in self._ledger.open_of(event.worker, CommandKind.START):
                 yield from self._answer(record, now, Phase.STARTED)
 
@@ -306,12 +306,12 @@ class CommandMachine:
 
     # --- state
 
-    def _standing(self, now: float) -> Standing:
-        return Standing(
+    def _host_state(self, now: float) -> HostState:
+        return HostState(
             now=now,
             highest_epoch=self._ledger.highest_epoch,
             damaged_at=self._ledger.damaged_at,
-            present=self._present,
+            connected=self._connected,
             processes=self._ledger.processes,
             stopping=self._ledger.stopping(),
         )

@@ -17,7 +17,7 @@ TRUST = "TRIMTAB_TRUST"
 
 
 class WorkerProcesses:
-    """The worker processes that the agent has to do with."""
+    """The worker processes that the agent starts, stops or watches."""
 
     def __init__(self, *, cluster: str, socket: Path, logs: Path, trust: Path | None = None) -> None:
         self._environment = {CLUSTER: cluster, SOCKET: str(socket)}
@@ -33,7 +33,7 @@ class WorkerProcesses:
         return process
 
     def watch(self, worker: WorkerId, process: ProcessId) -> None:
-        """Have `ended` tell of its end."""
+        """Report the end of this process by `ended`."""
         self._watched[worker] = process
 
     def terminate(self, worker: WorkerId, process: ProcessId) -> None:

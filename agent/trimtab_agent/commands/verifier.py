@@ -1,4 +1,4 @@
-"""From records of the commands topic to commands for this host: who vouches for them is asked before they are read."""
+"""Reads the commands for this host from records of the commands topic, after a check of their signatures."""
 
 import hashlib
 from typing import Protocol
@@ -9,7 +9,7 @@ from trimtab_protocol.messages.names import CommandId, HostId
 from trimtab_protocol.signing.envelope import Envelope
 
 NOTICE_EVERY_S = 10.0
-"""So often at most the controller is told of unverified records, per reason: who floods us must not flood it."""
+"""The controller is told of unverified records at most this often per reason: a flood must not be passed on to it."""
 
 
 class Trust(Protocol):
@@ -20,7 +20,7 @@ class Trust(Protocol):
 
 
 class CommandVerifier:
-    """`trust` None: whoever can write to the topic is obeyed."""
+    """`trust` None: signatures are not checked, and every record counts."""
 
     def __init__(self, *, cluster: str, host: HostId, trust: Trust | None) -> None:
         self._cluster = cluster
@@ -37,7 +37,7 @@ class CommandVerifier:
         return self._decode(record)
 
     def notice(self, record: Envelope, fault: Fault, now: float) -> Ack | None:
-        """What the controller is told of a record that nobody vouches for: it may have a key that is not trusted here.
+        """An ack that tells the controller of an unverified record, for its own key may not be trusted here; else None.
 
         The ack's id is that of the record, not the one it claims: otherwise a forged copy would end a true command.
         """

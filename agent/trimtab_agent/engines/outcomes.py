@@ -1,4 +1,4 @@
-"""What the steering part answers to a command, and what it tells about itself.  No Faust in here.
+"""What an engine plug-in answers to a command, and what it tells about its worker.  No Faust in here.
 
 One command may have several outcomes: a prepare is `Prepared` and, after the source's release, `Took`.
 """
@@ -65,11 +65,15 @@ Outcome = Prepared | Released | Took | Abandoned | Rejoined | Refused
 Report = Callable[[Outcome], None]
 
 
-class Steering(Protocol):
-    """What the link to the agent needs of the steering part.  Called on the app's event loop."""
+class CommandExecutor(Protocol):
+    """Carries out the agent's commands.  Called on the app's event loop."""
 
     async def execute(self, command: Command, report: Report) -> None:
         """Carry out a prepare, release, abandon or rejoin; every outcome goes to `report`, also after the return."""
+
+
+class WorkerStatus(Protocol):
+    """What a worker tells about itself.  Called on the app's event loop; nothing waits."""
 
     @property
     def refusal(self) -> str | None:
@@ -100,10 +104,11 @@ class Steering(Protocol):
         """Generation of the consumer group; None before the first join."""
 
     @property
-    def disturbances(self) -> int | None:
-        """Counts what this worker has done beside the job: the same figure twice, and there was nothing between.
+    def work_beside_the_job(self) -> int | None:
+        """Counts what this worker has done beside the job; None while any of it goes on.
 
-        Rebalances, restored records, hand-overs and whatever follows from them count; None while any of it goes on.
+        Rebalances, restored records, hand-overs and whatever follows from them count.  An interval that begins and ends
+        with the same figure had nothing but the job in it.
         """
 
     def operators(self) -> Mapping[OperatorId, int]:

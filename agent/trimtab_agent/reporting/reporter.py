@@ -1,4 +1,4 @@
-"""One report per interval: read the counters at its end, wait a moment for the statistics, hand it to Kafka."""
+"""Sends one report per interval: reads the counters at its end, waits a moment for statistics, produces it."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ ProduceReport = Callable[[bytes, Callable[[str | None], None]], None]
 
 
 class Reporter:
-    """Everything about the reports of one host."""
+    """Samples and reports one host."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Reporter:
         self._pids[worker] = pid
 
     def leave(self, worker: WorkerId) -> None:
-        """Read them no more."""
+        """Stop reading the counters of a worker's process."""
         self._pids.pop(worker, None)
 
     async def run(self) -> None:
@@ -78,7 +78,7 @@ class Reporter:
         self._produce(payload, self._settle)
 
     def _settle(self, fault: str | None) -> None:
-        """Each report is counted; of those dropped for the same reason, one after the other, the first is said."""
+        """Count a report; log the first of several that are dropped in a row for the same reason."""
         if fault is None:
             self._metrics.reports_sent.inc()
         else:

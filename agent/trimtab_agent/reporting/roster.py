@@ -9,7 +9,7 @@ from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.report import KeyGroupSample, Mark, PairSample, WorkerSample, WorkerState, reason_text
 
 MAX_STATISTICS = 16
-"""Statistics of one worker that may wait for the next report; more often than that nobody asked for them."""
+"""Statistics of one worker that may wait for the next report; more are a fault of the plug-in."""
 COVERED = 0.9
 """Share of an interval that statistics must cover to count as complete."""
 
@@ -40,12 +40,12 @@ class Roster:
         self._workers = {worker: _Worker(capacity or default) for worker, capacity in capacities.items()}
 
     def connect(self, hello: Hello) -> None:
-        """A worker said hello; what it reported before is void."""
+        """Note a worker that has connected; what it reported before is void."""
         capacity = self._workers[hello.worker].capacity if hello.worker in self._workers else self._default
         self._workers[hello.worker] = _Worker(capacity, hello)
 
     def disconnect(self, worker: WorkerId) -> None:
-        """A worker's connection ended: from now on it is away, or unheard of when nobody configured it."""
+        """Note the end of a worker's connection: it is away, or forgotten when the configuration does not name it."""
         if worker in self._configured:
             self._workers[worker] = _Worker(self._workers[worker].capacity)
         else:

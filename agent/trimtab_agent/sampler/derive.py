@@ -1,8 +1,8 @@
-"""Samples out of two readings of the counters.  Pure: no file, no clock.
+"""Computes samples from two readings of the counters.  Pure: no file, no clock.
 
 A use is unknown (None), never zero: at the first reading, after a counter went back (restart, overflow), when the
 process is another one than before, or when the monotonic clock did not advance.  A use above what the hardware can do
-is cut to that and said to be.
+is cut to that and marked.
 """
 
 from collections.abc import Mapping

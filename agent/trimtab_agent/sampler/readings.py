@@ -1,4 +1,4 @@
-"""Reads the counters: cgroup files where a quota holds, psutil elsewhere.  Nothing is worked out here, see `derive`."""
+"""Reads the counters: cgroup files where a quota holds, psutil elsewhere.  `derive` turns them into samples."""
 
 import os
 import time

@@ -21,11 +21,12 @@ from trimtab_controller.cli.status_view import SILENT_AFTER_S, Seen, State, show
 from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load
 from trimtab_controller.decider.instance import instance_of
 from trimtab_controller.decider.view import NotReady, first_few
-from trimtab_controller.kafka.connection import Connection, is_transient
+from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.leadership.group import Member, members
 from trimtab_controller.loop.preview import informed, preview_decision, read_cluster_state
 from trimtab_models.instances import encode_snapshot
+from trimtab_process.kafka_errors import is_transient
 from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage
 from trimtab_protocol.messages.intents import (
     PAUSE_KEY,

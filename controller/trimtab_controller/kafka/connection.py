@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from trimtab_process.backoff import BROKER
+from trimtab_process.kafka_errors import error_text, is_transient
 from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
 from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
 
@@ -15,27 +17,7 @@ log = logging.getLogger(__name__)
 
 Stopping = Callable[[], bool]
 
-BACKOFF_S = (0.5, 1.0, 2.0, 5.0)
 REQUEST_LIMIT_S = 10.0
-TRANSIENT = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TIMED_OUT,
-        KafkaError._RESOLVE,
-        KafkaError._WAIT_COORD,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-    }
-)
-"""Errors that pass by themselves; librdkafka calls only those of transactions retriable."""
 
 
 class StoppedError(Exception):
@@ -62,30 +44,19 @@ class Connection:
 
 def wait_for_broker(admin: AdminClient, connection: Connection, stopping: Stopping) -> None:
     """Return when the broker answers; each attempt that fails is logged. Raises StoppedError."""
-    attempt = 0
+    failures = 0
     while not stopping():
         try:
             admin.list_topics(timeout=REQUEST_LIMIT_S)
         except KafkaException as error:
-            delay_s = backoff_s(attempt)
-            text = error.args[0].str()
+            failures += 1
+            delay_s = BROKER.after(failures)
             servers = connection.kafka.bootstrap_servers
-            log.warning("Kafka at %s does not answer (%s), next try in %g s", servers, text, delay_s)
+            log.warning("Kafka at %s does not answer (%s), next try in %g s", servers, error_text(error), delay_s)
             pause(delay_s, stopping)
-            attempt += 1
         else:
             return
     raise StoppedError
-
-
-def is_transient(error: KafkaError) -> bool:
-    """Whether the error passes by itself."""
-    return bool(error.retriable()) or error.code() in TRANSIENT
-
-
-def backoff_s(attempt: int) -> float:
-    """How long to wait before the next attempt (seconds)."""
-    return BACKOFF_S[min(attempt, len(BACKOFF_S) - 1)]
 
 
 def pause(seconds: float, stopping: Stopping) -> None:
@@ -115,7 +86,7 @@ def ensure_topics(admin: AdminClient, topics: Topics) -> None:
             if is_transient(error.args[0]):
                 raise
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                refused.append(f"{name} ({error.args[0].str()})")
+                refused.append(f"{name} ({error_text(error)})")
     if refused:
         raise MissingTopicsError(f"topics are missing and could not be created: {', '.join(refused)}")
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from trimtab_controller.kafka.connection import Connection, StoppedError, Stopping, backoff_s, pause
+from trimtab_controller.kafka.connection import Connection, StoppedError, Stopping, pause
+from trimtab_process.backoff import BROKER
+from trimtab_process.kafka_errors import error_text
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import SigningKey
@@ -73,16 +75,16 @@ class Publisher:
 
     def _patiently(self, what: str, act: Callable[[], None], *, resumable: bool = False) -> None:
         """Try until it succeeds: wait out transient errors, stop at a fence, abort the transaction at others."""
-        attempt = 0
-        while not self._stopping() or (resumable and attempt == 0):
+        failures = 0
+        while not self._stopping() or (resumable and failures == 0):
             try:
                 act()
             except KafkaException as error:
                 self._judge(error, resumable=resumable)
-                delay_s = backoff_s(attempt)
-                log.warning("cannot %s: %s; next try in %g s", what, error.args[0].str(), delay_s)
+                failures += 1
+                delay_s = BROKER.after(failures)
+                log.warning("cannot %s: %s; next try in %g s", what, error_text(error), delay_s)
                 pause(delay_s, self._stopping)
-                attempt += 1
             else:
                 return
         raise StoppedError

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, is_transient
+from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection
+from trimtab_process.kafka_errors import is_transient
 from trimtab_process.offsets import first_since
 
 SILENCE_LIMIT_S = 30.0

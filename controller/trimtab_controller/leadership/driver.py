@@ -12,7 +12,6 @@ from trimtab_controller.kafka.connection import (
     Connection,
     StoppedError,
     ensure_topics,
-    is_transient,
     pause,
     wait_for_broker,
 )
@@ -30,6 +29,7 @@ from trimtab_controller.leadership.machine import (
     TermFenced,
 )
 from trimtab_controller.leadership.metrics import ProcessMetrics
+from trimtab_process.kafka_errors import is_transient
 from trimtab_protocol.messages.names import Topics
 
 log = logging.getLogger(__name__)

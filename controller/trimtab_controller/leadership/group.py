@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, is_transient
+from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection
 from trimtab_controller.leadership.machine import GroupEvent
+from trimtab_process.kafka_errors import is_transient
 from trimtab_protocol.messages.names import Topics, controllers_group
 
 log = logging.getLogger(__name__)

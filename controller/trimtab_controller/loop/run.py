@@ -14,7 +14,6 @@ from trimtab_controller.kafka.connection import (
     Connection,
     StoppedError,
     ensure_topics,
-    is_transient,
     pause,
     wait_for_broker,
 )
@@ -29,6 +28,7 @@ from trimtab_controller.loop.stream_process import StreamProcess, stream_command
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.solver.process import SolverProcess, serve_collocating
 from trimtab_process.credential_files import load_trust
+from trimtab_process.kafka_errors import is_transient
 from trimtab_protocol.messages.names import Topics, transactional_id
 from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from trimtab_agent.commands.admission import Rules
+from trimtab_agent.commands.command_checks import CommandRules
 from trimtab_agent.commands.events import (
     Acked,
     Action,
@@ -23,7 +23,7 @@ NOW = 1000.0
 H0, W0, W1, W9 = HostId("h0"), WorkerId("w0"), WorkerId("w1"), WorkerId("w9")
 APP = AppId("flights")
 PROCESS = ProcessId(pid=70, created=900.0)
-RULES = Rules(
+RULES = CommandRules(
     configured=frozenset({W0, W1}), startable=frozenset({W1}), min_free_disk_bytes=100, min_free_memory_bytes=200
 )
 
@@ -76,7 +76,7 @@ def owning(*partitions: int, worker: WorkerId = W0, complete: bool = True) -> Wo
     return WorkerReported(worker=worker, owned=frozenset(key_groups(*partitions)), complete=complete)
 
 
-def machine(*events: Event, rules: Rules = RULES, started_at: float = NOW - 100) -> CommandMachine:
+def machine(*events: Event, rules: CommandRules = RULES, started_at: float = NOW - 100) -> CommandMachine:
     """A machine that has long been running and saw these events."""
     made = CommandMachine(cluster="demo", host=H0, rules=rules, started_at=started_at)
     for event in events:

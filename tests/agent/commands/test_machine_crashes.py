@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_agent.commands.admission import Rules
 from trimtab_agent.commands.answers import ANSWERS, ENDS
+from trimtab_agent.commands.command_checks import CommandRules
 from trimtab_agent.commands.events import (
     AckDelivered,
     Acked,
@@ -36,7 +36,7 @@ from trimtab_protocol.messages.names import AppId, CommandId, Epoch, HostId, Key
 H0, W0 = HostId("h0"), WorkerId("w0")
 APP = AppId("flights")
 KEY_GROUP = KeyGroup(APP, OperatorId("sums"), 1)
-RULES = Rules(configured=frozenset({W0}), startable=frozenset({W0}))
+RULES = CommandRules(configured=frozenset({W0}), startable=frozenset({W0}))
 
 
 def command(number: int, kind: CommandKind) -> Command:

@@ -17,7 +17,7 @@ from tests.agent.commands.agent_transcripts import (
     reborn,
     received,
 )
-from trimtab_agent.commands.admission import FUTURE_LIMIT_S
+from trimtab_agent.commands.command_checks import FUTURE_LIMIT_S
 from trimtab_agent.commands.events import (
     AckDelivered,
     Damaged,

@@ -21,7 +21,8 @@ from trimtab_agent.engines.faust import SteeringSettings, install
 from trimtab_agent.engines.faust.group import ownership
 from trimtab_agent.engines.faust.handover import handover as handover
 from trimtab_agent.engines.faust.safety import store_guard as guarded
-from trimtab_agent.engines.faust.steering import steering
+from trimtab_agent.engines.faust.steering.handover_receiver import HandoverReceiver
+from trimtab_agent.engines.faust.steering.side_services import SideServices
 from trimtab_agent.engines.faust.tables import changelog_reader
 from trimtab_agent.engines.faust.tables import standbys as standby
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
@@ -62,7 +63,7 @@ if "follows what it owns" in SETUP["planted"]:
 
     changelog_reader.ChangelogReader._apply = late  # type: ignore[method-assign]
 if "unguarded" in SETUP["planted"]:
-    guarded.StoreGuard._guarded_batch = lambda self, changelog, apply: apply  # type: ignore[method-assign]
+    guarded.StoreGuard._apply_or_end = lambda self, changelog, apply: apply  # type: ignore[method-assign]
 
 app = faust.App(
     APP_ID,
@@ -178,8 +179,8 @@ async def write_what_was_seen() -> None:
 async def write_what_is_warm() -> None:
     while Feature.STOCK not in FEATURES:
         await asyncio.sleep(0.5)
-        followed = plugin.steering._standbys.followed()
-        lag = await plugin.steering._standbys.lag_records(followed)
+        followed = plugin.steering.standbys.followed()
+        lag = await plugin.steering.standbys.lag_records(followed)
         (FOLDER / f"{WORKER}.new").write_text(json.dumps({"key_groups": sorted(map(str, followed)), "lag": lag}))
         (FOLDER / f"{WORKER}.new").rename(FOLDER / f"{WORKER}.warm")
 
@@ -237,7 +238,7 @@ def with_delay(owner: type, name: str) -> None:
 
 with_faults(handover.Handover, "release", "old_before", "old_committed")
 with_faults(handover.Handover, "take", "new_before", "new_taken")
-publish = steering.FaustSteering._publish
+publish = SideServices.publish
 
 
 async def publish_and_fail(self: Any, record: Any) -> None:
@@ -246,12 +247,13 @@ async def publish_and_fail(self: Any, record: Any) -> None:
         fault("old_released")
 
 
-steering.FaustSteering._publish = publish_and_fail  # type: ignore[method-assign]
+SideServices.publish = publish_and_fail  # type: ignore[method-assign]
 for owner, names in {
     SteeredConsumer: ("perform_seek", "drain", "wait_for_commit", "_fetch", "on_partitions_revoked"),
     SteeredProducer: ("flush", "renew_if_condemned"),
     SteeredThread: ("prove_by_commit", "run"),
-    steering.FaustSteering: ("_publish", "_take"),
+    SideServices: ("publish",),
+    HandoverReceiver: ("_take",),
 }.items():
     for name in names:
         with_delay(owner, name)

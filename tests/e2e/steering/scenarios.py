@@ -295,7 +295,7 @@ async def stops(cluster: Cluster) -> None:
 
 
 SHORT_SESSION = {"session_s": 8.0, "heartbeat_s": 0.5, "took_limit_s": 2.0}
-SLOW_STEPS = {"drain": 0.15, "flush": 0.1, "prove_by_commit": 0.2, "run": 0.05, "_publish": 0.2, "_take": 0.2}
+SLOW_STEPS = {"drain": 0.15, "flush": 0.1, "prove_by_commit": 0.2, "run": 0.05, "publish": 0.2, "_take": 0.2}
 
 SCENARIOS = (
     Scenario(name="hand-overs", setup=Setup(), act=moves(20, 10)),

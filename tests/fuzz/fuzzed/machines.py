@@ -23,7 +23,7 @@ from tests.fuzz.fuzzed.samples import (
     W1,
 )
 from tests.fuzz.fuzzed.wire import ENTRIES, rehashed
-from trimtab_agent.commands.admission import Rules
+from trimtab_agent.commands.command_checks import CommandRules
 from trimtab_agent.commands.events import CommandReceived, WorkerConnected, WorkerReported, Write
 from trimtab_agent.commands.journal import decode_line, encode_line
 from trimtab_agent.commands.machine import CommandMachine
@@ -61,7 +61,7 @@ LOADED = replace(
     pairs=(),
 )  # fmt: skip
 PLACED = Execution(generation=2, number=9, placements={APP: replace(PLACEMENT, owners={SUMS: ((W0,),) * 5 + ((W1,),)})})
-RULES = Rules(startable=frozenset({W0}), configured=frozenset({W0, W1}))
+RULES = CommandRules(startable=frozenset({W0}), configured=frozenset({W0, W1}))
 IN_FLIGHT = replace(ENTRIES[0].execution, placements={APP: PLACEMENT})
 
 

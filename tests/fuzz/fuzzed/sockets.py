@@ -129,7 +129,7 @@ def listen(data: bytes) -> None:
     """What an agent sends a worker: a welcome and commands, until it hangs up."""
     steering = SimpleNamespace(refusal=None, waits_for=None, operators=dict, execute=_nothing)
     collector = SimpleNamespace(skip=lambda: None)
-    link = Told(app=APP, worker=W1, socket=Path("s"), steering=steering, collector=collector)  # type: ignore[arg-type]
+    link = Told(app=APP, worker=W1, socket=Path("s"), executor=steering, status=steering, collector=collector)  # type: ignore[arg-type]
     loop().run_until_complete(link._serve(stream(data, 2**20), Writer()))  # type: ignore[arg-type]
     assert sum(link.faults.values()) > 0, "the end of the connection was not seen"
     assert not link.faults["fault of the link"], repr(link.last)

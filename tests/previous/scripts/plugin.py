@@ -2,10 +2,12 @@
 
 import asyncio
 import dataclasses
+import inspect
 import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import trimtab_agent
 from trimtab_agent.engines.faust.agent_link import Link
@@ -52,7 +54,9 @@ async def main() -> None:
     print("code", trimtab_agent.__file__, file=sys.stderr)
     app, ended = App(), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    link = Link(app=APP, worker=WORKER, socket=Path(os.environ["TRIMTAB_SOCKET"]), steering=app, collector=app)
+    names = {"steering", "executor", "status"} & inspect.signature(Link.__init__).parameters.keys()
+    parts: dict[str, Any] = dict.fromkeys(names, app)
+    link = Link(app=APP, worker=WORKER, socket=Path(os.environ["TRIMTAB_SOCKET"]), collector=app, **parts)
     await link.start()
     await ended.wait()
     await link.stop()

@@ -1,8 +1,8 @@
-"""The worker's side of the local socket: statistics and acks go up to the agent of this host, commands come down.
+"""The worker's connection to the agent of its host: sends statistics and acks, receives commands.
 
-The link runs on the app's event loop and never holds up the app: without an agent the worker works on, steered by the
-last placement, while the link tries again for ever.  What waits for the agent is bounded; what the agent sends wrong is
-counted, said once per reason and otherwise ignored.
+It runs on the app's event loop and never blocks the app.  Without an agent the worker goes on under the last placement,
+and the link reconnects for ever.  The number of waiting acks is bounded.  A bad frame from the agent is counted, logged
+once per reason, and ignored.
 """
 
 import asyncio
@@ -22,13 +22,14 @@ from mode import Service, get_logger
 from trimtab_agent.engines.faust.measure import Collector
 from trimtab_agent.engines.outcomes import (
     Abandoned,
+    CommandExecutor,
     Outcome,
     Prepared,
     Refused,
     Rejoined,
     Released,
-    Steering,
     Took,
+    WorkerStatus,
 )
 from trimtab_protocol.messages.commands import Ack, Command, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage, Fault
@@ -48,7 +49,7 @@ from trimtab_protocol.messages.names import AppId, WorkerId
 FIRST_RETRY_S, LAST_RETRY_S = 0.2, 5.0
 WELCOME_LIMIT_S = 10.0
 WRITE_LIMIT_S = 10.0
-"""An agent that takes nothing for so long is given up, and tried anew."""
+"""The link reconnects to an agent that has read nothing for so long."""
 MAX_WAITING_ACKS = 10_000
 MAX_COMMANDS = 1_000
 PACKAGES = ("trimtab", "faust-streaming", "aiokafka", "mode-streaming", "rocksdict")
@@ -61,7 +62,7 @@ class NotWelcome(Exception):
 
 
 class HelloChanged(Exception):
-    """What this worker said about itself no longer holds: it says hello anew."""
+    """The hello that was sent no longer holds: the worker reconnects and sends another."""
 
 
 class Link(Service):  # type: ignore[misc]
@@ -73,7 +74,8 @@ class Link(Service):  # type: ignore[misc]
         app: AppId,
         worker: WorkerId,
         socket: Path,
-        steering: Steering,
+        executor: CommandExecutor,
+        status: WorkerStatus,
         collector: Collector,
         clock: Callable[[], float] = time.time,
         **options: Any,
@@ -84,7 +86,8 @@ class Link(Service):  # type: ignore[misc]
         self._app = app
         self._worker = worker
         self._socket = socket
-        self._steering = steering
+        self._executor = executor
+        self._status = status
         self._collector = collector
         self._clock = clock
         self._waiting: deque[Ack] = deque()
@@ -106,16 +109,18 @@ class Link(Service):  # type: ignore[misc]
                     if await self._serve(reader, writer):
                         retry_s = FIRST_RETRY_S
                 except HelloChanged:  # at once: to the agent the worker is away meanwhile
-                    logger.info("the operators or the ability to steer have changed: presenting the worker anew")
+                    logger.info(
+                        "the worker's operators, or whether it can be steered, have changed: reconnecting to the agent"
+                    )
                     continue
             await self.sleep(retry_s)
             retry_s = min(2 * retry_s, LAST_RETRY_S)
 
     async def on_stop(self) -> None:
-        """Commands under way end with the app; that its state was in danger is said before."""
+        """Cancel commands under way; report a breach of state before the connection ends."""
         for task in self._commands:
             task.cancel()
-        if self._steering.breaches and self._last_words is not None:
+        if self._status.breaches and self._last_words is not None:
             with contextlib.suppress(OSError, TimeoutError):
                 await self._last_words()
 
@@ -139,7 +144,7 @@ class Link(Service):  # type: ignore[misc]
         except (OSError, TimeoutError, EOFError, NotWelcome, BadMessage) as exc:
             self._note("connection to the agent ended", exc)
         except Exception as exc:  # ours; the app must not end by it
-            logger.exception("the link failed and starts anew")
+            logger.exception("the connection to the agent failed by a fault of the plug-in: reconnecting")
             self._note("fault of the link", exc)
         finally:
             self._last_words = None
@@ -149,15 +154,15 @@ class Link(Service):  # type: ignore[misc]
         return welcomed
 
     def _hello(self) -> Hello:
-        refusal = self._steering.refusal
-        reason = refusal or self._steering.waits_for
+        refusal = self._status.refusal
+        reason = refusal or self._status.waits_for
         return Hello(
             app=self._app,
             worker=self._worker,
             pid=os.getpid(),
             steering=refusal is None,
             reason=None if reason is None else reason[:MAX_REASON],
-            operators=self._steering.operators(),
+            operators=self._status.operators(),
             versions=versions(),
         )
 
@@ -186,7 +191,7 @@ class Link(Service):  # type: ignore[misc]
         if command.worker != self._worker or command.app != self._app:
             detail = f"this is worker {self._worker} of app {self._app}"
             report(Refused(refusal=Refusal.UNKNOWN_WORKER, detail=detail))
-        elif (reason := self._steering.refusal) is not None:
+        elif (reason := self._status.refusal) is not None:
             report(Refused(refusal=Refusal.NOT_STEERING, detail=reason))
         elif len(self._commands) >= MAX_COMMANDS:
             report(Refused(refusal=Refusal.FAILED, detail=f"{MAX_COMMANDS} commands are under way"))
@@ -197,7 +202,7 @@ class Link(Service):  # type: ignore[misc]
 
     async def _execute(self, command: Command, report: Callable[[Outcome], None]) -> None:
         try:
-            await self._steering.execute(command, report)
+            await self._executor.execute(command, report)
         except Exception as exc:
             logger.exception("command %s (%s) failed", command.id, command.kind)
             report(Refused(refusal=Refusal.FAILED, detail=repr(exc)[:1000]))
@@ -251,7 +256,7 @@ class Link(Service):  # type: ignore[misc]
             await writer.drain()
 
     def _note(self, reason: str, exc: Exception) -> None:
-        """Count it; say it the first time."""
+        """Count a fault; log the first of each reason."""
         self.faults[reason] += 1
         if self.faults[reason] == 1:
             logger.warning("%s: %s: %s", self._socket, reason, str(exc) or type(exc).__name__)

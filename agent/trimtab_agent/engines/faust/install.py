@@ -1,4 +1,4 @@
-"""`install(app)`: puts the plug-in into a Faust app."""
+"""`install(app)`: adds the plug-in to a Faust app."""
 
 import functools
 import logging
@@ -62,20 +62,20 @@ def install(app: Any, *, operators: Operators | None = None, settings: SteeringS
         app,
         shared,
         connection=_connection(app),
-        named=lambda: _topics(operators or {}),
+        named_topics=lambda: _topics(operators or {}),
         unfit_tables=lambda: unfit_tables(app),
         settings=chosen,
     )
     sensor = KeyGroupSensor(app)
     app.sensors.add(sensor)
     if reasons := [*complaints(), *unfit(app)]:
-        steering.refuse("; ".join(reasons))
+        shared.refuse("; ".join(reasons))
     else:
         _steer(app, shared, steering, chosen)
     if socket := os.environ.get("TRIMTAB_SOCKET"):
-        collector = Collector(sensor, steering, worker=worker)
+        collector = Collector(sensor, steering.status, worker=worker)
         options = {"app": shared.app, "worker": worker, "socket": Path(socket)}
-        app.service(_link(steering=steering, collector=collector, **options))
+        app.service(_link(executor=steering.executor, status=steering.status, collector=collector, **options))
     return Plugin(steering=steering, sensor=sensor)
 
 
@@ -115,7 +115,7 @@ def _steer(app: Any, shared: PluginState, steering: FaustSteering, settings: Ste
         warnings.simplefilter("ignore", AlreadyConfiguredWarning)  # nothing has used them before the worker starts
         app.conf.table_standby_replicas = 0  # standbys follow the placement, not Faust
         app.conf.PartitionAssignor = functools.partial(PlacementAssignor, shared)
-    app.transport = SteeredTransport(app, fence=fence, settings=settings, watcher=steering)
+    app.transport = SteeredTransport(app, fence=fence, settings=settings, watcher=steering.watcher)
     fence.guard(app.flow_control)
 
     stop_consumer = app._stop_consumer
@@ -178,7 +178,9 @@ def _topics_of(part: Any) -> Iterable[str]:
 def _trust() -> TrustFile | None:
     path = os.environ.get("TRIMTAB_TRUST")
     if not path:
-        log.warning("placements are not verified: whoever can write to their topic is followed; see TRIMTAB_TRUST")
+        log.warning(
+            "placements are not verified: anyone who can write to their topic can move key groups; see TRIMTAB_TRUST"
+        )
         return None
     try:
         return TrustFile(Path(path))

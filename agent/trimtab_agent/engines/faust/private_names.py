@@ -1,8 +1,7 @@
-"""The private names of Faust, aiokafka and mode that steering touches, with the reason, checked at start.
+"""The private names of Faust, aiokafka and mode that the plug-in uses, checked when the worker starts.
 
-They are used in `transport/`, `ownership.py`, `standby.py`, `windows.py`, `assignor.py`, `steering.py`, `guarded.py`
-and `install.py`.  On other versions than those the mends were proven on, or when a name is gone, the plug-in reports
-but does not steer.
+On other versions than those that the patches were proven on, or when a name is gone, the plug-in reports but does not
+steer.  `patches.py` says what each patch repairs.
 """
 
 import inspect
@@ -28,15 +27,22 @@ import faust.transport.drivers.aiokafka
 import faust.transport.producer
 import mode.utils.queues
 
+from trimtab_agent.engines.faust.patches import Patch
+
 VERSIONS = {"faust-streaming": "0.15.3", "aiokafka": "0.14.0", "mode-streaming": "0.7.1", "rocksdict": "0.3.29"}
 
 
 @dataclass(frozen=True, slots=True)
 class Private:
-    """Names of one class; `calls` = methods with the parameters they are called or overridden with."""
+    """Names of one class, and what they are needed for.
+
+    `patches` are those that use them, `why` is what else does.  `calls` = methods with the parameters that they are
+    called or overridden with.
+    """
 
     owner: type
-    why: str
+    patches: tuple[Patch, ...] = ()
+    why: str = ""
     names: tuple[str, ...] = ()
     calls: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
@@ -49,7 +55,17 @@ STATE = aiokafka.consumer.subscription_state
 PRIVATES: tuple[Private, ...] = (
     Private(
         CONSUMER,
-        "mends 1 to 4, 6 to 9; blocking of single partitions",
+        (
+            Patch.FIXED_PARTITIONS,
+            Patch.OFFSETS_KEPT,
+            Patch.LAST_COMMIT,
+            Patch.SEEK_FIRST,
+            Patch.FLOW_STOPPED,
+            Patch.IDLE_WORKER,
+            Patch.BEGUN_EVENTS,
+            Patch.FIRST_GAP,
+        ),
+        "blocking of single partitions",
         (
             *("_acked", "_acked_index", "_read_offset", "_committed_offset", "_unacked_messages", "_commit_fut"),
             *("_active_partitions", "_paused_partitions", "_buffered_partitions", "_on_partitions_revoked", "_thread"),
@@ -72,30 +88,35 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         THREAD,
-        "shorter long polls, our assignor also without tables, the fence",
+        (Patch.FENCE,),
+        "shorter long polls, our assignor also without tables",
         ("_consumer", "_assignor"),
         (("_create_worker_consumer", ("transport",)), ("_ensure_consumer", ())),
     ),
     Private(
         faust.transport.drivers.aiokafka.Producer,
-        "fenced, idempotent aiokafka producer",
+        (Patch.FLUSH, Patch.FENCE),
+        "idempotence",
         ("_producer",),
         (("_new_producer", ("transactional_id",)), ("_settings_extra", ()), ("_ensure_producer", ()), ("flush", ())),
     ),
     Private(
         faust.transport.producer.ProducerBuffer,
-        "mend 5: a mark goes through it in order with the messages",
+        (Patch.FLUSH,),
+        "a mark goes through it in order with the messages",
         ("message", "channel", "publish_message"),
         (("put", ("fut",)), ("_send_pending", ("fut",))),
     ),
     Private(
         faust.transport.conductor.Conductor,
+        (),
         "delivery of a partition's messages begins and ends with its ownership",
         ("_tp_index", "_tp_to_callback"),
         (("_update_tp_index", ("assigned",)), ("_build_handler", ("tp", "channels"))),
     ),
     Private(
         faust.assignor.partition_assignor.PartitionAssignor,
+        (),
         "assignment by placement, and its in-place changes",
         ("_assignment", "_active_tps", "_member_urls", "_table_manager", "_url"),
         (
@@ -109,18 +130,23 @@ PRIVATES: tuple[Private, ...] = (
         ),
     ),
     Private(
-        faust.assignor.leader_assignor.LeaderAssignor, "its topic is no operator of the user", ("_leader_topic_name",)
+        faust.assignor.leader_assignor.LeaderAssignor,
+        (),
+        "its topic is no operator of the user",
+        ("_leader_topic_name",),
     ),
-    Private(faust.tables.manager.TableManager, "table of a changelog", ("_changelogs",)),
+    Private(faust.tables.manager.TableManager, (), "table of a changelog", ("_changelogs",)),
     Private(
         faust.tables.recovery.Recovery,
+        (),
         "what is restored, and to where",
         ("active_tps", "actives_for_table", "tp_to_table", "active_offsets", "active_highwaters"),
         (("revoke", ("tp",)),),
     ),
     Private(
         faust.stores.rocksdb.Store,
-        "opening and closing a standby's database; a write that fails, or overwrites, ends the worker (mends 11, 12)",
+        (Patch.STATE_NOT_WRITTEN, Patch.STATE_OVERWRITTEN),
+        "opening and closing a standby's database",
         ("_dbs",),
         (
             ("_set", ("key", "value")),
@@ -134,27 +160,35 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         faust.tables.table.Table,
+        (),
         "the windows of a key group come and go with it",
         ("_partition_timestamps", "_partition_timestamp_keys", "_partition_latest_timestamp"),
         (("_should_expire_keys", ()), ("_to_key", ("k",))),
     ),
     Private(
         faust.Agent,
-        "CPU by the steps of its coroutine; mend 10: which messages are in an agent's hands",
+        (Patch.FENCE,),
+        "CPU by the steps of its coroutine; which messages are in an agent's hands",
         ("_actors",),
         (("_execute_actor", ("coro", "aref")),),
     ),
     Private(
         faust.App,
-        "what the next rebalance compares with; mend 8 at a stop",
+        (Patch.BEGUN_EVENTS,),
+        "what the next rebalance compares with",
         ("_assignment", "_consumer"),
         (("_stop_consumer", ()),),
     ),
     Private(
-        mode.utils.queues.ThrowableQueue, "taking back events that no agent has begun", ("_putters",), (("clear", ()),)
+        mode.utils.queues.ThrowableQueue,
+        (),
+        "taking back events that no agent has begun",
+        ("_putters",),
+        (("clear", ()),),
     ),
     Private(
         aiokafka.AIOKafkaConsumer,
+        (),
         "set before the start",
         (
             "_fetch_max_wait_ms",
@@ -168,13 +202,15 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         aiokafka.consumer.fetcher.Fetcher,
-        "prefetched records of a partition that comes or goes; mend 7",
+        (Patch.IDLE_WORKER,),
+        "prefetched records of a partition that comes or goes",
         ("_records", "_wait_consume_future", "_subscriptions"),
         (("_notify", ("future",)),),
     ),
     Private(
         COORDINATOR,
-        "the fence hears heartbeats, and the loss of membership; commits that prove membership; mend 13",
+        (Patch.FENCE, Patch.TOPICS_KNOWN),
+        "commits that prove membership",
         ("_closing", "generation", "group_id"),
         (
             ("_perform_assignment", ("response",)),
@@ -184,10 +220,11 @@ PRIVATES: tuple[Private, ...] = (
             ("commit_offsets", ("assignment", "offsets")),
         ),
     ),
-    Private(STATE.Subscription, "a rebalance has begun", ("_reassignment_in_progress",)),
-    Private(STATE.Assignment, "the live assignment is changed in place", ("_topic_partitions", "_tp_state")),
+    Private(STATE.Subscription, (), "a rebalance has begun", ("_reassignment_in_progress",)),
+    Private(STATE.Assignment, (), "the live assignment is changed in place", ("_topic_partitions", "_tp_state")),
     Private(
         STATE.TopicPartitionState,
+        (),
         "a partition's position",
         (),
         (("seek", ("position",)), ("pause", ()), ("resume", ()), ("update_committed", ("offset_meta",))),
@@ -196,7 +233,7 @@ PRIVATES: tuple[Private, ...] = (
 
 
 def complaints() -> Iterator[str]:
-    """What is not as the mends expect it; nothing = steering is safe as far as names can tell."""
+    """What is not as the patches expect it; nothing = steering is safe as far as names can tell."""
     for package, expected in VERSIONS.items():
         try:
             found = version(package)
@@ -211,19 +248,23 @@ def complaints() -> Iterator[str]:
 
 
 def _missing(private: Private) -> Iterator[str]:
-    owner = private.owner.__qualname__
+    owner, needed = private.owner.__qualname__, _needed_for(private)
     known = set(_names_used(private.owner))
-    yield from (f"{owner}.{name} is gone" for name in private.names if name not in known)
+    yield from (f"{owner}.{name} is gone, {needed}" for name in private.names if name not in known)
     for name, parameters in private.calls:
         method: Any = getattr(private.owner, name, None)
         if method is None:
-            yield f"{owner}.{name} is gone"
+            yield f"{owner}.{name} is gone, {needed}"
             continue
         found = tuple(
             parameter for parameter in inspect.signature(method).parameters if parameter not in ("self", "cls")
         )
         if found[: len(parameters)] != parameters:
-            yield f"{owner}.{name}: found parameters {found}, expected {parameters}"
+            yield f"{owner}.{name}: found parameters {found}, expected {parameters}, {needed}"
+
+
+def _needed_for(private: Private) -> str:
+    return "needed for " + "; ".join([*private.patches, *filter(None, [private.why])])
 
 
 def _names_used(owner: type) -> Iterable[str]:

@@ -158,7 +158,9 @@ async def nothing(command: Command, report: Report) -> None:
 @asynccontextmanager
 async def running(path: Path, execute: Callable[[Command, Report], Awaitable[None]] = nothing) -> AsyncIterator[Link]:
     steering, collector = FakeSteering(execute), FakeCollector()
-    link = Link(app=APP, worker=WORKER, socket=path, steering=steering, collector=collector, clock=time.time)
+    link = Link(
+        app=APP, worker=WORKER, socket=path, executor=steering, status=steering, collector=collector, clock=time.time
+    )
     await link.start()
     try:
         yield link
@@ -199,7 +201,7 @@ def test_it_says_why_it_only_reports_or_what_it_lacks(
     async def scenario() -> Frame:
         async with FakeAgent(path) as agent, running(path) as link:
             await (await agent.accept()).close()
-            link._steering.refusal, link._steering.waits_for = refusal, waits_for  # type: ignore[misc]
+            link._status.refusal, link._steering.waits_for = refusal, waits_for  # type: ignore[misc]
             return await Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S)).read()
 
     hello = asyncio.run(scenario())
@@ -233,7 +235,7 @@ def test_that_state_was_in_danger_is_said_before_the_worker_has_ended(path: Path
                 connection.write(encode_frame(replace(WELCOME, protocol=2, interval_s=60.0)))
                 while link._last_words is None:
                     await asyncio.sleep(0.01)
-                link._steering.breaches = 1  # type: ignore[misc]
+                link._status.breaches = 1  # type: ignore[misc]
                 began = time.monotonic()
             return await connection.read(), time.monotonic() - began  # type: ignore[return-value]
 
@@ -245,11 +247,11 @@ def test_that_state_was_in_danger_is_said_before_the_worker_has_ended(path: Path
 def test_it_presents_itself_anew_when_that_has_changed(path: Path):
     async def scenario() -> tuple[Frame, Frame]:
         async with FakeAgent(path) as agent, running(path) as link:
-            link._steering.known = {}  # type: ignore[attr-defined]
+            link._status.known = {}  # type: ignore[attr-defined]
             first = Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S))
             hello = await first.read()
             first.write(encode_frame(WELCOME))
-            link._steering.known = {OperatorId("sums"): 8}  # type: ignore[attr-defined]
+            link._status.known = {OperatorId("sums"): 8}  # type: ignore[attr-defined]
             second = Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S))
             return hello, await second.read()
 
@@ -257,6 +259,17 @@ def test_it_presents_itself_anew_when_that_has_changed(path: Path):
     assert isinstance(first, Hello)
     assert isinstance(second, Hello)
     assert (dict(first.operators), dict(second.operators)) == ({}, {"sums": 8})
+
+
+def test_a_reason_that_is_too_long_for_a_hello_is_cut(path: Path):
+    async def scenario() -> Frame:
+        async with FakeAgent(path) as agent, running(path) as link:
+            link._status.refusal = "x is gone; " * 1000  # type: ignore[misc]
+            return await Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S)).read()
+
+    hello = asyncio.run(scenario())
+    assert isinstance(hello, Hello)
+    assert (hello.steering, hello.reason) == (False, ("x is gone; " * 1000)[:4000])
 
 
 @pytest.mark.parametrize(("now", "left"), [(10.0, 2.0), (10.5, 1.5), (11.999, 0.001), (0.0, 2.0)])
@@ -419,7 +432,7 @@ def test_what_this_worker_cannot_do_is_refused(
 ):
     async def scenario() -> Ack:
         async with FakeAgent(path) as agent, running(path) as link:
-            link._steering.refusal = steers  # type: ignore[misc]
+            link._status.refusal = steers  # type: ignore[misc]
             connection = await agent.accept()
             connection.write(encode_frame(command(**changes)))
             return await connection.read_ack()
@@ -473,7 +486,8 @@ def test_it_ends_also_when_the_stop_comes_as_a_write_is_done(path: Path):
             await asyncio.shield(self.drained)
 
     async def scenario() -> bool:
-        link = Link(app=APP, worker=WORKER, socket=path, steering=FakeSteering(nothing), collector=FakeCollector())
+        steering = FakeSteering(nothing)
+        link = Link(app=APP, worker=WORKER, socket=path, executor=steering, status=steering, collector=FakeCollector())
         writer = Writer()
         task = asyncio.ensure_future(link._write(writer, WELCOME))
         await asyncio.sleep(0)

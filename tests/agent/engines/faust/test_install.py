@@ -36,7 +36,7 @@ def test_a_fit_app_is_steered_whether_its_agents_are_defined_before_or_after() -
 
     for fit in (before, app()):
         plugin = install(fit)
-        assert plugin.steering.refusal is None
+        assert plugin.steering.status.refusal is None
         assert isinstance(fit.transport, SteeredTransport)
         assert fit.conf.table_standby_replicas == 0
         assert fit.assignor.metadata(set()).user_data
@@ -59,8 +59,8 @@ def test_an_unfit_app_reports_only_and_keeps_its_own_ways(options: dict[str, Any
     assert [found for found in unfit(unfitting) if found.startswith(reason)]
     if "broker" not in options:
         plugin = install(unfitting)
-        assert plugin.steering.refusal is not None
-        assert reason in plugin.steering.refusal
+        assert plugin.steering.status.refusal is not None
+        assert reason in plugin.steering.status.refusal
         assert not isinstance(unfitting.transport, SteeredTransport)
         assert unfitting.conf.table_standby_replicas == 1
 

@@ -1,4 +1,4 @@
-"""Partition assignor that follows the placement; whoever the broker elects as the leader uses it.
+"""Partition assignor that follows the placement.  The member that the broker elects as leader uses it.
 
 It decides from what is in memory and in the members' JoinGroup data (no I/O: it runs in the consumer's thread).  Every
 member sends the newest placement it has seen, so that a leader whose reader lags still uses the newest, and what it
@@ -90,7 +90,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                 subscriptions = {member: frozenset(told.subscription) for member, told in member_metadata.items()}
                 return self._follow(self._shared.placement, cluster, subscriptions, members)
         except Exception:  # a leader that raises makes the whole group retry for ever
-            log.exception("the placement cannot be followed: assigning as stock Faust does")
+            log.exception("the placement cannot be followed; falling back to Faust's own assignment")
             self._deciding, self._differs = NO_EPOCH, None
         return super()._perform_assignment(cluster, member_metadata)
 
@@ -135,7 +135,10 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         for number, group in enumerate(self._groups(layouts, subscriptions, count)):
             topic_groups.update(dict.fromkeys(group.topics, number))  # unique per group
             if not group.members:
-                log.error("no worker can have %s: a changelog is not there yet", ", ".join(sorted(group.topics)))
+                log.error(
+                    "%s stays unassigned: the broker does not know one of its changelogs yet",
+                    ", ".join(sorted(group.topics)),
+                )
                 continue
             placed = place(
                 [_members(row, by_worker) for row in _rows(placement, group)],
@@ -182,7 +185,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
     def _difference(self, layouts: Mapping[Member, Layout], members: Members) -> str | None:
         found = difference(layouts, {member: step(data.worker) for member, data in members.items() if data.worker})
         if found is not None:
-            log.warning("no hand-overs until all run the same version of the app: %s", found)
+            log.warning("no hand-overs until all workers run the same version of the app: %s", found)
         return found and found[:MAX_DIFFERENCE]
 
     def _groups(
@@ -256,7 +259,7 @@ def _rows(placement: Placement, group: CoPartitioned) -> list[Owners]:
 
 
 def _previous(group: CoPartitioned, members: Members) -> dict[int, Member]:
-    """Who has most of each partition's topics now."""
+    """The member that now owns most of each partition's topics."""
     held: defaultdict[int, Counter[Member]] = defaultdict(Counter)
     for member in sorted(members):
         actives = members[member].assignment.actives

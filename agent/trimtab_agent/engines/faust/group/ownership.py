@@ -1,4 +1,4 @@
-"""Which key groups this worker owns, as Faust's own books have it, and changing them in place.
+"""Which key groups this worker owns, as Faust's own bookkeeping says, and how to change that in place.
 
 What is changed here is valid inside one generation; the next rebalance rebuilds all of it from the leader's
 assignment, which follows the placement.  Everything runs on the event loop, and no function here awaits: an owner is an
@@ -90,7 +90,7 @@ class Ownership:
         return self._app.tables._changelogs[changelog.topic]
 
     def own(self, key_groups: Collection[KeyGroup]) -> None:
-        """Be the owner of these in all of Faust's books."""
+        """Enter these key groups as owned wherever Faust keeps track of it."""
         sources, changelogs = self.sources(key_groups), self.changelogs(key_groups)
         self._assign(sources | changelogs, own=True)
         recovery = self._app.tables.recovery
@@ -106,7 +106,7 @@ class Ownership:
             conductor._tp_to_callback[tp] = conductor._build_handler(tp, conductor._tp_index[tp])
 
     def disown(self, key_groups: Collection[KeyGroup]) -> None:
-        """Not be the owner of these in any of Faust's books."""
+        """Remove these key groups wherever Faust keeps track of what it owns."""
         sources, changelogs = self.sources(key_groups), self.changelogs(key_groups)
         self._assign(sources | changelogs, own=False)
         recovery = self._app.tables.recovery

@@ -4,6 +4,7 @@ Written by the channel's thread (placements) and the event loop (layout), read b
 the event loop.  Every field is a reference to a frozen value, so that reading needs no lock.
 """
 
+import logging
 import threading
 from collections import Counter
 
@@ -14,13 +15,15 @@ from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, Topics, Work
 from trimtab_protocol.messages.placement import Placement, decode_placement
 from trimtab_protocol.signing.envelope import Envelope
 
+log = logging.getLogger(__name__)
+
 Signatures = tuple[bytes, ...]
 
 
 class PluginState:
     """Newest placement of one app, as seen by one worker.
 
-    `trust` None: whoever can write a placement, or join the group with one, is followed.
+    `trust` None: signatures are not checked.
     """
 
     def __init__(self, *, cluster: str, app: AppId, worker: WorkerId, trust: TrustFile | None = None) -> None:
@@ -29,7 +32,7 @@ class PluginState:
         self.worker = worker
         self.topics = Topics(cluster)
         self.newest: tuple[Placement, Signatures] | None = None
-        """The placement and its signatures: whoever is given it by this worker can check it too."""
+        """The placement with its signatures, so that other members can check what this worker passes on."""
         self.refused: Counter[Fault] = Counter()
         """Placements and hand-over records that were refused, by reason."""
         self.breaches = 0
@@ -40,10 +43,22 @@ class PluginState:
         """Standby replicas that the app asks for; Faust is given them back when it turns out not to be steered."""
         self.applied: Epoch = NO_EPOCH
         """Epoch of the placement that the last rebalance applied; NO_EPOCH = Faust's own assignment."""
+        self.refusal: str | None = None
+        """Why this worker only reports, from its start on; None = it steers, while `differs` is None too."""
         self.differs: str | None = None
         """How the group's members differ in their version of the app, as the leader of this generation says."""
         self._trust = trust
         self._writing = threading.Lock()
+
+    def refuse(self, reason: str) -> None:
+        """Only report from now on."""
+        log.warning("this worker is not steered: %s", reason)
+        self.refusal = reason
+
+    @property
+    def reports_only(self) -> str | None:
+        """Why this worker only reports now; None = it steers."""
+        return self.refusal or self.differs
 
     @property
     def placement(self) -> Placement | None:
@@ -57,7 +72,7 @@ class PluginState:
     def read(self, value: bytes, signatures: Signatures) -> Placement:
         """A placement of this app, as it was published.
 
-        Raises BadMessage, and counts it: nobody trusted vouches for it, it cannot be read, or it is another app's.
+        Raises BadMessage, and counts it: no trusted key has signed it, it cannot be read, or it is another app's.
         """
         try:
             if self._trust is not None:

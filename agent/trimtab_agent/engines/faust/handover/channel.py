@@ -1,6 +1,6 @@
-"""The plug-in's own line to Kafka: reads the placement and the hand-overs without a group, writes hand-over records.
+"""The plug-in's own Kafka clients: read placements and hand-over records without a group, write hand-over records.
 
-Runs on the side loop.  Broker or topics away: it waits and tries again; the worker works on under the last placement.
+Runs on the side loop.  While broker or topics are away it tries again; the worker goes on under the last placement.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class Channel:
         return writer
 
     async def close(self) -> None:
-        """Close the writer; the app's end does not wait for what a broker that is away cannot get."""
+        """Close the writer, within a limit: the broker may be away."""
         if self._writer is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_LIMIT_S):
@@ -140,7 +140,7 @@ class Channel:
                 log.warning("%s offset %d ignored: %s: %s", record.topic, record.offset, error.fault, error)
 
     def _take_placement(self, record: Any) -> None:
-        """Other apps' placements, and one that was taken back, are none of ours."""
+        """Keep a placement of this app; ignore other apps' and tombstones."""
         if record.value is None or record.key != self._shared.app.encode():
             return
         signatures = signatures_in(record.headers)

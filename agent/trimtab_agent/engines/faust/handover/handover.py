@@ -74,6 +74,11 @@ class Handover:
         if generation != self.generation or not self.is_stable:
             raise GenerationOver(f"not stable in generation {generation}")
 
+    async def request_rejoin(self) -> None:
+        """Ask the group for a rebalance."""
+        thread = self._app.consumer.thread
+        await thread.run(thread.request_rejoin)
+
     async def release(self, key_groups: Collection[KeyGroup], generation: int) -> Given:
         """Finish, flush, commit, and stop owning.  Whatever it raises, it then owns them as before."""
         self.check(generation)

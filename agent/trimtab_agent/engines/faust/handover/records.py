@@ -1,4 +1,4 @@
-"""What the two sides of a hand-over write to each other, and what of it is Faust's."""
+"""Builds the records that the two sides of a hand-over write, and converts their offsets to Faust's types."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, Off
 
 
 def released(command: Command, given: Given, cluster: str, held_s: float) -> HandoverRecord:
-    """The record by which the target of a release may start; `held_s` = seconds since the source began to stop."""
+    """The record after which the target may take over; `held_s` = seconds since the source stopped fetching."""
     assert command.handover is not None
     assert command.generation is not None
     assert command.source is not None
@@ -34,7 +34,7 @@ def released(command: Command, given: Given, cluster: str, held_s: float) -> Han
 
 
 def took(record: HandoverRecord) -> HandoverRecord:
-    """The record by which the target of a `released` says that it has started."""
+    """The record by which the target says that it has taken over."""
     return replace(record, kind=HandoverKind.TOOK, offsets=(), ends=(), held_s=0.0)
 
 

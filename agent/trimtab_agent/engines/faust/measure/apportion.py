@@ -10,9 +10,9 @@ In an interval the process used P seconds of CPU.  They are
 
 T has no owner on the clock: one thread serves all partitions, in rounds of the network (a fetch, a produce request and
 their wake-ups), each with the messages of many.  A round costs ten times a message in it, and whether one is saved when
-a key group goes depends on who else is there.  A load that depends on the neighbours cannot be balanced: the plan would
-miss what it promised.  So rounds stay with the worker, and a key group is charged, beside its agents' steps, what its
-messages w_k cost in full rounds:
+a key group goes depends on who else is there.  A load that depends on the worker's other key groups cannot be balanced:
+the plan would miss what it promised.  So rounds stay with the worker, and a key group is charged, beside its agents'
+steps, what its messages w_k cost in full rounds:
 
     c_k = a_k + m * w_k,    m = min(MESSAGE_S, T / W)
 

@@ -8,7 +8,7 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.measure.apportion import IdleBase, Interval, Work, apportion, contradiction
 from trimtab_agent.engines.faust.measure.sensor import Flow, KeyGroupSensor, Taken
-from trimtab_agent.engines.outcomes import Steering
+from trimtab_agent.engines.outcomes import WorkerStatus
 from trimtab_protocol.messages.local import Statistics
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.report import MAX_STANDBYS, KeyGroupSample, PairSample, WorkerState
@@ -36,17 +36,17 @@ class _Tally:
 class Collector:
     """Turns what a sensor counted into statistics, and learns the worker's idle base."""
 
-    def __init__(self, sensor: KeyGroupSensor, steering: Steering, *, worker: WorkerId) -> None:
+    def __init__(self, sensor: KeyGroupSensor, status: WorkerStatus, *, worker: WorkerId) -> None:
         self._sensor = sensor
-        self._steering = steering
+        self._status = status
         self._worker = worker
         self._idle = IdleBase()
         self._calm_at: tuple[int | None, int] | None = None
-        """Generation and disturbances when the interval began; None: the worker was not calm then."""
+        """Generation and work beside the job when the interval began; None: the worker was not calm then."""
         self._contradicted = False
 
     def skip(self) -> None:
-        """Throw away what was counted so far: nobody asked for it, or it is of an unknown interval."""
+        """Throw away what was counted so far: it belongs to no interval that was asked for."""
         self._sensor.take()
         self._calm_at = self._calm_now()
 
@@ -56,10 +56,10 @@ class Collector:
         Samples are of the key groups owned now: what another one did here before it moved away in this interval is
         left out (its new owner reports it).  Pairs are of all that was sent.
         """
-        taken, steering = self._sensor.take(), self._steering
-        tallies = _by_key_group(taken, steering.key_group_of)
+        taken, status = self._sensor.take(), self._status
+        tallies = _by_key_group(taken, status.key_group_of)
         work = {key_group: tally.work for key_group, tally in tallies.items()}
-        owned = sorted(steering.owned())
+        owned = sorted(status.owned())
         began, self._calm_at = self._calm_at, self._calm_now()
         interval = Interval(
             interval_s=interval_s,
@@ -74,28 +74,28 @@ class Collector:
         return Statistics(
             at_ms=at_ms,
             interval_s=interval_s,
-            state=steering.state,
+            state=status.state,
             cpu_s=interval.process_s,
-            epoch=steering.epoch,
-            generation=steering.generation,
-            complete=bool(steering.operators()),
+            epoch=status.epoch,
+            generation=status.generation,
+            complete=bool(status.operators()),
             key_groups=tuple(
                 self._sample(key_group, tallies.get(key_group, _Tally()), cpu_s(key_group)) for key_group in owned
             ),
-            pairs=_pairs(taken, steering.key_group_of),
-            refused=steering.refused,
-            standbys=min(steering.standbys, MAX_STANDBYS),
-            breaches=steering.breaches,
+            pairs=_pairs(taken, status.key_group_of),
+            refused=status.refused,
+            standbys=min(status.standbys, MAX_STANDBYS),
+            breaches=status.breaches,
             unknown=unknown,
         )
 
     def _calm_now(self) -> tuple[int | None, int] | None:
         """What stays the same while the worker does nothing but its job."""
-        steering = self._steering
-        disturbances = steering.disturbances
-        if steering.state is not WorkerState.RUNNING or disturbances is None:
+        status = self._status
+        work = status.work_beside_the_job
+        if status.state is not WorkerState.RUNNING or work is None:
             return None
-        return steering.generation, disturbances
+        return status.generation, work
 
     def _shares(
         self, interval: Interval, work: Mapping[KeyGroup | None, Work], unknown: str | None
@@ -120,9 +120,9 @@ class Collector:
             tuples_out=tally.sent.messages,
             bytes_in=tally.received.bytes,
             bytes_out=tally.sent.bytes,
-            state_bytes=self._steering.state_bytes(key_group),
-            lag_records=self._steering.lag_records(key_group),
-            backlog=self._steering.backlog(key_group),
+            state_bytes=self._status.state_bytes(key_group),
+            lag_records=self._status.lag_records(key_group),
+            backlog=self._status.backlog(key_group),
         )
 
 

@@ -1,5 +1,7 @@
 """Self-fence: a worker that may have lost its place in the group must not go on with what it had queued.
 
+(patch fence-after-session)
+
 The broker gives a member's partitions away when it has not heard a heartbeat for the session time-out.  A process
 that was stopped (SIGSTOP, a long pause of its machine) does not notice: it would work on, and its late changelog
 records would overwrite the new owner's.  So: before every event, and before everything that leaves for the broker, the

@@ -1,10 +1,12 @@
-"""The last line of defence of a worker's state: what would leave a table wrong ends the worker instead.
+"""Ends a worker before a table becomes wrong.
 
 Two things are watched at the stores themselves, whatever the layers above believe:
 
-- A write that fails (disk full).  Faust lets the exception pass through the app's agent like any other: the event
-  counts as done, the agent is started again, and the worker goes on without what it could not write.
-- A record of a changelog that is applied to a partition which is active here.  The worker would read back its own
+- A write that fails, as on a full disk (patch end-when-state-is-not-written).  Faust lets the exception pass through
+  the app's agent like any other: the event counts as done, the agent is started again, and the worker goes on without
+  what it could not write.
+- A record of a changelog that is applied to a partition which is active here
+  (patch end-before-state-is-overwritten).  The worker would read back its own
   older writes and overwrite newer ones.  Faust does that only to restore, before any source is open.
 
 From that moment on nothing is committed or sent, and the worker ends: to the group it is a worker that was killed, and
@@ -46,12 +48,12 @@ class StoreGuard:
         for table in self._app.tables.values():
             store = table.data
             if isinstance(store, Store):
-                store._set, store._del = self._guarded_write(store._set), self._guarded_write(store._del)
-                store.apply_changelog_batch = self._guarded_batch(
+                store._set, store._del = self._write_or_end(store._set), self._write_or_end(store._del)
+                store.apply_changelog_batch = self._apply_or_end(
                     table.changelog_topic_name, store.apply_changelog_batch
                 )
 
-    def _guarded_write(self, write: Callable[..., None]) -> Callable[..., None]:
+    def _write_or_end(self, write: Callable[..., None]) -> Callable[..., None]:
         def write_or_end(*arguments: Any) -> None:
             try:
                 write(*arguments)
@@ -63,7 +65,7 @@ class StoreGuard:
 
         return write_or_end
 
-    def _guarded_batch(self, changelog: str, apply: Callable[..., None]) -> Callable[..., None]:
+    def _apply_or_end(self, changelog: str, apply: Callable[..., None]) -> Callable[..., None]:
         def apply_or_end(batch: Iterable[Any], to_key: Any, to_value: Any) -> None:
             # Faust applies a late record of a partition that it has just given away to whichever table came before.
             own = [event for event in batch if event.message.tp.topic == changelog]
@@ -96,7 +98,7 @@ def _end_process_after(limit_s: float) -> None:
     """Whatever holds up an orderly stop: a worker that may do nothing must not stay a member of its group."""
 
     def end() -> None:
-        log.critical("this worker has not stopped within %g s of its fault, and ends now", limit_s)
+        log.critical("this worker did not stop within %g s after its fault; killing the process", limit_s)
         os._exit(EXIT_CODE)
 
     timer = threading.Timer(limit_s, end)

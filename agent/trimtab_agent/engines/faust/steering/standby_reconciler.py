@@ -40,7 +40,7 @@ class StandbyReconciler:
         self._turn = asyncio.Lock()
 
     async def settle(self) -> None:
-        """Close what is not to be kept warm, open what is.
+        """Close standbys that are no longer wanted, open those that are missing.
 
         There may be hundreds to open: a few at a time, with as long a pause for the app's own work.  Commands come in
         between.
@@ -67,7 +67,7 @@ class StandbyReconciler:
             await self._standbys.warm(key_groups, lambda: self._handover.check(generation))
 
     async def _warm_placed(self, key_groups: Iterable[KeyGroup]) -> bool:
-        """Follow those that are still placed here; False: a rebalance came between, at its end all is settled anew."""
+        """Follow those that are still placed here.  False: a rebalance came between, and ends with a reconciliation."""
         async with self._turn:
             generation = self._handover.generation
             try:
@@ -88,7 +88,7 @@ class StandbyReconciler:
                 for key_group in key_groups:
                     await self._warm_each([key_group], generation)
             else:
-                log.warning("not kept warm: %s: %r", ", ".join(map(str, key_groups)), fault)
+                log.warning("cannot keep %s warm: %r", ", ".join(map(str, key_groups)), fault)
 
     def _placed(self) -> frozenset[KeyGroup]:
         return frozenset(

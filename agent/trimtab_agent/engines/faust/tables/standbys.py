@@ -19,10 +19,10 @@ Check = Callable[[], None]
 class Standbys:
     """Key groups that this worker does not own, but keeps warm."""
 
-    def __init__(self, app: Any, ownership: Ownership, tail: ChangelogReader) -> None:
+    def __init__(self, app: Any, ownership: Ownership, reader: ChangelogReader) -> None:
         self._app = app
         self._ownership = ownership
-        self._reader = tail
+        self._reader = reader
 
     async def warm(self, key_groups: Collection[KeyGroup], check: Check) -> None:
         """Open the tables of these key groups and follow their changelogs, where that is not so already.

@@ -17,7 +17,7 @@ Connection = Mapping[str, Any]
 
 
 async def for_ever(work: Callable[[], Awaitable[None]], complaint: str) -> None:
-    """Do it again and again, whatever it raises: a worker that is deaf for ever would be worse.  Said once a minute."""
+    """Repeat the work for ever, whatever it raises; log a fault at most once a minute."""
     complaints = RateLimit(rate=1 / 60, burst=1)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Consumer with the mends, and with the means to stop and start single partitions inside a generation."""
+"""Faust's consumer with the patches of `patches.py`, which can stop and start single partitions in a generation."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ Check = Callable[[], None]
 
 
 class Watcher(Protocol):
-    """Who is told what the group does.  Called on the app's event loop."""
+    """Told of the group's events, on the app's event loop."""
 
     async def before_join(self, topics: frozenset[str]) -> None:
         """The worker is about to subscribe to these topics."""
@@ -61,7 +61,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._round: dict[TP, list[Any]] = {}
         self._delivering: TP | None = None
         self._delivered: dict[TP, deque[int]] = {}
-        """Offsets given to the streams and not yet handed to a commit, in order (mend 9)."""
+        """Offsets given to the streams and not yet handed to a commit, in order (patch commit-up-to-first-gap)."""
         self._position: dict[TP, int] = {}
         """Where `_delivered` begins: the offset after the last one handed to a commit, at first the one sought."""
         super().__init__(transport, *args, **options)
@@ -80,7 +80,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         return self._open
 
     async def subscribe(self, topics: Collection[str]) -> None:
-        """Subscribe, once the placement and all topics are known: whoever joins may be the leader (mend 13)."""
+        """Subscribe when placement and topics are known (patch topics-known-before-assignment)."""
         await self.watcher.before_join(frozenset(topics))
         await self._thread.wait_for_topics(frozenset(topics), self.settings.topics_limit_s)
         await super().subscribe(topics)
@@ -119,9 +119,10 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             if not self.flow_active:
                 await self.wait(self.can_resume_flow)
                 continue
-            rebalances, active = self._rebalances, frozenset(self._get_active_partitions())  # mend 1
-            if not self._open:
-                active = frozenset(tp for tp in active if self._is_changelog_tp(tp))  # mend 4
+            rebalances = self._rebalances
+            active = frozenset(self._get_active_partitions())  # (patch fixed-partitions-during-fetch)
+            if not self._open:  # (patch seek-before-sources-open)
+                active = frozenset(tp for tp in active if self._is_changelog_tp(tp))
             records = await self._fetch(active)
             # What was fetched before a rebalance is dropped: the seek at the end of the recovery gives it back.
             if self.flow_active and rebalances == self._rebalances:
@@ -136,7 +137,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         try:
             if active:
                 return dict(await self._getmany(active_partitions=active, timeout=self.settings.fetch_round_s))
-            await self._thread.run(self._thread.touch)  # mend 7
+            await self._thread.run(self._thread.touch)  # (patch idle-worker-stays-member)
             await self.sleep(IDLE_S)
             return {}
         finally:
@@ -177,7 +178,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     @Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Finish what was begun, commit, and only then forget (mends 2 and 8)."""
+        """Finish, commit, and only then forget (patch begun-events-finished, patch offsets-kept-until-commit)."""
         self._rebalances += 1
         self._changing = True
         self._sought = self._open = False
@@ -186,19 +187,19 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         sources = {tp for tp in revoked | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
         if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
-            self.log.warning("events are still in work at the rebalance")
+            self.log.warning("begun events were not finished in time; the rebalance goes on without them")
         await self._on_partitions_revoked(revoked)
         self.forget(sources | revoked)
 
     async def finish(self) -> None:
-        """Before the worker stops: finish what was begun, for Faust is about to clear the queues (mend 8)."""
+        """Finish what was begun: Faust is about to stop and to clear the queues (patch begun-events-finished)."""
         sources = {tp for tp in self._active_partitions | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
         if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
-            self.log.warning("events are still in work at the stop")
+            self.log.warning("begun events were not finished in time; the worker stops without them")
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Stop the flow (mend 6), wait for the fetch in flight (mend 1), then let Faust restore its tables."""
+        """Stop the flow (patch flow-stopped-before-assignment), then let Faust restore its tables."""
         self._sought = self._open = False
         self.stop_flow()
         self.app.flow_control.suspend()
@@ -207,7 +208,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._delivered.clear()
         try:
             async with asyncio.timeout(FETCH_LIMIT_S):
-                await self.not_waiting_next_records.wait()
+                await self.not_waiting_next_records.wait()  # (patch fixed-partitions-during-fetch)
         except TimeoutError:
             self.log.warning("the fetch in flight did not end before the assignment")
         self.fence.renew()
@@ -216,7 +217,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._changing = False
 
     async def perform_seek(self) -> None:
-        """Seek every source partition, also those nobody has committed (mend 4).
+        """Seek every source partition, also those nobody has committed (patch seek-before-sources-open).
 
         Between two assignments only the recovery of the first can ask for it.  It waits until Faust cancels it: done
         late, its seek would pass for that of the second, and the second's would take back what has been processed.
@@ -239,9 +240,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             await asyncio.Event().wait()
 
     def resume_flow(self) -> None:
-        """Let messages flow; source partitions only when they have been sought in this generation (mend 4).
+        """Let messages flow; source partitions only when they have been sought in this generation.
 
-        Without an assignment nothing is sought, and nothing can be fetched too early.
+        Without an assignment nothing is sought, and nothing can be fetched too early (patch seek-before-sources-open).
         """
         was_open, self._open = self._open, self._sought or not self.assignment()
         super().resume_flow()
@@ -251,7 +252,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     # ---- commits
 
     async def commit_and_end_transactions(self) -> None:
-        """Commit, after a periodic commit that is running (mend 3)."""
+        """Commit, after a periodic commit that is running (patch last-commit-not-skipped)."""
         await self.wait_for_commit()
         await self.commit(start_new_transaction=False)
 
@@ -261,7 +262,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             await self.maybe_wait_for_commit_to_finish()
 
     def _new_offset(self, tp: TP) -> int | None:
-        """Offset to commit: up to the first unfinished event (mend 9); None when nothing has been finished since."""
+        """Offset of the first unfinished event (patch commit-up-to-first-gap); None when it is committed already."""
         if tp in self.withheld or self.fence.broken:
             return None
         acked, delivered = self._acked_index[tp], self._delivered.get(tp)
@@ -308,7 +309,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         return True
 
     def _clean_unacked_messages(self) -> None:
-        """Wait only for messages in an agent's hands once the fence has refused one (mend 10).
+        """Wait only for messages in an agent's hands once the fence has refused one (patch fence-after-session).
 
         Refused by one agent and done by another, it is never acked; it is read again in the next generation.
         """
@@ -373,7 +374,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self._read_offset[tp] = offset or None
 
     def forget(self, tps: Collection[TP]) -> None:
-        """Drop all that is known of partitions that are not ours any more."""
+        """Drop the bookkeeping of partitions that this worker no longer owns."""
         by_partition: tuple[MutableMapping[TP, Any], ...] = (
             self._acked,
             self._acked_index,

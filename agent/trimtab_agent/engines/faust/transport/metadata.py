@@ -1,4 +1,4 @@
-"""What the broker says of topics, waited for before anything depends on it (mend 13).
+"""Wait until the broker's metadata has a topic (patch topics-known-before-assignment).
 
 A topic that has just been created is not in every client's metadata.  A leader that does not know it yet would assign a
 part of the job, and an agent that writes a table with an unknown changelog fails on every event, each of which Faust

@@ -1,4 +1,7 @@
-"""Producer that can say "all of it is in the log", and that is silent while the worker is fenced (mends 5 and 10)."""
+"""Producer that knows when all of it is in the log, and that sends nothing while the worker is fenced.
+
+(patch flush-waits-for-all, patch fence-after-session)
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -85,7 +88,10 @@ class SteeredProducer(Producer):  # type: ignore[misc]
         return {"acks": "all", "enable_idempotence": True}
 
     async def flush(self) -> None:
-        """Wait until everything sent before this call is in the log (mend 5); a busy worker goes on sending."""
+        """Wait until everything sent before this call is in the log; a busy worker goes on sending.
+
+        (patch flush-waits-for-all)
+        """
         mark = _Mark()
         self.buffer.put(mark)
         while not mark.reached and not self.buffer.should_stop:

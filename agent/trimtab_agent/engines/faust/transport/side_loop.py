@@ -43,5 +43,5 @@ class SideLoop:
         self._loop.close()
 
     def _is_news(self, record: logging.LogRecord) -> bool:
-        """What our own clients read changes with every hand-over: only what the app's subscribe to is worth a table."""
+        """Drop what aiokafka logs at each change of our own clients' partitions; keep the app's consumer's lines."""
         return record.thread != self._thread.ident or record.levelno > logging.INFO

@@ -1,4 +1,4 @@
-"""The transport that puts the mended consumer and producer into an app."""
+"""The transport that puts the patched consumer and producer into an app."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from trimtab_agent.engines.faust.transport.producer import SteeredProducer
 
 
 class SteeredTransport(Transport):  # type: ignore[misc]
-    """Faust's aiokafka driver with the mends; its consumer and producer share one fence and tell one watcher."""
+    """Faust's aiokafka driver with our consumer and producer, which share one fence and tell one watcher."""
 
     Consumer = SteeredConsumer
     Producer = SteeredProducer

@@ -55,7 +55,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         return consumer
 
     async def on_start(self) -> None:
-        """Start the consumer, and listen to what its coordinator hears from the broker (mend 10)."""
+        """Start the consumer, and listen to what its coordinator hears from the broker (patch fence-after-session)."""
         await super().on_start()
         coordinator = self._consumer._coordinator
         known = self._topics = TopicMetadata(self._consumer._client)
@@ -124,7 +124,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         return assigned
 
     def touch(self) -> None:
-        """Count as fetching (mend 7)."""
+        """Count as fetching (patch idle-worker-stays-member)."""
         if self._consumer is not None:
             with self._consumer._fetcher._subscriptions.fetch_context():
                 pass

@@ -8,19 +8,22 @@ import pytest
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.group.shared_state import PluginState
-from trimtab_agent.engines.faust.steering.facts import Facts
+from trimtab_agent.engines.faust.steering.worker_status import FaustWorkerStatus
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
 
 APP = AppId("app")
 
 
-def a_worker(known: set[str]) -> tuple[Ownership, Facts]:
+def a_worker(known: set[str]) -> tuple[Ownership, FaustWorkerStatus]:
     """What a worker has of itself, on a broker that knows these topics."""
     thread = SimpleNamespace(partition_count=lambda topic: 4 if topic in known else None)
     app: Any = SimpleNamespace(consumer=SimpleNamespace(thread=thread))
     ownership, unused = Ownership(app, APP), SimpleNamespace()
     shared = PluginState(cluster="c", app=APP, worker=WorkerId("w0"))
-    return ownership, Facts(app, shared, ownership, unused, unused)  # type: ignore[arg-type]
+    parts: Any = SimpleNamespace(
+        app=app, shared=shared, ownership=ownership, standbys=unused, handover=unused, work=unused
+    )
+    return ownership, FaustWorkerStatus(parts)
 
 
 @pytest.mark.parametrize(

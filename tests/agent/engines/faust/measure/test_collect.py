@@ -23,8 +23,8 @@ def group(operator: str, partition: int) -> KeyGroup:
 
 
 @dataclass
-class FakeSteering:
-    """The port to the steering part."""
+class FakeStatus:
+    """What the worker tells."""
 
     owns: set[KeyGroup]
     state: WorkerState = WorkerState.RUNNING
@@ -32,7 +32,7 @@ class FakeSteering:
     sizes: dict[KeyGroup, int] = field(default_factory=dict)
     epoch: Epoch | None = EPOCH
     generation: int | None = 4
-    disturbances: int | None = 0
+    work_beside_the_job: int | None = 0
     refusal: str | None = None
     waits_for: str | None = None
     standbys: int = 1
@@ -66,7 +66,7 @@ class FakeSensor:
         return self._intervals.pop(0)
 
 
-def collect(taken: Taken, steering: FakeSteering) -> Statistics:
+def collect(taken: Taken, steering: FakeStatus) -> Statistics:
     return Collector(FakeSensor(taken), steering, worker=W0).collect(at_ms=5000, interval_s=1.0)
 
 
@@ -85,7 +85,7 @@ BUSY = Taken(
 
 def test_all_of_an_interval_by_key_group():
     extract, sums, quiet = group("extract", 0), group("sums", 0), group("sums", 1)
-    steering = FakeSteering(owns={extract, sums, quiet}, sizes={sums: 4096})
+    steering = FakeStatus(owns={extract, sums, quiet}, sizes={sums: 4096})
 
     statistics = collect(BUSY, steering)
 
@@ -113,16 +113,16 @@ def rest(s: KeyGroupSample) -> tuple[Any, ...]:
 
 
 def test_a_key_group_that_moved_away_pays_its_share_but_is_not_reported():
-    both = collect(BUSY, FakeSteering(owns={group("extract", 0), group("sums", 0)}))
+    both = collect(BUSY, FakeStatus(owns={group("extract", 0), group("sums", 0)}))
 
-    one = collect(BUSY, FakeSteering(owns={group("sums", 0)}))
+    one = collect(BUSY, FakeStatus(owns={group("sums", 0)}))
 
     assert one.key_groups == both.key_groups[1:]
     assert one.pairs == both.pairs
 
 
 def test_before_the_operators_are_known_nothing_is_complete():
-    statistics = collect(Taken(process_ns=7), FakeSteering(owns=set(), known={}, state=WorkerState.RECOVERING))
+    statistics = collect(Taken(process_ns=7), FakeStatus(owns=set(), known={}, state=WorkerState.RECOVERING))
 
     assert (statistics.complete, statistics.key_groups, statistics.pairs) == (False, (), ())
 
@@ -143,7 +143,7 @@ def expected_cpu_s(idle_cores: float) -> float:
 
 def test_an_idle_interval_is_learned() -> None:
     sensor = FakeSensor(Taken(), IDLE, replace(BUSY, process_ns=132_500_000))
-    collector = Collector(sensor, FakeSteering(owns={group("sums", 0)}), worker=W0)
+    collector = Collector(sensor, FakeStatus(owns={group("sums", 0)}), worker=W0)
     collector.skip()
     collector.collect(at_ms=2000, interval_s=2.0)
 
@@ -157,15 +157,15 @@ def test_an_idle_interval_is_learned() -> None:
         ({"state": WorkerState.RECOVERING}, {}),
         ({}, {"state": WorkerState.REBALANCING}),
         ({"generation": 3}, {}),
-        ({"disturbances": 1}, {"disturbances": 2}),
-        ({"disturbances": None}, {}),
-        ({"disturbances": None}, {"disturbances": None}),
+        ({"work_beside_the_job": 1}, {"work_beside_the_job": 2}),
+        ({"work_beside_the_job": None}, {}),
+        ({"work_beside_the_job": None}, {"work_beside_the_job": None}),
     ],
 )
 def test_from_an_interval_in_which_anything_else_went_on_nothing_is_learned(
     began: dict[str, Any], ended: dict[str, Any]
 ) -> None:
-    steering = FakeSteering(owns={group("sums", 0)})
+    steering = FakeStatus(owns={group("sums", 0)})
     collector = Collector(FakeSensor(Taken(), IDLE, replace(BUSY, process_ns=132_500_000)), steering, worker=W0)
     told = vars(steering).copy()
     vars(steering).update(told | began)
@@ -178,7 +178,7 @@ def test_from_an_interval_in_which_anything_else_went_on_nothing_is_learned(
 
 def test_of_an_interval_whose_beginning_nobody_saw_nothing_is_learned() -> None:
     sensor = FakeSensor(IDLE, replace(BUSY, process_ns=132_500_000))
-    collector = Collector(sensor, FakeSteering(owns={group("sums", 0)}), worker=W0)
+    collector = Collector(sensor, FakeStatus(owns={group("sums", 0)}), worker=W0)
     collector.collect(at_ms=2000, interval_s=2.0)
 
     assert busy_cpu_s(collector) == pytest.approx(expected_cpu_s(IDLE_CORES))
@@ -191,7 +191,7 @@ def test_a_worker_that_restored_without_messages_is_not_measured_as_zero_afterwa
         received={TP("in", 0): Flow(130, 13_000)}, agents_ns={TP("in", 0): 300_000_000}, process_ns=400_000_000
     )
     collector = Collector(
-        FakeSensor(Taken(), *[restoring] * 3, working), FakeSteering(owns={group("extract", 0)}), worker=W0
+        FakeSensor(Taken(), *[restoring] * 3, working), FakeStatus(owns={group("extract", 0)}), worker=W0
     )
     collector.skip()
     for _ in range(3):
@@ -207,7 +207,7 @@ def test_when_the_parts_do_not_add_up_loads_are_unknown_and_counts_are_not(
     process_ns: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     odd, fine = replace(BUSY, process_ns=process_ns), BUSY
-    steering = FakeSteering(owns={group("extract", 0), group("sums", 0), group("sums", 1)})
+    steering = FakeStatus(owns={group("extract", 0), group("sums", 0), group("sums", 1)})
     collector = Collector(FakeSensor(odd, odd, fine, odd), steering, worker=W0)
 
     first, _, known, _ = [collector.collect(at_ms=1000 * number, interval_s=1.0) for number in range(1, 5)]
@@ -222,7 +222,7 @@ def test_when_the_parts_do_not_add_up_loads_are_unknown_and_counts_are_not(
 
 
 def test_a_skipped_interval_is_not_reported():
-    collector = Collector(FakeSensor(BUSY, Taken()), FakeSteering(owns={group("sums", 0)}), worker=W0)
+    collector = Collector(FakeSensor(BUSY, Taken()), FakeStatus(owns={group("sums", 0)}), worker=W0)
 
     collector.skip()
     statistics = collector.collect(at_ms=1000, interval_s=1.0)
@@ -232,6 +232,6 @@ def test_a_skipped_interval_is_not_reported():
 
 
 def test_statistics_can_be_sent():
-    statistics = collect(BUSY, FakeSteering(owns={group("extract", 0), group("sums", 0)}))
+    statistics = collect(BUSY, FakeStatus(owns={group("extract", 0), group("sums", 0)}))
 
     assert decode_frame(encode_frame(statistics)) == statistics

@@ -12,9 +12,15 @@ from faust.types import TP
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.handover import Denied, Given
-from trimtab_agent.engines.faust.steering.steering import FaustSteering
+from trimtab_agent.engines.faust.steering.background_work import BackgroundWork
+from trimtab_agent.engines.faust.steering.command_executor import FaustCommandExecutor
+from trimtab_agent.engines.faust.steering.group_watcher import GroupWatcher
+from trimtab_agent.engines.faust.steering.handover_receiver import HandoverReceiver
+from trimtab_agent.engines.faust.steering.parts import Parts
+from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandovers
+from trimtab_agent.engines.faust.steering.worker_status import FaustWorkerStatus
 from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
-from trimtab_agent.engines.outcomes import Outcome, Refused, Released
+from trimtab_agent.engines.outcomes import Abandoned, Outcome, Prepared, Refused, Released
 from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -31,6 +37,10 @@ class Handover:
 
     generation, is_stable = 3, True
     fault: Exception | None = None
+    rejoins = 0
+
+    async def request_rejoin(self) -> None:
+        self.rejoins += 1
 
     def check(self, generation: int) -> None:
         if generation != self.generation:
@@ -51,42 +61,83 @@ class Ownership:
     def owns(self, key_group: KeyGroup) -> bool:
         return key_group == MINE
 
+    def holds(self, key_group: KeyGroup) -> bool:
+        return self.owns(key_group)
+
     def operators(self) -> dict[OperatorId, Any]:
         return {}
 
 
+class Standbys:
+    """Nothing is followed but what the test says."""
+
+    applied_records = 0
+    stopped = False
+
+    async def lag_records(self, key_groups: Any) -> int:
+        return 2
+
+    def state_bytes(self, key_group: KeyGroup) -> int | None:
+        return 100
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class Reconciler:
+    """Warms at once; `warming` is called meanwhile."""
+
+    warming: Callable[[], None] = staticmethod(lambda: None)
+
+    async def warm(self, key_groups: Any, generation: int) -> None:
+        self.warming()
+
+    async def cool(self) -> frozenset[KeyGroup]:
+        return frozenset()
+
+
+class Windows:
+    async def follow(self) -> None: ...
+
+
 class Worker:
     def __init__(self, *, placed: WorkerId = OTHER) -> None:
-        shared = PluginState(cluster="c", app=APP, worker=ME)
-        shared.offer(Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={SUMS: ((placed, ME),)}))
-        self.steering = FaustSteering(
-            faust.App("ks", web_enabled=False),
-            shared,
-            connection={},
-            named=dict,
-            unfit_tables=list,
-            settings=SETTINGS,
-        )
-        self.handover = Handover()
+        self.shared = PluginState(cluster="c", app=APP, worker=ME)
+        self.shared.offer(Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={SUMS: ((placed, ME),)}))
+        self.handover, self.standbys, self.reconciler = Handover(), Standbys(), Reconciler()
         self.published: list[HandoverRecord] = []
-        self.rejoins = 0
         self.said: list[Outcome] = []
-        steering: Any = self.steering
-        steering._handover, steering._ownership = self.handover, Ownership()
-        steering._windows.follow = self._nothing
-        steering._publish, steering._ask_for_rejoin = self._publish, self._ask_for_rejoin
+        parts: dict[str, Any] = {
+            "ownership": Ownership(),
+            "standbys": self.standbys,
+            "handover": self.handover,
+            "reconciler": self.reconciler,
+            "windows": Windows(),
+            "side": self,
+        }
+        self.parts = Parts(
+            app=faust.App("ks", web_enabled=False),
+            shared=self.shared,
+            work=BackgroundWork(),
+            pending=PendingHandovers(),
+            settings=SETTINGS,
+            **parts,
+        )
+        self.executor = FaustCommandExecutor(self.parts)
+        self.receiver = HandoverReceiver(self.parts)
+        self.status = FaustWorkerStatus(self.parts)
+        self.watcher = GroupWatcher(self.parts, named_topics=dict, unfit_tables=list)
 
-    async def _nothing(self) -> None: ...
+    @property
+    def rejoins(self) -> int:
+        return self.handover.rejoins
 
-    async def _publish(self, record: HandoverRecord) -> None:
+    async def publish(self, record: HandoverRecord) -> None:
         self.published.append(record)
-
-    async def _ask_for_rejoin(self) -> None:
-        self.rejoins += 1
 
     def hears(self, command: Command, then: Callable[[], Any] = lambda: None, *, wait_s: float = 0.0) -> list[Outcome]:
         async def run() -> None:
-            await self.steering.execute(command, self.said.append)
+            await self.executor.execute(command, self.said.append)
             await asyncio.sleep(0)
             if (following := then()) is not None:
                 await following
@@ -137,7 +188,7 @@ def test_what_was_taken_is_not() -> None:
     def take() -> Any:
         (record,) = worker.published
         taken = HandoverRecord(**{f: getattr(record, f) for f in record.__slots__} | {"kind": HandoverKind.TOOK})
-        return worker.steering._on_record(taken, 0.0)
+        return worker.receiver.receive(taken, 0.0)
 
     worker.hears(release(), take, wait_s=0.1)
     assert worker.rejoins == 0
@@ -192,7 +243,7 @@ def test_a_repeat_is_answered_not_carried_out() -> None:
 def test_a_worker_in_a_rebalance_and_one_that_is_not_steered_refuse() -> None:
     busy, unsteered = Worker(), Worker()
     busy.handover.is_stable = False
-    unsteered.steering.refuse("exactly_once")
+    unsteered.shared.refuse("exactly_once")
 
     assert busy.hears(release()) == [Refused(refusal=Refusal.GENERATION, detail="the worker is in a rebalance")]
     assert unsteered.hears(release()) == [Refused(refusal=Refusal.NOT_STEERING, detail="exactly_once")]
@@ -226,7 +277,7 @@ def test_another_attempt_at_a_hand_over_is_taken_and_a_repeat_is_not() -> None:
 
     async def story() -> None:
         for generation in (3, 3, 4):
-            await worker.steering._on_record(released(generation), time.time())
+            await worker.receiver.receive(released(generation), time.time())
 
     asyncio.run(story())
     assert taken == [3, 4]
@@ -235,10 +286,10 @@ def test_another_attempt_at_a_hand_over_is_taken_and_a_repeat_is_not() -> None:
 def test_a_worker_counts_all_that_it_does_beside_the_job_and_says_nothing_while_it_goes_on() -> None:
     """A base that is learned meanwhile would be of a busy worker."""
     worker = Worker()
-    seen: list[int | None] = [worker.steering.disturbances]
+    seen: list[int | None] = [worker.status.work_beside_the_job]
 
     def note() -> None:
-        seen.append(worker.steering.disturbances)
+        seen.append(worker.status.work_beside_the_job)
 
     async def release_takes(key_groups: Any, generation: int) -> Given:
         note()
@@ -246,9 +297,9 @@ def test_a_worker_counts_all_that_it_does_beside_the_job_and_says_nothing_while_
 
     worker.handover.release = release_takes  # type: ignore[method-assign]
     worker.hears(release(), note)
-    worker.steering.rebalancing()
+    worker.watcher.rebalancing()
     note()
-    worker.steering._reader.records += 7  # a standby that was behind
+    worker.standbys.applied_records += 7  # a standby that was behind
     note()
 
     assert seen == [0, None, 1, 2, 9]
@@ -258,7 +309,44 @@ def test_what_follows_a_command_goes_on_after_its_answer() -> None:
     worker = Worker()
     seen: list[int | None] = []
 
-    worker.hears(release(), lambda: seen.append(worker.steering.disturbances), wait_s=0.1)
+    worker.hears(release(), lambda: seen.append(worker.status.work_beside_the_job), wait_s=0.1)
 
     assert seen == [None], "it still looks after the release"
-    assert worker.steering.disturbances == 3
+    assert worker.status.work_beside_the_job == 3
+
+
+def prepare(kind: CommandKind = CommandKind.PREPARE) -> Command:
+    fields = {"source": OTHER, "target": ME, "generation": None, "key_groups": (KeyGroup(APP, SUMS, 1),)}
+    return release(kind=kind, **fields)
+
+
+def test_a_prepare_is_answered_with_its_lag_and_a_rebalance_voids_it_once() -> None:
+    worker = Worker()
+    worker.hears(prepare())
+    worker.watcher.rebalancing()
+    worker.watcher.rebalancing()
+
+    void = Refused(refusal=Refusal.GENERATION, detail="a rebalance came between")
+    assert worker.said == [Prepared(generation=3, lag_records=2, state_bytes=100), void]
+    assert worker.standbys.stopped
+
+
+def test_a_prepare_that_a_rebalance_interrupts_is_refused_once() -> None:
+    worker = Worker()
+
+    def rebalance() -> None:
+        worker.watcher.rebalancing()
+        raise GenerationOver("a rebalance")
+
+    worker.reconciler.warming = rebalance  # type: ignore[method-assign]
+
+    assert worker.hears(prepare()) == [Refused(refusal=Refusal.GENERATION, detail="a rebalance came between")]
+
+
+def test_what_was_abandoned_hears_of_no_rebalance() -> None:
+    worker = Worker()
+    worker.hears(prepare())
+    worker.hears(prepare(CommandKind.ABANDON))
+    worker.watcher.rebalancing()
+
+    assert [type(outcome) for outcome in worker.said] == [Prepared, Abandoned]

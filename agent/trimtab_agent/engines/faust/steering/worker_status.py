@@ -1,12 +1,8 @@
-"""What a worker knows about itself; nothing here changes anything, and nothing waits."""
+"""What a worker tells about itself; nothing here changes anything, and nothing waits."""
 
-from collections.abc import Awaitable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from trimtab_agent.engines.faust.group.ownership import Ownership
-from trimtab_agent.engines.faust.group.shared_state import PluginState
-from trimtab_agent.engines.faust.handover.handover import Handover
-from trimtab_agent.engines.faust.tables.standbys import Standbys
+from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import Epoch, KeyGroup, OperatorId
 from trimtab_protocol.messages.report import WorkerState
@@ -15,25 +11,21 @@ NAMED = 5
 """Of the topics that are missing."""
 
 
-class Facts:
-    """The read-only half of `outcomes.Steering`."""
+class FaustWorkerStatus:
+    """Implements `outcomes.WorkerStatus`."""
 
-    def __init__(
-        self, app: Any, shared: PluginState, ownership: Ownership, standbys: Standbys, handover: Handover
-    ) -> None:
-        self._app = app
-        self._shared = shared
-        self._ownership = ownership
-        self._standbys = standbys
-        self._handover = handover
-        self._refusal: str | None = None
-        self._disturbances = 0
-        self._disturbers = 0
+    def __init__(self, parts: Parts) -> None:
+        self._app = parts.app
+        self._shared = parts.shared
+        self._ownership = parts.ownership
+        self._standbys = parts.standbys
+        self._handover = parts.handover
+        self._work = parts.work
 
     @property
     def refusal(self) -> str | None:
         """Why this worker only reports; None = it steers."""
-        return self._refusal or self._shared.differs
+        return self._shared.reports_only
 
     @property
     def waits_for(self) -> str | None:
@@ -70,21 +62,10 @@ class Facts:
         return self._handover.generation or None
 
     @property
-    def disturbances(self) -> int | None:
+    def work_beside_the_job(self) -> int | None:
         """Counts all that is done here beside the job's own work; None while any of it goes on."""
-        return None if self._disturbers else self._disturbances + self._standbys.applied_records
-
-    def _disturbed(self) -> None:
-        self._disturbances += 1
-
-    async def _disturbing(self, work: Awaitable[None]) -> None:
-        """Do what is no part of the job's own work."""
-        self._disturbances += 1
-        self._disturbers += 1
-        try:
-            await work
-        finally:
-            self._disturbers -= 1
+        begun = self._work.begun
+        return None if begun is None else begun + self._standbys.applied_records
 
     def operators(self) -> Mapping[OperatorId, int]:
         """Number of key groups of each operator; empty until the broker's metadata is known."""

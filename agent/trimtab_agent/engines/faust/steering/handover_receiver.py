@@ -1,0 +1,54 @@
+"""Reacts to the hand-over records of the other workers: takes what is released to this one."""
+
+import logging
+import time
+
+from trimtab_agent.engines.faust.handover.records import by_partition, took
+from trimtab_agent.engines.faust.steering.answers import MAX_REMEMBERED
+from trimtab_agent.engines.faust.steering.parts import Parts
+from trimtab_agent.engines.faust.steering.refusals import refused_for
+from trimtab_agent.engines.outcomes import Took
+from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
+
+log = logging.getLogger(__name__)
+
+
+class HandoverReceiver:
+    """Called on the app's event loop, with every hand-over record of the app in the order of the topic."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._seen: dict[tuple[HandoverKind, str, int], None] = {}
+
+    async def receive(self, record: HandoverRecord, written_at: float) -> None:
+        """Handle a record that the broker dates `written_at` (epoch seconds)."""
+        this = record.kind, record.handover, record.generation  # another attempt has the id, not the generation
+        if this in self._seen:  # a repeat must not revive an old hand-over
+            return
+        self._seen[this] = None
+        if len(self._seen) > MAX_REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        shared = self._parts.shared
+        if record.kind is HandoverKind.TOOK:
+            self._parts.pending.note_took(record.handover)
+        elif record.target == shared.worker and shared.refusal is None:
+            await self._take(record, written_at)
+
+    async def _take(self, record: HandoverRecord, written_at: float) -> None:
+        handover, pending = self._parts.handover, self._parts.pending
+        try:
+            await handover.take(
+                record.key_groups, by_partition(record.offsets), by_partition(record.ends), record.generation
+            )
+        except Exception as fault:
+            log.warning("hand-over %s: not taken: %r", record.handover, fault)
+            pending.end_prepared(record.handover, refused_for(fault))
+            if handover.generation == record.generation and handover.is_stable:
+                await handover.request_rejoin()  # do not let its events wait for the source's time-out
+            return
+        pause_s = record.held_s + max(0.0, time.time() - written_at)
+        names = ", ".join(map(str, sorted(record.key_groups)))
+        log.info("hand-over %s: took %s after a pause of %.3f s", record.handover, names, pause_s)
+        self._parts.work.start(self._parts.windows.follow())
+        pending.end_prepared(record.handover, Took(generation=record.generation, pause_s=pause_s))
+        await self._parts.side.publish(took(record))

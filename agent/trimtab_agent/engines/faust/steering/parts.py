@@ -1,0 +1,32 @@
+"""The parts of one steered worker that command executor, hand-over receiver and group watcher work with."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.group.shared_state import PluginState
+from trimtab_agent.engines.faust.handover.handover import Handover
+from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.engines.faust.steering.background_work import BackgroundWork
+from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandovers
+from trimtab_agent.engines.faust.steering.side_services import SideServices
+from trimtab_agent.engines.faust.steering.standby_reconciler import StandbyReconciler
+from trimtab_agent.engines.faust.tables.standbys import Standbys
+from trimtab_agent.engines.faust.tables.windows import Windows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Each of them says what it is for; none of them decides what is done."""
+
+    app: Any
+    shared: PluginState
+    ownership: Ownership
+    standbys: Standbys
+    handover: Handover
+    reconciler: StandbyReconciler
+    windows: Windows
+    work: BackgroundWork
+    pending: PendingHandovers
+    side: SideServices
+    settings: SteeringSettings

@@ -1,0 +1,44 @@
+"""What the plug-in runs in a thread of its own: the channel to controller and workers, and the changelog reader."""
+
+import asyncio
+
+from trimtab_agent.engines.faust.handover.channel import Channel
+from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
+from trimtab_agent.engines.faust.transport.side_loop import SideLoop
+from trimtab_protocol.messages.handover import HandoverRecord
+
+
+class SideServices:
+    """Called on the app's event loop."""
+
+    def __init__(self, channel: Channel, reader: ChangelogReader) -> None:
+        self._channel = channel
+        self._reader = reader
+        self._loop: SideLoop | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether the thread runs."""
+        return self._loop is not None
+
+    def start(self) -> None:
+        """Begin to read placements, hand-over records and changelogs."""
+        self._loop = SideLoop("trimtab")
+        self._loop.submit(self._channel.run())
+        self._loop.submit(self._reader.run())
+
+    def placement_loaded(self) -> bool:
+        """Whether all placements published so far have been read."""
+        return self._channel.loaded.is_set()
+
+    async def publish(self, record: HandoverRecord) -> None:
+        """Write a hand-over record; returns when it is in the log.  Raises KafkaError: then it may or may not be."""
+        assert self._loop is not None, "not started"
+        await asyncio.wrap_future(self._loop.submit(self._channel.publish(record)))
+
+    async def close(self) -> None:
+        """End the thread."""
+        if self._loop is not None:
+            loop, self._loop = self._loop, None
+            await asyncio.wrap_future(loop.submit(self._channel.close()))
+            await loop.close()

@@ -1,0 +1,29 @@
+"""How long to wait before the next attempt."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Waits of `steps_s` seconds, one after each failure; the last one for all further failures."""
+
+    steps_s: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.steps_s or not all(step_s >= 0 for step_s in self.steps_s):
+            raise ValueError(f"steps_s: found {self.steps_s}, expected at least one number of seconds, none negative")
+
+    def after(self, failures: int) -> float:
+        """Seconds to wait after so many failures in a row, of which there is at least one."""
+        if failures < 1:
+            raise ValueError(f"failures: found {failures}, expected 1 or more")
+        return self.steps_s[min(failures, len(self.steps_s)) - 1]
+
+    @property
+    def longest_s(self) -> float:
+        """No wait is longer."""
+        return max(self.steps_s)
+
+
+BROKER = Backoff((0.5, 1.0, 2.0, 5.0))
+"""Between attempts to reach a broker, or to do with it what it cannot do now."""
