@@ -186,7 +186,7 @@ def test_check_tells_the_basis_of_each_capacity(tmp_path: Path, capsys: pytest.C
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("capacity of the host: 0.5 cores, basis config; memory: ")
     assert lines[2:] == [
-        "commands: not verified, whoever can write to their topic is obeyed (no [trust])",
+        "commands: not verified: the agent obeys anyone who can write to the commands topic (no [trust])",
         "worker w0: 0.25 cores, basis config; cannot be started (no command)",
         "worker w1: 0.5 cores, basis config; cannot be started (no command)",
     ]

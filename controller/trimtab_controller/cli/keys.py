@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from pathlib import Path
+from collections.abc import Callable
 
 from trimtab_controller.configuration import BadConfiguration, load
 from trimtab_controller.security.keys import KeyFiles
@@ -10,28 +10,12 @@ from trimtab_process.credential_files import load_signing_key, load_trust
 from trimtab_protocol.signing.keys import BadKey
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
-STEPS = ("begin", "switch", "finish")
-
-
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Registers `keys` and its subcommands."""
-    parser = commands.add_parser("keys", help="the key that commands are signed with")
-    actions = parser.add_subparsers(metavar="init | show | rotate", required=True)
-    init = actions.add_parser("init", help="make a first key and its trust file")
-    show = actions.add_parser("show", help="which key signs, which keys are trusted")
-    rotate = actions.add_parser("rotate", help="change the key, step by step, without a refused command")
-    rotate.add_argument("step", choices=STEPS, help="make the next key; sign with it; no longer trust the old one")
-    for action, function in ((init, run_init), (show, run_show), (rotate, run_rotate)):
-        action.add_argument("--config", type=Path, metavar="FILE", help="controller.toml, of which [signing] is read")
-        action.add_argument("--key-file", type=Path, metavar="FILE", help="the private key (stays on this host)")
-        action.add_argument("--trust-file", type=Path, metavar="FILE", help="the public keys (copied to all hosts)")
-        action.set_defaults(run=run, function=function)
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
     try:
-        return int(args.function(args, _files(args)))
+        return int(FUNCTIONS[args.function](args, _files(args)))
     except BadConfiguration as error:
         print(f"trimtab keys: {error}", file=sys.stderr)
         return BAD_USAGE
@@ -86,3 +70,10 @@ def _files(args: argparse.Namespace) -> KeyFiles:
     if (signing := load(args.config).signing) is None:
         raise BadConfiguration(f"{args.config}: found no section [signing], expected its key_file and trust_file")
     return signing
+
+
+FUNCTIONS: dict[str, Callable[[argparse.Namespace, KeyFiles], int]] = {
+    "init": run_init,
+    "show": run_show,
+    "rotate": run_rotate,
+}

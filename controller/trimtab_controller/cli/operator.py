@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -61,45 +60,6 @@ class Target:
     topics: Topics
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Registers the operator's commands."""
-    from trimtab_controller.cli import COMMANDS
-
-    functions: dict[str, Callable[[argparse.Namespace, Target], int]] = {
-        "status": run_status,
-        "plan": run_plan,
-        "snapshot": run_snapshot,
-        "drain": run_drain,
-        "undrain": run_undrain,
-        "forget": run_forget,
-        "pause": run_pause,
-        "resume": run_resume,
-    }
-    for name, function in functions.items():
-        parser = commands.add_parser(name, help=COMMANDS[name][1])
-        where = parser.add_argument_group("cluster", "by --config, or by --bootstrap and --cluster")
-        where.add_argument("--config", type=Path, metavar="FILE", help="controller.toml")
-        where.add_argument("--bootstrap", metavar="HOST:PORT", help="the Kafka brokers")
-        where.add_argument("--cluster", metavar="NAME", help="the name of the cluster")
-        parser.add_argument("--json", action="store_true", help="JSON instead of a text")
-        if name == "status":
-            parser.add_argument("--all", action="store_true", help="all workers, also where there are many")
-        if name in ("drain", "undrain"):
-            parser.add_argument("node", metavar="NODE", help="the worker's name")
-        if name == "forget":
-            parser.add_argument("app", metavar="APP", nargs="?", help="the app's id")
-            parser.add_argument("--worker", metavar="NAME", help="instead of an app: a worker's name")
-        if name == "resume":
-            text = "end a hold: go on without what the journal should have told"
-            parser.add_argument("--accept-journal", action="store_true", help=text)
-        if name in ("drain", "forget", "pause", "resume"):
-            parser.add_argument("--reason", default="no reason given", help="shown wherever it matters")
-        if name == "snapshot":
-            parser.add_argument("--app", help="which app, when there are several")
-            parser.add_argument("--out", type=Path, metavar="FILE", help="write it to FILE, not to standard output")
-        parser.set_defaults(run=run, function=function)
-
-
 def run(args: argparse.Namespace) -> int:
     """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
     try:
@@ -107,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     except (BadConfiguration, BadMessage) as error:
         return _refuse(str(error), BAD_USAGE)
     try:
-        return int(args.function(args, target))
+        return int(FUNCTIONS[args.function](args, target))
     except (CommandError, ReadError, BadKey) as error:
         return _refuse(str(error), FAILED)
     except BadMessage as error:
@@ -378,3 +338,16 @@ def _print_json(document: dict[str, Any]) -> None:
 def _refuse(reason: str, code: int) -> int:
     print(f"trimtab: {reason}", file=sys.stderr)
     return code
+
+
+FUNCTIONS: dict[str, Callable[[argparse.Namespace, Target], int]] = {
+    "status": run_status,
+    "plan": run_plan,
+    "snapshot": run_snapshot,
+    "drain": run_drain,
+    "undrain": run_undrain,
+    "forget": run_forget,
+    "pause": run_pause,
+    "resume": run_resume,
+}
+"""Command -> what carries it out."""
