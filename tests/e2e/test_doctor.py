@@ -32,7 +32,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         app="flights.app:app", app_folder=EXAMPLES, workers=HOSTS, environment=dict(FLIGHTS_ENVIRONMENT)
     )
     with Cluster(settings, tmp_path_factory.mktemp("doctor") / "sandbox") as made:
-        made.start([Topic(name="flights", partitions=4), Topic(name="flights-delays", partitions=4)], act=True)
+        made.start(
+            [
+                Topic(name="flights", partitions=64),
+                Topic(name="flights-delays", partitions=64),
+                Topic(name="flights-totals", partitions=4),
+            ],
+            act=True,
+        )
         deadline = time.monotonic() + START_LIMIT_S
         while {"ok"} != {level for check in ("agents", "leader") for level, _ in doctor(made)[1][check]}:
             made.check()
