@@ -12,7 +12,7 @@ help: ## list the commands
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@PYTHON="$(PYTHON)" sh bin/require-tools
-	@$(PYTHON) bin/install $(VENV)
+	@$(PYTHON) bin/install.py $(VENV)
 	@touch $@
 
 lock: ## resolve requirements.lock anew

@@ -66,7 +66,7 @@ def _files(args: argparse.Namespace) -> KeyFiles:
     if args.key_file is not None and args.trust_file is not None:
         return KeyFiles(key=args.key_file, trust=args.trust_file)
     if args.config is None:
-        raise BadConfiguration("which keys? --key-file FILE and --trust-file FILE, or --config FILE")
+        raise BadConfiguration("name the keys: --key-file FILE and --trust-file FILE, or --config FILE")
     if (signing := load(args.config).signing) is None:
         raise BadConfiguration(f"{args.config}: found no section [signing], expected its key_file and trust_file")
     return signing

@@ -49,30 +49,57 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         metavar="PATH",
-        help="snapshot files, or directories of them, in their order",
+        help="snapshot files, or directories of them, played in this order",
     )
-    workload.add_argument("--nodes", type=_count(1, MOST_NODES), default=DEFAULT_NODES, metavar="N")
     workload.add_argument(
-        "--key-groups", type=_count(1, MOST_KEY_GROUPS), metavar="K", help="of all operators (20 a node)"
+        "--nodes", type=_count(1, MOST_NODES), default=DEFAULT_NODES, metavar="N", help="workers of the cluster (20)"
     )
-    workload.add_argument("--rounds", type=_count(1, MOST_ROUNDS), metavar="N", help="(20; recorded: one per snapshot)")
+    workload.add_argument(
+        "--key-groups",
+        type=_count(1, MOST_KEY_GROUPS),
+        metavar="K",
+        help="key groups of all operators together (20 per node)",
+    )
+    workload.add_argument(
+        "--rounds", type=_count(1, MOST_ROUNDS), metavar="N", help="rounds to play (20; recorded: one per snapshot)"
+    )
     workload.add_argument(
         "--seed", type=_count(0), default=0, metavar="N", help="the same seed gives the same rounds (0)"
     )
-    workload.add_argument("--change", type=_number(0, 100), default=50.0, metavar="PERCENT", help="of `uneven` (50)")
-    workload.add_argument("--alike", type=_number(0, 100), default=50.0, metavar="PERCENT", help="of `one-to-one` (50)")
+    workload.add_argument(
+        "--change",
+        type=_number(0, 100),
+        default=50.0,
+        metavar="PERCENT",
+        help="by how much the loads of some nodes differ in `uneven` (50)",
+    )
+    workload.add_argument(
+        "--alike",
+        type=_number(0, 100),
+        default=50.0,
+        metavar="PERCENT",
+        help="share of pairs keyed alike in `one-to-one` (50)",
+    )
     _add_cluster_options(parser)
     seen = parser.add_argument_group("planning")
     seen.add_argument(
-        "--max-migrations", type=_count(0), metavar="N", help="budget of a round (1 %% of the key groups)"
+        "--max-migrations", type=_count(0), metavar="N", help="most moves per round (1 %% of the key groups)"
     )
-    seen.add_argument("--max-cost-bytes", type=_number(0), metavar="B", help="budget of a round (no limit)")
-    seen.add_argument("--noise", type=_number(0), default=0.0, metavar="SHARE", help="of the measured loads (0)")
     seen.add_argument(
-        "--smoothing", type=_number(0, 1), default=1.0, metavar="W", help="newest measurement's weight (1)"
+        "--max-cost-bytes", type=_number(0), metavar="B", help="most bytes of state moved per round (no limit)"
+    )
+    seen.add_argument(
+        "--noise", type=_number(0), default=0.0, metavar="SHARE", help="relative noise added to the measured loads (0)"
+    )
+    seen.add_argument(
+        "--smoothing",
+        type=_number(0, 1),
+        default=1.0,
+        metavar="W",
+        help="weight of the newest measurement, above 0 (1)",
     )
     seen.add_argument("--thorough", action="store_true", help="search as long as `trimtab solve` does")
-    seen.add_argument("--time-limit", type=_number(0), metavar="S", help="of every plan; then runs may differ")
+    seen.add_argument("--time-limit", type=_number(0), metavar="S", help="seconds for each plan; runs may then differ")
     output = parser.add_argument_group("output")
     output.add_argument("--json", metavar="FILE", help="write all rounds to FILE, or - for standard output")
     output.add_argument("--picture", type=Path, metavar="FILE", help="draw the rounds (needs matplotlib)")
@@ -91,7 +118,7 @@ def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
         type=_number(0, 1),
         default=0.0,
         metavar="P",
-        help="every round with P a node joins, with P one leaves",
+        help="in each round a node joins with probability P, and one leaves with P",
     )
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the virtual environment from requirements.lock, and say what is going on: `bin/install FOLDER`.
+"""Make the virtual environment from requirements.lock, and say what is going on: `bin/install.py FOLDER`.
 
 Plain lines, at least one every ten seconds and no terminal control: the output reads the same in a log.
 """
@@ -56,9 +56,10 @@ class Progress:
             self._now = f"package {self._met} of {self._wanted}, {words[1]}"
         elif found := re.match(r"\s+(Downloading|Using cached) \S*?([^/\s]+) (\([\d.]+ \w+\))", line):
             self._now = f"package {self._met} of {self._wanted}, {found[1].lower()} {found[2]} {found[3]}"
-        elif line.startswith(("Building wheel", "Installing collected", "Preparing metadata")):
-            doing = "unpacking the packages" if line.startswith("Installing") else line.strip().rstrip(".")
-            self._now = doing[:1].lower() + doing[1:]
+        elif line.startswith("Installing collected"):
+            self._now = "unpacking the packages"
+        elif line.startswith("Building wheel"):
+            self._now = line.strip().replace("Building", "building", 1)
 
     def __str__(self) -> str:
         return self._now
