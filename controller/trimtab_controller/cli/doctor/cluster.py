@@ -29,7 +29,7 @@ from trimtab_controller.cli.doctor.cluster_checks import (
     TopicSeen,
 )
 from trimtab_controller.kafka.connection import Connection
-from trimtab_controller.kafka.reader import drain, reading, since, starts
+from trimtab_controller.kafka.reader import ReadError, drain, reading, since, starts
 from trimtab_controller.leadership.group import members
 from trimtab_controller.security.acl import OTHER_GROUPS, Resource, Rule
 from trimtab_protocol.messages.commands import UNVERIFIED, decode_ack
@@ -142,7 +142,10 @@ class ClusterReader:
         """The last report of each host, and which agents refused something for its signature."""
         with reading(self._connection, "doctor") as consumer:
             last, complete = _last_by_key(consumer, self._topics.reports, now - LOOK_BACK_S)
-            acks, _ = _last_by_key(consumer, self._topics.acks, now - REFUSALS_S, counts=_is_refusal)
+            try:
+                acks, _ = _last_by_key(consumer, self._topics.acks, now - REFUSALS_S, counts=_is_refusal)
+            except ReadError:  # no such topic: the check of the topics says so
+                acks = {}
         hosts, unreadable = {}, []
         for key, message in last.items():
             try:
