@@ -55,7 +55,8 @@ class Progress:
             self._met += 1
             self._now = f"package {self._met} of {self._wanted}, {words[1]}"
         elif found := re.match(r"\s+(Downloading|Using cached) \S*?([^/\s]+) (\([\d.]+ \w+\))", line):
-            self._now = f"package {self._met} of {self._wanted}, {found[1].lower()} {found[2]} {found[3]}"
+            name = "-".join(found[2].split("-")[:2])  # without the wheel's tags
+            self._now = f"package {self._met} of {self._wanted}, {found[1].lower()} {name} {found[3]}"
         elif line.startswith("Installing collected"):
             self._now = "unpacking the packages"
         elif line.startswith("Building wheel"):
