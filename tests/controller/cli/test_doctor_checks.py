@@ -183,16 +183,16 @@ def test_rights_are_those_that_the_acls_grant() -> None:
     for rule in RULES:
         granted.setdefault((rule.resource, rule.name), set()).add(rule.operation.upper())
     allowed = {what: frozenset(operations) for what, operations in granted.items()}
-    assert levels(list(judge_rights(RightsSeen(allowed=allowed, authorizer=True), RULES))) == [Level.OK]
+    assert levels(list(judge_rights(RightsSeen(allowed=allowed, acls=True), RULES))) == [Level.OK]
     less = {what: each for what, each in allowed.items() if what[0] is not Resource.TRANSACTIONAL_ID}
-    told = list(judge_rights(RightsSeen(allowed=less, authorizer=True), RULES))
+    told = list(judge_rights(RightsSeen(allowed=less, acls=True), RULES))
     assert levels(told) == [Level.OK, Level.NOT_CHECKED]
     assert "Write on transactional-id trimtab.c.controller" in told[1].text
     less[Resource.TOPIC, TOPICS.journal] = frozenset({"READ"})
-    denied = next(iter(judge_rights(RightsSeen(allowed=less, authorizer=True), RULES)))
+    denied = next(iter(judge_rights(RightsSeen(allowed=less, acls=True), RULES)))
     text = f"not allowed: {Operation.WRITE} on topic {TOPICS.journal}"
     assert (denied.level, denied.text) == (Level.FAULT, text)
-    assert levels(list(judge_rights(RightsSeen(authorizer=False), RULES))) == [Level.OK]
+    assert levels(list(judge_rights(RightsSeen(acls=False), RULES))) == [Level.OK]
     assert levels(list(judge_rights(RightsSeen(), RULES))) == [Level.NOT_CHECKED]
 
 

@@ -51,6 +51,7 @@ KINDS = {
     KafkaError._SSL: TLS,
     KafkaError._RESOLVE: RESOLVE,
 }
+SSL_FAULT = "SSL routines"
 DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
 
 
@@ -64,7 +65,9 @@ class ClusterReader:
         self._admin = AdminClient({**connection.client("trimtab-doctor"), "error_cb": self._note})
 
     def _note(self, error: KafkaError) -> None:
-        self._errors.setdefault(KINDS.get(error.code(), ""), error.str())
+        # A handshake that fails comes as a fault of the transport; its text tells.
+        kind = TLS if SSL_FAULT in error.str() else KINDS.get(error.code(), "")
+        self._errors.setdefault(kind, error.str())
 
     def brokers(self) -> BrokersSeen:
         """Who answers; each address is tried by itself too."""
@@ -74,6 +77,7 @@ class ClusterReader:
         try:
             found = self._admin.list_topics(timeout=ANSWER_LIMIT_S).brokers.values()
         except KafkaException as error:
+            self._admin.poll(0)  # what the client has complained of meanwhile comes to _note
             self._note(error.args[0])
             errors = tuple((kind, text) for kind, text in self._errors.items())
             return BrokersSeen(protocol=protocol, bootstrap=bootstrap, answered=False, errors=errors)
@@ -98,15 +102,16 @@ class ClusterReader:
         allowed[Resource.GROUP, OTHER_GROUPS] = allowed.pop((Resource.GROUP, groups[-1]))
         return RightsSeen(
             allowed={what: operations for what, operations in allowed.items() if operations is not None},
-            authorizer=self._authorizer(),
+            acls=self._acls(),
         )
 
-    def _authorizer(self) -> bool | None:
+    def _acls(self) -> bool | None:
+        """Whether there is any rule; the client hands out an empty list where there is no authorizer."""
         everything = AclBindingFilter(
             ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
         )
         try:
-            self._admin.describe_acls(everything, request_timeout=ANSWER_LIMIT_S).result(ANSWER_LIMIT_S)
+            return bool(self._admin.describe_acls(everything, request_timeout=ANSWER_LIMIT_S).result(ANSWER_LIMIT_S))
         except KafkaException as error:
             code = error.args[0].code()
             if code == KafkaError.SECURITY_DISABLED:
@@ -114,7 +119,6 @@ class ClusterReader:
             return True if code == KafkaError.CLUSTER_AUTHORIZATION_FAILED else None
         except TimeoutError:
             return None
-        return True
 
     def topics(self) -> dict[str, TopicSeen]:
         """The cluster's topics that are there."""

@@ -37,11 +37,11 @@ class BrokersSeen:
 class RightsSeen:
     """What this user may do, by (type, name) of the resource; absent: not known.
 
-    `authorizer` False: the brokers let everybody do everything; None: they did not say.
+    `acls` False: there is no authorizer, or one without any rule that answers us; None: the brokers did not say.
     """
 
     allowed: Mapping[tuple[Resource, str], frozenset[str]] = field(default_factory=dict)
-    authorizer: bool | None = None
+    acls: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +98,8 @@ def _why_silent(seen: BrokersSeen, away: Sequence[str]) -> tuple[str, str]:
 
 def judge_rights(seen: RightsSeen, rules: Sequence[Rule]) -> Iterator[Finding]:
     """Whether the controller may do what it does."""
-    if seen.authorizer is False:
-        yield ok(Check.RIGHTS, "the brokers have no authorizer: every client may do everything")
+    if seen.acls is False:
+        yield ok(Check.RIGHTS, "the brokers have no ACLs: this client may do everything")
         return
     known, unknown, denied = 0, [], []
     for rule in rules:
