@@ -65,6 +65,8 @@ class ClusterReader:
         self._admin = AdminClient({**connection.client("trimtab-doctor"), "error_cb": self._note})
 
     def _note(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            return  # says nothing that the faults of the brokers do not
         # A handshake that fails comes as a fault of the transport; its text tells.
         kind = TLS if SSL_FAULT in error.str() else KINDS.get(error.code(), "")
         self._errors.setdefault(kind, error.str())
