@@ -51,7 +51,7 @@ KINDS = {
     KafkaError._SSL: TLS,
     KafkaError._RESOLVE: RESOLVE,
 }
-SSL_FAULT = "SSL routines"
+SSL_FAULT = "in state SSL_HANDSHAKE"
 DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
 
 
