@@ -12,9 +12,7 @@ help: ## list the commands
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@PYTHON="$(PYTHON)" sh bin/require-tools
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PYTHON) bin/install.py $(VENV)
 	@touch $@
 
 lock: ## resolve requirements.lock anew

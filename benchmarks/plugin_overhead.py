@@ -30,8 +30,9 @@ from flights.producer import FlightProducer
 from flights.wire import CHANGELOG, TOTALS, TOTALS_PARTITIONS, partitions
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster
-from trimtab_sandbox.command import EXAMPLES, FLIGHTS_APP, FLIGHTS_ENVIRONMENT
+from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import SandboxSettings, worker_name
+from trimtab_sandbox.parser import FLIGHTS_APP
 
 KEY_GROUPS = 16
 READY_LIMIT_S = 60.0

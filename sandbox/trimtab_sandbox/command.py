@@ -4,24 +4,20 @@ import argparse
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING
 
 from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.jars.java import JavaMissingError
 from trimtab_sandbox.broker import BrokerError, Topic, log_end
 from trimtab_sandbox.cluster import Cluster, ClusterError
 from trimtab_sandbox.configuration import SandboxSettings
+from trimtab_sandbox.parser import FLIGHTS_APP
 from trimtab_sandbox.readiness import missing_modules
 from trimtab_sandbox.state import SandboxState, StateError, forget_state, load_state
 
-if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-
-FOLDER = Path("out", "sandbox")
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FLIGHTS_APP = "flights.app:app"
 FLIGHTS_TOPICS = ("flights:64", "flights-delays:64", "flights-totals:4")
 FLIGHTS_ENVIRONMENT = {
     "FLIGHTS_BROKER": "{broker}",
@@ -39,36 +35,11 @@ class UsageError(Exception):
     """The arguments cannot be carried out; the message says why."""
 
 
-def add_parser(commands: "Commands") -> None:
-    """Register `sandbox` and its subcommands."""
-    parser = commands.add_parser("sandbox", help="run a complete cluster on this machine")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="up | status | down")
-    up = actions.add_parser("up", help="start broker, topics, workers, agents and controller")
-    up.add_argument("--app", help=f"the Faust app, module:attribute (default: the flights example, {FLIGHTS_APP})")
-    up.add_argument("--app-folder", type=Path, default=Path(), help="where Python finds that module (default: here)")
-    up.add_argument("--workers", type=int, default=4, help="number of workers, each with an agent (default: 4)")
-    up.add_argument("--capacity", type=float, default=0.25, help="cores per worker (default: 0.25)")
-    up.add_argument("--topic", action="append", default=[], metavar="NAME:PARTITIONS", help="create this topic first")
-    up.add_argument(
-        "--env",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="for the workers; {broker}, {data}, {web_port}, {worker} are filled in",
-    )
-    up.add_argument("--act", action="store_true", help="let the controller act (default: dry run)")
-    status = actions.add_parser("status", help="show which processes are alive, and where their logs are")
-    down = actions.add_parser("down", help="stop everything")
-    for action, function in ((up, run_up), (status, run_status), (down, run_down)):
-        action.add_argument("--folder", type=Path, default=FOLDER, help=f"state, data and logs (default: {FOLDER})")
-        action.set_defaults(run=run, action_function=function)
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Run the subcommand; returns the exit code."""
     arguments.folder = arguments.folder.resolve()
     try:
-        return int(arguments.action_function(arguments))
+        return int(FUNCTIONS[arguments.function](arguments))
     except (UsageError, StateError, BrokerError, ClusterError, JarError, JavaMissingError) as error:
         print(f"trimtab sandbox: {error}", file=sys.stderr)
         return 1
@@ -180,3 +151,6 @@ def _print_state(state: SandboxState) -> bool:
         if not alive and started.log.exists():
             print(indent(log_end(started.log, LOG_LINES), "      "))
     return all(living.values())
+
+
+FUNCTIONS: dict[str, Callable[[argparse.Namespace], int]] = {"up": run_up, "status": run_status, "down": run_down}

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.paths import ROOT
 from trimtab_agent.metrics import Metrics as AgentMetrics
-from trimtab_controller.cli import _parser, all_commands
+from trimtab_controller.cli import all_commands, parser_for
 from trimtab_controller.cli.status_view import CALM
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.inheritance import Flaw
@@ -109,4 +109,4 @@ def test_commands_are_as_the_command_line_wants_them(path: Path) -> None:
         assert called[0] in all_commands() or called[0].isupper(), called
     whole = [called for called in shown if not {"|", "METHOD"}.intersection(called)]
     for called in whole + [called for called in named if {"--config", "--cluster"}.intersection(called)]:
-        _parser(called[0]).parse_args(called)
+        parser_for(called[0]).parse_args(called)

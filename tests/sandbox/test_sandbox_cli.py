@@ -6,8 +6,9 @@ import pytest
 
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import make_socket_folder
-from trimtab_sandbox.command import LOG_LINES, UsageError, add_parser, read_settings
+from trimtab_sandbox.command import LOG_LINES, UsageError, read_settings, run
 from trimtab_sandbox.marks import end_marked
+from trimtab_sandbox.parser import add_parser
 from trimtab_sandbox.processes import Processes
 from trimtab_sandbox.state import SandboxState, StartedProcess, load_state
 
@@ -19,8 +20,7 @@ def parse(*arguments: str) -> argparse.Namespace:
 
 
 def trimtab(*arguments: str) -> int:
-    parsed = parse(*arguments)
-    return int(parsed.run(parsed))
+    return run(parse(*arguments))
 
 
 def test_without_an_app_the_flights_run() -> None:

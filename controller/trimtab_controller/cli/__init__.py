@@ -1,4 +1,8 @@
-"""The command line `trimtab`.  Only the module of the called command is imported: `--help` needs no Kafka, no numpy."""
+"""The command line `trimtab`.
+
+Help and completion need the standard library alone: parsers name the function of a command, which is imported when the
+command is called.
+"""
 
 import argparse
 import os
@@ -6,37 +10,36 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
 
+from trimtab_controller.cli.parsers.operator import COMMANDS as OPERATOR_COMMANDS
+from trimtab_process.extras import explain_missing
+
+DONE, FAILED, BAD_USAGE = 0, 1, 2
 INTERRUPTED, CUT_OFF = 130, 141
 """As shells have it, for SIGINT and SIGPIPE."""
-OPERATOR = "trimtab_controller.cli.operator"
+PARSERS = "trimtab_controller.cli.parsers"
 COMMANDS = {
-    "status": (OPERATOR, "nodes, loads, plan in flight, last decisions with their reasons"),
-    "plan": (OPERATOR, "what the controller would do now; changes nothing"),
-    "snapshot": (OPERATOR, "the present cluster as an instance file for `trimtab solve`"),
-    "drain": (OPERATOR, "empty a worker, then stop it"),
-    "undrain": (OPERATOR, "take a drain back"),
-    "forget": (OPERATOR, "an app, or a worker's name, that is gone for good"),
-    "pause": (OPERATOR, "decide nothing new; a plan in flight ends"),
-    "resume": (OPERATOR, "take the pause back, or end a hold"),
-    "controller": ("trimtab_controller.cli.controller", "run the controller"),
-    "solve": ("trimtab_controller.cli.solve", "solve one instance file"),
-    "simulate": ("trimtab_controller.cli.simulate", "rounds of a policy on a generated or recorded workload"),
-    "compare": ("trimtab_controller.cli.compare", "policies side by side on the same workload and seed"),
-    "keys": ("trimtab_controller.cli.keys", "the key that commands are signed with"),
-    "acl": ("trimtab_controller.cli.acl", "the least-privilege rules for agent, worker, controller and reader"),
-    "jars": ("trimtab_controller.cli.jars", "fetch the jars that broker and Spark need"),
+    **{name: (f"{PARSERS}.operator", text) for name, text in OPERATOR_COMMANDS.items()},
+    "doctor": (f"{PARSERS}.doctor", "check this host, Kafka and the agents, and say how to fix what is wrong"),
+    "controller": (f"{PARSERS}.controller", "run the controller"),
+    "solve": (f"{PARSERS}.solve", "solve one instance file"),
+    "simulate": (f"{PARSERS}.simulate", "rounds of a policy on a generated or recorded workload"),
+    "compare": (f"{PARSERS}.simulate", "policies side by side on the same workload and seed"),
+    "keys": (f"{PARSERS}.keys", "create, show and rotate the key that signs commands"),
+    "acl": ("trimtab_controller.cli.acl", "print the least-privilege ACLs for agent, worker, controller and reader"),
+    "jars": ("trimtab_controller.cli.jars", "download the jars that Spark and the sandbox's broker need (54 MB)"),
+    "completion": (f"{PARSERS}.completion", "print a completion script for bash, zsh or fish"),
 }
 """Command -> (module with `add_parser(commands)`, help)."""
 ENTRY_POINTS = "trimtab.commands"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code (2: wrong usage or configuration)."""
+    """Run one command; the exit code (2: wrong usage or configuration, or a package is not installed)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     called = next((each for each in arguments if not each.startswith("-")), None)
-    options = _parser(called).parse_args(arguments)
+    options = parser_for(called).parse_args(arguments)
     try:
-        code = int(options.run(options))
+        code = _run(options)
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -44,7 +47,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `| head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter's own flush fails too
         return CUT_OFF
+    except ModuleNotFoundError as error:
+        if (explanation := explain_missing(error, extra="controller")) is None:
+            raise
+        print(f"trimtab {called}: {explanation}", file=sys.stderr)
+        return BAD_USAGE
     return code
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Call what the parser names: a function, or `module:function`."""
+    if not isinstance(options.run, str):
+        return int(options.run(options))
+    module, _, function = options.run.partition(":")
+    return int(getattr(import_module(module), function)(options))
 
 
 def all_commands() -> dict[str, tuple[str, str]]:
@@ -52,12 +68,13 @@ def all_commands() -> dict[str, tuple[str, str]]:
     return COMMANDS | {entry.name: entry.load() for entry in metadata.entry_points(group=ENTRY_POINTS)}
 
 
-def _parser(called: str | None) -> argparse.ArgumentParser:
-    """A parser that knows all commands by name, and the called one completely."""
+def parser_for(called: str | None, *, complete: bool = False) -> argparse.ArgumentParser:
+    """A parser that knows all commands by name, and the called one (`complete`: every one) with its options."""
     parser = argparse.ArgumentParser(
         prog="trimtab",
-        description="Keeps a stream-processing cluster on an even keel.",
-        epilog="`trimtab COMMAND --help` says more. Exit code 0: done; 1: not possible; 2: wrong usage or file.",
+        description="Keeps a stateful stream-processing cluster balanced while it runs.",
+        epilog="`trimtab COMMAND --help` says more. Exit code 0: done; 1: not possible; "
+        "2: wrong usage or file, or a package is not installed.",
     )
     parser.add_argument("--version", action="version", version=f"trimtab {metadata.version('trimtab')}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -65,7 +82,7 @@ def _parser(called: str | None) -> argparse.ArgumentParser:
     called_module = known.get(called or "", (None, ""))[0]
     seen: set[str] = set()
     for name, (module, text) in known.items():
-        if module != called_module:
+        if module != called_module and not complete:
             commands.add_parser(name, help=text)
         elif module not in seen:
             seen.add(module)

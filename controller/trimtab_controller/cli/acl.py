@@ -16,16 +16,25 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Registers `acl`."""
     parser = commands.add_parser("acl", help="the least-privilege rules for agent, worker, controller and reader")
     parser.add_argument("--cluster", required=True, metavar="NAME", help="the name of the cluster")
-    parser.add_argument("--role", action="append", choices=list(Role), help="only this role (again for more)")
+    parser.add_argument("--role", action="append", choices=list(Role), help="only this role (repeat for more)")
     for role in Role:
         preset = f"User:trimtab-{role}"
         text = f"who connects as {role} (default: {preset})"
         parser.add_argument(f"--{role}", default=preset, metavar="PRINCIPAL", help=text)
-    parser.add_argument("--app", metavar="ID", help="the workers' Faust app: its group and its own topics")
-    parser.add_argument("--reads", action="append", default=[], metavar="TOPIC", help="a topic that the app reads")
-    parser.add_argument("--writes", action="append", default=[], metavar="TOPIC", help="a topic that the app writes")
-    parser.add_argument("--bootstrap", default="localhost:9092", metavar="HOST:PORT", help="for the command lines")
-    parser.add_argument("--json", action="store_true", help="a list of rules instead of kafka-acls commands")
+    parser.add_argument("--app", metavar="ID", help="id of the workers' Faust app, for its group and its own topics")
+    parser.add_argument(
+        "--reads", action="append", default=[], metavar="TOPIC", help="a topic that the app reads (repeat for more)"
+    )
+    parser.add_argument(
+        "--writes", action="append", default=[], metavar="TOPIC", help="a topic that the app writes (repeat for more)"
+    )
+    parser.add_argument(
+        "--bootstrap",
+        default="localhost:9092",
+        metavar="HOST:PORT",
+        help="the brokers, as they stand in the printed commands",
+    )
+    parser.add_argument("--json", action="store_true", help="print the rules as JSON instead of kafka-acls commands")
     parser.set_defaults(run=run)
 
 
@@ -33,10 +42,10 @@ def run(args: argparse.Namespace) -> int:
     """Print the rules; nothing is changed."""
     for name in (args.cluster, *([args.app] if args.app else [])):
         if not NAME_PATTERN.fullmatch(name):
-            print(f"trimtab acl: found {name!r}, expected a name", file=sys.stderr)
+            print(f"trimtab acl: found {name!r}, expected letters, digits, '.', '_' and '-'", file=sys.stderr)
             return BAD_USAGE
     if (args.reads or args.writes) and not args.app:
-        print("trimtab acl: --reads and --writes are of an app: --app ID", file=sys.stderr)
+        print("trimtab acl: --reads and --writes need --app ID", file=sys.stderr)
         return BAD_USAGE
     apps = (AppTopics(app=AppId(args.app), reads=tuple(args.reads), writes=tuple(args.writes)),) if args.app else ()
     rules = Rules(topics=Topics(args.cluster), apps=apps)

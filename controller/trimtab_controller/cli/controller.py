@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -24,23 +25,8 @@ from trimtab_protocol.signing.keys import BadKey
 
 log = logging.getLogger(__name__)
 
+STREAM_MODULES = ("pandas", "pyarrow", "pyspark", "zstandard")
 ENDED, FAILED, BAD_CONFIGURATION, FENCED = 0, 1, 2, 3
-
-
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Registers `controller run`."""
-    parser = commands.add_parser("controller", help="run the controller")
-    actions = parser.add_subparsers(metavar="run", required=True)
-    runs = actions.add_parser(
-        "run",
-        help="decide, and with --act carry out",
-        epilog="Exit code 0: ended by a signal; 1: a fault; 2: wrong configuration; 3: another dry run has taken over.",
-    )
-    runs.add_argument("--config", type=Path, required=True, metavar="FILE", help="controller.toml")
-    runs.add_argument(
-        "--act", action="store_true", help="carry plans out, or stand by while another one does; without it only say"
-    )
-    runs.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     except BadConfiguration as error:
         print(f"trimtab controller: {error}", file=sys.stderr)
         return BAD_CONFIGURATION
+    _check_stream_modules(configuration)
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
@@ -69,6 +56,13 @@ def run(args: argparse.Namespace) -> int:
         print(f"trimtab controller: Kafka: {error.args[0].str()}", file=sys.stderr)
         return FAILED
     return ENDED
+
+
+def _check_stream_modules(configuration: Configuration) -> None:
+    """Raise ModuleNotFoundError now for what the stream, a process of its own, would miss over and over."""
+    for name in STREAM_MODULES if configuration.stream.embedded else ():
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def _serve(configuration: Configuration) -> ProcessMetrics:

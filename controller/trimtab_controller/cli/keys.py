@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -17,29 +18,13 @@ from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
-STEPS = ("begin", "switch", "finish")
 UNSEEN = "with --key-file and --trust-file in place of --config placements are not looked at"
-
-
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Registers `keys` and its subcommands."""
-    parser = commands.add_parser("keys", help="the key that commands are signed with")
-    actions = parser.add_subparsers(metavar="init | show | rotate", required=True)
-    init = actions.add_parser("init", help="make a first key and its trust file")
-    show = actions.add_parser("show", help="which key signs, which keys are trusted")
-    rotate = actions.add_parser("rotate", help="change the key, step by step, without a refused command")
-    rotate.add_argument("step", choices=STEPS, help="make the next key; sign with it; no longer trust the old one")
-    for action, function in ((init, run_init), (show, run_show), (rotate, run_rotate)):
-        action.add_argument("--config", type=Path, metavar="FILE", help="controller.toml, of which [signing] is read")
-        action.add_argument("--key-file", type=Path, metavar="FILE", help="the private key (stays on this host)")
-        action.add_argument("--trust-file", type=Path, metavar="FILE", help="the public keys (copied to all hosts)")
-        action.set_defaults(run=run, function=function)
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
     try:
-        return int(args.function(args, _files(args)))
+        return int(FUNCTIONS[args.function](args, _files(args)))
     except BadConfiguration as error:
         print(f"trimtab keys: {error}", file=sys.stderr)
         return BAD_USAGE
@@ -111,7 +96,14 @@ def _files(args: argparse.Namespace) -> KeyFiles:
     if args.key_file is not None and args.trust_file is not None:
         return KeyFiles(key=args.key_file, trust=args.trust_file)
     if args.config is None:
-        raise BadConfiguration("which keys? --key-file FILE and --trust-file FILE, or --config FILE")
+        raise BadConfiguration("name the keys: --key-file FILE and --trust-file FILE, or --config FILE")
     if (signing := load(args.config).signing) is None:
         raise BadConfiguration(f"{args.config}: found no section [signing], expected its key_file and trust_file")
     return signing
+
+
+FUNCTIONS: dict[str, Callable[[argparse.Namespace, KeyFiles], int]] = {
+    "init": run_init,
+    "show": run_show,
+    "rotate": run_rotate,
+}

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -62,45 +61,6 @@ class Target:
     topics: Topics
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Registers the operator's commands."""
-    from trimtab_controller.cli import COMMANDS
-
-    functions: dict[str, Callable[[argparse.Namespace, Target], int]] = {
-        "status": run_status,
-        "plan": run_plan,
-        "snapshot": run_snapshot,
-        "drain": run_drain,
-        "undrain": run_undrain,
-        "forget": run_forget,
-        "pause": run_pause,
-        "resume": run_resume,
-    }
-    for name, function in functions.items():
-        parser = commands.add_parser(name, help=COMMANDS[name][1])
-        where = parser.add_argument_group("cluster", "by --config, or by --bootstrap and --cluster")
-        where.add_argument("--config", type=Path, metavar="FILE", help="controller.toml")
-        where.add_argument("--bootstrap", metavar="HOST:PORT", help="the Kafka brokers")
-        where.add_argument("--cluster", metavar="NAME", help="the name of the cluster")
-        parser.add_argument("--json", action="store_true", help="JSON instead of a text")
-        if name == "status":
-            parser.add_argument("--all", action="store_true", help="all workers, also where there are many")
-        if name in ("drain", "undrain"):
-            parser.add_argument("node", metavar="NODE", help="the worker's name")
-        if name == "forget":
-            parser.add_argument("app", metavar="APP", nargs="?", help="the app's id")
-            parser.add_argument("--worker", metavar="NAME", help="instead of an app: a worker's name")
-        if name == "resume":
-            text = "end a hold: go on without what the journal should have told"
-            parser.add_argument("--accept-journal", action="store_true", help=text)
-        if name in ("drain", "forget", "pause", "resume"):
-            parser.add_argument("--reason", default="no reason given", help="shown wherever it matters")
-        if name == "snapshot":
-            parser.add_argument("--app", help="which app, when there are several")
-            parser.add_argument("--out", type=Path, metavar="FILE", help="write it to FILE, not to standard output")
-        parser.set_defaults(run=run, function=function)
-
-
 def run(args: argparse.Namespace) -> int:
     """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
     try:
@@ -108,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     except (BadConfiguration, BadMessage) as error:
         return _refuse(str(error), BAD_USAGE)
     try:
-        return int(args.function(args, target))
+        return int(FUNCTIONS[args.function](args, target))
     except (CommandError, ReadError, BadKey) as error:
         return _refuse(str(error), FAILED)
     except BadMessage as error:
@@ -131,7 +91,7 @@ def read_target(args: argparse.Namespace) -> Target:
         }
         configuration = decode(document)
     else:
-        raise BadConfiguration("which cluster? --config FILE, or --bootstrap HOST:PORT and --cluster NAME")
+        raise BadConfiguration("name the cluster: --config FILE, or --bootstrap HOST:PORT and --cluster NAME")
     connection = Connection(kafka=configuration.kafka)
     return Target(configuration=configuration, connection=connection, topics=Topics(configuration.cluster))
 
@@ -231,39 +191,47 @@ def run_drain(args: argparse.Namespace, target: Target) -> int:
         raise CommandError(f"no worker {node!r} reports; there are {first_few(known)}")
     intent = Drain(worker=WorkerId(node), by=_who(), at=time.time(), reason=args.reason)
     _write(target, intent.key, intent)
-    text = f"{node} is emptied as the budget of each round allows, and then stopped; `trimtab undrain {node}` ends that"
+    text = (
+        f"{node} will be drained as the budget of each round allows, then stopped; `trimtab undrain {node}` cancels it"
+    )
     return _say(args, "\n".join([text, *_caveats(status, WorkerId(node))]), intent.key)
 
 
 def _caveats(status: Status | None, node: WorkerId) -> list[str]:
     """What keeps a drain from beginning at once."""
     if status is None:
-        return ["no controller has reported yet: it begins when one leads"]
+        return ["no controller has reported yet: the drain starts when one leads"]
     why_not = {
-        State.SILENT: "but no controller is heard of: it begins when one leads again, see `trimtab status`",
-        State.HOLD: "but the controller is on hold: nothing is moved until that is ended, see `trimtab status`",
-        State.PAUSED: "but the controller is paused: it begins after `trimtab resume`",
-        State.DRY_RUN: "but the controller is a dry run: it only says what it would do",
+        State.SILENT: "but no controller is running: the drain starts when one leads again, see `trimtab status`",
+        State.HOLD: "but the controller is on hold and moves nothing: `trimtab status` shows why, and how to end it",
+        State.PAUSED: "but the controller is paused: the drain starts after `trimtab resume`",
+        State.DRY_RUN: "but the controller is a dry run: it only logs what it would do",
     }
     state = Seen(status=status, controllers=None, now=time.time()).state
     caveats = [why_not[state]] if state in why_not else []
     app = next((row.app for row in status.nodes if row.worker == node), None)
     others = [row for row in status.nodes if row.app == app and row.worker != node and not row.draining]
     if status.nodes and not others:
-        caveats.append("but no other worker would be left to take its key groups: it keeps them until there is one")
+        caveats.append("but no other worker could take its key groups: it keeps them until there is one")
     return caveats
 
 
 def run_undrain(args: argparse.Namespace, target: Target) -> int:
     """Take a drain back."""
     key = drain_key(WorkerId(_name(args.node)))
-    return _take_back(args, target, key, f"{args.node} may be used again", f"{args.node} was not to be drained")
+    return _take_back(
+        args,
+        target,
+        key,
+        f"the drain of {args.node} is cancelled: it takes key groups again",
+        f"{args.node} is not being drained",
+    )
 
 
 def run_forget(args: argparse.Namespace, target: Target) -> int:
     """Write the wish to forget an app or a worker that does not run any more."""
     if (args.app is None) == (args.worker is None):
-        return _refuse("what is gone for good? either APP, or --worker NAME", BAD_USAGE)
+        return _refuse("name what to forget: either APP, or --worker NAME", BAD_USAGE)
     by, at = _who(), time.time()
     status = read_status(target)
     nodes = () if status is None or at - status.at > SILENT_AFTER_S else status.nodes
@@ -277,9 +245,9 @@ def run_forget(args: argparse.Namespace, target: Target) -> int:
         found, what = [row for row in running if row.worker == args.worker], f"worker {args.worker}"
     if found:
         where = first_few(f"{row.worker} on {row.host}" for row in found)
-        raise CommandError(f"{what} is not gone, it still runs: {where}; stop it first")
+        raise CommandError(f"{what} still runs: {where}; stop it first")
     _write(target, intent.key, intent)
-    text = f"{what} is forgotten with the next window; `trimtab status` then shows the answer among the decisions"
+    text = f"{what} will be forgotten with the next window; `trimtab status` then lists it among the decisions"
     return _say(args, text, intent.key)
 
 
@@ -287,29 +255,33 @@ def run_pause(args: argparse.Namespace, target: Target) -> int:
     """Write the pause."""
     intent = Pause(by=_who(), at=time.time(), reason=args.reason)
     _write(target, intent.key, intent)
-    return _say(args, "paused: a plan in flight ends, nothing new begins until `trimtab resume`", intent.key)
+    return _say(args, "paused: a plan in flight is finished, no new one starts until `trimtab resume`", intent.key)
 
 
 def run_resume(args: argparse.Namespace, target: Target) -> int:
     """Take the pause back, or end a hold."""
     if args.accept_journal:
         return _accept_journal(args, target)
-    idle = "it was not paused; a hold is ended by `trimtab resume --accept-journal`"
+    idle = "the controller is not paused; `trimtab resume --accept-journal` ends a hold"
     return _take_back(args, target, PAUSE_KEY, "the controller decides again", idle)
 
 
 def _accept_journal(args: argparse.Namespace, target: Target) -> int:
     status = read_status(target)
     if status is None or status.hold is None:
-        raise CommandError("not on hold: there is nothing to accept")
+        raise CommandError("the controller is not on hold: there is nothing to accept")
     intent = AcceptJournal(hold=status.hold.id, by=_who(), at=time.time(), reason=args.reason)
     _write(target, intent.key, intent)
-    return _say(args, f"accepted: {status.hold.text}; it begins anew from the placement and the reports", intent.key)
+    return _say(
+        args,
+        f"accepted: {status.hold.text}; the controller rebuilds its state from the placement and the reports",
+        intent.key,
+    )
 
 
 def _take_back(args: argparse.Namespace, target: Target, key: str, text: str, idle: str) -> int:
     if key not in read_intents(target):
-        return _say(args, f"nothing to take back: {idle}", key)
+        return _say(args, f"nothing to do: {idle}", key)
     _write(target, key, None)
     return _say(args, text, key)
 
@@ -374,3 +346,16 @@ def _print_json(document: dict[str, Any]) -> None:
 def _refuse(reason: str, code: int) -> int:
     print(f"trimtab: {reason}", file=sys.stderr)
     return code
+
+
+FUNCTIONS: dict[str, Callable[[argparse.Namespace, Target], int]] = {
+    "status": run_status,
+    "plan": run_plan,
+    "snapshot": run_snapshot,
+    "drain": run_drain,
+    "undrain": run_undrain,
+    "forget": run_forget,
+    "pause": run_pause,
+    "resume": run_resume,
+}
+"""Command -> what carries it out."""

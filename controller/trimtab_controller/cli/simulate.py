@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from trimtab_controller.cli.parsers.simulate import DEFAULT_WORKLOAD
 from trimtab_controller.cli.picture import PictureError, check_picture, draw
 from trimtab_controller.cli.simulation_view import document, show_comparison, show_run, write_json
 from trimtab_models.instances import BadInstance, BalanceInstance, Budget, parse_snapshot
 from trimtab_models.simulation import (
-    POLICIES,
     QUICK,
     THOROUGH,
-    WORKLOADS,
     Change,
     ChangeKind,
     InvalidSize,
@@ -36,8 +35,7 @@ from trimtab_models.simulation import (
 from trimtab_models.solving import Deadline, Infeasible, Never, Stop
 
 DONE, BAD_INPUT, INFEASIBLE = 0, 2, 3
-DEFAULT_WORKLOAD, DEFAULT_NODES, DEFAULT_ROUNDS = "drift", 20, 20
-MOST_NODES, MOST_KEY_GROUPS, MOST_ROUNDS = 10_000, 1_000_000, 100_000
+DEFAULT_ROUNDS = 20
 KEY_GROUPS_PER_NODE = 20
 LEAST_BUDGET, BUDGET_SHARE = 10, 0.01
 
@@ -55,105 +53,14 @@ class Scene:
     changes: tuple[Change, ...]
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Registers the command `simulate`."""
-    parser = commands.add_parser("simulate", help="rounds of a policy on a generated or recorded workload")
-    parser.add_argument("policy", choices=POLICIES, metavar="POLICY", help=" | ".join(POLICIES))
-    add_options(parser)
-    parser.set_defaults(run=lambda args: run(args, [args.policy], "simulate"))
+def run_simulate(args: argparse.Namespace) -> int:
+    """Play one policy."""
+    return run(args, [args.policy], "simulate")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What `simulate` and `compare` have in common."""
-    workload = parser.add_argument_group("workload")
-    names = "; ".join(f"{name}: {each.text}" for name, each in WORKLOADS.items())
-    source = workload.add_mutually_exclusive_group()
-    source.add_argument("--workload", choices=WORKLOADS, metavar="NAME", help=f"{names} ({DEFAULT_WORKLOAD})")
-    source.add_argument(
-        "--recorded",
-        type=Path,
-        nargs="+",
-        metavar="PATH",
-        help="snapshot files, or directories of them, in their order",
-    )
-    workload.add_argument("--nodes", type=_count(1, MOST_NODES), default=DEFAULT_NODES, metavar="N")
-    workload.add_argument(
-        "--key-groups", type=_count(1, MOST_KEY_GROUPS), metavar="K", help="of all operators (20 a node)"
-    )
-    workload.add_argument("--rounds", type=_count(1, MOST_ROUNDS), metavar="N", help="(20; recorded: one per snapshot)")
-    workload.add_argument(
-        "--seed", type=_count(0), default=0, metavar="N", help="the same seed gives the same rounds (0)"
-    )
-    workload.add_argument("--change", type=_number(0, 100), default=50.0, metavar="PERCENT", help="of `uneven` (50)")
-    workload.add_argument("--alike", type=_number(0, 100), default=50.0, metavar="PERCENT", help="of `one-to-one` (50)")
-    _add_cluster_options(parser)
-    seen = parser.add_argument_group("planning")
-    seen.add_argument(
-        "--max-migrations", type=_count(0), metavar="N", help="budget of a round (1 %% of the key groups)"
-    )
-    seen.add_argument("--max-cost-bytes", type=_number(0), metavar="B", help="budget of a round (no limit)")
-    seen.add_argument("--noise", type=_number(0), default=0.0, metavar="SHARE", help="of the measured loads (0)")
-    seen.add_argument(
-        "--smoothing", type=_number(0, 1), default=1.0, metavar="W", help="newest measurement's weight (1)"
-    )
-    seen.add_argument("--thorough", action="store_true", help="search as long as `trimtab solve` does")
-    seen.add_argument("--time-limit", type=_number(0), metavar="S", help="of every plan; then runs may differ")
-    output = parser.add_argument_group("output")
-    output.add_argument("--json", metavar="FILE", help="write all rounds to FILE, or - for standard output")
-    output.add_argument("--picture", type=Path, metavar="FILE", help="draw the rounds (needs matplotlib)")
-
-
-def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    cluster = parser.add_argument_group("cluster", "nodes that come and go; ROUND:COUNT, as often as wanted")
-    for kind, text in (
-        (ChangeKind.JOIN, "nodes that join"),
-        (ChangeKind.MARK, "nodes that start to drain; they leave when empty"),
-        (ChangeKind.LOSE, "nodes that are lost with their key groups' place"),
-    ):
-        name = f"--{kind.value}"
-        cluster.add_argument(name, type=_change(kind), action="append", default=[], metavar="ROUND:COUNT", help=text)
-    cluster.add_argument(
-        "--churn",
-        type=_number(0, 1),
-        default=0.0,
-        metavar="P",
-        help="every round with P a node joins, with P one leaves",
-    )
-
-
-def _count(least: int, most: int | None = None) -> Callable[[str], int]:
-    def count(text: str) -> int:
-        value = int(text)
-        if value < least or (most is not None and value > most):
-            raise argparse.ArgumentTypeError(
-                f"a whole number from {least} on{f' to {most:,}' if most else ''} expected"
-            )
-        return value
-
-    return count
-
-
-def _number(least: float, most: float = sys.float_info.max) -> Callable[[str], float]:
-    def number(text: str) -> float:
-        value = float(text)
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(
-                f"a number >= {least:g}{f' and <= {most:g}' if most < 1e9 else ''} expected"
-            )
-        return value
-
-    return number
-
-
-def _change(kind: ChangeKind) -> Callable[[str], Change]:
-    def change(text: str) -> Change:
-        number, _, count = text.partition(":")
-        try:
-            return Change(round=int(number), kind=kind, count=int(count))
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"ROUND:COUNT expected, such as 5:2, found {text!r}") from None
-
-    return change
+def run_compare(args: argparse.Namespace) -> int:
+    """Play several policies, each once."""
+    return run(args, list(dict.fromkeys(args.policies)), "compare")
 
 
 def run(args: argparse.Namespace, names: Sequence[str], command: str) -> int:
@@ -206,7 +113,11 @@ def scene_of(args: argparse.Namespace) -> Scene:
     else:
         rounds = args.rounds or DEFAULT_ROUNDS
         name, moments = _generated(args, rounds)
-    changes = (*args.join, *args.mark, *args.lose, *churn(rounds, args.churn, args.seed))
+    asked = {ChangeKind.JOIN: args.join, ChangeKind.MARK: args.mark, ChangeKind.LOSE: args.lose}
+    changes = (
+        *(Change(round=at, kind=kind, count=count) for kind, wanted in asked.items() for at, count in wanted),
+        *churn(rounds, args.churn, args.seed),
+    )
     return Scene(name=name, moments=moments, changes=changes)
 
 

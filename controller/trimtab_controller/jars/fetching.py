@@ -13,16 +13,21 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from trimtab_controller.jars.java import JavaMissingError, java_command
 
-SETS = ("broker", "spark")
+SETS = {"broker": "the Kafka broker, 44 MB", "spark": "Spark's Kafka connector, 10 MB"}
+"""Name of each set -> what it is for, and its size."""
 FETCH_LIMIT_S = 540.0
 """A fetch that takes longer is given up: 54 MB, so 100 kB/s suffice."""
 
+Tell = Callable[[str], None]
+"""Hears what is going on, one line at a time."""
 Retrieve = Callable[[Path, Path], None]
 """Fetches what an Ivy file lists into an empty folder."""
 
@@ -50,14 +55,19 @@ def spark_jars() -> list[Path]:
     return jars_of("spark")
 
 
-def fetch() -> None:
-    """Make sure that all jars are there and are the listed ones."""
+def fetch(tell: Tell) -> None:
+    """Make sure that all jars are there and are the listed ones; `tell` hears of what is downloaded."""
     for name in SETS:
-        jars_of(name)
+        jars_of(name, tell=tell)
 
 
 def jars_of(
-    name: str, *, lists: Path | None = None, cache: Path | None = None, retrieve: Retrieve | None = None
+    name: str,
+    *,
+    lists: Path | None = None,
+    cache: Path | None = None,
+    retrieve: Retrieve | None = None,
+    tell: Tell = lambda _: None,
 ) -> list[Path]:
     """The jars of one set, present and with the listed checksums.
 
@@ -71,7 +81,10 @@ def jars_of(
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder.with_suffix(".lock")):
             if not complete(folder, wanted):
+                started = time.monotonic()
+                tell(f"downloading the jars of {SETS.get(name, name)}, from Maven Central to {folder}")
                 _fetch_into(folder, lists / f"{name}.ivy.xml", wanted, retrieve or ivy_retrieve)
+                tell(f"{len(wanted)} jars in {time.monotonic() - started:.0f} s")
     return [folder / jar for jar in wanted]
 
 
@@ -143,7 +156,7 @@ def ivy_retrieve(ivy_file: Path, folder: Path) -> None:
 def main() -> int:
     """`python -m trimtab_controller.jars.fetching`: fetch what is missing; the exit code."""
     try:
-        fetch()
+        fetch(partial(print, flush=True))
     except (JarError, JavaMissingError) as error:
         print(f"jars: {error}", file=sys.stderr)
         return 1

@@ -28,6 +28,20 @@ from trimtab_sandbox.cluster import Cluster, ClusterError
 from trimtab_sandbox.configuration import worker_name
 
 OUT = Path("out", "demo")
+OPENING = """\
+Starting a Kafka broker, four Faust workers with an agent each, Spark and the controller, all on this machine.
+Then real flights flow through them: the controller balances the workers, follows a shift of the load, drains one.
+It takes 5 to 6 minutes. Ctrl-C ends everything that was started."""
+NEXT = """\
+What to try next, in the same folder:
+  PATH="$PWD/.venv/bin:$PATH"
+  trimtab sandbox up --act          the same cluster, to play with; it keeps running
+  CONFIG=out/sandbox/controller/controller.toml
+  trimtab status --config $CONFIG   what the controller sees and does
+  trimtab plan --config $CONFIG     what it would do now
+  trimtab doctor --config $CONFIG   whether everything is as it should be
+  trimtab sandbox down
+For your own app: README.md."""
 WIDTH = 138
 """Columns when the output is not a terminal."""
 
@@ -40,6 +54,7 @@ def main() -> int:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console.print(OPENING, markup=False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         document = run(out, DemoSettings(), console)
@@ -51,7 +66,13 @@ def main() -> int:
         return 130
     (out / "summary.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     console.print(closing(document))
-    console.print(f"{out / 'summary.json'}\n{out / 'load.png'}\nlogs: {out / 'sandbox' / 'logs'}", markup=False)
+    console.print(
+        f"\npicture of the loads: {out / 'load.png'}\nall figures: {out / 'summary.json'}\n"
+        f"logs: {out / 'sandbox' / 'logs'}\n\n{NEXT}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
     return 1 if document["broken"] else 0
 
 

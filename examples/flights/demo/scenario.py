@@ -12,8 +12,9 @@ from flights.steered_run import TICK_S, SteeredRun
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.status import RoundStatus
 from trimtab_sandbox.cluster import Cluster
-from trimtab_sandbox.command import EXAMPLES, FLIGHTS_APP, FLIGHTS_ENVIRONMENT
+from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import SandboxSettings, worker_name
+from trimtab_sandbox.parser import FLIGHTS_APP
 
 WINDOW_LIMIT_S = 120.0
 BAND_PP = 0.8

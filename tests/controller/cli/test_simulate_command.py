@@ -6,6 +6,8 @@ import sys
 import pytest
 
 from trimtab_controller.cli import main
+from trimtab_controller.cli.parsers import simulate as parsers
+from trimtab_models.simulation import POLICIES, WORKLOADS
 
 SMALL = ["--nodes", "4", "--key-groups", "36", "--rounds", "4", "--seed", "7"]
 SNAPSHOT = {
@@ -192,3 +194,8 @@ def test_wrong_usage_is_exit_2(trimtab, arguments):
     with pytest.raises(SystemExit) as end:
         trimtab("simulate", "stay", *arguments)
     assert end.value.code == 2
+
+
+def test_the_options_name_all_policies_and_workloads_of_the_models() -> None:
+    assert tuple(POLICIES) == parsers.POLICIES
+    assert {name: each.text for name, each in WORKLOADS.items()} == parsers.WORKLOADS

@@ -502,7 +502,7 @@ def test_the_stream_is_started_again_with_growing_delays_and_ended() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["status"], "which cluster? --config FILE, or --bootstrap HOST:PORT and --cluster NAME"),
+        (["status"], "name the cluster: --config FILE, or --bootstrap HOST:PORT and --cluster NAME"),
         (["status", "--config", "absent.toml"], "absent.toml: No such file or directory"),
         (["drain", "w0", "--bootstrap", "x", "--cluster", "a b"], "controller.cluster: found 'a b', expected a name"),
         (["controller", "run", "--config", "absent.toml"], "absent.toml: No such file or directory"),

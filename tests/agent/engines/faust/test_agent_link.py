@@ -201,7 +201,7 @@ def test_it_says_why_it_only_reports_or_what_it_lacks(
     async def scenario() -> Frame:
         async with FakeAgent(path) as agent, running(path) as link:
             await (await agent.accept()).close()
-            link._status.refusal, link._steering.waits_for = refusal, waits_for  # type: ignore[misc]
+            link._status.refusal, link._status.waits_for = refusal, waits_for  # type: ignore[misc]
             return await Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S)).read()
 
     hello = asyncio.run(scenario())

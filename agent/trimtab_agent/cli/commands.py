@@ -1,12 +1,10 @@
-"""`trimtab-agent`: run the agent, or check its configuration."""
+"""What `trimtab-agent run` and `trimtab-agent check` do."""
 
-import argparse
 import logging
 import sys
-from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
+from trimtab_agent.cli import BAD_CONFIGURATION
 from trimtab_agent.configuration import Configuration, ConfigurationError, load_configuration
 from trimtab_agent.daemon import StartError, run_agent
 from trimtab_agent.kafka_link import check_client
@@ -15,23 +13,20 @@ from trimtab_agent.sampler.readings import find_limits, find_quotas
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.signing.keys import BadKey
 
-BAD_CONFIGURATION = 2
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 ended in order, 1 a fault while running, 2 the configuration cannot be used."""
-    options = _parser().parse_args(arguments)
+def run_command(command: str, path: Path) -> int:
+    """Carry out `run` or `check` with the configuration at `path`; the exit code."""
     try:
-        configuration = load_configuration(options.config)
+        configuration = load_configuration(path)
         check_client(configuration.kafka)
     except ConfigurationError as exc:
-        print(f"{options.config}: {exc}", file=sys.stderr)
+        print(f"{path}: {exc}", file=sys.stderr)
         return BAD_CONFIGURATION
-    if options.command == "check":
+    if command == "check":
         try:
             print(describe(configuration))
         except BadKey as exc:
-            print(f"{options.config}: trust.file: {exc}", file=sys.stderr)
+            print(f"{path}: trust.file: {exc}", file=sys.stderr)
             return BAD_CONFIGURATION
         return 0
     log_to_stderr()
@@ -44,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def describe(configuration: Configuration) -> str:
-    """What the agent would do with this configuration here, and what its figures would be relative to."""
+    """What the agent would do with this configuration here, and what its measurements are relative to."""
     quotas = find_quotas()
     limits = find_limits(quotas, configuration.cores)
     memory = f"{quotas.memory.limit:.0f} bytes by cgroup" if quotas.memory else "no quota"
@@ -65,17 +60,3 @@ def _describe_trust(path: Path | None) -> str:
     if path is None:
         return "not verified, anyone who can write to their topic can steer this host (no [trust])"
     return f"verified, trusted keys {', '.join(TrustFile(path).keys)}"
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="trimtab-agent", description=__doc__)
-    parser.add_argument("--version", action="version", version=f"trimtab-agent {version('trimtab')}")
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name, text in (("run", "run until SIGTERM"), ("check", "check the configuration and say what it means here")):
-        command = commands.add_parser(name, help=text)
-        command.add_argument("--config", type=Path, required=True, metavar="FILE", help="TOML, see agent.sample.toml")
-    return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

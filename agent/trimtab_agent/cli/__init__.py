@@ -1,0 +1,43 @@
+"""`trimtab-agent`: run the agent, or check its configuration.  Help needs the standard library alone."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from trimtab_process.extras import explain_missing
+
+BAD_CONFIGURATION = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code: 0 ended in order; 1 a fault while running; 2 wrong configuration, or a package is not installed."""
+    options = _parser().parse_args(arguments)
+    try:
+        from trimtab_agent.cli.commands import run_command
+
+        return run_command(options.command, options.config)
+    except ModuleNotFoundError as error:
+        if (explanation := explain_missing(error, extra="agent")) is None:
+            raise
+        print(f"trimtab-agent {options.command}: {explanation}", file=sys.stderr)
+        return BAD_CONFIGURATION
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="trimtab-agent",
+        description="Measures the workers of this host, reports, and carries out the controller's commands.",
+        epilog="Exit code 0: ended in order; 1: a fault while running; "
+        "2: wrong usage or configuration, or a package is not installed.",
+    )
+    parser.add_argument("--version", action="version", version=f"trimtab-agent {version('trimtab')}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="run | check")
+    for name, text in (
+        ("run", "run until SIGTERM"),
+        ("check", "check the configuration and show what it means on this host; starts nothing"),
+    ):
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument("--config", type=Path, required=True, metavar="FILE", help="agent.toml")
+    return parser

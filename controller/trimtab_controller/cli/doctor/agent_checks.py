@@ -1,0 +1,173 @@
+"""What agents and controllers say, judged.  No I/O here; times are epoch seconds."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trimtab_controller.cli.doctor.findings import Check, Finding, fault, listed, not_checked, ok, warning
+from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.report import Report, WorkerState
+
+CLOCK_TOLERANCE_S = 2.0
+MISSED_REPORTS = 3
+SILENT_AFTER_S = 15.0
+"""A controller publishes its status every 5 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSeen:
+    """The last report of a host.  `stamped_at` is the broker's time, None where senders date their records."""
+
+    report: Report
+    stamped_at: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportsSeen:
+    """The last report of each host that was on the topic in the last `looked_back_s` before `now`.
+
+    `unreadable`: hosts whose last report cannot be read.  `complete` False: there were more than could be read in time.
+    `refusing`: hosts whose agents refused a record for its signature, and how.
+    """
+
+    now: float
+    looked_back_s: float
+    hosts: Mapping[HostId, ReportSeen] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()
+    complete: bool = True
+    refusing: Mapping[HostId, str] = field(default_factory=dict)
+
+    def age_s(self, seen: ReportSeen) -> float:
+        """How long ago a report was sent, by the best clock there is."""
+        return self.now - (seen.report.at_ms / 1000.0 if seen.stamped_at is None else seen.stamped_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderSeen:
+    """`leader` and `standbys` by the broker; `heard_s`: age of the status of an acting controller; None: there is none.
+
+    `dry_run_heard_s`: the same of a dry run.  `hold`, `paused`: what the status says of them.
+    """
+
+    leader: str | None
+    standbys: tuple[str, ...] = ()
+    heard_s: float | None = None
+    dry_run_heard_s: float | None = None
+    hold: str | None = None
+    paused: str | None = None
+
+
+def judge_clocks(seen: ReportsSeen) -> Iterator[Finding]:
+    """Brokers' clocks against this host's, and agents' against the brokers'."""
+    stamped = {host: (each, each.stamped_at) for host, each in seen.hosts.items() if each.stamped_at is not None}
+    remedy = "have NTP (chrony, systemd-timesyncd) set the clocks of brokers, workers' hosts and controllers"
+    if not stamped:
+        text = "no recent report that a broker has stamped with its time"
+        yield not_checked(Check.CLOCKS, text, "start the agents; the topic of reports needs LogAppendTime")
+        return
+    newest, at = max(stamped.values(), key=lambda pair: pair[1])
+    ahead_s = at - seen.now
+    good = True
+    if ahead_s > CLOCK_TOLERANCE_S:
+        good = False
+        yield fault(Check.CLOCKS, f"the broker's clock is {ahead_s:.1f} s ahead of this host's", remedy)
+    elif -ahead_s > newest.report.interval_s + CLOCK_TOLERANCE_S:
+        good = False
+        text = f"the newest report is {-ahead_s:.1f} s old: either no agent reports, or this host's clock is ahead"
+        yield warning(Check.CLOCKS, text, remedy)
+    off = []
+    for host, (each, stamped_at) in stamped.items():
+        skew_s = each.report.at_ms / 1000.0 - stamped_at
+        # A report may come late, never early.
+        if skew_s > CLOCK_TOLERANCE_S or -skew_s > each.report.interval_s + CLOCK_TOLERANCE_S:
+            off.append(f"{host} ({skew_s:+.1f} s)")
+    if off:
+        yield warning(Check.CLOCKS, f"off from the broker's clock, or late with reports: {listed(off)}", remedy)
+    elif good:
+        yield ok(Check.CLOCKS, f"this host, the broker and {len(stamped)} agents agree within {CLOCK_TOLERANCE_S:g} s")
+
+
+def judge_agents(seen: ReportsSeen, expected: frozenset[HostId] | None) -> Iterator[Finding]:
+    """Which hosts report, and which workers are steered."""
+    if not seen.hosts:
+        text = f"no agent has reported in the last {seen.looked_back_s:g} s"
+        yield fault(Check.AGENTS, text, "start `trimtab-agent run` on the workers' hosts; `trimtab-agent check` helps")
+    else:
+        yield ok(Check.AGENTS, _overview(seen))
+    if not seen.complete:
+        yield not_checked(Check.AGENTS, "there were more reports than could be read in time: some hosts may be missing")
+    missing = (expected or frozenset()) - seen.hosts.keys() if seen.complete else frozenset()
+    if missing and seen.hosts:
+        text = f"expected, but silent: {listed(missing)}"
+        yield fault(Check.AGENTS, text, "start their agents, or correct [stream] expected_hosts")
+    if expected is not None and (more := seen.hosts.keys() - expected):
+        yield warning(Check.AGENTS, f"not expected, so ignored: {listed(more)}", "add them to [stream] expected_hosts")
+    if seen.unreadable:
+        text = f"their reports cannot be read: {listed(seen.unreadable)}"
+        yield fault(Check.AGENTS, text, "upgrade agents and controllers to versions that fit: see CHANGELOG.md")
+    late = [
+        f"{host} ({seen.age_s(each):.0f} s)"
+        for host, each in seen.hosts.items()
+        if seen.age_s(each) > MISSED_REPORTS * each.report.interval_s + CLOCK_TOLERANCE_S
+    ]
+    if late:
+        text = f"no report for a while: {listed(late)}"
+        yield warning(Check.AGENTS, text, "look at the agent's log on these hosts")
+    yield from _judge_workers(seen)
+
+
+def _overview(seen: ReportsSeen) -> str:
+    workers = [worker for each in seen.hosts.values() for worker in each.report.workers]
+    steered = sum(worker.steering for worker in workers)
+    oldest_s = max(0.0, *(seen.age_s(each) for each in seen.hosts.values()))
+    count = len(seen.hosts)
+    hosts = f"{count} host{'s report' if count != 1 else ' reports'}, the oldest last report is {oldest_s:.0f} s old"
+    return f"{hosts}; {steered} of {len(workers)} workers steered"
+
+
+def _judge_workers(seen: ReportsSeen) -> Iterator[Finding]:
+    away, only_report = [], []
+    for host, each in seen.hosts.items():
+        for worker in each.report.workers:
+            if worker.state is WorkerState.AWAY:
+                away.append(f"{worker.worker} on {host}")
+            elif not worker.steering:
+                why = "" if worker.unknown is None else f": {worker.unknown}"
+                only_report.append(f"{worker.worker} on {host}{why}")
+    if away:
+        text = f"not connected to their agents: {listed(away)}"
+        remedy = "start them; the app must call install(app), and TRIMTAB_SOCKET must be the agent's socket"
+        yield warning(Check.AGENTS, text, remedy)
+    if only_report:
+        text = f"these workers only report, so they are not balanced: {listed(only_report)}"
+        yield warning(Check.AGENTS, text, "see the worker's log, and runbooks/worker_not_steering.md")
+
+
+def judge_refusals(seen: ReportsSeen) -> Iterator[Finding]:
+    """Whose agents do not believe what is signed, or not signed."""
+    if seen.refusing:
+        text = f"refused for the signature lately: {listed(f'{host} ({how})' for host, how in seen.refusing.items())}"
+        yield warning(Check.SIGNING, text, "copy the trust file to these hosts; see runbooks/bad_commands.md")
+
+
+def judge_leader(seen: LeaderSeen) -> Iterator[Finding]:
+    """Whether a controller leads, and is at work."""
+    start = "start `trimtab controller run --act`; see runbooks/no_leader.md"
+    waiting: Sequence[str] = seen.standbys
+    also = f"; standing by: {listed(waiting)}" if waiting else ""
+    dry_run = seen.dry_run_heard_s is not None and seen.dry_run_heard_s <= SILENT_AFTER_S
+    if seen.leader is None and dry_run:
+        text = "a dry run is at work, and no controller acts: plans are logged, nothing is moved"
+        yield warning(Check.LEADER, text, "when you trust its plans: `trimtab controller run --act`")
+    elif seen.leader is None:
+        yield fault(Check.LEADER, f"no controller leads{also}", start)
+    elif seen.heard_s is None or seen.heard_s > SILENT_AFTER_S:
+        since = "never" if seen.heard_s is None else f"{seen.heard_s:.0f} s ago"
+        text = f"{seen.leader} leads, but its last status came {since}{also}"
+        yield warning(Check.LEADER, text, "wait if it has just started; else see its log")
+    else:
+        yield ok(Check.LEADER, f"{seen.leader} leads{also}")
+    if seen.hold is not None:
+        text = f"on hold, nothing is moved: {seen.hold}"
+        yield fault(Check.LEADER, text, "see runbooks/journal.md; `trimtab resume --accept-journal` ends it")
+    if seen.paused is not None:
+        yield warning(Check.LEADER, seen.paused, "`trimtab resume` ends that")

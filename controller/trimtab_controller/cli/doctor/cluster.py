@@ -1,0 +1,258 @@
+"""What Kafka, the agents and the controllers say.  Everything is only read: no group is joined, no id taken over."""
+
+import socket
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, KafkaException, Message, TopicCollection
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from trimtab_controller.cli.doctor.agent_checks import LeaderSeen, ReportSeen, ReportsSeen
+from trimtab_controller.cli.doctor.cluster_checks import (
+    AUTHENTICATION,
+    RESOLVE,
+    TLS,
+    Address,
+    BrokersSeen,
+    PartitionSeen,
+    RightsSeen,
+    TopicSeen,
+)
+from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.reader import ReadError, drain, reading, since, starts
+from trimtab_controller.leadership.group import members
+from trimtab_controller.security.acl import OTHER_GROUPS, Resource, Rule
+from trimtab_protocol.messages.commands import UNVERIFIED, decode_ack
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.names import HostId, Topics, topic_settings
+from trimtab_protocol.messages.report import decode_report
+from trimtab_protocol.messages.status import Status, decode_status
+
+T = TypeVar("T")
+
+CONNECT_LIMIT_S, ANSWER_LIMIT_S = 3.0, 10.0
+MOST_ADDRESSES = 8
+"""Of each kind are tried: each may take CONNECT_LIMIT_S."""
+LOOK_BACK_S, READ_LIMIT_S = 120.0, 20.0
+REFUSALS_S = 600.0
+KINDS = {
+    KafkaError._AUTHENTICATION: AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED: AUTHENTICATION,
+    KafkaError._SSL: TLS,
+    KafkaError._RESOLVE: RESOLVE,
+}
+SSL_FAULT = "in state SSL_HANDSHAKE"
+DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
+
+
+class ClusterReader:
+    """Asks one Kafka cluster; every request has a limit.  Raises KafkaException where the client cannot be made."""
+
+    def __init__(self, connection: Connection, topics: Topics) -> None:
+        self._connection = connection
+        self._topics = topics
+        self._errors: dict[str, str] = {}
+        self._admin = AdminClient({**connection.client("trimtab-doctor"), "error_cb": self._note})
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            return  # says nothing that the faults of the brokers do not
+        # A handshake that fails comes as a fault of the transport; its text tells.
+        kind = TLS if SSL_FAULT in error.str() else KINDS.get(error.code(), "")
+        self._errors.setdefault(kind, error.str())
+
+    def brokers(self) -> BrokersSeen:
+        """Who answers; each address is tried by itself too."""
+        kafka = self._connection.kafka
+        bootstrap = tuple(_try(name.strip()) for name in kafka.bootstrap_servers.split(",")[:MOST_ADDRESSES])
+        protocol = str(kafka.client.get("security.protocol", kafka.protocol))
+        try:
+            found = self._admin.list_topics(timeout=ANSWER_LIMIT_S).brokers.values()
+        except KafkaException as error:
+            self._admin.poll(0)  # what the client has complained of meanwhile comes to _note
+            self._note(error.args[0])
+            errors = tuple((kind, text) for kind, text in self._errors.items())
+            return BrokersSeen(protocol=protocol, bootstrap=bootstrap, answered=False, errors=errors)
+        advertised = tuple(_try(f"{each.host}:{each.port}") for each in list(found)[:MOST_ADDRESSES])
+        return BrokersSeen(protocol=protocol, bootstrap=bootstrap, answered=True, advertised=advertised)
+
+    def rights(self, rules: tuple[Rule, ...]) -> RightsSeen:
+        """What this user may do with the topics and groups of the rules."""
+        names = {
+            resource: sorted({rule.name for rule in rules if rule.resource is resource and not rule.prefixed})
+            for resource in Resource
+        }
+        groups = [*names[Resource.GROUP], f"{OTHER_GROUPS}doctor"]
+        described: Mapping[str, Future[Any]] = self._admin.describe_topics(
+            TopicCollection(names[Resource.TOPIC]), include_authorized_operations=True, request_timeout=ANSWER_LIMIT_S
+        )
+        allowed = {(Resource.TOPIC, name): _allowed(answer) for name, answer in described.items()}
+        described = self._admin.describe_consumer_groups(
+            groups, include_authorized_operations=True, request_timeout=ANSWER_LIMIT_S
+        )
+        allowed |= {(Resource.GROUP, name): _allowed(answer) for name, answer in described.items()}
+        allowed[Resource.GROUP, OTHER_GROUPS] = allowed.pop((Resource.GROUP, groups[-1]))
+        return RightsSeen(
+            allowed={what: operations for what, operations in allowed.items() if operations is not None},
+            acls=self._acls(),
+        )
+
+    def _acls(self) -> bool | None:
+        """Whether there is any rule; the client hands out an empty list where there is no authorizer."""
+        everything = AclBindingFilter(
+            ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+        )
+        try:
+            return bool(self._admin.describe_acls(everything, request_timeout=ANSWER_LIMIT_S).result(ANSWER_LIMIT_S))
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.SECURITY_DISABLED:
+                return False
+            return True if code == KafkaError.CLUSTER_AUTHORIZATION_FAILED else None
+        except TimeoutError:
+            return None
+
+    def topics(self) -> dict[str, TopicSeen]:
+        """The cluster's topics that are there."""
+        present = self._admin.list_topics(timeout=ANSWER_LIMIT_S).topics
+        names = [each.name for each in topic_settings(self._topics) if each.name in present]
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+        answers = self._admin.describe_configs(resources, request_timeout=ANSWER_LIMIT_S) if resources else {}
+        settings = {resource.name: _settings(answer) for resource, answer in answers.items()}
+        return {
+            name: TopicSeen(
+                name=name,
+                partitions=tuple(
+                    PartitionSeen(
+                        number=number, leader=each.leader >= 0, replicas=len(each.replicas), in_sync=len(each.isrs)
+                    )
+                    for number, each in sorted(present[name].partitions.items())
+                ),
+                settings=settings[name][0],
+                unreadable=settings[name][1],
+            )
+            for name in names
+        }
+
+    def reports(self, now: float) -> ReportsSeen:
+        """The last report of each host, and which agents refused something for its signature."""
+        with reading(self._connection, "doctor") as consumer:
+            last, complete = _last_by_key(consumer, self._topics.reports, now - LOOK_BACK_S)
+            try:
+                acks, _ = _last_by_key(consumer, self._topics.acks, now - REFUSALS_S, counts=_is_refusal)
+            except ReadError:  # no such topic: the check of the topics says so
+                acks = {}
+        hosts, unreadable = {}, []
+        for key, message in last.items():
+            try:
+                report = decode_report(message.value())
+            except BadMessage:
+                unreadable.append(key.decode(errors="replace")[:100])
+                continue
+            kind, at_ms = message.timestamp()
+            stamped_at = at_ms / 1000.0 if kind == TIMESTAMP_LOG_APPEND_TIME else None
+            hosts[report.host] = ReportSeen(report=report, stamped_at=stamped_at)
+        refusals = [decode_ack(message.value()) for message in acks.values()]
+        return ReportsSeen(
+            now=time.time(),
+            looked_back_s=LOOK_BACK_S,
+            hosts=hosts,
+            unreadable=tuple(unreadable),
+            complete=complete,
+            refusing={HostId(each.host): str(each.refusal) for each in refusals},
+        )
+
+    def leader(self) -> LeaderSeen:
+        """Who leads by the broker's word, and what the acting controller said last."""
+        group = members(self._admin, self._topics.cluster)
+        with reading(self._connection, "doctor") as consumer:
+            found = drain(consumer, starts(consumer, [self._topics.status]))
+        told = [_status(message) for message in found.latest(self._topics.status)]
+        known = [each for each in told if each is not None]
+        status = max((each for each in known if each.acting), key=lambda each: each.at, default=None)
+        dry_runs = [time.time() - each.at for each in known if not each.acting]
+        return LeaderSeen(
+            leader=next((each.name for each in group if each.leads), None),
+            standbys=tuple(each.name for each in group if not each.leads),
+            heard_s=None if status is None else time.time() - status.at,
+            dry_run_heard_s=min(dry_runs, default=None),
+            hold=None if status is None or status.hold is None else status.hold.text,
+            paused=None if status is None else status.paused,
+        )
+
+
+def _try(name: str) -> Address:
+    """Whether something accepts a connection there."""
+    host, _, port = name.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_LIMIT_S):
+            return Address(name=name)
+    except (OSError, ValueError, OverflowError) as error:
+        return Address(name=name, fault=getattr(error, "strerror", None) or str(error))
+
+
+def _allowed(answer: "Future[Any]") -> frozenset[str] | None:
+    """The operations that are allowed, none where not even the question is; None where the brokers do not tell."""
+    try:
+        operations = answer.result(ANSWER_LIMIT_S).authorized_operations
+    except KafkaException as error:
+        return frozenset() if error.args[0].code() in DENIED else None
+    except TimeoutError:
+        return None
+    return None if operations is None else frozenset(each.name for each in operations)
+
+
+def _settings(answer: "Future[Any]") -> tuple[dict[str, str] | None, str]:
+    try:
+        found = answer.result(ANSWER_LIMIT_S)
+    except KafkaException as error:
+        return None, error.args[0].str()
+    except TimeoutError:
+        return None, "no answer in time"
+    return {name: entry.value for name, entry in found.items() if entry.value is not None}, ""
+
+
+def _last_by_key(
+    consumer: Consumer, topic: str, at: float, *, counts: Callable[[Message], bool] = lambda _: True
+) -> tuple[dict[bytes, Message], bool]:
+    """The last message of each key since then that counts, and whether all could be read in time."""
+    places = since(consumer, topic, at)
+    left = {each.partition for each in places}
+    consumer.assign(places)
+    last: dict[bytes, Message] = {}
+    deadline = time.monotonic() + READ_LIMIT_S
+    while left and time.monotonic() < deadline:
+        for message in consumer.consume(1000, timeout=0.2):
+            error = message.error()
+            if error is None:
+                if counts(message):
+                    last[message.key() or b""] = message
+            elif error.code() == KafkaError._PARTITION_EOF:
+                left.discard(message.partition())
+            else:
+                raise KafkaException(error)
+    return last, not left
+
+
+def _is_refusal(message: Message) -> bool:
+    try:
+        return decode_ack(message.value()).refusal in UNVERIFIED
+    except BadMessage:
+        return False
+
+
+def _status(message: Message) -> Status | None:
+    try:
+        return decode_status(message.value())
+    except BadMessage:
+        return None

@@ -1,0 +1,187 @@
+"""What is seen of Kafka and of the agents, judged.  No I/O here."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trimtab_controller.cli.doctor.findings import Check, Finding, fault, listed, not_checked, ok, warning
+from trimtab_controller.security.acl import Operation, Resource, Rule
+from trimtab_protocol.messages.names import TopicSettings
+
+AUTHENTICATION, TLS, RESOLVE = "authentication", "tls", "resolve"
+"""Kinds of faults that the Kafka client tells apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A `host:port`; `fault`: why nothing could be connected to it."""
+
+    name: str
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokersSeen:
+    """`bootstrap` as configured, `advertised` as the cluster tells its clients.
+
+    `answered`: the cluster said who belongs to it.  `errors`: kind and text of what the client complained of.
+    """
+
+    protocol: str
+    bootstrap: tuple[Address, ...]
+    answered: bool
+    advertised: tuple[Address, ...] = ()
+    errors: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RightsSeen:
+    """What this user may do, by (type, name) of the resource; absent: not known.
+
+    `acls` False: there is no authorizer, or one without any rule that answers us; None: the brokers did not say.
+    """
+
+    allowed: Mapping[tuple[Resource, str], frozenset[str]] = field(default_factory=dict)
+    acls: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSeen:
+    """One partition: whether it has a leader, its replicas, and those that are in sync."""
+
+    number: int
+    leader: bool
+    replicas: int
+    in_sync: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSeen:
+    """`settings` None: the brokers did not show them; `unreadable` says why."""
+
+    name: str
+    partitions: tuple[PartitionSeen, ...]
+    settings: Mapping[str, str] | None = None
+    unreadable: str = ""
+
+
+def judge_brokers(seen: BrokersSeen) -> Iterator[Finding]:
+    """Whether the cluster answers, and if not, why."""
+    away = [f"{each.name} ({each.fault})" for each in seen.bootstrap if each.fault is not None]
+    if not seen.answered:
+        yield fault(Check.BROKER, *_why_silent(seen, away))
+        return
+    names = listed(each.name for each in seen.advertised)
+    yield ok(Check.BROKER, f"the cluster answers over {seen.protocol}; its brokers: {names}")
+    if away:
+        yield warning(Check.BROKER, f"not reached: {listed(away)}", "start them, or correct kafka.bootstrap_servers")
+    unreached = [f"{each.name} ({each.fault})" for each in seen.advertised if each.fault is not None]
+    if unreached:
+        text = f"the cluster tells clients to connect to {listed(unreached)}, which does not work from here"
+        yield fault(Check.BROKER, text, "correct the brokers' advertised.listeners, the name service or the firewall")
+
+
+def _why_silent(seen: BrokersSeen, away: Sequence[str]) -> tuple[str, str]:
+    """What is wrong, and the remedy."""
+    kinds = dict(reversed(seen.errors))
+    if AUTHENTICATION in kinds:
+        remedy = "correct kafka.sasl (mechanism, username, password_file), or add the user at the brokers"
+        return f"the brokers refuse the login: {kinds[AUTHENTICATION]}", remedy
+    if TLS in kinds:
+        return f"no TLS with the brokers: {kinds[TLS]}", "correct kafka.tls (ca, certificate, key), or the port"
+    if len(away) == len(seen.bootstrap):
+        remedy = "start the brokers, or correct kafka.bootstrap_servers, the name service or the firewall"
+        return f"no broker can be reached: {listed(away)}", remedy
+    text = seen.errors[0][1] if seen.errors else "no answer in time"
+    remedy = f"check that the listener speaks {seen.protocol}: [kafka] tls and sasl must be as the brokers have it"
+    return f"a connection is accepted, but Kafka does not answer: {text}", remedy
+
+
+def judge_rights(seen: RightsSeen, rules: Sequence[Rule]) -> Iterator[Finding]:
+    """Whether the controller may do what it does."""
+    if seen.acls is False:
+        yield ok(Check.RIGHTS, "the brokers have no ACLs: this client may do everything")
+        return
+    known, unknown, denied = 0, [], []
+    for rule in rules:
+        if rule.operation is Operation.CREATE:
+            continue  # only needed while a topic is missing
+        allowed = seen.allowed.get((rule.resource, rule.name))
+        what = f"{rule.operation} on {rule.resource} {rule.name}"
+        if allowed is None:
+            unknown.append(what)
+        elif rule.operation.upper() in allowed:
+            known += 1
+        else:
+            denied.append(what)
+    if denied:
+        yield fault(Check.RIGHTS, f"not allowed: {listed(denied)}", "`trimtab acl --role controller` prints the rules")
+    elif known:
+        yield ok(Check.RIGHTS, f"all {known} rights on topics and groups that can be asked for are granted")
+    if unknown:
+        text = f"the brokers do not tell: {listed(unknown)}"
+        yield not_checked(Check.RIGHTS, text, "`trimtab acl --role controller` prints all rules: compare")
+
+
+def judge_topics(found: Mapping[str, TopicSeen], wanted: Sequence[TopicSettings], *, brokers: int) -> Iterator[Finding]:
+    """Whether the topics are there, and as they should be."""
+    missing = [each.name for each in wanted if each.name not in found]
+    if len(missing) == len(wanted):
+        text = "none of the cluster's topics is there"
+        remedy = "fine before the first start: the controller creates them; else correct controller.cluster"
+        yield warning(Check.TOPICS, text, remedy)
+        return
+    if missing:
+        text = f"missing: {listed(missing)}"
+        remedy = "restart the controller, which creates them if it may; find out who deleted them"
+        yield fault(Check.TOPICS, text, remedy)
+    faults = [finding for each in wanted if each.name in found for finding in _judge_topic(found[each.name], each)]
+    yield from faults
+    unshown = {seen.unreadable: seen.name for seen in found.values() if seen.settings is None}
+    if unshown:
+        text = f"the settings of the topics are not shown: {listed(unshown)}"
+        remedy = "give this user the right DescribeConfigs on the topics, or compare with `kafka-configs --describe`"
+        yield not_checked(Check.TOPICS, text, remedy)
+    if not faults and not missing and not unshown:
+        yield ok(Check.TOPICS, f"all {len(wanted)} topics are there, with the right partitions and settings")
+    single = [seen.name for seen in found.values() if any(part.replicas == 1 for part in seen.partitions)]
+    if brokers > 1 and single:
+        text = f"only one replica: {listed(single)}"
+        yield warning(Check.TOPICS, text, "add replicas: a broker that is lost takes the only copy with it")
+
+
+def _judge_topic(seen: TopicSeen, wanted: TopicSettings) -> Iterator[Finding]:
+    count = len(seen.partitions)
+    if wanted.partitions == 1 and count != 1:
+        text = f"{seen.name}: found {count} partitions, expected 1; records are no longer in one order"
+        yield fault(Check.TOPICS, text, "stop the controllers, delete the topic, start them again")
+    leaderless = [str(part.number) for part in seen.partitions if not part.leader]
+    if leaderless:
+        text = f"{seen.name}: no leader for partition {listed(leaderless)}"
+        yield fault(Check.TOPICS, text, "start the brokers that hold the partition")
+    settings = seen.settings
+    if settings is None:
+        return
+    needed = int(settings.get("min.insync.replicas", "1"))
+    behind = [str(part.number) for part in seen.partitions if part.in_sync < needed]
+    if behind and not leaderless:
+        text = f"{seen.name}: min.insync.replicas is {needed}, and partition {listed(behind)} has fewer in sync"
+        yield fault(Check.TOPICS, f"{text}: nothing can be written", "start the missing brokers, or lower it")
+    for key, value in wanted.configuration.items():
+        if not _serves(key, settings.get(key), value):
+            text = f"{seen.name}: {key} is {settings.get(key, 'unknown')}, expected {value}"
+            command = f"kafka-configs --alter --entity-type topics --entity-name {seen.name} --add-config {key}={value}"
+            judge = warning if key in ("segment.bytes", "retention.ms") else fault
+            yield judge(Check.TOPICS, text, command)
+
+
+def _serves(key: str, found: str | None, wanted: str) -> bool:
+    """Whether a setting does what it must; more room or a longer time does no harm."""
+    if found is None:
+        return False
+    if key == "max.message.bytes":
+        return int(found) >= int(wanted)
+    if key == "retention.ms":
+        return int(found) == -1 or int(found) >= int(wanted)
+    if key == "segment.bytes":
+        return int(found) <= 4 * int(wanted)
+    return found == wanted

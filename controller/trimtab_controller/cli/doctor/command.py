@@ -1,0 +1,170 @@
+"""`trimtab doctor`: every check in its order, each with a limit.  While the brokers are away, theirs are not made."""
+
+import argparse
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TypeVar
+
+from confluent_kafka import KafkaException
+
+from trimtab_controller.cli.doctor.agent_checks import judge_agents, judge_clocks, judge_leader, judge_refusals
+from trimtab_controller.cli.doctor.cluster import ClusterReader
+from trimtab_controller.cli.doctor.cluster_checks import BrokersSeen, judge_brokers, judge_rights, judge_topics
+from trimtab_controller.cli.doctor.findings import Check, Finding, Level, fault, not_checked, ok
+from trimtab_controller.cli.doctor.host import see_checkpoint, see_jars, see_java, see_keys, see_port
+from trimtab_controller.cli.doctor.host_checks import judge_checkpoint, judge_jars, judge_java, judge_keys, judge_port
+from trimtab_controller.configuration import BadConfiguration, Configuration, load
+from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.reader import ReadError
+from trimtab_controller.security.acl import Role, Rules
+from trimtab_protocol.messages.names import Topics, topic_settings
+
+T = TypeVar("T")
+
+WELL, FAULTY = 0, 1
+CHECK_LIMIT_S = 60.0
+INDENT = " " * 13
+
+
+class CannotCheckError(Exception):
+    """What is to be checked cannot be seen; the message says why."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print each finding as it comes; the exit code."""
+    findings = []
+    for finding in examine(args.config):
+        findings.append(finding)
+        if not args.json:
+            print(_line(finding), flush=True)
+    counts = Counter(finding.level for finding in findings)
+    if args.json:
+        rows = [asdict(finding) for finding in findings]
+        print(json.dumps({"faults": counts[Level.FAULT], "warnings": counts[Level.WARNING], "findings": rows}))
+    else:
+        print(f"\n{_total(counts)}")
+    return FAULTY if counts[Level.FAULT] else WELL
+
+
+def _line(finding: Finding) -> str:
+    remedy = f"\n{INDENT}-> {finding.remedy}" if finding.remedy else ""
+    return f"{finding.level:<11}  {finding.check}: {finding.text}{remedy}"
+
+
+def _total(counts: Counter[Level]) -> str:
+    named = ((Level.FAULT, "fault"), (Level.WARNING, "warning"))
+    told = [f"{counts[level]} {word}{'s' * (counts[level] != 1)}" for level, word in named]
+    return ", ".join([*told, f"{counts[Level.NOT_CHECKED]} not checked"])
+
+
+def examine(path: Path) -> Iterator[Finding]:
+    """All findings, in the order of the checks."""
+    configuration: Configuration | None = None
+    try:
+        configuration = load(path)
+        yield ok(Check.CONFIGURATION, f"{path}, cluster {configuration.cluster}")
+    except BadConfiguration as error:
+        yield fault(Check.CONFIGURATION, str(error), "correct the file; README.md lists all keys")
+    stream = configuration.stream if configuration else None
+    spark = stream is None or stream.embedded
+    own_jars = spark and (stream is None or not {"spark.jars", "spark.jars.packages"} & stream.spark.keys())
+    yield from _bounded(Check.JAVA, lambda: [judge_java(see_java(), needed=spark)])
+    yield from _bounded(Check.JARS, lambda: [judge_jars(see_jars(), needed=own_jars)])
+    if configuration is None:
+        for check in list(Check)[list(Check).index(Check.BROKER) :]:
+            yield not_checked(check, "the configuration cannot be read")
+        return
+    yield from _examine_with(configuration)
+
+
+def _examine_with(configuration: Configuration) -> Iterator[Finding]:
+    """What needs a configuration; the leader comes last, though Kafka knows it."""
+    topics = Topics(configuration.cluster)
+    reader, brokers = None, None
+    try:
+        reader = ClusterReader(Connection(kafka=configuration.kafka), topics)
+        brokers = _within_limit(reader.brokers)
+        yield from judge_brokers(brokers)
+    except KafkaException as error:
+        yield fault(Check.BROKER, f"the Kafka client refuses the settings: {error.args[0].str()}", "correct [kafka]")
+    except CannotCheckError as error:
+        yield not_checked(Check.BROKER, str(error))
+    answering = brokers is not None and brokers.answered
+    cluster = reader if answering else None
+    yield from _cluster_findings(cluster, brokers, configuration, topics)
+    yield from _bounded(
+        Check.CHECKPOINT, lambda: [judge_checkpoint(see_checkpoint(configuration.stream.checkpoint_dir))]
+    )
+    metrics = configuration.metrics
+    yield from _bounded(Check.METRICS, lambda: [judge_port(None if metrics is None else see_port(metrics))])
+    if cluster is None:
+        yield not_checked(Check.LEADER, "the brokers do not answer")
+    else:
+        yield from _bounded(Check.LEADER, lambda: list(judge_leader(cluster.leader())))
+
+
+def _cluster_findings(
+    cluster: ClusterReader | None, brokers: BrokersSeen | None, configuration: Configuration, topics: Topics
+) -> Iterator[Finding]:
+    signing = configuration.signing
+    keys: Callable[[], list[Finding]] = lambda: list(judge_keys(None if signing is None else see_keys(signing)))  # noqa: E731
+    if cluster is None or brokers is None:
+        for check in (Check.RIGHTS, Check.TOPICS, Check.CLOCKS, Check.AGENTS):
+            yield not_checked(check, "the brokers do not answer")
+        yield from _bounded(Check.SIGNING, keys)
+        return
+    rules, wanted = Rules(topics=topics).of(Role.CONTROLLER), topic_settings(topics)
+    count = len(brokers.advertised)
+    yield from _bounded(Check.RIGHTS, lambda: list(judge_rights(cluster.rights(rules), rules)))
+    yield from _bounded(Check.TOPICS, lambda: list(judge_topics(cluster.topics(), wanted, brokers=count)))
+    try:
+        reports = _within_limit(lambda: cluster.reports(time.time()))
+    except CannotCheckError as error:
+        yield not_checked(Check.CLOCKS, str(error))
+        yield not_checked(Check.AGENTS, str(error))
+        yield from _bounded(Check.SIGNING, keys)
+        return
+    yield from judge_clocks(reports)
+    yield from judge_agents(reports, configuration.stream.expected_hosts)
+    yield from _bounded(Check.SIGNING, keys)
+    yield from judge_refusals(reports)
+
+
+def _bounded(check: Check, look: Callable[[], Iterable[Finding]]) -> Iterable[Finding]:
+    """What the check finds; that it could not be made, if it takes too long or the brokers do not answer."""
+    try:
+        return _within_limit(look)
+    except CannotCheckError as error:
+        return [not_checked(check, str(error))]
+
+
+def _within_limit(look: Callable[[], T]) -> T:
+    """What `look` returns.  Raises CannotCheckError; a look that hangs is left behind and ends with the process."""
+    results: list[T] = []
+    faults: list[Exception] = []
+
+    def work() -> None:
+        try:
+            results.append(look())
+        except Exception as error:
+            faults.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(CHECK_LIMIT_S)
+    if results:
+        return results[0]
+    if not faults:
+        raise CannotCheckError(f"it took longer than {CHECK_LIMIT_S:g} s")
+    match faults[0]:
+        case KafkaException() as error:
+            raise CannotCheckError(f"Kafka: {error.args[0].str()}") from error
+        case ReadError() | OSError() as error:
+            raise CannotCheckError(str(error) or type(error).__name__) from error
+        case error:
+            raise error

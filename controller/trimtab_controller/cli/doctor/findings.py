@@ -1,0 +1,70 @@
+"""What a check says."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+SHOWN_NAMES = 8
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAULT = "fault"
+    NOT_CHECKED = "not checked"
+
+
+class Check(StrEnum):
+    """What is checked, in this order."""
+
+    CONFIGURATION = "configuration"
+    JAVA = "java"
+    JARS = "jars"
+    BROKER = "broker"
+    RIGHTS = "rights"
+    TOPICS = "topics"
+    CLOCKS = "clocks"
+    AGENTS = "agents"
+    SIGNING = "signing"
+    CHECKPOINT = "checkpoint"
+    METRICS = "metrics"
+    LEADER = "leader"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line for the operator; `remedy` is what to do about it, empty where nothing need be done."""
+
+    check: Check
+    level: Level
+    text: str
+    remedy: str = ""
+
+
+def ok(check: Check, text: str) -> Finding:
+    """All is well."""
+    return Finding(check=check, level=Level.OK, text=text)
+
+
+def warning(check: Check, text: str, remedy: str) -> Finding:
+    """It works, but somebody should look at it."""
+    return Finding(check=check, level=Level.WARNING, text=text, remedy=remedy)
+
+
+def fault(check: Check, text: str, remedy: str) -> Finding:
+    """It does not work."""
+    return Finding(check=check, level=Level.FAULT, text=text, remedy=remedy)
+
+
+def not_checked(check: Check, text: str, remedy: str = "") -> Finding:
+    """Nobody knows, and why."""
+    return Finding(check=check, level=Level.NOT_CHECKED, text=text, remedy=remedy)
+
+
+def listed(names: Iterable[str]) -> str:
+    """The first few names, and how many more there are."""
+    every: Sequence[str] = sorted(names)
+    more = f" and {len(every) - SHOWN_NAMES} more" if len(every) > SHOWN_NAMES else ""
+    return ", ".join(every[:SHOWN_NAMES]) + more

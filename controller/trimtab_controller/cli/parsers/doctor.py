@@ -1,0 +1,22 @@
+"""The options of `trimtab doctor`."""
+
+import argparse
+from pathlib import Path
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register `doctor`."""
+    parser = commands.add_parser(
+        "doctor",
+        help="check this host, Kafka and the agents, and say how to fix what is wrong",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="It checks, in this order: configuration, Java, jars, broker, rights (as `trimtab acl` prints them),\n"
+        "topics, clocks, agents, signing keys, checkpoint directory, metrics port, leader.\n"
+        "Run it on the controller's host, as the controller's user. It changes nothing, and each check has a\n"
+        "time limit.\n\n"
+        "ok: fine. warning: works, but look at it. fault: fix it. not checked: it says why.\n"
+        "Exit code 0: no fault; 1: at least one fault; 2: wrong usage, or a package is not installed.",
+    )
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="controller.toml")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.set_defaults(run="trimtab_controller.cli.doctor.command:run")

@@ -1,0 +1,49 @@
+"""The options of the operator's commands."""
+
+import argparse
+from pathlib import Path
+
+RUN = "trimtab_controller.cli.operator:run"
+COMMANDS = {
+    "status": "workers, loads, plan in flight, last decisions and their reasons",
+    "plan": "what the controller would do now; changes nothing",
+    "snapshot": "write the cluster as it is now to an instance file for `trimtab solve`",
+    "drain": "move everything off a worker, then stop it",
+    "undrain": "cancel a drain",
+    "forget": "drop an app, or a worker's name, that is gone for good",
+    "pause": "start no new plan; a plan in flight is finished",
+    "resume": "end a pause or a hold",
+}
+"""Command -> help."""
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register the operator's commands."""
+    for name, text in COMMANDS.items():
+        parser = commands.add_parser(name, help=text)
+        where = parser.add_argument_group("cluster", "by --config, or by --bootstrap and --cluster")
+        where.add_argument("--config", type=Path, metavar="FILE", help="controller.toml")
+        where.add_argument("--bootstrap", metavar="HOST:PORT", help="the Kafka brokers (no TLS, no password)")
+        where.add_argument("--cluster", metavar="NAME", help="the name of the Trimtab cluster")
+        parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+        _add_own_options(name, parser)
+        parser.set_defaults(run=RUN, function=name)
+
+
+def _add_own_options(name: str, parser: argparse.ArgumentParser) -> None:
+    if name == "status":
+        parser.add_argument("--all", action="store_true", help="list every worker, however many there are")
+    if name in ("drain", "undrain"):
+        parser.add_argument("node", metavar="WORKER", help="the worker's name, as `trimtab status` shows it")
+    if name == "forget":
+        parser.add_argument("app", metavar="APP", nargs="?", help="the app's id")
+        parser.add_argument("--worker", metavar="NAME", help="forget this worker instead of an app")
+    if name == "resume":
+        text = "end a hold: carry on without the state that was lost with the journal"
+        parser.add_argument("--accept-journal", action="store_true", help=text)
+    if name in ("drain", "forget", "pause", "resume"):
+        text = "shown in the status and in the controller's log"
+        parser.add_argument("--reason", default="no reason given", metavar="TEXT", help=text)
+    if name == "snapshot":
+        parser.add_argument("--app", metavar="ID", help="which app, if there are several")
+        parser.add_argument("--out", type=Path, metavar="FILE", help="write to FILE instead of standard output")

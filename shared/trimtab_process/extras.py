@@ -1,0 +1,26 @@
+"""What to install when a command needs a package of an extra that is not there."""
+
+PACKAGES = {
+    "confluent_kafka": "confluent-kafka",
+    "cryptography": "cryptography",
+    "numpy": "numpy",
+    "ortools": "ortools",
+    "pandas": "pandas",
+    "prometheus_client": "prometheus-client",
+    "psutil": "psutil",
+    "pyarrow": "pyarrow",
+    "pymetis": "pymetis",
+    "pyspark": "pyspark",
+    "rich": "rich",
+    "shtab": "shtab",
+    "zstandard": "zstandard",
+}
+"""Module -> package, of the extras `agent`, `models` and `controller`; tests hold it against pyproject.toml."""
+
+
+def explain_missing(error: ModuleNotFoundError, *, extra: str) -> str | None:
+    """One line that names the package and how to install it; None for a module of no extra."""
+    package = PACKAGES.get((error.name or "").partition(".")[0])
+    if package is None:
+        return None
+    return f"the package {package} is not installed: pip install 'trimtab[{extra}]'"

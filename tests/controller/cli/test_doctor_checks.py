@@ -1,0 +1,307 @@
+"""What the doctor says of what it sees: each fault by itself, and nothing but `ok` where all is well."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from trimtab_controller.cli.doctor.agent_checks import (
+    LeaderSeen,
+    ReportSeen,
+    ReportsSeen,
+    judge_agents,
+    judge_clocks,
+    judge_leader,
+    judge_refusals,
+)
+from trimtab_controller.cli.doctor.cluster_checks import (
+    AUTHENTICATION,
+    TLS,
+    Address,
+    BrokersSeen,
+    PartitionSeen,
+    RightsSeen,
+    TopicSeen,
+    judge_brokers,
+    judge_rights,
+    judge_topics,
+)
+from trimtab_controller.cli.doctor.findings import Check, Finding, Level
+from trimtab_controller.cli.doctor.host import see_checkpoint
+from trimtab_controller.cli.doctor.host_checks import (
+    CheckpointSeen,
+    JarsSeen,
+    JavaSeen,
+    KeysSeen,
+    PortSeen,
+    judge_checkpoint,
+    judge_jars,
+    judge_java,
+    judge_keys,
+    judge_port,
+)
+from trimtab_controller.security.acl import Operation, Resource, Role, Rules
+from trimtab_protocol.messages.names import AppId, HostId, Topics, WorkerId, topic_settings
+from trimtab_protocol.messages.report import Basis, HostSample, Report, WorkerSample, WorkerState
+
+NOW = 1_000_000.0
+TOPICS = Topics("c")
+WANTED = topic_settings(TOPICS)
+RULES = Rules(topics=TOPICS).of(Role.CONTROLLER)
+FOUND = {
+    each.name: TopicSeen(
+        name=each.name,
+        partitions=tuple(PartitionSeen(number=n, leader=True, replicas=3, in_sync=3) for n in range(each.partitions)),
+        settings={**each.configuration, "min.insync.replicas": "2"},
+    )
+    for each in WANTED
+}
+HERE = Address(name="k1:9092")
+AWAY = Address(name="k2:9092", fault="Connection refused")
+ANSWERING = BrokersSeen(protocol="PLAINTEXT", bootstrap=(HERE,), answered=True, advertised=(HERE,))
+SILENT = replace(ANSWERING, answered=False, advertised=())
+KEYS = KeysSeen(signs="k", trusted=("k",), trust_file=Path("t"), trust_mode=0o644)
+
+
+def levels(findings: list[Finding]) -> list[Level]:
+    assert all(finding.remedy for finding in findings if finding.level in (Level.WARNING, Level.FAULT))
+    return [finding.level for finding in findings]
+
+
+def worker(name: str = "w0", **told: object) -> WorkerSample:
+    whole = WorkerSample(
+        worker=WorkerId(name), app=AppId("a"), state=WorkerState.RUNNING, capacity=1.0, cpu_s=0.1, steering=True
+    )
+    return replace(whole, **told)  # type: ignore[arg-type]
+
+
+def seen(*workers: WorkerSample, at: float = NOW - 1, stamped_at: float | None = NOW - 1) -> ReportsSeen:
+    report = Report(
+        cluster="c",
+        host=HostId("h0"),
+        at_ms=round(at * 1000),
+        interval_s=10.0,
+        sequence=1,
+        sample=HostSample(cpu_s=1.0, cores=4.0, basis=Basis.HOST),
+        workers=workers or (worker(),),
+        key_groups=(),
+    )
+    return ReportsSeen(
+        now=NOW, looked_back_s=120, hosts={report.host: ReportSeen(report=report, stamped_at=stamped_at)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("java", "level"),
+    [
+        (JavaSeen(command="java", version="17.0.9"), Level.OK),
+        (JavaSeen(command="java", version="21"), Level.OK),
+        (JavaSeen(command="java", version="1.8.0_402"), Level.FAULT),
+        (JavaSeen(command="java", version="170.1"), Level.FAULT),
+        (JavaSeen(command="java"), Level.FAULT),
+        (JavaSeen(fault="no Java found"), Level.FAULT),
+    ],
+)
+def test_java(java: JavaSeen, level: Level) -> None:
+    assert levels([judge_java(java, needed=True)]) == [level]
+    assert levels([judge_java(java, needed=False)]) == [Level.OK]
+
+
+def test_jars() -> None:
+    whole = JarsSeen(folder=Path("jars"), listed=4)
+    assert levels([judge_jars(whole, needed=True)]) == [Level.OK]
+    some = judge_jars(replace(whole, missing=("a.jar",)), needed=True)
+    assert (some.level, some.text) == (Level.FAULT, "1 of 4 jars of Spark are not in jars")
+    assert "trimtab jars" in some.remedy
+    assert levels([judge_jars(replace(whole, fault="a.jar has SHA-256 0"), needed=True)]) == [Level.FAULT]
+
+
+def test_signing_keys() -> None:
+    assert levels(list(judge_keys(KEYS))) == [Level.OK]
+    assert levels(list(judge_keys(None))) == [Level.WARNING]
+    assert levels(list(judge_keys(replace(KEYS, fault="t: not a key")))) == [Level.FAULT]
+    [rotating] = judge_keys(replace(KEYS, next_key=True, trusted=("k", "n")))
+    assert (rotating.level, rotating.remedy[-6:]) == (Level.WARNING, "witch`")
+    assert levels(list(judge_keys(replace(KEYS, trust_mode=0o666)))) == [Level.OK, Level.WARNING]
+
+
+def test_a_checkpoint_folder_is_found_writable_before_it_is_made(tmp_path: Path) -> None:
+    future = tmp_path / "a" / "b"
+    found = see_checkpoint(str(future))
+    assert (found.folder, found.is_folder, found.writable) == (tmp_path, True, True)
+    assert not future.exists()
+    (tmp_path / "file").touch()
+    assert judge_checkpoint(see_checkpoint(str(tmp_path / "file"))).level is Level.FAULT
+    assert judge_checkpoint(see_checkpoint(f"file://{tmp_path}")).level is not Level.NOT_CHECKED
+    assert judge_checkpoint(see_checkpoint("s3a://bucket/checkpoints")).level is Level.NOT_CHECKED
+
+
+def test_checkpoint_space_and_rights() -> None:
+    good = CheckpointSeen(place="p", folder=Path("p"), writable=True, free_bytes=10 * 2**30)
+    assert judge_checkpoint(good).level is Level.OK
+    assert judge_checkpoint(replace(good, free_bytes=2**30)).level is Level.WARNING
+    assert judge_checkpoint(replace(good, free_bytes=0)).level is Level.FAULT
+    assert judge_checkpoint(replace(good, free_bytes=None)).level is Level.NOT_CHECKED
+    assert judge_checkpoint(replace(good, writable=False)).level is Level.FAULT
+
+
+def test_the_port_of_the_metrics() -> None:
+    taken = PortSeen(address="127.0.0.1:9102", fault="Address already in use")
+    assert judge_port(taken).level is Level.FAULT
+    assert judge_port(replace(taken, ours=True)).level is Level.OK
+    assert judge_port(replace(taken, fault=None)).level is Level.OK
+    assert judge_port(None).level is Level.WARNING
+
+
+def test_brokers_that_answer() -> None:
+    assert levels(list(judge_brokers(ANSWERING))) == [Level.OK]
+    assert levels(list(judge_brokers(replace(ANSWERING, bootstrap=(HERE, AWAY))))) == [Level.OK, Level.WARNING]
+    assert levels(list(judge_brokers(replace(ANSWERING, advertised=(HERE, AWAY))))) == [Level.OK, Level.FAULT]
+
+
+@pytest.mark.parametrize(
+    ("brokers", "text"),
+    [
+        (replace(SILENT, bootstrap=(AWAY,)), "no broker can be reached: k2:9092 (Connection refused)"),
+        (
+            replace(SILENT, errors=(("", "down"), (AUTHENTICATION, "bad login"))),
+            "the brokers refuse the login: bad login",
+        ),
+        (replace(SILENT, errors=((TLS, "unknown CA"), ("", "down"))), "no TLS with the brokers: unknown CA"),
+        (replace(SILENT, errors=(("", "down"),)), "a connection is accepted, but Kafka does not answer: down"),
+        (SILENT, "a connection is accepted, but Kafka does not answer: no answer in time"),
+    ],
+)
+def test_brokers_that_do_not_answer(brokers: BrokersSeen, text: str) -> None:
+    [finding] = judge_brokers(brokers)
+    assert (finding.level, finding.text) == (Level.FAULT, text)
+    assert finding.remedy
+
+
+def test_rights_are_those_that_the_acls_grant() -> None:
+    granted: dict[tuple[Resource, str], set[str]] = {}
+    for rule in RULES:
+        granted.setdefault((rule.resource, rule.name), set()).add(rule.operation.upper())
+    allowed = {what: frozenset(operations) for what, operations in granted.items()}
+    assert levels(list(judge_rights(RightsSeen(allowed=allowed, acls=True), RULES))) == [Level.OK]
+    less = {what: each for what, each in allowed.items() if what[0] is not Resource.TRANSACTIONAL_ID}
+    told = list(judge_rights(RightsSeen(allowed=less, acls=True), RULES))
+    assert levels(told) == [Level.OK, Level.NOT_CHECKED]
+    assert "Write on transactional-id trimtab.c.controller" in told[1].text
+    less[Resource.TOPIC, TOPICS.journal] = frozenset({"READ"})
+    denied = next(iter(judge_rights(RightsSeen(allowed=less, acls=True), RULES)))
+    text = f"not allowed: {Operation.WRITE} on topic {TOPICS.journal}"
+    assert (denied.level, denied.text) == (Level.FAULT, text)
+    assert levels(list(judge_rights(RightsSeen(acls=False), RULES))) == [Level.OK]
+    assert levels(list(judge_rights(RightsSeen(), RULES))) == [Level.NOT_CHECKED]
+
+
+def changed(name: str, **settings: str) -> dict[str, TopicSeen]:
+    before = FOUND[name]
+    return {**FOUND, name: replace(before, settings={**(before.settings or {}), **settings})}
+
+
+def test_topics_as_they_should_be() -> None:
+    assert levels(list(judge_topics(FOUND, WANTED, brokers=3))) == [Level.OK]
+    longer = changed(TOPICS.reports, **{"retention.ms": "-1", "max.message.bytes": "99999999"})
+    assert levels(list(judge_topics(longer, WANTED, brokers=3))) == [Level.OK]
+
+
+def test_topics_that_are_missing() -> None:
+    less = {name: each for name, each in FOUND.items() if name != TOPICS.journal}
+    [finding] = judge_topics(less, WANTED, brokers=3)
+    assert (finding.level, finding.text) == (Level.FAULT, f"missing: {TOPICS.journal}")
+    assert levels(list(judge_topics({}, WANTED, brokers=3))) == [Level.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("topic", "key", "value", "level"),
+    [
+        (TOPICS.journal, "cleanup.policy", "delete", Level.FAULT),
+        (TOPICS.reports, "message.timestamp.type", "CreateTime", Level.FAULT),
+        (TOPICS.snapshots, "max.message.bytes", "1048588", Level.FAULT),
+        (TOPICS.status, "segment.bytes", "1073741824", Level.WARNING),
+        (TOPICS.acks, "retention.ms", "60000", Level.WARNING),
+        (TOPICS.journal, "min.insync.replicas", "4", Level.FAULT),
+    ],
+)
+def test_a_topic_with_a_wrong_setting(topic: str, key: str, value: str, level: Level) -> None:
+    [finding] = judge_topics(changed(topic, **{key: value}), WANTED, brokers=3)
+    assert finding.level is level
+    assert finding.text.startswith(f"{topic}: {key} is {value}")
+    assert finding.remedy
+
+
+def test_partitions_of_topics() -> None:
+    one = PartitionSeen(number=0, leader=True, replicas=1, in_sync=1)
+
+    def told(topic: str, *partitions: PartitionSeen, settings: dict[str, str] | None = None) -> list[Finding]:
+        seen = replace(FOUND[topic], partitions=partitions)
+        return list(
+            judge_topics({**FOUND, topic: replace(seen, settings=settings or seen.settings)}, WANTED, brokers=3)
+        )
+
+    whole = replace(one, replicas=3, in_sync=3)
+    assert levels(told(TOPICS.journal, whole, replace(whole, number=1))) == [Level.FAULT]
+    assert levels(told(TOPICS.reports, *(replace(whole, number=n) for n in range(12)))) == [Level.OK]
+    assert levels(told(TOPICS.journal, replace(whole, leader=False, in_sync=0))) == [Level.FAULT]
+    single = told(TOPICS.status, one, settings={**(FOUND[TOPICS.status].settings or {}), "min.insync.replicas": "1"})
+    assert levels(single) == [Level.OK, Level.WARNING]
+
+
+def test_settings_that_are_not_shown_are_not_taken_for_good() -> None:
+    hidden = {name: replace(each, settings=None, unreadable="denied") for name, each in FOUND.items()}
+    assert levels(list(judge_topics(hidden, WANTED, brokers=3))) == [Level.NOT_CHECKED]
+
+
+def test_clocks() -> None:
+    assert levels(list(judge_clocks(seen()))) == [Level.OK]
+    assert levels(list(judge_clocks(seen(at=NOW + 9, stamped_at=NOW + 9)))) == [Level.FAULT]
+    assert levels(list(judge_clocks(seen(at=NOW - 60, stamped_at=NOW - 60)))) == [Level.WARNING]
+    [skewed] = judge_clocks(seen(at=NOW + 4, stamped_at=NOW - 1))
+    assert (skewed.level, "h0 (+5.0 s)" in skewed.text) == (Level.WARNING, True)
+    assert levels(list(judge_clocks(seen(at=NOW - 31, stamped_at=NOW - 1)))) == [Level.WARNING]
+    assert levels(list(judge_clocks(seen(stamped_at=None)))) == [Level.NOT_CHECKED]
+    assert levels(list(judge_clocks(ReportsSeen(now=NOW, looked_back_s=120)))) == [Level.NOT_CHECKED]
+
+
+def test_agents() -> None:
+    hosts = frozenset({HostId("h0")})
+    [good] = judge_agents(seen(), hosts)
+    assert (good.level, "1 of 1 workers steered" in good.text) == (Level.OK, True)
+    assert levels(list(judge_agents(seen(), None))) == [Level.OK]
+    assert levels(list(judge_agents(ReportsSeen(now=NOW, looked_back_s=120), hosts))) == [Level.FAULT]
+    missing = list(judge_agents(seen(), hosts | {HostId("h1")}))
+    assert (levels(missing), missing[1].text) == ([Level.OK, Level.FAULT], "expected, but silent: h1")
+    assert levels(list(judge_agents(seen(), frozenset({HostId("h1")})))) == [Level.OK, Level.FAULT, Level.WARNING]
+    late = list(judge_agents(seen(stamped_at=NOW - 50), hosts))
+    assert (levels(late), late[1].text) == ([Level.OK, Level.WARNING], "no report for a while: h0 (50 s)")
+    partly = replace(seen(), complete=False)
+    assert levels(list(judge_agents(partly, hosts | {HostId("h1")}))) == [Level.OK, Level.NOT_CHECKED]
+    assert levels(list(judge_agents(replace(seen(), unreadable=("h2",)), hosts))) == [Level.OK, Level.FAULT]
+
+
+def test_workers_that_are_not_steered_say_why() -> None:
+    told = list(judge_agents(seen(worker(steering=False, unknown="aiokafka 0.13"), worker("w1")), None))
+    assert levels(told) == [Level.OK, Level.WARNING]
+    assert told[1].text.endswith("w0 on h0: aiokafka 0.13")
+    away = list(judge_agents(seen(worker(state=WorkerState.AWAY, steering=False)), None))
+    assert (levels(away), away[1].text) == ([Level.OK, Level.WARNING], "not connected to their agents: w0 on h0")
+
+
+def test_agents_that_refuse_signatures() -> None:
+    assert list(judge_refusals(seen())) == []
+    [finding] = judge_refusals(replace(seen(), refusing={HostId("h0"): "unknown_key"}))
+    assert (finding.check, finding.level) == (Check.SIGNING, Level.WARNING)
+    assert "h0 (unknown_key)" in finding.text
+
+
+def test_the_leader() -> None:
+    good = LeaderSeen(leader="c1:7", standbys=("c2:8",), heard_s=3.0)
+    assert levels(list(judge_leader(good))) == [Level.OK]
+    assert levels(list(judge_leader(replace(good, heard_s=60.0)))) == [Level.WARNING]
+    assert levels(list(judge_leader(replace(good, heard_s=None)))) == [Level.WARNING]
+    assert levels(list(judge_leader(replace(good, leader=None)))) == [Level.FAULT]
+    assert levels(list(judge_leader(LeaderSeen(leader=None, dry_run_heard_s=2.0)))) == [Level.WARNING]
+    assert levels(list(judge_leader(replace(good, hold="the journal is gone")))) == [Level.OK, Level.FAULT]
+    assert levels(list(judge_leader(replace(good, paused="paused by ann")))) == [Level.OK, Level.WARNING]

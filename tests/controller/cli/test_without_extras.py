@@ -1,0 +1,107 @@
+"""The wheel in an environment of its own without any extra: help works, and each command says what it needs."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+from trimtab_process.extras import PACKAGES
+
+ROOT = Path(__file__).parents[3]
+CALLS = [
+    "status --bootstrap 127.0.0.1:1 --cluster c",
+    "plan --bootstrap 127.0.0.1:1 --cluster c",
+    "snapshot --bootstrap 127.0.0.1:1 --cluster c",
+    "drain w0 --bootstrap 127.0.0.1:1 --cluster c",
+    "undrain w0 --bootstrap 127.0.0.1:1 --cluster c",
+    "forget shop --bootstrap 127.0.0.1:1 --cluster c",
+    "pause --bootstrap 127.0.0.1:1 --cluster c",
+    "resume --bootstrap 127.0.0.1:1 --cluster c",
+    "doctor --config controller.toml",
+    "controller run --config controller.toml",
+    "solve milp instance.json",
+    "simulate milp",
+    "compare milp stay",
+    "keys init --config controller.toml",
+    "completion bash",
+    "sandbox up",
+]
+NEED_NOTHING = {"acl", "jars"}
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs `trimtab` and `trimtab-agent`, installed from the wheel without dependencies."""
+    folder = tmp_path_factory.mktemp("bare")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder), str(ROOT)]
+    subprocess.run([*pip, *build], check=True, timeout=120)
+    wheel = next(folder.glob("trimtab-*.whl"))
+    venv.create(folder / "venv", with_pip=False)
+    python = str(folder / "venv" / "bin" / "python")
+    subprocess.run(
+        [*pip, "--python", python, "install", "--no-deps", "--no-index", str(wheel)], check=True, timeout=120
+    )
+    return folder / "venv" / "bin"
+
+
+def call(bare: Path, program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [str(bare / program), *arguments]
+    environment = {**os.environ, "COLUMNS": "100", "PYTHONPATH": ""}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=bare, env=environment, check=False)
+
+
+def commands(help_text: str) -> set[str]:
+    return set(re.findall(r"^    ([a-z]+)(?: |$)", help_text, re.MULTILINE)) | {"sandbox"}
+
+
+@pytest.mark.parametrize("line", CALLS)
+def test_a_command_names_the_package_and_the_extra_to_install(bare: Path, line: str) -> None:
+    done = call(bare, "trimtab", *line.split())
+    expected = rf"trimtab {line.split()[0]}: the package [a-z-]+ is not installed: pip install 'trimtab\[controller\]'"
+    assert re.fullmatch(expected + "\n", done.stderr), done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_the_agent_names_the_package_and_the_extra_to_install(bare: Path, command: str) -> None:
+    done = call(bare, "trimtab-agent", command, "--config", "agent.toml")
+    expected = rf"trimtab-agent {command}: the package [a-z-]+ is not installed: pip install 'trimtab\[agent\]'\n"
+    assert re.fullmatch(expected, done.stderr), done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_help_works_for_all_commands(bare: Path) -> None:
+    listed = call(bare, "trimtab", "--help")
+    assert listed.returncode == 0, listed.stderr
+    assert commands(listed.stdout) == {line.split()[0] for line in CALLS} | NEED_NOTHING
+    for name in commands(listed.stdout):
+        shown = call(bare, "trimtab", name, "--help")
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert shown.stdout.startswith(f"usage: trimtab {name} ")
+    for arguments in (["--help"], ["run", "--help"], ["check", "--help"]):
+        assert call(bare, "trimtab-agent", *arguments).returncode == 0
+
+
+def test_acls_need_no_extra(bare: Path) -> None:
+    done = call(bare, "trimtab", "acl", "--cluster", "prod")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_jars_say_that_ivy_comes_with_an_extra(bare: Path) -> None:
+    command = [str(bare / "trimtab"), "jars"]
+    environment = {**os.environ, "TRIMTAB_JARS": str(bare / "jars")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    assert done.returncode == 1
+    assert "trimtab[controller]" in done.stderr
+
+
+def test_every_package_of_the_extras_is_known() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    required = {re.split(r"[^a-z0-9-]", line)[0] for name in ("agent", "models", "controller") for line in extras[name]}
+    assert set(PACKAGES.values()) == required - {"trimtab"}

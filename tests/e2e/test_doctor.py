@@ -1,0 +1,129 @@
+"""`trimtab doctor` on a real cluster: nothing to say while it is healthy, and the right fault for what is broken."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+from trimtab_protocol.messages.names import Topics
+from trimtab_sandbox.broker import Topic
+from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
+from trimtab_sandbox.configuration import SandboxSettings
+
+PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
+HOSTS = 1
+START_LIMIT_S = 120.0
+
+Findings = dict[str, list[tuple[str, str]]]
+"""Check -> (level, text) of what was found."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    settings = SandboxSettings(
+        app="flights.app:app", app_folder=EXAMPLES, workers=HOSTS, environment=dict(FLIGHTS_ENVIRONMENT)
+    )
+    with Cluster(settings, tmp_path_factory.mktemp("doctor") / "sandbox") as made:
+        made.start(
+            [
+                Topic(name="flights", partitions=64),
+                Topic(name="flights-delays", partitions=64),
+                Topic(name="flights-totals", partitions=4),
+            ],
+            act=True,
+        )
+        deadline = time.monotonic() + START_LIMIT_S
+        while {"ok"} != {level for check in ("agents", "leader") for level, _ in doctor(made)[1][check]}:
+            made.check()
+            assert time.monotonic() < deadline, doctor(made)
+        yield made
+
+
+def doctor(cluster: Cluster, path: Path | None = None, **environment: str) -> tuple[int, Findings]:
+    command = [*PROGRAM, "doctor", "--json", "--config", str(path or cluster.controller_toml)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment}, check=False
+    )
+    assert done.stderr == ""
+    found: Findings = {}
+    for row in json.loads(done.stdout)["findings"]:
+        assert row["remedy"] or row["level"] not in ("warning", "fault"), row
+        found.setdefault(row["check"], []).append((row["level"], row["text"]))
+    return done.returncode, found
+
+
+def faults(found: Findings) -> dict[str, list[str]]:
+    rows = {check: [text for level, text in told if level == "fault"] for check, told in found.items()}
+    return {check: texts for check, texts in rows.items() if texts}
+
+
+def alter(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.broker.address})
+    entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in settings.items()]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+    for answer in admin.incremental_alter_configs([resource]).values():
+        answer.result(30)
+
+
+def test_a_healthy_cluster_is_all_right(cluster: Cluster) -> None:
+    code, found = doctor(cluster)
+    assert code == 0, found
+    assert list(found) == [
+        "configuration", "java", "jars", "broker", "rights", "topics", "clocks", "agents", "signing", "checkpoint",
+        "metrics", "leader",
+    ]  # fmt: skip
+    assert {level for told in found.values() for level, _ in told} == {"ok"}, found
+    assert found["rights"] == [("ok", "the brokers have no ACLs: this client may do everything")]
+    assert found["agents"][0][1].startswith("1 host reports")
+
+
+def test_what_this_host_lacks(cluster: Cluster, tmp_path: Path) -> None:
+    code, found = doctor(cluster, JAVA_HOME="/nowhere", TRIMTAB_JARS=str(tmp_path))
+    assert (code, set(faults(found))) == (1, {"java", "jars"}), found
+    assert found["java"][0][1].startswith("JAVA_HOME is /nowhere")
+    assert str(tmp_path / "spark") in found["jars"][0][1]
+    assert list(tmp_path.iterdir()) == [], "nothing is fetched"
+
+
+def test_a_broker_that_is_not_there_leaves_the_rest_unchecked(cluster: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "controller.toml"
+    path.write_text(cluster.controller_toml.read_text().replace(cluster.broker.address, "127.0.0.1:9"))
+    code, found = doctor(cluster, path)
+    assert (code, set(faults(found))) == (1, {"broker"}), found
+    assert "127.0.0.1:9 (Connection refused)" in found["broker"][0][1]
+    unseen = {check for check, told in found.items() if [level for level, _ in told] == ["not checked"]}
+    assert unseen == {"rights", "topics", "clocks", "agents", "leader"}
+
+
+def test_a_listener_that_speaks_otherwise(cluster: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "controller.toml"
+    address = f'"{cluster.broker.address}"'
+    path.write_text(cluster.controller_toml.read_text().replace(address, address + "\ntls = {}"))
+    code, found = doctor(cluster, path)
+    assert (code, set(faults(found))) == (1, {"broker"}), found
+    assert found["broker"][0][1].startswith("no TLS with the brokers: ")
+
+
+def test_topics_that_are_wrong_or_missing(cluster: Cluster) -> None:
+    """The last test: what it breaks stays broken."""
+    topics = Topics(cluster.settings.cluster)
+    alter(cluster, topics.journal, {"cleanup.policy": "delete"})
+    admin = AdminClient({"bootstrap.servers": cluster.broker.address})
+    admin.delete_topics([topics.intents])[topics.intents].result(30)
+    deadline = time.monotonic() + 30
+    while topics.intents in admin.list_topics(timeout=10).topics:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    code, found = doctor(cluster)
+    told: Any = faults(found)
+    assert (code, set(told)) == (1, {"topics"}), found
+    assert told["topics"][0] == f"missing: {topics.intents}"
+    assert told["topics"][1:] == [f"{topics.journal}: cleanup.policy is delete, expected compact"]
