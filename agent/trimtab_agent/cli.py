@@ -19,7 +19,7 @@ BAD_CONFIGURATION = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 ended in order, 1 a fault while running, 2 the configuration cannot be used."""
+    """Run one command; the exit code is one of those below the help."""
     options = _parser().parse_args(arguments)
     try:
         configuration = load_configuration(options.config)
@@ -68,7 +68,10 @@ def _describe_trust(path: Path | None) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="trimtab-agent", description=__doc__)
+    epilog = (
+        "Exit code 0: ended in order; 1: a fault while running; 2: wrong usage, or a configuration that cannot be used."
+    )
+    parser = argparse.ArgumentParser(prog="trimtab-agent", description=__doc__, epilog=epilog)
     parser.add_argument("--version", action="version", version=f"trimtab-agent {version('trimtab')}")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (("run", "run until SIGTERM"), ("check", "check the configuration and say what it means here")):

@@ -19,8 +19,9 @@ from trimtab_protocol.messages.rate_limit import RateLimit
 from trimtab_protocol.settings.listen import Listen
 
 MAX_CONNECTIONS = 20
+"""Connections at a time; further ones are closed."""
 CONNECTION_LIMIT_S = 5.0
-"""Of a connection as a whole, from its beginning to the end of the answer."""
+"""How long a connection may last, from its beginning to the end of the answer."""
 RETRY_S = 0.5
 """After a connection that could not be accepted."""
 
@@ -38,8 +39,7 @@ class MetricsServer(ThreadingTCPServer):
         """Raises OSError."""
         self.address_family = socket.getaddrinfo(listen.address, listen.port, type=socket.SOCK_STREAM)[0][0]
         super().__init__((listen.address, listen.port), MetricsHandler.factory(registry))
-        text = "Connections to the metrics' own port that were closed: too many, or too slow"
-        self._refused = Counter("trimtab_metrics_refused_connections", text, ["reason"], registry=registry)
+        self._refused = refusal_counter(registry)
         self._ends: dict[socket.socket, float] = {}
         self._complaints = RateLimit(rate=1 / 60, burst=10)
 
@@ -78,6 +78,12 @@ class MetricsServer(ThreadingTCPServer):
         """Who hangs up is nobody's news; of the rest little is said, or whoever sends nonsense could fill the disk."""
         if not isinstance(sys.exception(), OSError) and self._complaints.spend(time.monotonic()):
             log.warning("a request for metrics failed", exc_info=True)
+
+
+def refusal_counter(registry: CollectorRegistry) -> Counter:
+    """The port's own metric."""
+    text = "Connections to the metrics' own port that were closed: too many, or too slow"
+    return Counter("trimtab_metrics_refused_connections", text, ["reason"], registry=registry)
 
 
 def serve_metrics(listen: Listen, registry: CollectorRegistry) -> MetricsServer:

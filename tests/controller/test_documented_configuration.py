@@ -1,7 +1,8 @@
-"""The documents and the code know the same configuration keys, and the samples state the presets."""
+"""The sample files and the code know the same configuration keys, and what is commented out states the presets.
 
-import re
-import tomllib
+`docs/reference/configuration.md` is written from the samples and the readers; `tests/docs` holds that page.
+"""
+
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,43 +10,15 @@ from typing import Any
 
 import pytest
 
-from trimtab_agent.configuration import read_configuration
 from trimtab_controller.configuration import decode
 from trimtab_protocol.messages.decode import Fields
+from trimtab_reference.configuration import SAMPLES, Read, parse_sample, whole
 
-ROOT = Path(__file__).parents[2]
-ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
-COMMENTED = re.compile(r'^# (?=\[|"?[\w.]+"? = )', re.MULTILINE)
-REFUSED = {"password"}
+REFUSED = {"kafka.sasl.password"}
 """Asked for only to say where it belongs."""
 
 
-def block(name: str) -> str:
-    """The TOML below a heading of ARCHITECTURE.md."""
-    found = re.search(rf"### {re.escape(name)}\n```toml\n(.*?)```", ARCHITECTURE, re.DOTALL)
-    assert found is not None
-    return found[1]
-
-
-AGENT = {"sample": (ROOT / "agent" / "agent.sample.toml").read_text(), "architecture": block("agent.toml")}
-CONTROLLER = {
-    "sample": (ROOT / "controller" / "controller.sample.toml").read_text(),
-    "architecture": block("controller.toml"),
-}
-
-
-def whole(text: str, folder: Path) -> dict[str, Any]:
-    """The document with everything that is commented out, and a password file that is there."""
-    secret = folder / "password"
-    secret.touch(mode=0o600)
-    secret.write_text("secret")
-    document = tomllib.loads(COMMENTED.sub("", text))
-    if sasl := document["kafka"].get("sasl"):
-        sasl["password_file"] = str(secret)
-    return document
-
-
-def asked(read: Callable[[Mapping[str, Any]], object], document: Mapping[str, Any]) -> set[str]:
+def asked(read: Read, document: Mapping[str, Any]) -> set[str]:
     """The keys that the code asks for when it reads a document."""
     names: set[str] = set()
     with pytest.MonkeyPatch.context() as patch:
@@ -61,22 +34,18 @@ def asked(read: Callable[[Mapping[str, Any]], object], document: Mapping[str, An
     return names
 
 
-@pytest.mark.parametrize("where", ["sample", "architecture"])
-@pytest.mark.parametrize(
-    ("read", "texts"), [(read_configuration, AGENT), (decode, CONTROLLER)], ids=["agent", "controller"]
-)
-def test_every_key_that_is_documented_is_read_and_every_key_that_is_read_is_documented(
-    read: Callable[[Mapping[str, Any]], object], texts: Mapping[str, str], where: str, tmp_path: Path
-) -> None:
-    names = asked(read, whole(texts[where], tmp_path))  # a key that the code does not know would be refused
-    text = texts[where] + AGENT[where]  # "tls, sasl, client as in agent.toml"
-    words = set(re.findall(r"\w+", text))
-    assert {name for name in names if name.rpartition(".")[2] not in words | REFUSED} == set()
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_key_of_a_sample_is_read_and_every_key_that_is_read_is_in_the_sample(name: str, tmp_path: Path) -> None:
+    path, read = SAMPLES[name]
+    text = path.read_text()
+    sections, keys = parse_sample(text)
+    documented = {key.path for key in keys} | {*sections} | {section.rpartition(".")[0] for section in sections}
+    names = asked(read, whole(text, tmp_path))  # a key that the code does not know would be refused
+    assert names - documented == REFUSED
 
 
-@pytest.mark.parametrize("where", ["sample", "architecture"])
-def test_what_is_shown_is_the_preset(where: str, tmp_path: Path) -> None:
-    document = whole(CONTROLLER[where], tmp_path)
+def test_what_is_commented_out_is_the_preset(tmp_path: Path) -> None:
+    document = whole(SAMPLES["controller.toml"][0].read_text(), tmp_path)
     needed = {name: document[name] for name in ("controller", "kafka")}
     preset = decode({**needed, "stream": {"checkpoint_dir": document["stream"]["checkpoint_dir"]}})
     stated = decode(document)

@@ -34,7 +34,7 @@ VERSION = 2
 COMPACT_AT_BYTES = 4 * 1024 * 1024
 OWNER_ONLY = 0o600
 MAX_FAULTS = 1000
-"""What stands behind so many broken lines is not read: it takes a start's time, and little of it would be whole."""
+"""Broken lines of the agent's journal after which the rest is not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

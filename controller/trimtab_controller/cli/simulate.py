@@ -76,7 +76,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="snapshot files, or directories of them, in their order",
     )
-    workload.add_argument("--nodes", type=_count(1, MOST_NODES), default=DEFAULT_NODES, metavar="N")
+    workload.add_argument(
+        "--nodes", type=_count(1, MOST_NODES), default=DEFAULT_NODES, metavar="N", help="at the start (%(default)s)"
+    )
     workload.add_argument(
         "--key-groups", type=_count(1, MOST_KEY_GROUPS), metavar="K", help="of all operators (20 a node)"
     )

@@ -21,7 +21,7 @@ from trimtab_controller.jars.java import JavaMissingError, java_command
 
 SETS = ("broker", "spark")
 FETCH_LIMIT_S = 540.0
-"""A fetch that takes longer is given up: 54 MB, so 100 kB/s suffice."""
+"""How long the fetch of the jars may take: 54 MB, so 100 kB/s suffice."""
 
 Retrieve = Callable[[Path, Path], None]
 """Fetches what an Ivy file lists into an empty folder."""

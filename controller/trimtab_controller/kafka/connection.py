@@ -17,6 +17,7 @@ Stopping = Callable[[], bool]
 
 BACKOFF_S = (0.5, 1.0, 2.0, 5.0)
 REQUEST_LIMIT_S = 10.0
+"""How long the broker may take to answer a request of the controller."""
 WEATHER = frozenset(
     {
         KafkaError._TRANSPORT,

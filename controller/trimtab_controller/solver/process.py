@@ -20,7 +20,7 @@ HARD_LIMIT_GRACE_S = 1.0
 GRACE_PER_ROW_S = 5e-5
 """For each key group and flow of a question, which has to be written and read: on a free machine a fifth of that."""
 START_LIMIT_S = 60.0
-"""Importing numpy on a busy machine."""
+"""How long the solver's process may take to start: it imports numpy, maybe on a busy machine."""
 RESTART_DELAY_S = 10.0
 """One that ended is started again so much later, or for the next question: it may be that it cannot start at all."""
 

@@ -4,7 +4,7 @@ Every family of models has a module `methods` with `METHODS`, a mapping from nam
 only when one of its methods is asked for: numpy and OR-Tools take longer to load than most instances to solve.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -43,11 +43,15 @@ class Plan:
 class Method:
     """`read` raises BadInstance; `solve(instance, stop, seed)` answers with the best plan that it has when stopped.
 
+    `text` says in a sentence what the method does; `result` what each key of the plan's document means.
+
     `timed`: whether the contract has `solve_seconds` in the result; what has not is the same byte for byte every time.
     """
 
     read: Callable[[bytes], Any]
     solve: Callable[[Any, Stop, int], Plan | Infeasible]
+    text: str
+    result: Mapping[str, str]
     timed: bool = True
 
 

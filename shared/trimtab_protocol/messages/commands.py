@@ -24,8 +24,9 @@ from trimtab_protocol.messages.report import MAX_COUNT
 
 VERSION = 1
 MAX_KEY_GROUPS = 10_000
+"""Key groups of one command."""
 MAX_ACK_BYTES = 64 * 1024
-"""The longest that the limits of its fields allow is half of that."""
+"""Size of an ack; the longest that the limits of its fields allow is half of that."""
 
 
 class CommandKind(StrEnum):
@@ -162,35 +163,35 @@ class Phase(StrEnum):
     PREPARED = "prepared"  # prepare: the standby is warm
     RELEASED = "released"  # release: the old owner has given away
     TOOK = "took"  # prepare: the new owner owns (the end of a hand-over)
-    ABANDONED = "abandoned"
-    REJOINED = "rejoined"
-    STARTED = "started"
-    STOPPED = "stopped"
-    REFUSED = "refused"
-    EXPIRED = "expired"
+    ABANDONED = "abandoned"  # abandon: what was prepared is closed
+    REJOINED = "rejoined"  # rejoin: the worker joins the group again
+    STARTED = "started"  # start: the process runs
+    STOPPED = "stopped"  # stop: the process has ended
+    REFUSED = "refused"  # not carried out; the refusal says why
+    EXPIRED = "expired"  # not carried out: its deadline has passed
 
 
 class Refusal(StrEnum):
     """Why a command is not carried out."""
 
-    OLD_EPOCH = "old_epoch"
-    OTHER_HOST = "other_host"
-    UNKNOWN_WORKER = "unknown_worker"
+    OLD_EPOCH = "old_epoch"  # something newer was published
+    OTHER_HOST = "other_host"  # the command is for another host
+    UNKNOWN_WORKER = "unknown_worker"  # no worker of this name is known here
     WORKER_AWAY = "worker_away"  # its process is not connected to the agent
     NOT_STEERING = "not_steering"  # the plug-in only reports (wrong version, failed self-check, kind of app)
     PRECONDITION = "precondition"  # the key group is not where the command expects it
     GENERATION = "generation"  # a rebalance came between
-    NOT_PREPARED = "not_prepared"
-    DRAIN_TIMEOUT = "drain_timeout"
-    CATCH_UP_TIMEOUT = "catch_up_timeout"
-    COMMIT_REFUSED = "commit_refused"
+    NOT_PREPARED = "not_prepared"  # the key group is owned here already, or its tables are not followed
+    DRAIN_TIMEOUT = "drain_timeout"  # begun events did not end in time
+    CATCH_UP_TIMEOUT = "catch_up_timeout"  # the changelog's last records were not applied in time
+    COMMIT_REFUSED = "commit_refused"  # the broker refused the commit that proves membership
     NOT_EMPTY = "not_empty"  # stop: the worker still owns key groups
     NOT_CONFIGURED = "not_configured"  # start: the agent has no command line for this worker
     GUARD = "guard"  # the agent's own guard on disk and memory
     FAILED = "failed"  # an unexpected fault; detail has it
-    UNSIGNED = "unsigned"
-    UNKNOWN_KEY = "unknown_key"
-    WRONG_SIGNATURE = "wrong_signature"
+    UNSIGNED = "unsigned"  # no signature
+    UNKNOWN_KEY = "unknown_key"  # signed with a key that is not trusted
+    WRONG_SIGNATURE = "wrong_signature"  # the signature is of something else
 
 
 UNVERIFIED = frozenset({Refusal.UNSIGNED, Refusal.UNKNOWN_KEY, Refusal.WRONG_SIGNATURE})

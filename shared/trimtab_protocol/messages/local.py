@@ -38,7 +38,9 @@ PROTOCOL = 2
 with a protocol is sent only to who knows it, for those of the first refuse every field that they do not know."""
 PROTOCOL_KEY = "trimtab-protocol"
 MAX_FRAME_BYTES = 8 * 1024 * 1024
+"""Size of a frame between plug-in and agent."""
 MAX_FAULTS = 100
+"""Reasons for refused records in one frame of statistics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

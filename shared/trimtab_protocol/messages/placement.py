@@ -10,13 +10,15 @@ from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, Operat
 
 VERSION = 1
 MAX_OPERATORS = 1000
+"""Operators of one app."""
 MAX_STANDBYS = 8
+"""Standbys of one key group in a placement."""
 MAX_WANTED_STANDBYS = MAX_STANDBYS - 1
-"""So many an app may ask for: a key group that moves has its target besides."""
+"""Standbys that an app may ask for; a key group that moves has its target besides."""
 MAX_MOVING = 1_000
 """Key groups of one plan."""
 MAX_HEAD_BYTES = 600
-"""Two names of 200 characters, an epoch, and the keys."""
+"""What a placement is reckoned to take besides its rows: two names of 200 characters, an epoch, the keys."""
 
 Owners = tuple[WorkerId, ...]
 """(owner, first standby, ...) of one key group; empty = the engine's fallback decides."""

@@ -36,15 +36,21 @@ from trimtab_protocol.messages.names import (
 
 VERSION = 2
 MAX_WORKERS = 1_000
+"""Workers of one host."""
 MAX_OPERATORS = 1_000
+"""Operators that a worker may declare."""
 MAX_STANDBYS = 1_000
+"""Standbys per key group that a worker may ask for; the placement has fewer."""
 MAX_KEY_GROUPS = 200_000
+"""Key groups of one report."""
 MAX_PAIRS = 1_000_000
+"""Pairs of key groups that exchange tuples, of one report."""
 MAX_REPORT_BYTES = 8 * 1024 * 1024
+"""Size of a report."""
 MAX_CORES = 10_000
-"""No host has more: CPU seconds above this times the interval are no measurement."""
+"""Cores of a host; CPU seconds above this times the interval are no measurement."""
 MAX_COUNT = 2**53
-"""Of tuples, bytes or records: a float tells it from the next, and sums of them fit into 64 bits."""
+"""Tuples, bytes or records in one sample; a float tells every such number from the next."""
 
 REASON_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9 .,:;%/()+<>=_*'-]{0,199}")
 """A reason in a report.  Spark reads numbers, arrays and text in foreign scripts as text too: this tells them apart."""
@@ -60,17 +66,17 @@ def reason_text(text: str) -> str:
 class Basis(StrEnum):
     """What a host's CPU figures are relative to."""
 
-    CONFIG = "config"
-    CGROUP = "cgroup"
-    HOST = "host"
+    CONFIG = "config"  # as configured
+    CGROUP = "cgroup"  # the tightest cgroup quota
+    HOST = "host"  # the cores of the host
 
 
 class WorkerState(StrEnum):
     """What a worker process is doing."""
 
     RUNNING = "running"  # recovery done, events flow
-    REBALANCING = "rebalancing"
-    RECOVERING = "recovering"
+    REBALANCING = "rebalancing"  # the group changes its members
+    RECOVERING = "recovering"  # it reads its changelogs
     AWAY = "away"  # configured here, but not connected to the agent
 
 

@@ -46,10 +46,13 @@ from trimtab_protocol.messages.names import AppId, WorkerId
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.2, 5.0
 WELCOME_LIMIT_S = 10.0
+"""How long the plug-in waits for the agent's welcome."""
 WRITE_LIMIT_S = 10.0
-"""An agent that takes nothing for so long is given up, and tried anew."""
+"""After so long without reading, the plug-in gives the agent's connection up and connects again."""
 MAX_WAITING_ACKS = 10_000
+"""Acks that wait for an agent that is away."""
 MAX_COMMANDS = 1_000
+"""Commands that a worker carries out or holds at a time; further ones are refused."""
 PACKAGES = ("trimtab", "faust-streaming", "aiokafka", "mode-streaming", "rocksdict")
 
 logger = get_logger(__name__)

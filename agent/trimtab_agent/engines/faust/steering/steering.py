@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.02
 SETTLE_LIMIT_S = 10.0
+"""How long a command waits for a rebalance to end."""
 
 PATIENT = frozenset({CommandKind.PREPARE, CommandKind.ABANDON, CommandKind.REJOIN})
 
