@@ -54,7 +54,7 @@ format: $(INSTALLED) ## bring the code into its format
 prove-steering: $(INSTALLED) jars ## the long oracle of the Faust plug-in, with a table of pauses
 	PYTHONPATH=tests/previous $(BIN)/python tests/e2e/steering/prove.py
 
-prove-change: $(INSTALLED) jars ## the same oracle while the job, the plug-in or the workers change (about 15 minutes)
+prove-change: $(INSTALLED) jars ## the same oracle while the job, the plug-in or the workers change (about 20 minutes)
 	PYTHONPATH=tests/previous $(BIN)/python tests/e2e/steering/prove.py changes
 
 faults: $(INSTALLED) jars ## the fault matrix under load, judged by the recorded history (FAULTS="--list", "--only FAULT:MOMENT")

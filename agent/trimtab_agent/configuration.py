@@ -1,4 +1,4 @@
-"""The agent's configuration file: strict TOML into frozen values.  The format is in ARCHITECTURE.md."""
+"""Reads agent.toml: strict TOML into frozen values.  docs/reference/configuration.md lists the keys."""
 
 import os
 import tomllib

@@ -1,4 +1,4 @@
-"""The agent's own figures, for Prometheus."""
+"""Prometheus metrics of the agent. All names begin with `trimtab_agent_`."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -8,40 +8,42 @@ PAUSE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.
 
 
 class Metrics:
-    """One instance per agent, with a registry of its own."""
+    """The agent's metrics, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.reports_sent = self._counter("reports_sent", "Reports that the broker has stored")
-        self.reports_dropped = self._counter("reports_dropped", "Reports given up", "reason")
-        self.report_bytes = self._gauge("report_bytes", "Size of the last report, not compressed")
-        self.broker_connected = self._gauge("broker_connected", "1 when the broker is there and commands are read")
-        self.command_answers = self._counter("command_answers", "Answers to commands", "kind", "phase")
-        self.command_refusals = self._counter("command_refusals", "Refused commands", "reason")
-        self.bad_commands = self._counter("bad_commands", "Records among the commands that were dropped", "reason")
-        self.commands_verified = self._gauge("commands_verified", "1 when only commands of trusted keys are obeyed")
-        self.trust_file_faulty = self._gauge(
-            "trust_file_faulty", "1 while the trust file cannot be used, and the keys that it had before hold"
-        )
+        self.reports_sent = self._counter("reports_sent", "Reports that the broker acknowledged.")
+        text = "Reports dropped before the broker acknowledged them, by reason."
+        self.reports_dropped = self._counter("reports_dropped", text, "reason")
+        self.report_bytes = self._gauge("report_bytes", "Uncompressed size of the last report, in bytes.")
+        text = "1 while the agent reaches the broker and reads its commands, else 0."
+        self.broker_connected = self._gauge("broker_connected", text)
+        text = "Answers to commands, by kind of command and phase."
+        self.command_answers = self._counter("command_answers", text, "kind", "phase")
+        text = "Commands refused after they were read, by reason."
+        self.command_refusals = self._counter("command_refusals", text, "reason")
+        text = "Records in the commands topic dropped as invalid, by reason."
+        self.bad_commands = self._counter("bad_commands", text, "reason")
+        text = "1 if the agent verifies the signatures of commands, else 0."
+        self.commands_verified = self._gauge("commands_verified", text)
+        text = "1 while the trust file is unusable and the agent keeps the keys it read before, else 0."
+        self.trust_file_faulty = self._gauge("trust_file_faulty", text)
         self.worker_refused = Followed(
             "trimtab_agent_worker_refused_records_total",
-            "Placements and hand-overs that a worker has refused since it was started",
+            "Placement and hand-over records that the worker refused since its start, by reason.",
             ["worker", "reason"],
             registry=self.registry,
         )
-        self.state_breaches = self._counter(
-            "worker_state_breaches",
-            "Workers that ended because a changelog was about to overwrite their state",
-            "worker",
-        )
-        self.bad_frames = self._counter("bad_frames", "Frames of plug-ins that were dropped", "reason")
-        self.workers_connected = self._gauge("workers_connected", "Workers connected to the agent")
-        self.workers_steering = self._gauge("workers_steering", "Connected workers that take commands")
-        self.clamps = self._counter("clamps", "Readings cut to their physical limit", "what")
-        self.journal_faults = self._gauge("journal_faults", "What was wrong with the journal at the start")
+        text = "Times that a worker ended itself because a changelog was about to overwrite its state."
+        self.state_breaches = self._counter("worker_state_breaches", text, "worker")
+        self.bad_frames = self._counter("bad_frames", "Frames from plug-ins dropped as invalid, by reason.", "reason")
+        self.workers_connected = self._gauge("workers_connected", "Workers connected to the agent.")
+        self.workers_steering = self._gauge("workers_steering", "Connected workers that take commands.")
+        self.clamps = self._counter("clamps", "Readings reduced to a physical limit, by what was read.", "what")
+        self.journal_faults = self._gauge("journal_faults", "Faults found in the journal when the agent started.")
         self.pause = Histogram(
             "trimtab_agent_handover_pause_seconds",
-            "Pause of key groups taken over, as their new owner measured it",
+            "Processing pause of key groups during a hand-over, in seconds, measured by the new owner.",
             buckets=PAUSE_BUCKETS,
             registry=self.registry,
         )

@@ -1,1 +1,1 @@
-"""The optimisation models of Trimtab and the messages that go over the wire.  Decides; does no I/O."""
+"""The optimisation models of Trimtab.  Pure computation; no I/O."""

@@ -1,4 +1,4 @@
-"""A whole cluster on one machine, for the demo and the tests: broker, workers, agents, controller."""
+"""A complete cluster on one machine, for the demo and the tests: broker, workers, agents, controller."""
 
-COMMAND = ("trimtab_sandbox.command", "a whole cluster on this machine")
-"""What `trimtab` shows and imports; found by the entry point in the group `trimtab.commands`."""
+COMMAND = ("trimtab_sandbox.command", "run a complete cluster on this machine")
+"""Module and help text of the command, for the entry point in the group `trimtab.commands`."""

@@ -1,4 +1,4 @@
-"""A real Apache Kafka broker on one machine: KRaft, broker and controller in one process."""
+"""An Apache Kafka broker on one machine, with KRaft broker and controller in one process."""
 
 import base64
 import random
@@ -21,13 +21,13 @@ from trimtab_sandbox.processes import Child, Processes
 from trimtab_sandbox.security import LISTENER, BrokerSecurity
 
 READY_LIMIT_S = 120.0
-"""Three seconds on an idle machine; many times that on a crowded one."""
+"""A start takes 3 s on an idle machine, and many times that on a busy one."""
 STOP_LIMIT_S = 20.0
 PORT_TRIES = 5
-"""How often a start is tried anew because somebody else was faster to take a port."""
+"""Attempts to start when another process takes a port first."""
 PORTS = range(15_000, 32_000)
-"""Below the ports that systems give to outgoing connections: a client that retries a dead broker could otherwise be
-given the broker's own port, connect to itself, and keep the broker from coming back."""
+"""Below the ephemeral ports.  Otherwise a client that reconnects to a dead broker could get the broker's own port,
+connect to itself, and keep the broker from starting again."""
 
 SETTINGS: Mapping[str, str] = {
     "process.roles": "broker,controller",
@@ -35,9 +35,9 @@ SETTINGS: Mapping[str, str] = {
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-    # Topics are created on purpose, or a misspelt name goes unnoticed.
+    # Topics are created explicitly, or a misspelt name would go unnoticed.
     "auto.create.topics.enable": "false",
-    # One broker, and few partitions of its own: each costs files and start-up time.
+    # One broker with few internal partitions: each costs files and start-up time.
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
@@ -45,14 +45,14 @@ SETTINGS: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "4",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
-    # After kill -9 the broker's id stays taken until its old session has expired.
+    # After kill -9 the broker's id is taken until its old session expires.
     "broker.session.timeout.ms": "4000",
     "broker.heartbeat.interval.ms": "500",
-    # Members join when they come; nobody waits three seconds for more of them.
+    # Members join at once; the default waits 3 s for more of them.
     "group.initial.rebalance.delay.ms": "0",
-    # So that tests may try short leases; 6000 otherwise.
+    # For tests with short leases; the default is 6000.
     "group.min.session.timeout.ms": "1000",
-    # Replayed events carry their own, old time: retention would delete them at once.
+    # Replayed events keep their old time stamps: retention would delete them at once.
     "log.retention.ms": "-1",
     "log.cleaner.dedupe.buffer.size": "16777216",
     "num.network.threads": "2",
@@ -67,16 +67,16 @@ appender.out.name = out
 appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d %p %m (%c)%n%throwable
 """
-"""Kafka's own messages go where all output of the process goes: into its log file."""
+"""Kafka logs to standard output, which goes to the log file of the process."""
 
 
 class BrokerError(Exception):
-    """The broker does not start, or does not do what it was asked to."""
+    """The broker did not start, or a request to it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic to create. `settings` are Kafka's topic settings, such as `{"cleanup.policy": "compact"}`."""
+    """A topic to create; `settings` = Kafka's topic settings, such as `{"cleanup.policy": "compact"}`."""
 
     name: str
     partitions: int
@@ -89,9 +89,9 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detour:
-    """A second way to a broker without security, for clients whose connections shall be cut: over `proxy`.
+    """A proxy in front of a broker without security, for clients whose connections a test cuts.
 
-    The broker listens on the port `behind` too, and tells who comes there to connect to the port `proxy`.
+    The broker also listens on port `behind`, and tells clients that connect there to use port `proxy`.
     """
 
     proxy: int
@@ -99,9 +99,9 @@ class Detour:
 
 
 class Broker:
-    """One broker with its data in `folder`; it keeps its ports and its data over stop, kill and restart.
+    """One broker with its data in `folder`.  It keeps its ports and data when it is stopped, killed or restarted.
 
-    `settings` replace some of SETTINGS.
+    `settings` override SETTINGS.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Broker:
         settings: Mapping[str, str] = SETTINGS,
     ) -> None:
         self.ports: tuple[int, ...] = ()
-        """The ports it listens on: for clients, for its own controller. Empty before the first start."""
+        """(client port, port of its own KRaft controller); empty before the first start."""
         self._folder = folder.absolute()
         self._processes = processes
         self._heap_mb = heap_mb
@@ -134,18 +134,18 @@ class Broker:
 
     @property
     def kafka(self) -> KafkaSettings:
-        """How its admin reaches it."""
+        """Connection settings of its admin user."""
         return self._security.kafka(self.address) if self._security else KafkaSettings(bootstrap_servers=self.address)
 
     @property
     def process(self) -> Child:
-        """Its process."""
+        """The process that was started last."""
         if self._child is None:
             raise BrokerError("the broker has not been started yet")
         return self._child
 
     def start(self) -> None:
-        """Start it and return when it answers a metadata request. Raises BrokerError with the end of its log."""
+        """Start it and wait until it answers a metadata request.  Raises BrokerError with the end of its log."""
         fresh = not self.ports
         if fresh:
             self._format()
@@ -156,11 +156,11 @@ class Broker:
             if self._run_until_ready():
                 return
             if not fresh:
-                time.sleep(0.2 * (attempt + 1))  # its clients know the port: wait for it
-        raise BrokerError(f"ports {self.ports} stayed taken by others, see {self.process.log}")
+                time.sleep(0.2 * (attempt + 1))  # clients know its port, so wait until the port is free
+        raise BrokerError(f"ports {self.ports} are in use by other processes, see {self.process.log}")
 
     def stop(self) -> None:
-        """End it in order, so that the next start needs no log recovery."""
+        """Stop it cleanly, so that the next start needs no log recovery."""
         self.process.stop(STOP_LIMIT_S)
 
     def kill(self) -> None:
@@ -168,12 +168,12 @@ class Broker:
         self.process.kill()
 
     def restart(self) -> None:
-        """Stop it, if it lives, and start it on the same ports and data."""
+        """Stop it if it runs, and start it with the same ports and data."""
         self.stop()
         self.start()
 
     def create_topics(self, topics: Sequence[Topic], *, limit_s: float = 30.0) -> None:
-        """Create the topics and return when each of their partitions has a leader.
+        """Create the topics and wait until each of their partitions has a leader.
 
         Raises BrokerError, also for a topic that exists.
         """
@@ -189,7 +189,7 @@ class Broker:
         deadline = time.monotonic() + limit_s
         while missing := [topic.name for topic in topics if not _has_leaders(admin, topic)]:
             if time.monotonic() > deadline:
-                raise BrokerError(f"created, but without leaders after {limit_s:g} s: {', '.join(missing)}")
+                raise BrokerError(f"created, but partitions without a leader after {limit_s:g} s: {', '.join(missing)}")
             time.sleep(0.05)
 
     def __enter__(self) -> Self:
@@ -222,10 +222,10 @@ class Broker:
         path.write_text(lines, encoding="utf-8")
 
     def _format(self) -> None:
-        """Write the data folder's identity: a new cluster."""
+        """Format the data folder for a new cluster."""
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / "log4j2.properties").write_text(LOGGING, encoding="utf-8")
-        self._write_settings((PORTS[0], PORTS[1]))  # any will do: the format does not depend on them
+        self._write_settings((PORTS[0], PORTS[1]))  # any ports: the format does not depend on them
         formatting = self._java("format", "kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c")
         try:
             code = formatting.wait(READY_LIMIT_S)
@@ -235,11 +235,11 @@ class Broker:
             raise BrokerError(f"the data folder could not be formatted:\n{log_end(formatting.log)}")
 
     def _run_until_ready(self) -> bool:
-        """Start the process and wait until it answers; False when a port was taken by somebody else meanwhile."""
+        """Start the process and wait until it answers; False if another process took one of its ports."""
         log = self._processes.logs / "broker.log"
         seen = log.stat().st_size if log.exists() else 0
         self._child = self._java("broker", "kafka.Kafka")
-        # "Connection refused" is what a start looks like.
+        # Silent, because connections are refused until it listens.
         silent = {"log_level": 0, "reconnect.backoff.max.ms": 200}
         admin = AdminClient({**for_librdkafka(self.kafka), **silent})
         deadline = time.monotonic() + READY_LIMIT_S
@@ -248,7 +248,7 @@ class Broker:
                 if "BindException" in _text_from(log, seen):
                     return False
                 raise BrokerError(f"the broker ended with exit code {self._child.exit_code}:\n{log_end(log)}")
-            if _answering_cluster(admin) == self._cluster_id:  # else somebody else's broker has the port
+            if _answering_cluster(admin) == self._cluster_id:  # otherwise another broker has the port
                 return True
         self._child.stop(STOP_LIMIT_S)
         raise BrokerError(f"the broker did not answer within {READY_LIMIT_S:g} s:\n{log_end(log)}")
@@ -270,7 +270,7 @@ class Broker:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Different ports on 127.0.0.1 that nobody listens on now."""
+    """Distinct ports on 127.0.0.1 that are free now.  Raises BrokerError."""
     chosen: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
         if len(chosen) == count:
@@ -281,7 +281,7 @@ def free_ports(count: int) -> tuple[int, ...]:
 
 
 def new_cluster_id() -> str:
-    """A Kafka cluster id: 16 random bytes, URL-safe base64; never one that a command line takes for an option."""
+    """A Kafka cluster id: 16 random bytes in URL-safe base64.  Never starts with `-`, like an option."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text
@@ -299,7 +299,7 @@ def _text_from(log: Path, offset: int) -> str:
 
 
 def _answering_cluster(admin: AdminClient) -> str | None:
-    """The id of the cluster that answers with a broker at work; None when there is no such answer."""
+    """Id of the cluster that answers; None without an answer or without a registered broker."""
     try:
         metadata = admin.list_topics(timeout=0.5)
     except KafkaException:

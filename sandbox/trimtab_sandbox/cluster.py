@@ -1,4 +1,4 @@
-"""A whole cluster on one machine: broker, topics, Faust workers, an agent for each, and the controller."""
+"""A complete cluster on one machine: broker, topics, Faust workers, an agent per worker, and the controller."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ from trimtab_sandbox.configuration import (
     agent_configuration,
     controller_configuration,
     host_name,
-    in_order_of_end,
+    shutdown_order,
     worker_launch,
     worker_name,
 )
@@ -37,26 +37,27 @@ from trimtab_sandbox.toml import to_toml
 AGENT_READY_LIMIT_S = 60.0
 POLL_S = 0.2
 SOCKET_PATH_BYTES = 100
-"""Every system allows so many for the path of a Unix socket, and hardly more."""
+"""Longest path of a Unix socket that every system allows."""
 
 
 class ClusterError(Exception):
-    """A part of the cluster did not come up, or is gone."""
+    """A part of the cluster did not start, or has ended."""
 
 
 class Cluster:
-    """The parts of a sandbox, each to be started, stopped and killed alone.
+    """The parts of a sandbox.  Each can be started, stopped and killed alone.
 
-    As a context it is ended in order (controller, workers, agents, broker), by id, however the block is left; a guard
-    process does so when this one is killed. `left_over()` says afterwards whether anything remained.
+    Leaving the context ends all parts by process id, in order: controller, workers, agents, broker.  If this process is
+    killed, a guard process ends them.  `left_over()` then tells whether anything remains.
     """
 
     def __init__(
         self, settings: SandboxSettings, folder: Path, *, detours: Mapping[str, Detour] = MappingProxyType({})
     ) -> None:
-        """Starts nothing yet. `folder` receives data, configuration and logs.
+        """Starts nothing yet.  `folder` receives data, configuration and logs.
 
-        `detours`: how a host (its agent and its worker) or the controller reaches the broker, when not directly.
+        `detours`: host name or `controller` -> the proxy through which it reaches the broker.  All others connect
+        directly.
         """
         self.settings = settings
         self.folder = folder.absolute()
@@ -67,7 +68,7 @@ class Cluster:
             self.folder / "broker", self.processes, heap_mb=settings.heap_mb, detours=tuple(detours.values())
         )
         self.environments: dict[str, Mapping[str, str]] = {}
-        """What a process is to find in its environment besides, by its name, from its next start on."""
+        """Process name -> additional environment variables, from the next start of that process on."""
         self._detours = detours
         self.sockets = make_socket_folder(self.folder)
         self.keys = make_keys(self.folder / "keys")
@@ -78,7 +79,7 @@ class Cluster:
         self._meter = CpuMeter().start()
 
     def start(self, topics: Sequence[Topic] = (), *, act: bool = False) -> None:
-        """Start everything: broker, Trimtab's topics and the app's, agents, workers, controller."""
+        """Start everything: broker, the topics of Trimtab and of the app, agents, workers, controller."""
         self.start_broker()
         self.broker.create_topics(topics)
         for index in range(self.settings.workers):
@@ -88,7 +89,7 @@ class Cluster:
         self.start_controller(act=act)
 
     def start_broker(self) -> None:
-        """Start the broker, anew after `stop` or `kill`; the first time with Trimtab's own topics."""
+        """Start the broker, also again after `stop` or `kill`.  The first start creates Trimtab's topics."""
         fresh = not self.broker.ports
         self.broker.start()
         self._adopt(BROKER, self.broker.process, Part.BROKER)
@@ -96,7 +97,7 @@ class Cluster:
             self.broker.create_topics([_own_topic(settings) for settings in topic_settings(self.topics)])
 
     def start_worker(self, index: int) -> Child:
-        """Start one worker; it joins the app's consumer group by itself."""
+        """Start one worker.  It joins the app's consumer group by itself."""
         launch = self._launch(index)
         return self._run(worker_name(index), Part.WORKERS, launch.command, launch.environment, launch.folder)
 
@@ -106,61 +107,61 @@ class Cluster:
         table = agent_configuration(
             self.settings,
             index,
-            bootstrap=self._way_of(name),
+            bootstrap=self._bootstrap_of(name),
             metrics_port=self._metrics_ports[index],
             socket=socket,
             trust=self.keys.trust,
-            state=self._made(self.folder / name),
+            state=self._folder(self.folder / name),
             launch=self._launch(index),
         )
         path = self.folder / name / "agent.toml"
         path.write_text(to_toml(table), encoding="utf-8")
         socket.unlink(missing_ok=True)  # of a killed predecessor
         command = program(f"{trimtab_agent.__name__}.cli", "run", "--config", str(path))
-        # In the app's folder, from where it may have to start a worker.
+        # An agent starts workers in its own working directory, so it runs in the app's folder.
         child = self._run(name, Part.AGENTS, command, _PYTHON, self.settings.app_folder)
         _wait_for_socket(child, socket)
         return child
 
     def start_controller(self, *, act: bool) -> Child:
-        """Start the controller, to act or to say only what it would do."""
+        """Start the controller; `act` False = dry run."""
         path = self.write_controller_toml()
         command = program("trimtab_controller.cli", "controller", "run", "--config", str(path))
         return self._run(CONTROLLER, Part.DECIDER, [*command, "--act"] if act else command, _PYTHON)
 
     @property
     def controller_toml(self) -> Path:
-        """The controller's configuration, for `trimtab status` and its like; there from `write_controller_toml` on."""
+        """Path of the controller's configuration, also for `trimtab status`; `write_controller_toml` creates it."""
         return self.folder / CONTROLLER / "controller.toml"
 
     def write_controller_toml(self) -> Path:
-        """Write the controller's configuration, as its start does; returns its path."""
+        """Write the controller's configuration; returns its path."""
         table = controller_configuration(
             self.settings,
-            bootstrap=self._way_of(CONTROLLER),
+            bootstrap=self._bootstrap_of(CONTROLLER),
             metrics_port=self._metrics_ports[-1],
             keys=self.keys,
-            checkpoints=self._made(self.folder / CONTROLLER / "checkpoints"),
+            checkpoints=self._folder(self.folder / CONTROLLER / "checkpoints"),
         )
         self.controller_toml.write_text(to_toml(table), encoding="utf-8")
         return self.controller_toml
 
     def stop(self, name: str) -> int:
-        """Stop one process in order, by its name (`broker`, `w0`, `h0`, `controller`); returns its exit code."""
+        """Stop the process of this name (`broker`, `w0`, `h0`, `controller`) by SIGTERM; returns its exit code."""
         return self.child(name).stop()
 
     def kill(self, name: str) -> None:
-        """kill -9 of one process, by its name."""
+        """`kill -9` the process of this name."""
         self.child(name).kill()
 
     def child(self, name: str) -> Child:
-        """The process of that name that was started last."""
+        """The process of this name that was started last."""
         if name not in self._children:
             raise ClusterError(f"{name} was never started; started were: {', '.join(self._children) or 'none'}")
         return self._children[name]
 
     def wait_for_workers(self, limit_s: float) -> list[str]:
-        """Wait until every worker has reached its agent; returns those that had not within the limit.
+        """Wait until every worker is connected to its agent; returns those that were not within the limit.
 
         Raises ClusterError, with the end of its log, for a process that has ended.
         """
@@ -183,21 +184,21 @@ class Cluster:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Process ids by name, of those that live."""
+        """Process ids of the running processes, by name."""
         return {name: child.pid for name, child in self._children.items() if child.alive}
 
     @property
     def ports(self) -> dict[str, tuple[int, ...]]:
-        """The ports that are listened on, by name of the process."""
+        """The ports on which each process listens, by its name."""
         hosts = {host_name(index): (port,) for index, port in enumerate(self._metrics_ports[:-1])}
         return {BROKER: self.broker.ports, **hosts, CONTROLLER: self._metrics_ports[-1:]}
 
     def cpu_seconds(self) -> dict[Part, float]:
-        """CPU seconds by part up to now, with those of processes that have ended."""
+        """CPU seconds per part so far, including processes that have ended."""
         return self._meter.seconds()
 
     def left_over(self) -> LeftOver:
-        """What still lives of all that was ever started here, and which ports are still bound."""
+        """How many processes of this sandbox still run, and how many of its ports are still bound."""
         return self.processes.left_over(port for ports in self.ports.values() for port in ports)
 
     def close(self) -> None:
@@ -206,7 +207,7 @@ class Cluster:
             return
         try:
             self._meter.stop()
-            for phase in in_order_of_end(self._children):
+            for phase in shutdown_order(self._children):
                 for name in phase:
                     self._children[name].terminate()
                 for name in phase:
@@ -216,13 +217,13 @@ class Cluster:
             shutil.rmtree(self.sockets, ignore_errors=True)
 
     def release(self) -> None:
-        """Let everything outlive this process; `state()` is the way back to it."""
+        """Leave everything running when this process ends; `state()` describes how to find it again."""
         self._meter.stop()
         self.processes.release()
         self._released = True
 
     def state(self) -> SandboxState:
-        """What is needed to see and to end the cluster from another process."""
+        """What another process needs to inspect and to end this cluster."""
         return SandboxState(
             cluster=self.settings.cluster,
             mark=self.processes.mark,
@@ -256,15 +257,15 @@ class Cluster:
             self.settings,
             index,
             python=sys.executable,
-            bootstrap=self._way_of(host_name(index)),
+            bootstrap=self._bootstrap_of(host_name(index)),
             web_port=self._web_ports[index],
             socket=self._socket(index),
             trust=self.keys.trust,
-            data=self._made(self.folder / worker_name(index)),
+            data=self._folder(self.folder / worker_name(index)),
         )
 
-    def _way_of(self, name: str) -> str:
-        """`host:port` of the broker for a host or the controller."""
+    def _bootstrap_of(self, name: str) -> str:
+        """`host:port` at which this host, or the controller, reaches the broker."""
         detour = self._detours.get(name)
         return self.broker.address if detour is None else f"{LOOPBACK}:{detour.proxy}"
 
@@ -272,17 +273,17 @@ class Cluster:
         return self.sockets / f"{host_name(index)}.sock"
 
     @staticmethod
-    def _made(folder: Path) -> Path:
+    def _folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
 
 _PYTHON = {"PYTHONUNBUFFERED": "1"}
-"""Logs are read while their processes run."""
+"""Unbuffered, because logs are read while their processes run."""
 
 
 def make_socket_folder(folder: Path) -> Path:
-    """A folder for the agents' sockets: in the sandbox's, or a temporary one where that path would be too long."""
+    """A folder for the agents' sockets: in the sandbox's folder, or a temporary one if that path is too long."""
     inside = folder / "sockets"
     if len(os.fsencode(inside / f"{host_name(MAX_WORKERS)}.sock")) > SOCKET_PATH_BYTES:
         return Path(tempfile.mkdtemp(prefix=SOCKETS_PREFIX))
@@ -291,7 +292,7 @@ def make_socket_folder(folder: Path) -> Path:
 
 
 def make_keys(folder: Path) -> KeyFiles:
-    """The key that the sandbox's controller signs with, and the trust file of its hosts; made when not there."""
+    """The controller's signing key and the trust file of its hosts; created if missing."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     files = KeyFiles(key=folder / "controller.pem", trust=folder / "trusted.keys")
     if not files.key.exists():
@@ -300,7 +301,7 @@ def make_keys(folder: Path) -> KeyFiles:
 
 
 def program(module: str, *arguments: str) -> list[str]:
-    """The command line of a console script, but for the interpreter that runs now, wherever its scripts are."""
+    """A command line that runs the `main` of a module with this interpreter, like its console script."""
     return [sys.executable, "-c", f"from {module} import main; raise SystemExit(main())", *arguments]
 
 

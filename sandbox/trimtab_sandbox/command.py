@@ -1,4 +1,4 @@
-"""`trimtab sandbox up | status | down`: a whole cluster on this machine."""
+"""`trimtab sandbox up | status | down`: run a complete cluster on this machine."""
 
 import argparse
 import re
@@ -30,18 +30,18 @@ FLIGHTS_ENVIRONMENT = {
 }
 CONNECT_LIMIT_S = 60.0
 LOG_LINES = 5
-"""Shown of the log of a process that has ended."""
+"""Lines that are shown from the log of a process that has ended."""
 OWN_ENTRIES = re.compile(r"broker|controller|keys|logs|sockets|state\.json|[wh]\d+")
-"""What a sandbox makes in its folder, and may remove from it."""
+"""Names that a sandbox creates in its folder, and may remove."""
 
 
 class UsageError(Exception):
-    """What was asked for does not make sense; the message says why."""
+    """The arguments cannot be carried out; the message says why."""
 
 
 def add_parser(commands: "Commands") -> None:
     """Register `sandbox` and its subcommands."""
-    parser = commands.add_parser("sandbox", help="a whole cluster on this machine")
+    parser = commands.add_parser("sandbox", help="run a complete cluster on this machine")
     actions = parser.add_subparsers(dest="action", required=True, metavar="up | status | down")
     up = actions.add_parser("up", help="start broker, topics, workers, agents and controller")
     up.add_argument("--app", help=f"the Faust app, module:attribute (default: the flights example, {FLIGHTS_APP})")
@@ -56,7 +56,7 @@ def add_parser(commands: "Commands") -> None:
         metavar="NAME=VALUE",
         help="for the workers; {broker}, {data}, {web_port}, {worker} are filled in",
     )
-    up.add_argument("--act", action="store_true", help="let the controller act, not only say what it would do")
+    up.add_argument("--act", action="store_true", help="let the controller act (default: dry run)")
     status = actions.add_parser("status", help="show which processes are alive, and where their logs are")
     down = actions.add_parser("down", help="stop everything")
     for action, function in ((up, run_up), (status, run_status), (down, run_down)):
@@ -65,7 +65,7 @@ def add_parser(commands: "Commands") -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Carry out the subcommand; the exit code."""
+    """Run the subcommand; returns the exit code."""
     arguments.folder = arguments.folder.resolve()
     try:
         return int(arguments.action_function(arguments))
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_up(arguments: argparse.Namespace) -> int:
-    """Start everything and leave it running; if a part fails or `up` is interrupted, end all of it again."""
+    """Start everything and leave it running.  If a part fails, or on an interrupt, end all of it."""
     settings, topics = read_settings(arguments)
     folder: Path = arguments.folder
     if missing := missing_modules():
@@ -102,12 +102,12 @@ def run_up(arguments: argparse.Namespace) -> int:
 
 
 def run_status(arguments: argparse.Namespace) -> int:
-    """Print which processes are alive; 0 if all are."""
+    """Print which processes run; returns 0 if all do."""
     return 0 if _print_state(_required_state(arguments.folder)) else 1
 
 
 def run_down(arguments: argparse.Namespace) -> int:
-    """End everything; 0 only when nothing is left."""
+    """End everything; returns 0 only when nothing is left."""
     state = _required_state(arguments.folder)
     left = state.end()
     if not left.nothing:
@@ -119,7 +119,7 @@ def run_down(arguments: argparse.Namespace) -> int:
 
 
 def read_settings(arguments: argparse.Namespace) -> tuple[SandboxSettings, list[Topic]]:
-    """What the options of `up` ask for. Raises UsageError."""
+    """The settings and topics that the options of `up` describe.  Raises UsageError."""
     flights = arguments.app is None
     if flights and not (EXAMPLES / "flights").is_dir():
         raise UsageError("the flights example is not part of the installed package: name an app by --app module:app")
@@ -151,7 +151,7 @@ def _topic(text: str) -> Topic:
 
 
 def _make_room(folder: Path) -> None:
-    """Remove what an earlier sandbox left in the folder. Raises UsageError when it is in use, or not a sandbox's."""
+    """Remove the files of an earlier sandbox.  Raises UsageError if it runs, or if there are other files."""
     if not folder.exists():
         return
     state = load_state(folder)
@@ -171,7 +171,7 @@ def _required_state(folder: Path) -> SandboxState:
 
 
 def _print_state(state: SandboxState) -> bool:
-    """Print each process, with the end of its log if it has ended; returns whether all are alive."""
+    """Print each process, with the end of its log if it has ended; returns whether all run."""
     print(f"cluster {state.cluster}, broker at {state.bootstrap_servers}")
     living = state.alive()
     for name, alive in living.items():

@@ -1,4 +1,4 @@
-"""What a sandbox consists of, and the configuration files of its agents and its controller."""
+"""The settings of a sandbox, and the configuration files of its agents and its controller."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,25 +13,25 @@ MAX_WORKERS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSettings:
-    """A cluster on this machine: `workers` processes of one Faust app, each on a "host" with an agent of its own."""
+    """Settings of a sandbox: `workers` processes of one Faust app, each on a "host" of its own with an agent."""
 
     app: str
     """`module:attribute` of the Faust app."""
     app_folder: Path
-    """Where Python finds that module."""
+    """Folder in which Python finds that module."""
     cluster: str = "sandbox"
     workers: int = 4
     capacity_cores: float | tuple[float, ...] = 0.25
-    """Capacity of a worker in cores: one for all, or one each."""
+    """Capacity per worker in cores: one value for all, or one each."""
     interval_s: float = 1.0
-    """Between two reports of an agent."""
+    """Seconds between two reports of an agent."""
     heap_mb: int = 384
-    """Heap limit of the broker."""
+    """Heap limit of the broker, in MiB."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Added to the workers' environment. In the values `{broker}`, `{data}`, `{web_port}` and `{worker}` stand for what
-    each worker is given."""
+    """Added to the workers' environment.  `{broker}`, `{data}`, `{web_port}` and `{worker}` in a value are replaced by
+    those of each worker."""
     controller: Mapping[str, Table] = field(default_factory=dict)
-    """Keys of controller.toml that replace the sandbox's, by section."""
+    """Section -> keys of controller.toml that replace the sandbox's own."""
 
     def __post_init__(self) -> None:
         module, colon, attribute = self.app.partition(":")
@@ -51,12 +51,12 @@ class SandboxSettings:
 
 
 def worker_name(index: int) -> str:
-    """The name of a worker, and of its process and log."""
+    """Name of a worker, its process and its log."""
     return f"w{index}"
 
 
 def host_name(index: int) -> str:
-    """The name of the host an agent believes to be on, and of the agent's process and log."""
+    """Name of a host, of its agent's process and of the agent's log."""
     return f"h{index}"
 
 
@@ -64,8 +64,8 @@ CONTROLLER = "controller"
 BROKER = "broker"
 
 
-def in_order_of_end(names: Iterable[str]) -> list[list[str]]:
-    """Process names in the groups in which they are ended: who commands first, who is needed by the others last."""
+def shutdown_order(names: Iterable[str]) -> list[list[str]]:
+    """Process names in the order of shutdown: [controller], [workers], [agents], [broker]."""
 
     def rank(name: str) -> int:
         if name in (CONTROLLER, BROKER):
@@ -82,7 +82,7 @@ class WorkerLaunch:
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
-    """Added to that of the process which starts it."""
+    """Added to the environment of the process that starts it."""
     folder: Path
     """Working directory."""
     data: Path
@@ -101,8 +101,8 @@ def worker_launch(
 ) -> WorkerLaunch:
     """How one worker is started.
 
-    Faust's settings in the environment outrank what an app sets in its code, so any app joins the sandbox's broker. Its
-    web server stays off, but the port is the worker's identity among workers on one machine.
+    Faust's environment variables override what an app sets in its code, so any app connects to the sandbox's broker.
+    The web server stays off, but Faust uses its port to identify a worker on one machine.
     """
     given = {"broker": bootstrap, "data": str(data), "web_port": str(web_port), "worker": worker_name(index)}
     options = ("worker", "--without-web", "--web-port", str(web_port), "--loglevel", "info")
@@ -124,7 +124,7 @@ def worker_launch(
 
 
 def _fill(text: str, given: Mapping[str, str]) -> str:
-    # Not str.format: other braces, such as those of JSON, are the app's.
+    # Not str.format: the app may use other braces, such as those of JSON.
     for name, value in given.items():
         text = text.replace(f"{{{name}}}", value)
     return text
@@ -141,7 +141,7 @@ def agent_configuration(
     state: Path,
     launch: WorkerLaunch,
 ) -> Table:
-    """agent.toml of one host."""
+    """The agent.toml of one host."""
     return {
         "agent": {
             "cluster": settings.cluster,
@@ -167,7 +167,7 @@ def agent_configuration(
 def controller_configuration(
     settings: SandboxSettings, *, bootstrap: str, metrics_port: int, keys: KeyFiles, checkpoints: Path
 ) -> Table:
-    """controller.toml: windows and waits as short as a demonstration needs."""
+    """The controller.toml, with windows and waits short enough for a demonstration."""
     sections: dict[str, Table] = {
         "controller": {"cluster": settings.cluster},
         "kafka": {"bootstrap_servers": bootstrap},

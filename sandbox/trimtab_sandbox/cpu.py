@@ -1,4 +1,4 @@
-"""CPU seconds of each part of a sandbox, over all processes it ever had, also those that have ended."""
+"""CPU seconds per part of a sandbox, including processes that have ended."""
 
 import threading
 from collections import defaultdict
@@ -9,7 +9,7 @@ import psutil
 
 
 class Part(StrEnum):
-    """What CPU seconds are booked on."""
+    """Parts that CPU seconds are counted for."""
 
     BROKER = "broker"
     WORKERS = "workers"
@@ -19,13 +19,13 @@ class Part(StrEnum):
 
 
 STREAM_MODULE = "trimtab_controller.stream"
-"""Named on the command line of the controller's child that runs Spark; the Java below it is Spark's."""
+"""On the command line of the controller's child process that runs Spark; the Java process below it is Spark's."""
 
 
 class CpuMeter:
-    """Samples the processes it was given and all their descendants.
+    """Samples the CPU time of the added processes and all their descendants.
 
-    What a process used after its last sample is missed: at most one interval's worth.
+    It misses what a process used after its last sample, at most one interval.
     """
 
     def __init__(self, interval_s: float = 0.5) -> None:
@@ -37,12 +37,12 @@ class CpuMeter:
         self._thread = threading.Thread(target=self._run, name="cpu-meter", daemon=True)
 
     def start(self) -> Self:
-        """Begin to sample, in a thread."""
+        """Start sampling in a thread."""
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Sample a last time and end; may be called again, also when it was never started."""
+        """Sample a last time and end the thread; may be called repeatedly, and without `start`."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -58,7 +58,7 @@ class CpuMeter:
             self._parts[process] = part
 
     def seconds(self) -> dict[Part, float]:
-        """User and system seconds of each part up to now."""
+        """User and system seconds per part so far."""
         self.sample()
         totals = dict.fromkeys(Part, 0.0)
         with self._lock:
@@ -67,14 +67,14 @@ class CpuMeter:
         return totals
 
     def sample(self) -> None:
-        """Read the present use of every process, and find new descendants."""
+        """Read the CPU time of every process, and find new descendants."""
         with self._lock:
             self._find_descendants()
             for process in self._parts:
                 try:
                     times = process.cpu_times()
                 except psutil.Error:
-                    continue  # ended: what it had used stays booked
+                    continue  # ended: keep its last sample
                 self._used_s[process] = max(self._used_s.get(process, 0.0), times.user + times.system)
 
     def _run(self) -> None:
@@ -82,7 +82,7 @@ class CpuMeter:
             self.sample()
 
     def _find_descendants(self) -> None:
-        """Children are found by their parent; once known, they stay so when it dies and another adopts them."""
+        """Find children by their parent; a known child stays known when its parent dies and it is re-parented."""
         children = defaultdict(list)
         for process in psutil.process_iter(["ppid"]):
             children[process.info["ppid"]].append(process)
@@ -90,7 +90,7 @@ class CpuMeter:
         while to_visit:
             parent = to_visit.pop()
             for child in children[parent.pid]:
-                # Asked anew while the answer is "decider": between fork and exec a child looks like its parent.
+                # Checked again while it counts as the decider: between fork and exec a child looks like its parent.
                 known = self._parts.get(child)
                 if known is None or known is Part.DECIDER:
                     self._parts[child] = _part_of_child(self._parts[parent], child)
@@ -100,7 +100,7 @@ class CpuMeter:
 
 def _part_of_child(parent: Part, child: psutil.Process) -> Part:
     if parent is Part.AGENTS:
-        return Part.WORKERS  # an agent starts nothing else
+        return Part.WORKERS  # an agent only starts workers
     if parent is Part.DECIDER:
         try:
             command = child.cmdline()

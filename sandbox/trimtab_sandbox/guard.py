@@ -1,8 +1,8 @@
-"""Ends a sandbox whose owner is gone: `python -m trimtab_sandbox.guard MARK`, with a pipe from the owner.
+"""A process that ends a sandbox when its owner is gone: `python -m trimtab_sandbox.guard MARK`.
 
-When the owner ends, in whatever way, kill -9 included, the kernel closes the pipe; the guard then kills all that
-carries the mark, unless the owner has written that it releases the sandbox. (Linux can signal each child at its
-parent's death, but not the children's children, and by "parent" it means the thread that started them.)
+It reads from a pipe that the owner holds open.  When the owner ends, even by kill -9, the kernel closes the pipe, and
+the guard kills all processes with the mark, unless the owner has released the sandbox.  (Linux's parent-death signal
+does not reach grandchildren, and follows the thread that started a child, not the process.)
 """
 
 import signal
@@ -13,18 +13,18 @@ from typing import BinaryIO
 from trimtab_sandbox.marks import end_marked
 
 RELEASE = b"release"
-"""What the owner writes when its sandbox is to outlive it."""
+"""Written by the owner to leave its sandbox running."""
 
 
 def start_guard(mark: str) -> "subprocess.Popen[bytes]":
-    """A guard of all that carries the mark, with this process as the owner."""
+    """Start a guard for the processes with this mark; this process is their owner."""
     command = [sys.executable, "-m", "trimtab_sandbox.guard", mark]
     # A session of its own: Ctrl-C in the owner's terminal must not reach it.
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
 def main(mark: str, pipe: BinaryIO) -> int:
-    """Wait for the owner's end; returns 0 when nothing of its sandbox lives any more, or when it is to live on."""
+    """Wait for the owner's end; returns 0 when the sandbox has ended or was released, else 1."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if pipe.read() == RELEASE:

@@ -1,4 +1,4 @@
-"""The processes of a sandbox: each with a log of its own, all ended by id, however the sandbox ends."""
+"""The processes of a sandbox.  Each has its own log; all are ended by id, however the sandbox ends."""
 
 import os
 import signal
@@ -14,30 +14,30 @@ from trimtab_sandbox.guard import RELEASE, start_guard
 from trimtab_sandbox.marks import bound, end_marked, marked, signal_process, with_mark
 
 STOP_LIMIT_S = 15.0
-"""How long a child may take to end after SIGTERM before it is killed."""
+"""A child that does not end within this time after SIGTERM is killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOver:
-    """What a sandbox left behind: living processes and bound ports."""
+    """What a sandbox left behind: running processes and bound ports."""
 
     processes: int
     ports: int
 
     @property
     def nothing(self) -> bool:
-        """Whether the sandbox is gone without a trace."""
+        """Whether nothing was left behind."""
         return self.processes == 0 and self.ports == 0
 
 
 class Child:
-    """One child process: leader of its own session, output in its own log."""
+    """One child process, leader of its own session, with its output in its own log."""
 
     def __init__(self, name: str, process: "subprocess.Popen[bytes]", *, log: Path, mark: str) -> None:
         self.name = name
         self.log = log
         self.ended_here = False
-        """Whether it was stopped or killed by this object, so that its exit code tells nothing."""
+        """Whether this object stopped or killed it, so that its exit code says nothing about a failure."""
         self._process = process
         self._mark = mark
 
@@ -48,26 +48,26 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code, negative for a signal; None while the child lives."""
+        """The exit code, negative for a signal; None while the child runs."""
         return self._process.poll()
 
     @property
     def alive(self) -> bool:
-        """Whether the child lives; a stopped (SIGSTOP) one does."""
+        """Whether the child has not ended; also true for one stopped by SIGSTOP."""
         return self.exit_code is None
 
     def send(self, number: signal.Signals) -> None:
-        """Send the child alone a signal, as `kill -NUMBER PID` does; nothing happens when it has ended."""
+        """Send a signal to this process only, not to its children; does nothing when it has ended."""
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """`kill -9` of the child alone, and wait for its end: what it started lives on, as after a crash."""
+        """`kill -9` this process only and wait for its end.  Its children run on, as after a crash."""
         self.ended_here = True
         self._process.kill()
         self._process.wait()
 
     def wait(self, limit_s: float) -> int:
-        """The exit code, waiting for it at most so long. Raises TimeoutError."""
+        """Wait for the exit code, at most `limit_s` seconds.  Raises TimeoutError."""
         try:
             return self._process.wait(limit_s)
         except subprocess.TimeoutExpired as error:
@@ -76,30 +76,30 @@ class Child:
             ) from error
 
     def stop(self, limit_s: float = STOP_LIMIT_S) -> int:
-        """SIGTERM, a bounded wait, then SIGKILL for what is left of its process group; returns the exit code."""
+        """SIGTERM, wait, then SIGKILL the rest of its process group; returns the exit code."""
         self.terminate()
         try:
             self._process.wait(limit_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
-        # The group outlives its leader. Signalled one by one, because a group's id can be given anew once it is empty.
+        # The group outlives its leader.  Signal one by one: the id of an empty group may be reused.
         for process in marked(self._mark):
             if _group(process.pid) == self.pid:
                 signal_process(process, signal.SIGKILL)
         return self._process.wait()
 
     def terminate(self) -> None:
-        """Ask the child to end, without waiting."""
+        """Send SIGTERM, without waiting."""
         self.ended_here = True
         self.send(signal.SIGTERM)
-        self.send(signal.SIGCONT)  # a stopped process would not hear it
+        self.send(signal.SIGCONT)  # a stopped process does not handle SIGTERM
 
 
 class Processes:
     """The processes of one sandbox.
 
-    As a context it ends them all, in the reverse order of their start, when the block is left in whatever way; a guard
-    process does so when the owner itself is killed.
+    Leaving the context ends all of them, in reverse order of their start.  If the owner is killed, a guard process ends
+    them.
     """
 
     def __init__(self, logs: Path) -> None:
@@ -117,7 +117,7 @@ class Processes:
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
     ) -> Child:
-        """Start a child; the environment is added to the owner's. A log of the same name is continued."""
+        """Start a child.  `environment` is added to the owner's; an existing log of this name is appended to."""
         log = self.logs / f"{name}.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
@@ -134,7 +134,7 @@ class Processes:
         return child
 
     def left_over(self, ports: Iterable[int] = ()) -> LeftOver:
-        """How much still lives of all that this sandbox's children ever started, and how many ports are still bound."""
+        """How many processes of this sandbox still run, and how many of these ports are still bound."""
         return LeftOver(processes=len(marked(self.mark)), ports=len(bound(ports)))
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class Processes:
             self._dismiss_guard(b"")
 
     def release(self) -> None:
-        """Let everything that lives outlive its owner, until somebody calls `end_marked(mark)`."""
+        """Leave everything running when the owner ends, until somebody calls `end_marked(mark)`."""
         self._dismiss_guard(RELEASE)
 
     def _dismiss_guard(self, word: bytes) -> None:

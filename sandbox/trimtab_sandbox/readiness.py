@@ -1,4 +1,4 @@
-"""What a sandbox needs before it starts, and how it sees that its workers are up."""
+"""Checks before and after the start of a sandbox: installed modules and connected workers."""
 
 import sys
 from collections.abc import Iterable
@@ -10,20 +10,20 @@ from prometheus_client.parser import text_string_to_metric_families
 from trimtab_sandbox.configuration import LOOPBACK
 
 WORKER_MODULES = ("faust", "mode", "aiokafka", "rocksdict")
-"""What a steered worker imports, from the extra `faust`; a sandbox runs its workers with its own interpreter."""
+"""Modules of the extra `faust`, which workers import.  A sandbox runs its workers with its own interpreter."""
 CONNECTED = "trimtab_agent_workers_connected"
 ANSWER_LIMIT_S = 2.0
 
 
 def missing_modules(names: Iterable[str] = WORKER_MODULES) -> list[str]:
-    """The modules that are not installed; nothing is imported."""
-    # A loaded module is not asked for its spec: Faust's own, once imported, has none.
+    """The modules that are not installed; imports nothing."""
+    # Do not call find_spec for loaded modules: once imported, Faust has no spec.
     return [name for name in names if sys.modules.get(name) is None and find_spec(name) is None]
 
 
 def connected_workers(metrics_port: int) -> int:
-    """How many workers are connected to the agent that serves its metrics there; 0 while it does not answer."""
-    # Not urllib, which would ask a proxy that the environment names.
+    """Number of workers connected to the agent that serves metrics on this port; 0 while it does not answer."""
+    # Not urllib, which would use a proxy from the environment.
     connection = HTTPConnection(LOOPBACK, metrics_port, timeout=ANSWER_LIMIT_S)
     try:
         connection.request("GET", "/metrics")

@@ -1,4 +1,4 @@
-"""A broker that asks who is there and what they may do: TLS, SASL, and Kafka's own authorizer."""
+"""Settings of a broker with TLS, SASL and Kafka's own authorizer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,10 +13,11 @@ SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSecurity:
-    """`identity`: PEM file with the broker's private key (PKCS #8) and certificate chain; `ca`: who issued it.
+    """Identity and users of a secured broker.
 
-    `users`: those who log in by PLAIN, by name; the broker itself is one of them, as `admin`, and may do everything.
-    SCRAM users are added to a running broker.  Nobody else may do anything that no ACL allows.
+    `identity` = PEM file with its private key (PKCS #8) and certificate chain, `ca` = certificate of the issuer;
+    `users` = name -> password for SASL PLAIN; `admin` = the user that the broker itself is, who may do everything.
+    All others may do only what an ACL allows.  SCRAM users are added to the running broker.
     """
 
     identity: Path
@@ -29,12 +30,12 @@ class BrokerSecurity:
             raise ValueError(f"users: found no {self.admin}, expected the admin's password")
 
     def kafka(self, bootstrap_servers: str) -> KafkaSettings:
-        """How the admin reaches the broker."""
+        """Connection settings of the admin user."""
         sasl = Sasl(mechanism=Mechanism.PLAIN, username=self.admin, password=self.users[self.admin])
         return KafkaSettings(bootstrap_servers=bootstrap_servers, tls=Tls(ca=self.ca), sasl=sasl)
 
     def broker_settings(self) -> dict[str, str]:
-        """What the broker's server.properties has besides; it holds passwords."""
+        """Additional lines of server.properties; they contain passwords."""
         own = {"username": self.admin, "password": self.users[self.admin].reveal()}
         known = {f"user_{name}": secret.reveal() for name, secret in self.users.items()}
         plain = f"{PLAIN_MODULE} required {_options({**own, **known})};"

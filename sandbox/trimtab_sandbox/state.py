@@ -1,4 +1,4 @@
-"""What is on record about a sandbox that outlives the command which started it: enough to see it and to end it."""
+"""The record of a sandbox that runs on after its command has ended, for `status` and `down`."""
 
 import json
 import shutil
@@ -10,18 +10,18 @@ from pathlib import Path
 
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_integer
 from trimtab_protocol.settings.paths import read_path
-from trimtab_sandbox.configuration import in_order_of_end
+from trimtab_sandbox.configuration import shutdown_order
 from trimtab_sandbox.marks import bound, end_marked, marked, signal_process
 from trimtab_sandbox.processes import STOP_LIMIT_S, LeftOver
 
 VERSION = 1
 MAX_PROCESSES = 10_000
 SOCKETS_PREFIX = "trimtab-"
-"""Of a temporary folder, where the path inside of the sandbox's would be too long for a socket."""
+"""Prefix of the temporary folder for sockets (see `make_socket_folder`)."""
 
 
 class StateError(Exception):
-    """The record of a sandbox cannot be read."""
+    """The record of a sandbox is damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +59,13 @@ class SandboxState:
         _path(folder).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
     def alive(self) -> dict[str, bool]:
-        """For each process whether it lives."""
+        """Process name -> whether it runs."""
         living = {process.pid for process in marked(self.mark)}
         return {name: started.pid in living for name, started in self.processes.items()}
 
     def end(self) -> LeftOver:
-        """End everything in order, by id: SIGTERM, a bounded wait, SIGKILL; returns what is left."""
-        for phase in in_order_of_end(self.processes):
+        """End all processes in order: SIGTERM, a bounded wait, SIGKILL; returns what is left."""
+        for phase in shutdown_order(self.processes):
             self._end_phase({self.processes[name].pid for name in phase})
         alive = end_marked(self.mark)
         shutil.rmtree(self.sockets, ignore_errors=True)
@@ -75,14 +75,14 @@ class SandboxState:
         for process in marked(self.mark):
             if process.pid in pids:
                 signal_process(process, signal.SIGTERM)
-                signal_process(process, signal.SIGCONT)  # a stopped process would not hear it
+                signal_process(process, signal.SIGCONT)  # a stopped process does not handle SIGTERM
         deadline = time.monotonic() + STOP_LIMIT_S
         while pids & {process.pid for process in marked(self.mark)} and time.monotonic() < deadline:
             time.sleep(0.05)
 
 
 def load_state(folder: Path) -> SandboxState | None:
-    """The record in the folder, however the folder is named; None without one. Raises StateError if it is damaged."""
+    """The record in the folder; None if there is none.  Raises StateError if it is damaged."""
     folder = folder.resolve()
     path = _path(folder)
     if not path.exists():
@@ -94,7 +94,7 @@ def load_state(folder: Path) -> SandboxState | None:
 
 
 def _read(fields: Fields, folder: Path) -> SandboxState:
-    """The record in a resolved folder, checked: by it processes are ended and a folder is removed."""
+    """The record in a resolved folder.  Strict, because processes and a folder are removed by it."""
     fields.integer("version", low=VERSION, high=VERSION)
     state = SandboxState(
         cluster=fields.name("cluster"),

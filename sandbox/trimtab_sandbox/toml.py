@@ -1,4 +1,4 @@
-"""Writes configuration files: the part of TOML that the standard library can read but not write."""
+"""Writes TOML, which the standard library can only read."""
 
 import json
 from collections.abc import Mapping
@@ -35,5 +35,5 @@ def _value(value: TomlValue) -> str:
 
 
 def _text(text: str) -> str:
-    # A JSON string is a TOML string, but for the pairs of escapes that stand for rare characters: those stay unescaped.
+    # A JSON string is a TOML string, except for surrogate pairs, so non-ASCII characters stay unescaped.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

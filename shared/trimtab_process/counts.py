@@ -1,11 +1,11 @@
-"""Counts that others keep, served as counters of Prometheus."""
+"""Prometheus counters whose values are kept elsewhere."""
 
 from prometheus_client import Counter
 
 
 class Followed(Counter):
-    """Follows a count that somebody else keeps.  One that begins anew there is what Prometheus calls a reset."""
+    """Mirrors a total that is kept elsewhere.  When that total restarts at zero, Prometheus sees a counter reset."""
 
     def follow(self, count: int) -> None:
-        """It is so many now."""
+        """Set the total."""
         self._value.set(count)

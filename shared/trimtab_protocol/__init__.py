@@ -1,1 +1,1 @@
-"""What agents, engine plug-ins and controllers say to each other: messages, signatures, shared settings.  No I/O."""
+"""The protocol of agents, engine plug-ins and controllers: messages, signatures, shared settings.  No I/O."""

@@ -3,6 +3,8 @@
 `docs/reference/configuration.md` is written from the samples and the readers; `tests/docs` holds that page.
 """
 
+import re
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from trimtab_agent.configuration import read_configuration
 from trimtab_controller.configuration import decode
 from trimtab_protocol.messages.decode import Fields
+from trimtab_reference import ROOT
 from trimtab_reference.configuration import SAMPLES, Read, parse_sample, whole
 
 REFUSED = {"kafka.sasl.password"}
@@ -42,6 +46,12 @@ def test_every_key_of_a_sample_is_read_and_every_key_that_is_read_is_in_the_samp
     documented = {key.path for key in keys} | {*sections} | {section.rpartition(".")[0] for section in sections}
     names = asked(read, whole(text, tmp_path))  # a key that the code does not know would be refused
     assert names - documented == REFUSED
+
+
+def test_the_files_in_the_readme_are_accepted_as_they_stand() -> None:
+    blocks = re.findall(r"^ *```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    agent, controller = (tomllib.loads(block) for block in blocks)
+    assert read_configuration(agent).cluster == decode(controller).cluster == "prod"
 
 
 def test_what_is_commented_out_is_the_preset(tmp_path: Path) -> None:

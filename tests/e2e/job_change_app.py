@@ -1,6 +1,6 @@
 """The job of `test_job_change`: amounts per customer and per country.
 
-OPERATORS=named names its operators, PARTITIONS says how many key groups each has.
+OPERATORS=named names its operators, PARTITIONS says how many key groups each has, APP_ID makes another app of it.
 """
 
 import os
@@ -11,6 +11,9 @@ import faust
 from trimtab_agent.engines.faust import install
 
 PARTITIONS = int(os.environ["PARTITIONS"])
+APP_ID = os.environ.get("APP_ID", "orders")
+PER_COUNTRY = "per_country" if APP_ID == "orders" else f"{APP_ID}_per_country"
+"""It names the repartition topic, which two apps at once must not share: app.id is no part of that."""
 
 
 class Order(faust.Record, serializer="json"):
@@ -22,7 +25,7 @@ class Order(faust.Record, serializer="json"):
 
 
 app = faust.App(
-    "orders",
+    APP_ID,
     store="rocksdb://",
     topic_partitions=PARTITIONS,
     topic_replication_factor=1,
@@ -48,7 +51,7 @@ async def per_customer(stream: Any) -> None:
         add(customers, key, order)
 
 
-@app.agent(orders, name="per_country")
+@app.agent(orders, name=PER_COUNTRY)
 async def per_country(stream: Any) -> None:
     async for order in stream.group_by(Order.country):
         add(countries, order.country, order)
@@ -56,6 +59,6 @@ async def per_country(stream: Any) -> None:
 
 named = {
     "customers": [orders, customers],
-    "countries": ["per_country-orders-Order.country-repartition", countries],
+    "countries": [f"{PER_COUNTRY}-orders-Order.country-repartition", countries],
 }
 install(app, operators=named if os.environ.get("OPERATORS") == "named" else None)

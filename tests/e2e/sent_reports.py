@@ -124,6 +124,7 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "number as app of a pair": put("e", 0, "a", value=1.5),
         "number as declared operator": lambda document: document["w"][0].update(os=["sums", 7], oc=[1, 1]),
         "word as reason": put("w", 0, "unk", value=True),
+        "number as another reason": put("w", 0, "why", value=7),
     },
     Fault.UNKNOWN: {
         "block that claims to be a worker": put("k", 0, "s", value="running"),
@@ -165,6 +166,7 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "an operator with a slash": lambda document: document["w"][0].update(os=["a/b"], oc=[1]),
         "too many standbys": put("w", 0, "sby", value=1_001),
         "a reason that begins with a digit": put("w", 0, "unk", value="7 s"),
+        "another reason that is too long": put("w", 0, "why", value="x" * 201),
     },
 }
 

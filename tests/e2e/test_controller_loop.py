@@ -110,8 +110,11 @@ def test_a_new_key_signs_the_placements_anew_and_forged_ones_are_as_if_not_there
     old, true = world.signers[-1], world.placements[-1]
     new = world.keys.begin().public.id
     world.keys.switch()
+    refusal = world.trimtab("keys", "rotate", "finish", code=1)
+    assert f"found placements signed by an older key, expected key {new}: app (key {old})" in refusal
     restart()
     world.wait("signature of the new key", lambda: world.signers[-1] == new)
+    assert f"finish: key {new}" in world.trimtab("keys", "rotate", "finish")
     assert (old != new, world.placements[-1]) == (True, true)
 
     forged = replace(true, epoch=Epoch(99, 1), owners={OPERATOR: ((WorkerId("w0"),),) * 12})

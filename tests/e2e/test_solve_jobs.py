@@ -41,7 +41,7 @@ def test_spark_gives_the_plans_that_this_process_gives(answers: Any) -> None:
     assert answers["jobs"] == [
         result.allocation.tolist() if isinstance(result, BalanceResult) else result.reason for result in results
     ]
-    assert answers["jobs"][2] == "all nodes are marked for removal"
+    assert answers["jobs"][2] == "all nodes are draining"
     task = large()
     parts = deal(task.problem, GROUPS)
     plans = [solve_task(replace(task, problem=part.problem)) for part in parts]

@@ -158,7 +158,7 @@ def test_a_strike_that_spares_the_job_has_no_dead() -> None:
 
 
 def test_the_bounds_are_those_that_the_documentation_states() -> None:
-    text = (HERE.parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    text = (HERE.parents[1] / "docs" / "failure-model.md").read_text(encoding="utf-8")
 
     for row in (
         f"| no owner, planned move | {BOUNDS.handover_s:g} s |",

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from trimtab_models.balance import Problem
 from trimtab_models.balance.bound import CostConditions, CountConditions, lower_bound, piece_bound, stronger_bound
-from trimtab_models.balance.knapsack import Whole
+from trimtab_models.balance.knapsack import KnapsackCondition
 from trimtab_models.balance.pieces import Pieces
-from trimtab_models.balance.reach import Reach
+from trimtab_models.balance.reach import ReachCondition
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=40)
@@ -77,10 +77,10 @@ def test_the_last_move_of_the_budget_counts_where_nobody_is_above_the_band():
 def test_no_condition_refutes_the_optimum(problem):
     reached = optimum(problem)
     pieces = Pieces.ordered(problem, -problem.load)
-    refuters = [CountConditions(problem).refute, Reach(problem, pieces.load, pieces.first).refute]
+    refuters = [CountConditions(problem).refute, ReachCondition(problem, pieces.load, pieces.first).refute]
     if problem.max_cost_bytes is not None:
         refuters += [CostConditions(problem, problem.max_cost_bytes).refute]
-        refuters += [Whole(problem, problem.max_cost_bytes).refute]
+        refuters += [KnapsackCondition(problem, problem.max_cost_bytes).refute]
     assert [refute(reached + 1e-9) for refute in refuters] == [False] * len(refuters)
     assert piece_bound(problem) <= reached + 1e-9
 
@@ -156,7 +156,7 @@ def test_whole_key_groups_prove_more_than_cut_ones():
         usage=np.zeros((0, 5)), limit=np.zeros((0, 2)), max_cost_bytes=5.0,
     )  # fmt: skip
     assert CostConditions(problem, 5.0).refute(5.0) is False
-    assert Whole(problem, 5.0).refute(5.0) is True
+    assert KnapsackCondition(problem, 5.0).refute(5.0) is True
     assert stronger_bound(problem, 0.0, 10.0, Never()) > 9.99
     assert stronger_bound(replace(problem, max_cost_bytes=6.0), 0.0, 10.0, Never()) > 9.9  # 30 and 20 either way
 

@@ -244,7 +244,7 @@ def test_a_key_group_that_would_overload_every_kept_node_stays_and_is_named():
 def test_an_alert_names_key_group_and_node():
     instance = snapshot(loads=[1], homes=["n1"])
     text = describe_alert(instance, Alert(key_group=0, node=1, obstacle=Obstacle.PINNED))
-    assert text == "key group 'k0' cannot leave node 'n1', which is marked for removal: it is pinned"
+    assert text == "key group 'k0' cannot leave node 'n1', which is draining: it is pinned"
 
 
 @pytest.mark.parametrize("seed", [7, 8])

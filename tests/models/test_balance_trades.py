@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from trimtab_models.balance import Problem
 from trimtab_models.balance.evaluate import is_allowed
 from trimtab_models.balance.tabu import Band, Search, SearchState
-from trimtab_models.balance.trades import Shelves, Trader
+from trimtab_models.balance.trades import SortedKeyGroups, Trader
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=30)
@@ -44,10 +44,10 @@ def test_a_shelf_gives_the_neighbours_that_a_scan_finds(seed):
     for key_group in np.flatnonzero(problem.movable)[::3]:
         board.move(int(key_group), int(random.integers(8)))
     nodes = np.array([1, 3, 4])
-    shelves = Shelves(board, nodes)
+    sorted_key_groups = SortedKeyGroups(board, nodes)
     for kind in (0, 1):
         sought = random.uniform(-2, 14, 3)
-        found, which = shelves.nearest(nodes, kind, sought)
+        found, which = sorted_key_groups.nearest(nodes, kind, sought)
         for position, (node, load) in enumerate(zip(nodes, sought, strict=True)):
             on_shelf = (board.at == node) & problem.movable & ((board.at != board.home) == bool(kind))
             loads = np.sort(problem.load[on_shelf])

@@ -74,7 +74,7 @@ def test_a_pinned_key_group_stays_on_its_marked_node_and_is_named(run):
     document["key_groups"][0]["pinned"] = True
     code, plan, err = run(document)
     assert (code, {move[0] for move in moves(plan)}) == (0, {"k1"})
-    assert err == "warning: key group 'k0' cannot leave node 'n0', which is marked for removal: it is pinned\n"
+    assert err == "warning: key group 'k0' cannot leave node 'n0', which is draining: it is pinned\n"
 
 
 @pytest.mark.parametrize("load", [60, 120])
@@ -87,7 +87,7 @@ def test_without_a_light_node_it_is_refused_and_said(run):
     code, plan, err = run(cluster([(0, 60), (1, 50), (2, 45)], removing=[0]))
     assert (code, plan["moves"], plan["status"]) == (0, [], "unchanged")
     assert err == (
-        "warning: key group 'k0' stays on node 'n0', which is marked for removal: "
+        "warning: key group 'k0' stays on node 'n0', which is draining: "
         "no other has room for it under 80 %, and no light one takes it\n"
     )
 
@@ -129,7 +129,7 @@ def test_a_node_without_a_limit_takes_what_others_cannot(run):
     ("document", "reason"),
     [
         (cluster([], nodes=0), "there is no node"),
-        (cluster([(0, 1)], removing=[0, 1, 2]), "all nodes are marked for removal"),
+        (cluster([(0, 1)], removing=[0, 1, 2]), "all nodes are draining"),
     ],
 )
 def test_no_node_to_keep_is_exit_3(run, document, reason):

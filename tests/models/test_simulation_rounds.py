@@ -189,7 +189,7 @@ def test_a_plan_that_cannot_be_is_reported_with_its_round():
     first = snapshot({"k1": "a"}, [1])
     second = replace(first, nodes=tuple(replace(node, removing=True) for node in first.nodes))
     assert simulate(recorded([first, second]), policy_named("milp"), seed=0) == Infeasible(
-        reason="round 2: all nodes are marked for removal"
+        reason="round 2: all nodes are draining"
     )
 
 

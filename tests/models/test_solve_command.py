@@ -82,7 +82,7 @@ def test_a_missing_file_is_exit_2(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("nodes", "reason"),
-    [([], "there is no node"), ([{"id": "n1", "capacity": 1, "removing": True}], "all nodes are marked for removal")],
+    [([], "there is no node"), ([{"id": "n1", "capacity": 1, "removing": True}], "all nodes are draining")],
 )
 def test_no_node_to_keep_is_exit_3_with_the_reason(solve, nodes, reason):
     code, out, err = solve({"version": 1, "nodes": nodes, "key_groups": []})
@@ -95,7 +95,7 @@ def test_a_key_group_that_cannot_leave_is_named_beside_the_plan(solve):
     document["key_groups"][1]["pinned"] = True
     code, out, err = solve(document)
     assert (code, json.loads(out)["migrations"]) == (0, 3)
-    assert err == "warning: key group 'k1' cannot leave node 'n1', which is marked for removal: it is pinned\n"
+    assert err == "warning: key group 'k1' cannot leave node 'n1', which is draining: it is pinned\n"
 
 
 @pytest.mark.parametrize("arguments", [["--seed", "-1"], ["--time-limit", "-1"], ["--time-limit", "nan"]])

@@ -66,7 +66,7 @@ def intent(value: Intent) -> bytes:
 
 
 [NODE], [WORKER] = samples.SNAPSHOT.nodes, samples.REPORT.workers
-NEW = {"operators": None, "standbys": None, "unknown": None}
+NEW = {"operators": None, "standbys": None, "unknown": None, "reason": None}
 SNAPSHOT = replace(samples.SNAPSHOT, nodes=(replace(NODE, **NEW, also_on=()),))
 HELLO = replace(samples.HELLO, versions=versions())
 

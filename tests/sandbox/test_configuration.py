@@ -11,7 +11,7 @@ from trimtab_sandbox.configuration import (
     SandboxSettings,
     agent_configuration,
     controller_configuration,
-    in_order_of_end,
+    shutdown_order,
     worker_launch,
 )
 from trimtab_sandbox.toml import to_toml
@@ -108,4 +108,4 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, object], messa
 
 def test_who_commands_ends_first_and_the_broker_last() -> None:
     names = ["broker", "h0", "w0", "h1", "w1", "controller"]
-    assert in_order_of_end(names) == [["controller"], ["w0", "w1"], ["h0", "h1"], ["broker"]]
+    assert shutdown_order(names) == [["controller"], ["w0", "w1"], ["h0", "h1"], ["broker"]]

@@ -76,6 +76,10 @@ class Steering(Protocol):
         """Why this worker only reports; None = it steers."""
 
     @property
+    def waits_for(self) -> str | None:
+        """Which of the app's topics the broker does not know yet; None = it knows all of them."""
+
+    @property
     def state(self) -> WorkerState:
         """What this worker is doing."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from trimtab_agent.sampler.derive import ProcessUse
 from trimtab_protocol.messages.local import Hello, Statistics
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
-from trimtab_protocol.messages.report import KeyGroupSample, Mark, PairSample, WorkerSample, WorkerState
+from trimtab_protocol.messages.report import KeyGroupSample, Mark, PairSample, WorkerSample, WorkerState, reason_text
 
 MAX_STATISTICS = 16
 """Statistics of one worker that wait for the next report; more are refused."""
@@ -101,6 +101,7 @@ def _sample(worker: WorkerId, entry: _Worker, merged: Statistics | None, use: Pr
         operators=entry.hello.operators or None,
         standbys=last.standbys if last else None,
         unknown=merged.unknown if merged else None,
+        reason=reason_text(entry.hello.reason) if entry.hello.reason else None,
     )
 
 

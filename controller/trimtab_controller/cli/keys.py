@@ -4,13 +4,21 @@ import argparse
 import sys
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+
 from trimtab_controller.configuration import BadConfiguration, load
+from trimtab_controller.decider.view import first_few
+from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
+from trimtab_controller.kafka.signers import placements_signed_by
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_signing_key, load_trust
+from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 STEPS = ("begin", "switch", "finish")
+UNSEEN = "with --key-file and --trust-file in place of --config placements are not looked at"
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -72,10 +80,31 @@ def run_rotate(args: argparse.Namespace, files: KeyFiles) -> int:
             key = files.switch()
             then = "restart the controller, which signs its placements anew, then `trimtab keys rotate finish`"
         case _:
+            if args.config is not None:
+                _check_placements(args.config, files)
             key = files.finish()
             then = f"copy {files.trust} to all hosts: what the old key signed is refused from then on"
     print(f"{args.step}: key {key.public.id}\nnext: {then}")
     return DONE
+
+
+def _check_placements(config: Path, files: KeyFiles) -> None:
+    """Raises BadKey while a placement is signed by another key: its workers would refuse it from `finish` on."""
+    configuration = load(config)
+    topic = Topics(configuration.cluster).placement
+    try:
+        with reading(Connection(kafka=configuration.kafka), "keys") as consumer:
+            found = drain(consumer, starts(consumer, [topic]))
+    except (KafkaException, ReadError) as error:
+        why = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        raise BadKey(f"the placements could not be looked at: {why}; {UNSEEN}") from error
+    key, trusted = files.load()
+    signers = placements_signed_by(found, topic, trusted)
+    if others := [f"{app} (key {signer})" for app, signer in signers.items() if signer != key.public.id]:
+        raise BadKey(
+            f"found placements signed by an older key, expected key {key.public.id}: {first_few(others)}; "
+            "the leading controller signs them anew when it is restarted after `switch`"
+        )
 
 
 def _files(args: argparse.Namespace) -> KeyFiles:

@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trimtab_controller.decider.decision import SkipReason
-from trimtab_controller.decider.view import Lack
+from trimtab_controller.decider.view import Lack, first_few
 from trimtab_controller.leadership.group import Member
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import AppStatus, NodeStatus, RoundStatus, Status
@@ -25,6 +26,7 @@ OLD_SNAPSHOT_S = 60.0
 SHOWN_NODES = 20
 SHOWN_DECISIONS = 5
 SHOWN_ROUNDS = 3
+SHOWN_REASONS = 10
 INDENT = (0, 0, 0, 2)
 CALM = frozenset(
     {
@@ -129,6 +131,7 @@ def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> Non
     for title, part in (
         ("apps", _apps(status)),
         (_nodes_title(status, all_nodes=all_nodes), _nodes(status, all_nodes=all_nodes)),
+        ("what workers say", _reasons(status)),
         ("plan in flight", _plan_in_flight(seen)),
         ("last plans", _rounds(status)),
         ("decisions before", _decisions(status)),
@@ -257,6 +260,25 @@ def _remarks(row: NodeStatus) -> list[str]:
     if not row.steering and row.state is not WorkerState.AWAY:
         remarks.append("only reports")
     return remarks
+
+
+def _reasons(status: Status) -> Text | None:
+    """A sentence per reason: which workers only report, and which of those that steer lack something."""
+    reporting: defaultdict[str, list[str]] = defaultdict(list)
+    lacking: defaultdict[str, list[str]] = defaultdict(list)
+    for row in (row for row in status.nodes if row.state is not WorkerState.AWAY):
+        if not row.steering:
+            reporting[row.reason or "no reason is given, see the logs of their agents"].append(row.worker)
+        elif row.reason:
+            lacking[row.reason].append(row.worker)
+    said = [
+        f"{first_few(workers)} only report{_s(workers)}: {reason}" for reason, workers in sorted(reporting.items())
+    ] + [f"{first_few(workers)} run{_s(workers)}, but {reason}" for reason, workers in sorted(lacking.items())]
+    return Text("\n".join(said[:SHOWN_REASONS]), "yellow") if said else None
+
+
+def _s(names: Sequence[str]) -> str:
+    return "s" if len(names) == 1 else ""
 
 
 def _plan_in_flight(seen: Seen) -> Text | None:

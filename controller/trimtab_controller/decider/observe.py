@@ -172,10 +172,14 @@ def observe(
     blocks = [block for block in snapshot.blocks if block.app == app]
     owners = {worker for block in blocks for worker in block.owned()}
     placed = placed_workers([placement]) if placement else set()
-    nodes = [row for row in snapshot.nodes if row.app == app or row.worker in owners or row.worker in placed]
+    # A worker that has been started again with another app is none of this one, and not waited for.
+    elsewhere = {row.worker for row in snapshot.nodes if row.app not in (None, app)}
+    ours = (owners | placed) - elsewhere
+    nodes = [row for row in snapshot.nodes if row.app == app or row.worker in ours]
     nodes = [row for row in nodes if row.state is not WorkerState.AWAY or row.worker in owners]
+    missing = placed - elsewhere - {row.worker for row in nodes}
+    absent = sorted(worker for worker in missing if not liveness.gone(worker, end_s, needs.lost_worker_s))
     present = {row.worker for row in nodes}
-    absent = sorted(worker for worker in placed - present if not liveness.gone(worker, end_s, needs.lost_worker_s))
     # Workers of different versions do not steer: that they differ is the cause, and goes first.
     lack = _lack_of_workers(app, nodes, absent) or _lack_of_agreement(app, nodes) or _lack_of_reports(app, nodes)
     if lack is not None:
@@ -240,8 +244,16 @@ def _lack_of_workers(app: AppId, nodes: list[NodeWindow], absent: list[WorkerId]
 
 
 def _lack_of_reports(app: AppId, nodes: list[NodeWindow]) -> NotReady | None:
+    silent: defaultdict[str, list[WorkerId]] = defaultdict(list)
+    for row in nodes:
+        if not row.steering:
+            silent[row.reason or "no reason is given"].append(row.worker)
     checks = (
-        (Lack.WORKER_NOT_STEERING, [row.worker for row in nodes if not row.steering], "only report"),
+        (
+            Lack.WORKER_NOT_STEERING,
+            [f"{first_few(workers)} ({reason})" for reason, workers in sorted(silent.items())],
+            "only report",
+        ),
         (Lack.WORKER_INCOMPLETE, [row.worker for row in nodes if not row.complete], "reported only in part"),
     )
     return _first_lack(app, checks)

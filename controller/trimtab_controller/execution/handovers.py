@@ -1,6 +1,6 @@
 """The life of a hand-over, as steps of the execution.
 
-WAITING -> PREPARING -> RELEASING -> DONE (ARCHITECTURE.md, "A hand-over, from plan to end").  Before the release every
+WAITING -> PREPARING -> RELEASING -> DONE (docs/concepts/how-it-moves.md).  Before the release every
 fault leads back to the previous placement; after it only what workers or reports say counts.
 """
 

@@ -137,6 +137,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
             draining=row.worker in decider.draining,
             steering=row.steering,
             used_pct=strains[row.worker].used_pct if row.worker in strains else None,
+            reason=row.reason,
         )
         for row in sorted(snapshot.nodes, key=lambda row: row.worker)
     )

@@ -55,7 +55,7 @@ def host_windows(rows: pa.Table) -> tuple[HostWindow, ...]:
 def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
     """One per worker in rows of kind WORKER; a worker that changed its host is where it was last.
 
-    What it declares is in rows of kinds OPERATOR and STANDBYS: what its last report says counts.
+    What it declares is in rows of kinds OPERATOR, STANDBYS and REASON: what its last report says counts.
     """
     rows = _by_time(sums[Kind.WORKER])
     newest = {row["worker"]: row for row in rows}
@@ -66,6 +66,7 @@ def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
         if _report(row) in reports:
             operators[WorkerId(row["worker"])][OperatorId(row["operator"])] = row["partition"]
     standbys = {row["worker"]: row["partition"] for row in _by_time(sums[Kind.STANDBYS]) if _report(row) in reports}
+    reasons = {row["worker"]: row["operator"] for row in _by_time(sums[Kind.REASON]) if _report(row) in reports}
     unknown = {(row["host"], row["worker"]): row["operator"] for row in _by_time(sums[Kind.UNKNOWN])}
     return tuple(
         replace(
@@ -73,6 +74,7 @@ def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
             operators=operators.get(worker),
             standbys=standbys.get(worker),
             unknown=unknown.get((newest[worker]["host"], worker)),
+            reason=reasons.get(worker),
             also_on=also_on.get(worker, ()),
         )
         for worker in sorted(newest)

@@ -26,6 +26,7 @@ class Kind(IntEnum):
     OPERATOR = 5  # what a worker declares: how many key groups (`partition`) an operator has
     STANDBYS = 6  # and how many standby replicas its app asks for (`partition`)
     UNKNOWN = 7  # and why its loads are not known (`operator`)
+    REASON = 8  # and why it only reports, or what it lacks (`operator`)
 
 
 class Row(NamedTuple):
@@ -68,6 +69,7 @@ KEYS: Mapping[Kind, tuple[str, ...]] = {
     Kind.OPERATOR: ("host", "worker", "app", "operator", "partition"),
     Kind.STANDBYS: ("host", "worker", "app", "partition"),
     Kind.UNKNOWN: ("host", "worker", "app", "operator"),
+    Kind.REASON: ("host", "worker", "app", "operator"),
 }
 """Which fields tell the things of a kind from each other; the others of THING are empty there."""
 
@@ -95,6 +97,7 @@ SUMS: Mapping[Kind, Mapping[str, str]] = {
     Kind.OPERATOR: {},
     Kind.STANDBYS: {},
     Kind.UNKNOWN: {},
+    Kind.REASON: {},
 }
 LEVELS: Mapping[Kind, Mapping[str, str]] = {
     Kind.HOST: {"cores": "n.cor", "basis": _code("n.b", BASES), "memory_bytes": "n.mem", "memory_limit_bytes": "n.lim"},

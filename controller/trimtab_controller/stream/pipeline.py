@@ -23,9 +23,12 @@ MAX_REPORTS_S, MAX_BYTES_S = 10, 1024 * 1024
 """What one host may send per second, on average over a window, and one report of the largest size besides."""
 NOTHING = "array(CAST(NULL AS LONG))"
 DECLARED = (
-    f"concat({NOTHING}, coalesce(x.oc, array()), nvl2(x.sby, array(x.sby), array()), nvl2(x.unk, {NOTHING}, array()))"
+    f"concat({NOTHING}, coalesce(x.oc, array()), nvl2(x.sby, array(x.sby), array()), nvl2(x.unk, {NOTHING}, array()), "
+    f"nvl2(x.why, {NOTHING}, array()))"
 )
 """The worker itself, then what it declares: a row each."""
+REASON_AT = "coalesce(array_size(x.oc), 0) + nvl2(x.sby, 1, 0) + nvl2(x.unk, 1, 0) + 1"
+"""The place of the last one of them."""
 KEY = "coalesce(hex(key), '')"
 """A record's key, whatever bytes it is of: in a text, those that are no UTF-8 would all become the same."""
 
@@ -115,11 +118,12 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
     partitions = F.expr(f"coalesce(x.p, x.fp, if(x.s IS NULL, {NOTHING}, {DECLARED}))")
     exploded = parts.select("*", F.posexplode(partitions).alias("i", "partition"))
     kinds = {"fault IS NOT NULL": Kind.REJECTED, "x IS NULL": Kind.HOST, "x.s IS NULL AND x.o IS NULL": Kind.PAIR}
-    kinds |= {"x.s IS NULL": Kind.KEY_GROUP, "i = 0": Kind.WORKER, "partition IS NULL": Kind.UNKNOWN}
-    kinds |= {"i <= array_size(x.oc)": Kind.OPERATOR, "true": Kind.STANDBYS}
-    kind = "CASE " + " ".join(f"WHEN {test} THEN {value.value}" for test, value in kinds.items()) + " END"
-    declared = f"CASE kind WHEN {Kind.OPERATOR.value} THEN get(x.os, i - 1) WHEN {Kind.UNKNOWN.value} THEN x.unk END"
-    return exploded.withColumn("kind", F.expr(kind)).select(
+    kinds |= {"x.s IS NULL": Kind.KEY_GROUP, "i = 0": Kind.WORKER, f"i = {REASON_AT}": Kind.REASON}
+    kinds |= {"partition IS NULL": Kind.UNKNOWN, "i <= array_size(x.oc)": Kind.OPERATOR, "true": Kind.STANDBYS}
+    which = "CASE " + " ".join(f"WHEN {test} THEN {value.value}" for test, value in kinds.items()) + " END"
+    texts = {Kind.OPERATOR: "get(x.os, i - 1)", Kind.UNKNOWN: "x.unk", Kind.REASON: "x.why"}
+    declared = f"CASE kind {' '.join(f'WHEN {kind.value} THEN {text}' for kind, text in texts.items())} END"
+    return exploded.withColumn("kind", F.expr(which)).select(
         "at_ms",
         "interval_s",
         "kind",

@@ -37,7 +37,7 @@ PART_TYPE = (
     "m ARRAY<STRING>, o STRING, p ARRAY<LONG>, c ARRAY<DOUBLE>, ni ARRAY<LONG>, no ARRAY<LONG>, bi ARRAY<LONG>, "
     "bo ARRAY<LONG>, sb ARRAY<LONG>, lg ARRAY<LONG>, bl ARRAY<LONG>, "
     "fo STRING, to STRING, fp ARRAY<LONG>, tp ARRAY<LONG>, n ARRAY<LONG>, b ARRAY<LONG>, "
-    "os ARRAY<STRING>, oc ARRAY<LONG>, sby LONG, unk STRING>"
+    "os ARRAY<STRING>, oc ARRAY<LONG>, sby LONG, unk STRING, why STRING>"
 )
 BROKEN = "broken"
 """Holds the text of a report that is not JSON or has a value of a wrong type."""
@@ -110,12 +110,13 @@ def _bare_name(value: str, r: str) -> str:
     """
     columns = [f"{r}.{array}.{name}" for array, names in _NAMES.items() for name in names.split()]
     # A reason may name numbers, but none is one: it is looked at as one word.
-    columns += [f"flatten(array_compact({r}.w.os))", f"translate(concat_ws('|', {r}.w.unk), ' |', '_ ')"]
+    columns += [f"translate(concat_ws('|', {r}.w.{name}), ' |', '_ ')" for name in ("unk", "why")]
+    columns += [f"flatten(array_compact({r}.w.os))"]
     listed = f"concat_ws(' ', {r}.c, {r}.h, {', '.join(columns)})"
     could_be = rf"{listed} RLIKE '(^| )(true|false|NaN|Infinity|[0-9][0-9.eE-]*)( |$)'"
     bare = (
         r"\\\\",
-        r'"([chwao]|fo|to|unk)"\\s*:\\s*[^"\\[n\\s]',
+        r'"([chwao]|fo|to|unk|why)"\\s*:\\s*[^"\\[n\\s]',
         r'"os"\\s*:\\s*\\[([^\\]]*,)?\\s*[^"\\s\\],]',
     )
     return f"{could_be} AND CAST({value} AS STRING) RLIKE '{'|'.join(bare)}'"
@@ -145,7 +146,7 @@ def _out_of_range(r: str) -> str:
         _outside(f"{r}.w.cpu", 0, cpu_limit),
         *(f"array_min({r}.w.{name}) < 0" for name in ("mem", "g")),
         _outside(f"{r}.w.sby", 0, MAX_STANDBYS),
-        _any(f"{r}.w.unk", _unlike("y", REASON_PATTERN)),
+        *(_any(f"{r}.w.{name}", _unlike("y", REASON_PATTERN)) for name in ("unk", "why")),
         _any(f"{r}.w", _no_operators("y.os", "y.oc")),
         _outside(_values(f"{r}.k.c"), 0, cpu_limit),
         *(_outside(_values(f"{r}.{partition}"), 0, MAX_PARTITIONS) for partition in ("k.p", "e.fp", "e.tp")),

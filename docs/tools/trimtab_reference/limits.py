@@ -20,8 +20,8 @@ def render() -> str:
     """The page."""
     parts = [
         "# Limits",
-        "Sizes, counts and times that are built in. Limits that you can set are in [configuration](configuration.md), "
-        "each with its range.",
+        "Sizes, counts and times that are built in. [The failure model](../failure-model.md) says what happens beyond "
+        "them. Limits that you can set are in [configuration](configuration.md), each with its range.",
     ]
     for title, folder in SECTIONS:
         parts += [f"## {title}", table(("limit", "value", "meaning", "where"), _rows(ROOT / folder))]

@@ -15,7 +15,7 @@ from trimtab_models.albic.metis import cut
 from trimtab_models.albic.parts import parts_of
 from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.balance.bound import lower_bound
-from trimtab_models.balance.construct import place_unplaced, settle
+from trimtab_models.balance.construct import place_on_least_loaded, place_unplaced
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
 from trimtab_models.balance.result import BalanceResult, Stage
@@ -91,7 +91,9 @@ class _Cola:
         parts = parts_of(self._balance, sorted([*self._fixed, *self._single, *(part for _, part in self._waiting)]))
         allocation = np.where(parts.problem.movable, UNPLACED, parts.problem.home)
         heaviest_first = np.argsort(-parts.problem.load, kind="stable")
-        refused = settle(parts.problem, allocation, heaviest_first[allocation[heaviest_first] == UNPLACED].tolist())
+        refused = place_on_least_loaded(
+            parts.problem, allocation, heaviest_first[allocation[heaviest_first] == UNPLACED].tolist()
+        )
         return None if refused else parts.expand(allocation)
 
     def _halves(self, members: Members) -> list[Members]:

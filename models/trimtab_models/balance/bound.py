@@ -1,20 +1,20 @@
-"""A proven lower bound on the load distance that a round can reach.
+"""A proven lower bound on the load distance that one round can reach.
 
-Theory. Fix a trial distance d. Node i must end within [low_i, high_i] = [(mean - d) c_i, (mean + d) c_i] (marked nodes
-have no lower end). Each condition below follows from that and from the budget; if one fails, no plan reaches d. The
-bound is the largest d that was refuted, found by bisection. Limits on further resources are relaxed, which keeps it a
-bound.
+Theory.  Fix a trial distance d.  Node i must end within [low_i, high_i] = [(mean - d) c_i, (mean + d) c_i]; draining
+nodes have no lower end.  The conditions below follow from this and from the budget.  If one fails, no plan reaches d.
+The bound is the largest refuted d, found by bisection.  Limits on further resources are ignored, which keeps the bound
+valid.
 
-Piece   a key group stands on some node: its own, or a kept one.
-R       a node above high_i must lose the excess: at least its fewest largest movable key groups.
-S       a node below low_i must gain the deficit: at least the fewest largest key groups of the cluster.
-D       what is lost in R and the best further moves must carry the sum of all deficits. A node gives at most down to
-        low_i, so its offers are its largest key groups in turn, the last one cut: concave, hence a greedy maximum.
-Cost    R and D under a budget of bytes, where key groups may be cut (cheapest bytes per load first).
-Whole   see `knapsack.py`: Cost where key groups stay whole.
-Reach   see `reach.py`. Both are applied last, since they cost most.
+Piece     every key group is on some node: its own, or one that is not draining.
+R         a node above high_i must lose the excess, which takes at least its n largest movable key groups.
+S         a node below low_i must gain the deficit, which takes at least the n largest key groups of the cluster.
+D         the moves of R and the best further moves must cover the sum of all deficits.  A node gives down to low_i at
+          most.  It offers its largest key groups in turn, the last one in part; this is concave, so greedy is optimal.
+Cost      R and D for a budget of bytes, with divisible key groups (fewest bytes per load first).
+Knapsack  Cost with indivisible key groups (`knapsack.py`).
+Reach     see `reach.py`.  Knapsack and Reach take the most time and are applied last.
 
-Unplaced key groups are free: their load pays deficits first (S is left out then).
+Unplaced key groups are free.  Their load covers deficits first; S is then not used.
 """
 
 from collections.abc import Callable
@@ -22,38 +22,38 @@ from collections.abc import Callable
 import numpy as np
 
 from trimtab_models.balance import knapsack
-from trimtab_models.balance.knapsack import Whole
+from trimtab_models.balance.knapsack import KnapsackCondition
 from trimtab_models.balance.pieces import Excesses, Pieces
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
-from trimtab_models.balance.reach import Reach
+from trimtab_models.balance.reach import ReachCondition
 from trimtab_models.solving.stop import Stop
 
 TOLERANCE_PP = 1e-6
 REACH_TOLERANCE_PP = 1e-4
-RELATIVE = 1e-9  # of the load distance: floats are no finer where loads are huge
+RELATIVE = 1e-9  # of the load distance: precision of floats for huge loads
 NEGLIGIBLE = 1e-12  # of the largest load
-REACH_ENTRIES = 200_000  # above this many (node, moves out) pairs Reach takes seconds and seldom improves the bound
+REACH_ENTRIES = 200_000  # (node, moves out) pairs; beyond, Reach takes seconds and seldom helps
 
 
 class Transfers:
-    """What pieces, in the order in which a node would give them, can carry to the nodes that miss load."""
+    """Load that nodes can give to nodes with a deficit; each node gives its pieces in order."""
 
     def __init__(self, problem: Problem, pieces: Pieces) -> None:
         self._excesses = Excesses(problem)
         self.pieces = pieces
 
     def offers(self, d: float) -> Floats:
-        """(P,) what each piece can carry to the deficits, after those of its node that go before it."""
+        """(P,) load that each piece can bring to deficits, after the earlier pieces of its node."""
         room = np.maximum(0.0, self._excesses.spare(d))[self.pieces.node] - self.pieces.before
         return np.clip(room, 0.0, self.pieces.load)
 
     def deficit(self, d: float) -> float:
-        """Load that the nodes below the band miss, less what unplaced key groups bring."""
+        """Load that the nodes below the band lack, minus the load of unplaced key groups."""
         return float(np.maximum(0.0, -self._excesses.spare(d)).sum()) - self._excesses.unplaced
 
 
 class CountConditions(Transfers):
-    """R, S and D for a budget of migrations."""
+    """The conditions R, S and D for a budget of migrations."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem, Pieces.ordered(problem, -problem.load))
@@ -63,7 +63,7 @@ class CountConditions(Transfers):
         self._budget = len(self.pieces.load) if budget is None else min(budget, len(self.pieces.load))
 
     def mandatory(self, d: float) -> Ints | None:
-        """(N,) the fewest moves out of each node, or None if even all its movable key groups are too few."""
+        """(N,) least number of moves out of each node; None if even all movable key groups of a node are too few."""
         above, pieces = self._excesses.above(d), self.pieces
         fewest = np.zeros(len(above), np.int64)
         hot = np.flatnonzero(above > 0)
@@ -72,13 +72,13 @@ class CountConditions(Transfers):
         return fewest if (fewest <= np.diff(pieces.first)).all() else None
 
     def arrivals(self, d: float) -> Ints:
-        """(N,) the fewest moves to each node, if nothing is unplaced; more than there are pieces if all are too few."""
+        """(N,) least number of moves to each node, if nothing is unplaced; above P if all pieces are too few."""
         deficits = np.maximum(0.0, -self._excesses.spare(d))
         fewest: Ints = np.searchsorted(self._top, deficits)
         return fewest
 
     def refute(self, d: float) -> bool:
-        """Whether R, S or D rules `d` out."""
+        """Whether R, S or D refutes `d`."""
         fewest = self.mandatory(d)
         if fewest is None or fewest.sum() > self._budget:
             return True
@@ -101,10 +101,10 @@ class CountConditions(Transfers):
 
 
 class CostConditions(Transfers):
-    """R and D for a budget of bytes."""
+    """The condition Cost: R and D for a budget of bytes."""
 
     def __init__(self, problem: Problem, budget_bytes: float) -> None:
-        least = NEGLIGIBLE * float(problem.load.max(initial=0.0)) or 1.0  # what carries less is priced as if it did not
+        least = NEGLIGIBLE * float(problem.load.max(initial=0.0)) or 1.0  # a smaller load is priced as this one
         bytes_per_load = problem.cost_bytes / np.maximum(problem.load, least)
         super().__init__(problem, Pieces.ordered(problem, bytes_per_load))
         self._bytes_per_load = bytes_per_load[self.pieces.key_groups]
@@ -112,11 +112,11 @@ class CostConditions(Transfers):
         self._budget_bytes = budget_bytes
 
     def mandatory(self, d: float) -> Bools:
-        """(P,) the cheapest pieces that bring their node under the band, the last of them only in part."""
+        """(P,) the cheapest pieces that bring their node to the upper end of the band; the last one counts in part."""
         return self.pieces.before < self._excesses.above(d)[self.pieces.node]
 
     def refute(self, d: float) -> bool:
-        """Whether R or D rules `d` out."""
+        """Whether R or D refutes `d`."""
         above = np.maximum(0.0, self._excesses.above(d))
         pieces = self.pieces
         movable = np.bincount(pieces.node, pieces.load, len(above))
@@ -135,7 +135,7 @@ class CostConditions(Transfers):
 
 
 def piece_bound(problem: Problem) -> float:
-    """No load distance is below that of the key group that fits worst on the best of the nodes it may stand on."""
+    """The bound by Piece: the key group that exceeds the mean most, each on the best node that it may be on."""
     if not len(problem.load):
         return 0.0
     anywhere = problem.load / problem.capacity[problem.kept].max()
@@ -145,11 +145,10 @@ def piece_bound(problem: Problem) -> float:
 
 
 def lower_bound(problem: Problem, reached: float, stop: Stop, count: CountConditions | None = None) -> float:
-    """The largest load distance (pp) that Piece, R, S, D and Cost prove to be out of reach.
+    """The largest load distance (pp) that Piece, R, S, D and Cost refute, at most `reached`.
 
-    At most `reached`, the load distance of some allowed allocation. Stopped early it returns what is proven by then.
-    `count` are the conditions of `problem`, if the caller has them: sorting a million key groups takes a while.
-    O(K log K) once, then O(K) per trial.
+    `reached` = load distance of an allowed allocation.  When `stop` ends it early, it returns the bound so far.
+    `count` = the conditions of `problem`, if the caller already has them.  O(K log K) once, then O(K) per trial.
     """
     refuters = [(count or CountConditions(problem)).refute]
     if problem.max_cost_bytes is not None:
@@ -166,7 +165,7 @@ def lower_bound(problem: Problem, reached: float, stop: Stop, count: CountCondit
 
 
 def stronger_bound(problem: Problem, proven: float, reached: float, stop: Stop) -> float:
-    """`proven` raised by Reach and Whole, which cost more and seldom add much."""
+    """`proven`, raised by Reach and Knapsack, which take more time and seldom add much."""
     for refute in _costly_refuters(problem):
         proven = _raised(refute, proven, reached, stop)
     return proven
@@ -175,15 +174,15 @@ def stronger_bound(problem: Problem, proven: float, reached: float, stop: Stop) 
 def _costly_refuters(problem: Problem) -> list[Callable[[float], bool]]:
     refuters: list[Callable[[float], bool]] = []
     pieces = Pieces.ordered(problem, -problem.load)
-    if Reach.entries(problem, pieces.first) <= REACH_ENTRIES:
-        refuters.append(Reach(problem, pieces.load, pieces.first).refute)
+    if ReachCondition.entries(problem, pieces.first) <= REACH_ENTRIES:
+        refuters.append(ReachCondition(problem, pieces.load, pieces.first).refute)
     if problem.max_cost_bytes is not None and len(problem.capacity) * knapsack.CELLS <= knapsack.ENTRIES:
-        refuters.append(Whole(problem, problem.max_cost_bytes).refute)
+        refuters.append(KnapsackCondition(problem, problem.max_cost_bytes).refute)
     return refuters
 
 
 def _raised(refute: Callable[[float], bool], proven: float, reached: float, stop: Stop) -> float:
-    """The largest trial that `refute` rules out: gallops up from `proven`, then bisects."""
+    """The largest refuted trial: doubles its steps up from `proven`, then bisects."""
     low, high, stride = proven, reached, 0.05
     while low < high:
         if stop():

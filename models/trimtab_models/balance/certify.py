@@ -1,4 +1,4 @@
-"""Certify and polish: CP-SAT on the whole of the exact model, for what bound and search have left open."""
+"""Closes the gap between bound and plan by CP-SAT on the complete exact model."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ BOOLEANS = 100_000
 
 
 def booleans(problem: Problem) -> float:
-    """The size of the exact model; infinite where proofs are out of reach."""
+    """Number of Booleans in the exact model; infinite if it is too large to try."""
     nodes = len(problem.capacity)
     count = nodes * len(problem.load)
     return count if nodes <= NODES and count <= BOOLEANS else np.inf
@@ -28,9 +28,9 @@ def certify(
     work: float,
     left_s: Callable[[], float] = lambda: np.inf,
 ) -> Answer:
-    """What is proven and found from a `plan` whose load distance is `reached`; `work` and `left_s` as of `Exact.solve`.
+    """Bound and plan from CP-SAT, started from `plan` with load distance `reached`.
 
-    The answer's bound is one on the problem, at least `proven`.
+    The bound holds for the problem and is at least `proven`.  `work` and `left_s` as in `Exact.solve`.
     """
     exact = Exact(problem, everywhere(problem), proven, reached)
     exact.hint(plan)

@@ -1,4 +1,4 @@
-"""First plans: where unplaced key groups go, and the pieces behind the bound, heaviest into the largest deficits."""
+"""First plans: places unplaced key groups, and builds a plan from the pieces that the bound counts."""
 
 import heapq
 from collections.abc import Iterable
@@ -10,14 +10,14 @@ from trimtab_models.balance.evaluate import slack
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
 from trimtab_models.solving.stop import Stop
 
-WHOLE = 0.999  # a piece that the deficits can take only in part is left out
+WHOLE = 0.999  # pieces of which the deficits take a smaller share are left out
 
 
 def place_unplaced(problem: Problem) -> Ints:
-    """(K,) staying put, with every unplaced key group on some kept node.
+    """(K,) the present allocation, with every unplaced key group on a node that is not draining.
 
-    Limits are kept where that is found possible; else they are exceeded as little as possible, never by more than one
-    key group at a time (a lost host must not make the cluster's problem infeasible).
+    It keeps all limits if it finds a way.  Otherwise it exceeds them as little as it can, because a lost host must not
+    make the problem infeasible.
     """
     unplaced = np.flatnonzero(problem.home == UNPLACED)
     heaviest_first = unplaced[np.argsort(-problem.load[unplaced], kind="stable")]
@@ -32,7 +32,7 @@ def place_unplaced(problem: Problem) -> Ints:
 
 def _placed(problem: Problem, key_groups: Ints, *, fullest: bool = False) -> Ints:
     allocation = problem.home.copy()
-    for key_group in settle(problem, allocation, key_groups, fullest=fullest):
+    for key_group in place_on_least_loaded(problem, allocation, key_groups, fullest=fullest):
         used = problem.usages(allocation) + problem.usage[:, [key_group]]
         over = np.maximum(0.0, used - problem.limit) / np.maximum(problem.limit, 1e-300)
         over = np.where(problem.removing, np.inf, over.sum(axis=0))
@@ -45,13 +45,16 @@ def _overshoot(problem: Problem, allocation: Ints) -> float:
     return float((over / np.maximum(problem.limit, 1e-300)).sum())
 
 
-def settle(problem: Problem, allocation: Ints, key_groups: Iterable[int], *, fullest: bool = False) -> list[int]:
-    """Writes each of `key_groups` (in `allocation` nowhere yet) to the kept node that then is least loaded.
+def place_on_least_loaded(
+    problem: Problem, allocation: Ints, key_groups: Iterable[int], *, fullest: bool = False
+) -> list[int]:
+    """Places each unplaced key group of `key_groups` on the least loaded node, in `allocation` itself.
 
-    With `fullest` to the one with least room that still takes it. Returns those that no limit lets in anywhere.
+    Draining nodes receive nothing.  With `fullest` the node with the least sufficient room is taken instead.  Returns
+    the key groups that no node has room for.
     """
     if not len(problem.limit) and len(set(problem.capacity[problem.kept].tolist())) <= 1:
-        return _settle_alike(problem, allocation, key_groups)
+        return _place_by_heap(problem, allocation, key_groups)
     deviations, used, limit = problem.deviations(allocation), problem.usages(allocation), problem.limit + slack(problem)
     refused = []
     for key_group in key_groups:
@@ -70,8 +73,8 @@ def settle(problem: Problem, allocation: Ints, key_groups: Iterable[int], *, ful
     return refused
 
 
-def _settle_alike(problem: Problem, allocation: Ints, key_groups: Iterable[int]) -> list[int]:
-    """Equal capacities and no limits: a heap finds the least loaded node."""
+def _place_by_heap(problem: Problem, allocation: Ints, key_groups: Iterable[int]) -> list[int]:
+    """`place_on_least_loaded` for equal capacities without limits, with a heap."""
     deviations = problem.deviations(allocation).tolist()
     heap = [(deviations[node], node) for node in np.flatnonzero(problem.kept).tolist()]
     heapq.heapify(heap)
@@ -84,9 +87,9 @@ def _settle_alike(problem: Problem, allocation: Ints, key_groups: Iterable[int])
 
 
 def construct(problem: Problem, start: Ints, d: float, stop: Stop, count: CountConditions) -> Ints:
-    """(K,) a plan built from the pieces that the bound (`count`) needs at load distance `d`; within the budget.
+    """(K,) a plan within the budget, from the pieces that the bound (`count`) needs at load distance `d`.
 
-    Often optimal as it stands when the budget is tight.
+    When the budget is tight it is often optimal.
     """
     pieces = _by_cost(problem, d) if problem.max_cost_bytes is not None else _by_count(count, d)
     chosen = affordable(problem, pieces, problem.allowances, stop)
@@ -95,13 +98,13 @@ def construct(problem: Problem, start: Ints, d: float, stop: Stop, count: CountC
     chosen = chosen[np.argsort(-problem.load[chosen], kind="stable")]
     allocation = start.copy()
     allocation[chosen] = UNPLACED
-    for key_group in settle(problem, allocation, chosen.tolist()):
+    for key_group in place_on_least_loaded(problem, allocation, chosen.tolist()):
         allocation[key_group] = start[key_group]
     return allocation
 
 
 def affordable(problem: Problem, key_groups: Ints, allowances: Floats, stop: Stop) -> Ints:
-    """Those of `key_groups`, in their order, that `allowances` pay for; one that is too dear is skipped."""
+    """Those of `key_groups`, in order, that fit into `allowances`; skips any that costs more than is left."""
     if not len(problem.prices):
         return key_groups
     if len(problem.prices) == 1 and problem.max_cost_bytes is None:
@@ -119,10 +122,10 @@ def affordable(problem: Problem, key_groups: Ints, allowances: Floats, stop: Sto
 
 
 def _by_count(conditions: CountConditions, d: float) -> Ints:
-    """Mandatory pieces first, then the best whole offers until the deficits are paid."""
+    """The mandatory pieces, then the largest complete offers until they cover the deficits."""
     pieces = conditions.pieces
     fewest = conditions.mandatory(d)
-    if fewest is None:  # pinned key groups alone exceed the band: what can leave, leaves
+    if fewest is None:  # pinned key groups alone exceed the band: all others leave
         fewest = np.diff(pieces.first)
     rank = np.arange(len(pieces.load)) - pieces.first[pieces.node]
     mandatory = rank < fewest[pieces.node]
@@ -134,7 +137,7 @@ def _by_count(conditions: CountConditions, d: float) -> Ints:
 
 
 def _by_cost(problem: Problem, d: float) -> Ints:
-    """The same with the cheapest bytes per load first."""
+    """The same for a budget of bytes, with the fewest bytes per load first."""
     assert problem.max_cost_bytes is not None
     conditions = CostConditions(problem, problem.max_cost_bytes)
     pieces = conditions.pieces

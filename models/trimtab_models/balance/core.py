@@ -1,10 +1,10 @@
-"""The core of a problem: what a tight budget of migrations leaves to choose from, small enough for CP-SAT.
+"""A reduced problem for tight budgets of migrations, small enough for CP-SAT.
 
-Every plan better than the one at hand takes at least its fewest key groups from each node above the band, and brings at
-least the fewest to each node below it (R and S of `bound.py`). Where that is most of the budget, little else can move,
-and which key group goes where is a packing of few large pieces, for which a search by single steps is ill suited. In
-the core only key groups of the nodes above leave, only the nodes below receive, and each at most `SPARE` more than the
-fewest. That may leave the best plan out: what CP-SAT finds here is a plan, what it refutes is no proof.
+Any plan better than the present one must take a minimum number of key groups from each node above the band, and bring a
+minimum number to each node below it (R and S of `bound.py`).  If these moves use most of the budget, little else can
+move.  What remains is a packing problem with few large pieces, at which local search is weak.  In the reduced problem
+only nodes above the band give and only nodes below it receive, each at most `SPARE` key groups more than the minimum.
+This may exclude the optimum: a plan that CP-SAT finds is valid, but infeasibility here proves nothing.
 """
 
 from collections.abc import Callable
@@ -17,13 +17,13 @@ from trimtab_models.balance.exact import Exact
 from trimtab_models.balance.problem import UNPLACED, Ints, Problem
 
 SPARE = 1
-TIGHT = 0.75  # of the budget is the least that must leave
+TIGHT = 0.75  # least share of the budget that the necessary moves must use
 BOOLEANS = 12_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """Where every key group may stand (`nodes`), and the fewest that leave and reach each node (N,)."""
+    """The nodes allowed for each key group, and the minimum number that leaves and reaches each node (N,)."""
 
     nodes: list[list[int]]
     leaving: Ints
@@ -31,7 +31,7 @@ class Core:
 
 
 def core_of(problem: Problem, conditions: CountConditions, reached: float) -> Core | None:
-    """The core for plans with a load distance below `reached`; None where it would be no smaller, or too large."""
+    """The core for plans with a load distance below `reached`; None if the budget is not tight or it is too large."""
     budget = problem.max_migrations
     leaving = conditions.mandatory(reached)
     if budget is None or leaving is None or not TIGHT * budget <= leaving.sum() <= budget:
@@ -59,7 +59,7 @@ def solve_core(
     work: float,
     left_s: Callable[[], float] = lambda: np.inf,
 ) -> Ints | None:
-    """(K,) the best plan found with a load distance in [`proven`, `reached`]; `work`, `left_s` as of `Exact.solve`."""
+    """(K,) the best plan found with load distance in [`proven`, `reached`]; `work`, `left_s` as in `Exact.solve`."""
     exact = Exact(problem, core.nodes, proven, reached)
     exact.limit_movers(core.leaving, core.arriving, SPARE)
     return exact.solve(seed=seed, work=work, left_s=left_s).allocation

@@ -1,9 +1,9 @@
-"""Emptying the nodes that are marked for removal.
+"""Empties draining nodes.
 
-The paper's lemmas, that minimising the load distance empties marked nodes by itself, are false for indivisible key
-groups: with 40 equal key groups on 4 nodes, one marked, the optimum leaves one of them there for ever. So once the
-load distance is no longer urgent, what is left of the budget empties them by rule: heaviest key groups first, each to
-the least loaded kept node, while no kept node rises above `ceiling`.
+According to the paper's lemmas, minimising the load distance empties these nodes by itself.  That is false for
+indivisible key groups: with 40 equal key groups on 4 nodes, one of them draining, the optimum leaves one key group
+there for ever.  So once the load distance is no longer urgent, a rule spends the rest of the budget: heaviest key
+groups first, each to the least loaded remaining node, while no remaining node rises above `ceiling`.
 """
 
 from bisect import bisect_right
@@ -17,21 +17,21 @@ from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Proble
 from trimtab_models.balance.tabu import Band
 from trimtab_models.solving.stop import Stop
 
-TRIES = 8  # substitutes looked at per move: prices and limits may rule out the first ones
+TRIES = 8  # substitutes examined per move, since prices and limits may exclude the first ones
 
 
 class Obstacle(Enum):
-    """Why a key group cannot leave a marked node, now or in any round like this one."""
+    """Why a key group cannot leave a draining node, in this or any similar round."""
 
     PINNED = "it is pinned"
     BUDGET = "its move alone is above the budget of a round"
-    LIMITS = "no kept node has room for it within its limits"
-    LOAD = "it would lift any kept node above the allowed load distance"
+    LIMITS = "no remaining node has room for it within its limits"
+    LOAD = "it would lift any remaining node above the allowed load distance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """A key group (index) that cannot leave its marked node (index)."""
+    """A key group (index) that cannot leave its draining node (index)."""
 
     key_group: int
     node: int
@@ -39,7 +39,7 @@ class Alert:
 
 
 class Drain:
-    """Changes one allocation, `allocation`, move by move within the budget."""
+    """Changes `allocation` move by move within the budget."""
 
     def __init__(self, problem: Problem, start: Ints, stop: Stop) -> None:
         self._problem, self._stop = problem, stop
@@ -49,13 +49,13 @@ class Drain:
         self._left = problem.allowances - problem.prices[:, start != problem.home].sum(axis=1)
 
     def _waiting(self) -> Ints:
-        """The key groups that are on marked nodes now and may leave."""
+        """The key groups that are on draining nodes and may leave."""
         return np.flatnonzero(_on_marked(self._problem, self.allocation) & self._problem.movable)
 
     def substitute(self, band: Band) -> None:
-        """Sends moved key groups home where one from a marked node can take their place inside `band`.
+        """Replaces moved key groups by key groups from draining nodes where that keeps `band`.
 
-        A move that only filled a deficit then empties a marked node as well.
+        A move that only filled a deficit then also empties a draining node.
         """
         problem = self._problem
         waiting = self._waiting()
@@ -80,7 +80,7 @@ class Drain:
                 break
 
     def empty(self, ceiling: float) -> None:
-        """Moves what waits on marked nodes, heaviest first, while every kept node stays at or under `ceiling` (pp)."""
+        """Moves key groups off draining nodes, heaviest first; no remaining node goes above `ceiling` (pp)."""
         problem = self._problem
         waiting = self._waiting()
         cheapest = problem.prices[:, waiting].min(axis=1, initial=np.inf)
@@ -124,7 +124,7 @@ class Drain:
 
 
 def alerts(problem: Problem, allocation: Ints, ceiling: float) -> tuple[Alert, ...]:
-    """One alert for every key group on a marked node that cannot leave; none for those that merely wait their turn."""
+    """An alert for each key group that cannot leave a draining node; none for those that a later round can move."""
     found = []
     deviations, used, limit = problem.deviations(allocation), problem.usages(allocation), problem.limit + slack(problem)
     room = float(((ceiling - deviations) * problem.capacity)[problem.kept].max())

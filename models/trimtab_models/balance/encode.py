@@ -30,7 +30,7 @@ BALANCE_RESULT = {
 
 
 def encode_result(instance: BalanceInstance, result: BalanceResult, *, method: str) -> dict[str, Any]:
-    """The plan for `instance`, with nothing in flight, as the contract has it but for `solve_seconds`."""
+    """The result document for `instance` (with nothing in flight), without `solve_seconds`."""
     problem = problem_of(instance)
     node_ids = [node.id for node in instance.nodes]
     changed = np.flatnonzero(result.allocation != problem.home).tolist()
@@ -64,7 +64,7 @@ def _total(costs: Iterable[float]) -> float:
 
 
 def collocation(instance: BalanceInstance, allocation: Ints) -> float:
-    """Rate on flows whose ends share a node / total rate; 0 without flows. Unplaced ends share no node."""
+    """Rate of flows within a node / total rate; 0 without flows.  Flows of unplaced key groups cross nodes."""
     if not instance.flows:
         return 0.0
     position = {key_group.id: at for at, key_group in enumerate(instance.key_groups)}
@@ -77,6 +77,6 @@ def collocation(instance: BalanceInstance, allocation: Ints) -> float:
 
 
 def describe_alert(instance: BalanceInstance, alert: Alert) -> str:
-    """One line that names the key group, its node and what keeps it there."""
+    """One line that names the key group, its node and the obstacle."""
     key_group, node = instance.key_groups[alert.key_group].id, instance.nodes[alert.node].id
-    return f"key group {key_group!r} cannot leave node {node!r}, which is marked for removal: {alert.obstacle.value}"
+    return f"key group {key_group!r} cannot leave node {node!r}, which is draining: {alert.obstacle.value}"

@@ -1,4 +1,4 @@
-"""What an allocation is worth, computed from nothing but the problem: no plan is believed on a search's word."""
+"""Evaluates an allocation from scratch, independently of the search that found it."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,11 @@ from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """`over` and `under` are the two sides in pp; `load_distance` is the larger. `allowed`: no rule is broken."""
+    """The score of an allocation.
+
+    `over` = largest deviation above the mean, `under` = largest below it (pp); `load_distance` = the larger of both;
+    `allowed` = whether it keeps all budgets, pins and limits.
+    """
 
     load_distance: float
     over: float
@@ -36,7 +40,7 @@ def evaluate(problem: Problem, allocation: Ints) -> Score:
 
 
 def is_allowed(problem: Problem, allocation: Ints) -> bool:
-    """Whether `allocation` keeps every budget, pin and limit, and moves nothing onto a marked node."""
+    """Whether `allocation` keeps every budget, pin and limit, and moves nothing to a draining node."""
     changed = allocation != problem.home
     if (allocation == UNPLACED).any() or changed[~problem.movable].any() or problem.removing[allocation[changed]].any():
         return False
@@ -48,6 +52,6 @@ def is_allowed(problem: Problem, allocation: Ints) -> bool:
 
 
 def slack(problem: Problem) -> Floats:
-    """(R, 1) what sums of floats in another order may differ by; relative to all usage."""
+    """(R, 1) tolerance for sums of floats in different order."""
     total: Floats = problem.usage.sum(axis=1, keepdims=True)
     return 1e-12 * total

@@ -1,12 +1,12 @@
 """The exact model of the balance problem for OR-Tools CP-SAT.
 
-The model has a Boolean for every node that a key group may stand on, exactly one of which is true; both ends of the
-band, every budget and every limit is a linear constraint. Numbers become integers so that no allowed plan is lost:
-loads in units so small that all roundings of a node together stay below `PRECISION_PP`, for which the band has room;
-prices and usages rounded down, allowances and limits up. So the solver's bound holds for the problem, as long as every
-key group may stand wherever it is allowed to, while a plan of its is only a proposal.
+A Boolean per key group and allowed node says that the key group is there; exactly one per key group is true.  Both ends
+of the band, the budgets and the limits are linear constraints.  Numbers are rounded to integers so that no allowed plan
+is lost.  The unit of load is so small that all rounding errors of a node stay below `PRECISION_PP`, by which the band
+is widened.  Prices and usages are rounded down, budgets and limits up.  The solver's bound therefore holds for the
+problem, if every key group may be on all nodes that the rules allow.  A plan of the solver must still be checked.
 
-OR-Tools is imported when it is asked for: it takes longer to load than most problems to solve.
+OR-Tools is imported only when needed: it takes longer to load than most problems to solve.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 PRECISION_PP = 0.004
 COARSEST_PP = 1e-4
-ENOUGH_PP = 0.005  # a gap of the model's within the contract's hundredth
-LONGEST = 2**40  # units that the largest sum may have
+ENOUGH_PP = 0.005  # gap of the model; the contract asks for 0.01 pp
+LONGEST = 2**40  # largest sum, in units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Answer:
 
 
 def everywhere(problem: Problem) -> list[list[int]]:
-    """The nodes that each key group may stand on by the rules alone."""
+    """The nodes that the rules allow for each key group."""
     kept = np.flatnonzero(problem.kept).tolist()
     nodes = []
     for home, movable in zip(problem.home.tolist(), problem.movable.tolist(), strict=True):
@@ -49,10 +49,10 @@ def everywhere(problem: Problem) -> list[list[int]]:
 
 
 class Exact:
-    """The model of one problem; `nodes[k]` are the nodes that key group k may stand on, `stands[k]` its literals."""
+    """The model of one problem; `nodes[k]` = the nodes allowed for key group k."""
 
     def __init__(self, problem: Problem, nodes: Sequence[Sequence[int]], proven: float, reached: float) -> None:
-        """The load distance is sought between `proven` and `reached`."""
+        """Looks for a load distance between `proven` and `reached`."""
         from ortools.sat.python import cp_model
 
         self._problem, self._proven, self._reached = problem, proven, reached
@@ -70,13 +70,13 @@ class Exact:
         self._bound_usages()
 
     def hint(self, plan: Ints) -> None:
-        """Starts the solver from `plan`."""
+        """Give `plan` to the solver as a starting point."""
         for nodes, literals, node in zip(self._nodes, self._stands, plan.tolist(), strict=True):
             for at, literal in zip(nodes, literals, strict=True):
                 self._model.add_hint(literal, at == node)
 
     def limit_movers(self, leaving: Ints, arriving: Ints, spare: int) -> None:
-        """So many leave and reach every node (N,), or up to `spare` more, where any may."""
+        """Let `leaving` to `leaving + spare` key groups leave each node (N,), and the same for `arriving`."""
         left: list[list[LinearExprT]] = [[] for _ in leaving]
         reached: list[list[LinearExprT]] = [[] for _ in arriving]
         for at, literals, home in zip(self._nodes, self._stands, self._problem.home.tolist(), strict=True):
@@ -90,10 +90,10 @@ class Exact:
                     self._model.add_linear_constraint(sum(movers_of_node), least, least + spare)
 
     def solve(self, *, seed: int, work: float, left_s: Callable[[], float]) -> Answer:
-        """What CP-SAT finds and proves within the seconds of `left_s()` on the wall.
+        """What CP-SAT finds and proves within `left_s()` wall-clock seconds.
 
-        The same answer on any machine unless those cut it short: one thread, a fixed seed, and a limit on the `work` in
-        CP-SAT's own measure, which is about seconds on a free machine.
+        Unless that time runs out, the answer is the same on any machine: one thread, a fixed seed, and a limit on
+        deterministic `work` (CP-SAT's measure, about seconds on an idle machine).
         """
         from ortools.sat.python import cp_model
 
@@ -102,9 +102,9 @@ class Exact:
         solver.parameters.random_seed = seed % 2**31
         solver.parameters.absolute_gap_limit = ENOUGH_PP / self._unit
         solver.parameters.max_deterministic_time = work
-        solver.parameters.max_time_in_seconds = left_s()  # building the model has taken some
+        solver.parameters.max_time_in_seconds = left_s()  # less what building the model took
         status = solver.solve(self._model)
-        if status == cp_model.INFEASIBLE:  # not even what was reached fits: roundings of floats alone allow it
+        if status == cp_model.INFEASIBLE:  # even the incumbent does not fit: only float rounding allows it
             return Answer(lower_bound=self._proven, allocation=None)
         bound = min(self._reached, max(self._proven, (solver.best_objective_bound - 1) * self._unit))
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
@@ -114,10 +114,10 @@ class Exact:
         return Answer(lower_bound=bound, allocation=np.array(allocation, np.int64))
 
     def _bound_loads(self, proven: float, reached: float) -> float:
-        """The band as constraints, its width as objective; the unit (pp) of all numbers."""
+        """Add the band as constraints and its width as objective; returns the unit (pp) of all numbers."""
         problem = self._problem
         heaviest = float(problem.load.sum()) / float(problem.capacity.min())
-        finest = 8 * PRECISION_PP / max(1, len(problem.load))  # an eighth is lost on average
+        finest = 8 * PRECISION_PP / max(1, len(problem.load))  # on average an eighth of it is lost
         unit = max(min(COARSEST_PP, finest), heaviest / LONGEST)
         distance = self._model.new_int_var(int(proven / unit), int(reached / unit) + 2, "load distance")
         for node, on in enumerate(self._on):
@@ -152,7 +152,7 @@ class Exact:
 
 
 def _whole(amounts: Floats, limit: float) -> tuple[list[int], int]:
-    """Integers in place of floats: whatever fits into `limit` still does."""
+    """Integers for these floats; whatever fits into `limit` still fits."""
     total = float(amounts.sum())
     limit = min(limit, 2 * total) * (1 + 1e-9)
     if (amounts == np.floor(amounts)).all() and total < LONGEST:

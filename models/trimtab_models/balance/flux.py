@@ -1,9 +1,10 @@
 """Flux, the published baseline (Shah et al., ICDE 2003, as described by Madsen et al. 2017, section 5).
 
-Nodes by load, descending; from the first to the last move the largest key group that lowers the variance, from the
-second to the second last, and so on, round after round, within the budget. Where we differ: marked nodes only give,
-limits and pins are kept, a key group moves at most once, and with unequal capacities "variance" weighs each node's
-load in percent by its capacity (then a move of w from x to y pp lowers it iff w (1/c_i + 1/c_j) < 2 (x - y)).
+Flux sorts the nodes by load.  It moves the largest key group that lowers the variance from the first node to the last,
+then from the second to the second last, and so on, in rounds until the budget is spent.  We differ in this: draining
+nodes receive nothing, limits and pins are kept, and a key group moves at most once.  With unequal capacities, the
+variance weighs each node's load in percent by its capacity (a move of load w from x to y pp then lowers it iff
+w (1/c_i + 1/c_j) < 2 (x - y)).
 """
 
 from bisect import bisect_left
@@ -16,7 +17,7 @@ from trimtab_models.solving.stop import Stop
 
 
 def flux(problem: Problem, start: Ints, stop: Stop) -> Ints:
-    """(K,) the plan of Flux from `start` (every key group placed)."""
+    """(K,) the plan of Flux from `start`, in which every key group is placed."""
     return _Flux(problem, start).run(stop)
 
 
@@ -32,7 +33,7 @@ class _Flux:
         candidates = candidates[np.lexsort((problem.load[candidates], start[candidates]))]
         ends = np.cumsum(np.bincount(start[candidates], minlength=len(problem.capacity)))
         placed_prices = problem.prices[:, candidates]
-        self._least = placed_prices.min(axis=1, initial=np.inf)  # nothing more can move below this
+        self._least = placed_prices.min(axis=1, initial=np.inf)  # with less than this left, nothing more can move
         self._ascending = [part.tolist() for part in np.split(candidates, ends[:-1])] if len(ends) else []
         self._weights = [problem.load[part].tolist() for part in self._ascending]
 

@@ -1,8 +1,8 @@
-"""A large problem dealt into independent ones: groups of nodes of like means, with a share of the budget each.
+"""Splits a large problem into independent groups of nodes with similar mean loads, each with a share of the budget.
 
-Nothing moves from group to group, so the groups can be solved anywhere at once, and the joined plan is allowed. What
-that costs is the difference between the groups' means, which the deal keeps small: nodes in order of what they have too
-much go row by row to the groups that have least so far.
+Nothing moves between groups, so they can be solved in parallel, and the joined plan is allowed.  The price is the
+difference between the groups' means.  To keep it small, nodes are distributed in order of their surplus load, one row
+of nodes after the other, the largest of a row to the group with the least total so far.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Group:
-    """Some `nodes` (n,) with the `key_groups` (k,) that are there, as a `problem` of their own."""
+    """Some `nodes` (n,) with the `key_groups` (k,) on them, as a `problem` of their own."""
 
     nodes: Ints
     key_groups: Ints
@@ -23,7 +23,7 @@ class Group:
 
 
 def deal(problem: Problem, groups: int) -> list[Group]:
-    """`problem` in at most `groups` parts, each with a node to keep; unplaced key groups are dealt out too."""
+    """At most `groups` groups, each with a node that is not draining; includes the unplaced key groups."""
     groups = max(1, min(groups, int(problem.kept.sum())))
     surplus = problem.node_loads(problem.home) - np.where(problem.kept, problem.mean * problem.capacity, 0.0)
     total = np.zeros(groups)
@@ -42,7 +42,7 @@ def deal(problem: Problem, groups: int) -> list[Group]:
 
 
 def join(problem: Problem, groups: Sequence[Group], allocations: Sequence[Ints]) -> Ints:
-    """(K,) the plan for `problem` made of the plans of all its groups."""
+    """(K,) the plan for `problem` from the plans of all its groups."""
     allocation = problem.home.copy()
     for group, part in zip(groups, allocations, strict=True):
         allocation[group.key_groups] = np.where(part == UNPLACED, UNPLACED, group.nodes[part])
@@ -50,7 +50,7 @@ def join(problem: Problem, groups: Sequence[Group], allocations: Sequence[Ints])
 
 
 def _dealt(amounts: Floats, total: Floats) -> Ints:
-    """The group of each of `amounts`: largest first, row by row, the largest of a row to the group of least `total`."""
+    """The group of each amount, as described above; adds to `total`."""
     group_of = np.empty(len(amounts), np.int64)
     order = np.argsort(-amounts, kind="stable")
     for first in range(0, len(order), len(total)):
@@ -61,8 +61,8 @@ def _dealt(amounts: Floats, total: Floats) -> Ints:
 
 
 def _group(problem: Problem, nodes: Ints, key_groups: Ints, shares: Floats) -> Group:
-    """The group whose share of the budget is the last of `shares`; whole moves, which add up over all groups."""
-    local = np.full(len(problem.capacity) + 1, UNPLACED, np.int64)  # the last entry serves UNPLACED itself
+    """One group; its share of the budget is the last of `shares`, rounded so that the groups' moves add up."""
+    local = np.full(len(problem.capacity) + 1, UNPLACED, np.int64)  # the last entry is for UNPLACED (-1)
     local[nodes] = np.arange(len(nodes))
     count, cost = problem.max_migrations, problem.max_cost_bytes
     before, until = float(shares[:-1].sum()), float(shares.sum())

@@ -1,10 +1,10 @@
-"""Improving a plan: bisect a target band between what is proven and what is reached, and search for each target.
+"""Improves a plan: bisects a target band between the bound and the present load distance, with a search per target.
 
-Every target is tried with trades between pairs of nodes first (`trades.py`), from the plan and from staying put: a plan
-for a tight budget is made in one piece. When that gets no nearer, the tabu search goes on from where the trades ended.
-Up to `WHOLE_NODES` nodes one search sees them all. Above, the nodes are dealt by deviation into groups of about
-`GROUP_NODES` with like totals, and every group with violations is repaired on its own; the groups of one deal are
-independent of each other.
+Each target is first tried with trades between pairs of nodes (`trades.py`), from the plan and from the present
+allocation.  The second start matters for tight budgets, for which a plan is better built anew.  When trades gain
+nothing, tabu search (`tabu.py`) continues from their result.  Up to `WHOLE_NODES` nodes, one search sees the whole
+cluster. Above, the nodes are distributed by deviation into groups of about `GROUP_NODES` with similar totals, and every
+group outside the band is repaired on its own.
 """
 
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ from trimtab_models.solving.stop import Stop
 WHOLE_NODES = 120
 GROUP_NODES = 40
 THRIFT = (0.25, 1.0)
-GROUP_HASTE = 10  # a group's share of the patience: there are many, and they are dealt anew
-WORTH_ANOTHER_DEAL = 0.75  # of the violations before it
+GROUP_HASTE = 10  # patience is divided by this for a group: there are many groups, formed again and again
+WORTH_ANOTHER_ROUND = 0.75  # share of the violations that may remain for another round of groups
 MIN_GAIN_PP = 1e-9
-CLOSE_PP = 0.005  # targets nearer to the plan than this are not worth a search: start again from the bound
+CLOSE_PP = 0.005  # a target closer to the plan is not worth a search: start again from the bound
 
 
 class Side(Enum):
-    """What is lowered: the load distance, or one side while the other is held."""
+    """The objective: the load distance, or one side of it while the other is held."""
 
     BOTH = "both"
     OVER = "over"
     UNDER = "under"
 
     def of(self, score: Score) -> float:
-        """The figure that is lowered, in pp."""
+        """The value of this objective, in pp."""
         match self:
             case Side.BOTH:
                 return score.load_distance
@@ -45,7 +45,7 @@ class Side(Enum):
                 return score.under
 
     def band(self, target: float, held: float) -> Band:
-        """The band of a trial `target`, with the other side at most `held`."""
+        """The band for `target`, with the other side at most `held`."""
         match self:
             case Side.BOTH:
                 return Band(under=target, over=target)
@@ -57,21 +57,21 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long a search goes on without progress, and all that it may take: `steps`, and more for every node."""
+    """Limits of a search: `patience` = steps without progress; `steps` in all, plus `steps_per_node` per node."""
 
     steps: int
     steps_per_node: int = 0
-    patience: int = 400  # of the first tabu searches; doubled whenever the targets have closed in on the plan
+    patience: int = 400  # of the first tabu searches; doubles each time the targets close in on the plan
     longest_patience: int = 6400
 
     def total(self, nodes: int) -> int:
-        """Steps for a cluster of `nodes`."""
+        """Steps in all for a cluster of `nodes`."""
         return self.steps + self.steps_per_node * nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Improved:
-    """A plan and what was spent on it."""
+    """A plan and the steps spent on it."""
 
     allocation: Ints
     score: Score
@@ -79,18 +79,18 @@ class Improved:
 
 
 class Improver:
-    """Searches from one plan after another, always from the best; every gain is evaluated from scratch."""
+    """Searches again and again from the best plan so far.  Every improvement is evaluated from scratch."""
 
     def __init__(
         self, problem: Problem, stayed: Ints, random: np.random.Generator, stop: Stop, *, returning: bool
     ) -> None:
-        """`stayed`: the plan that moves nothing. With `returning` False nothing goes back to a marked node."""
+        """`stayed` = the plan that moves nothing.  With `returning` False nothing goes back to a draining node."""
         self._problem, self._stayed, self._random, self._stop = problem, stayed, random, stop
         self._returning = returning
         self.steps = 0
 
     def lower(self, start: Ints, side: Side, proven: float, goal: float, effort: Effort) -> Improved:
-        """The best plan found from `start` whose `side` is lower; stops at `goal` (>= `proven`, the lower bound)."""
+        """The best plan found from `start` with a lower `side`; stops at `goal`, which is >= `proven`, the bound."""
         best, score = start, evaluate(self._problem, start)
         held, low, patience = score.load_distance, proven, 0
         before, end = self.steps, self.steps + effort.total(len(self._problem.capacity))
@@ -102,7 +102,7 @@ class Improver:
             target = low + 0.5 * (value - low) if value - low > 4 * CLOSE_PP else low
             target = max(target, goal)
             starts = [best, self._stayed] if side is Side.BOTH and self._returning else [best]
-            if patience:  # most of an attempt is the tabu search now, from one start
+            if patience:  # with patience, an attempt is mostly tabu search, so one start is enough
                 starts = [starts[int(self._random.integers(len(starts)))]]
             for allocation in self._attempt(starts, side.band(target, held), patience, end):
                 found = evaluate(self._problem, allocation)
@@ -113,7 +113,7 @@ class Improver:
         return Improved(allocation=best, score=score, steps=self.steps - before)
 
     def _attempt(self, starts: list[Ints], band: Band, patience: int, end: int) -> list[Ints]:
-        """Allocations nearer to `band`, by trades and, with `patience`, by tabu search from the best of them."""
+        """Allocations closer to `band`: by trades, and with `patience` by tabu search from the best of these."""
         traded, least = None, np.inf
         for start in starts:
             state = SearchState(self._problem, start, returning=self._returning)
@@ -132,7 +132,7 @@ class Improver:
 
     def _search(self, state: SearchState, band: Band, patience: int, end: int) -> list[Ints]:
         if len(state.capacity) > WHOLE_NODES:
-            deals = Deals(state, band, self._random, patience, self._stop, end - self.steps)
+            deals = GroupRepair(state, band, self._random, patience, self._stop, end - self.steps)
             states = deals.run()
             self.steps = end - deals.steps_left
             return states
@@ -146,8 +146,8 @@ def _holds(score: Score, side: Side, held: float) -> bool:
     return side is Side.BOTH or score.load_distance <= held + MIN_GAIN_PP
 
 
-class Deals:
-    """Repairs a large state in groups of nodes, dealt anew until a deal gains too little."""
+class GroupRepair:
+    """Repairs a large state in groups of nodes.  Forms new groups until a round gains too little."""
 
     def __init__(
         self,
@@ -164,17 +164,17 @@ class Deals:
 
     @property
     def steps_left(self) -> int:
-        """What is left of the steps given."""
+        """Steps that are left."""
         return self._steps_left
 
     def run(self) -> list[Ints]:
-        """The allocation after each deal that retraded something, the last one last."""
+        """The allocations after each round of groups that changed something, in order."""
         states: list[Ints] = []
         before = np.inf
         while not self._over():
             violations = self._band.violations(self._state.deviations, self._state.removing)
             total = float(violations.sum())
-            if violations.max(initial=0.0) <= EPSILON_PP or total > WORTH_ANOTHER_DEAL * before:
+            if violations.max(initial=0.0) <= EPSILON_PP or total > WORTH_ANOTHER_ROUND * before:
                 break
             before = total
             if self._repair_groups(violations):
@@ -184,8 +184,8 @@ class Deals:
     def _over(self) -> bool:
         return self._steps_left <= 0 or self._stop()
 
-    def _deal(self) -> Ints:
-        """(N,) group of each node: neighbours in the order of deviations go to different groups."""
+    def _form_groups(self) -> Ints:
+        """(N,) the group of each node; neighbours in the order of deviations go to different groups."""
         state, nodes = self._state, len(self._state.capacity)
         groups = max(1, nodes // GROUP_NODES)
         noise = self._random.normal(0.0, 0.05 * max(0.5 * (self._band.over + self._band.under), 0.01), nodes)
@@ -198,7 +198,7 @@ class Deals:
 
     def _repair_groups(self, violations: Floats) -> bool:
         state = self._state
-        group_of = self._deal()
+        group_of = self._form_groups()
         outside = np.bincount(group_of, violations > EPSILON_PP)
         nodes_by_group = np.argsort(group_of, kind="stable")
         node_ends = np.cumsum(np.bincount(group_of))
@@ -223,7 +223,7 @@ class Deals:
         return retraded
 
     def _repair(self, part: SearchState, before: float, allowance: Floats) -> bool:
-        """Searches `part` and says whether its violations fell within `allowance`."""
+        """Search `part`; returns whether its violations fell within `allowance`."""
         search = Search(part, self._band, self._random)
         search.run(self._patience, self._steps_left, self._stop)
         self._steps_left -= search.steps
@@ -239,7 +239,7 @@ class Deals:
 
 
 def improve_second_side(improver: Improver, plan: Improved, effort: Effort, tolerance: float) -> Improved:
-    """At the load distance of `plan`: the looser of its two sides lowered too."""
+    """`plan` with its looser side lowered too, without a higher load distance."""
     side = Side.UNDER if plan.score.over >= plan.score.under else Side.OVER
     if side.of(plan.score) <= tolerance:
         return plan

@@ -1,14 +1,14 @@
-"""Whole: under a budget of bytes, what nodes must lose or give leaves them in whole key groups.
+"""The knapsack condition of the bound, for a budget of bytes: nodes lose indivisible key groups.
 
-Theory. The condition Cost of `bound.py` lets key groups be cut, which under a tight budget is up to one key group per
-node too cheap. Here g_i(s) is the least cost of key groups of node i that carry at least s, an integer knapsack, solved
-for every s at once on a grid of `CELLS` steps; a key group counts for its load rounded up to whole steps, so g_i is
-never above the truth. At a trial d, node i must lose s_i >= excess_i, and gives at most down to its lower end: what all
-nodes give must pay the deficits. Hence for every price mu >= 0 of load
+Theory.  The condition Cost of `bound.py` allows fractions of key groups, so it underestimates the cost by up to one key
+group per node.  Here g_i(s) is the least cost of key groups of node i with a total load of at least s.  This integer
+knapsack is solved for all s at once on a grid of `CELLS` steps.  Loads are rounded up to grid steps, so that g_i never
+overestimates.  At a trial d, node i must lose s_i >= excess_i and can give at most down to its lower end; what all
+nodes give must cover the deficits.  Hence for every price mu >= 0 of load
 
     sum_i min over s >= excess_i of [g_i(s) - mu min(s, spare_i)]  +  mu deficit  <=  budget
 
-and a mu that breaks this refutes d. The left side is concave in mu: golden section.
+and a mu that violates this refutes d.  The left side is concave in mu, so golden-section search finds its maximum.
 """
 
 import numpy as np
@@ -17,12 +17,12 @@ from trimtab_models.balance.pieces import Excesses, Pieces
 from trimtab_models.balance.problem import Floats, Ints, Problem
 
 CELLS = 1024
-ENTRIES = 400_000  # nodes x cells above which a trial takes too long
+ENTRIES = 400_000  # limit on nodes x cells: larger trials take too long
 GOLDEN = 0.5 * (5**0.5 - 1)
 SECTIONS = 16
 
 
-class Whole:
+class KnapsackCondition:
     """The condition for the budget `budget_bytes` of one problem; O(K CELLS) once, then O(N CELLS) per trial."""
 
     def __init__(self, problem: Problem, budget_bytes: float) -> None:
@@ -72,7 +72,7 @@ class Whole:
 
 
 def _covering(pieces: Pieces, cost_bytes: Floats, step: Floats) -> Floats:
-    """(N, CELLS + 1) the least cost of movable key groups of each node that carry at least so many steps."""
+    """(N, CELLS + 1) least cost of movable key groups of each node that carry at least this many grid steps."""
     cells = np.arange(CELLS + 1)
     least = np.full((len(step), CELLS + 1), np.inf)
     least[:, 0] = 0.0

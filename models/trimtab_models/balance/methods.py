@@ -1,4 +1,4 @@
-"""The balance model's methods of the file contract."""
+"""The methods `milp` and `flux` of the file contract."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

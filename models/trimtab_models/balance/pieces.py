@@ -1,4 +1,4 @@
-"""The movable key groups node by node, and how far nodes are outside a trial band: what all conditions start from."""
+"""Inputs of the bound's conditions: movable key groups per node, and how far nodes are outside a trial band."""
 
 from dataclasses import dataclass
 
@@ -9,18 +9,18 @@ from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pieces:
-    """The movable placed key groups, node by node, in a given order within each node."""
+    """The movable placed key groups (P), grouped by node, in a given order within each node."""
 
     key_groups: Ints  # (P,)
     load: Floats  # (P,)
     node: Ints  # (P,)
-    first: Ints  # (N + 1,) where each node's pieces start
-    before: Floats  # (P,) load of the pieces of the same node that come earlier
+    first: Ints  # (N + 1,) index of each node's first piece
+    before: Floats  # (P,) load of the earlier pieces of the same node
     running: Floats  # (P + 1,) running sum of load
 
     @classmethod
     def ordered(cls, problem: Problem, rank: Floats) -> "Pieces":
-        """Pieces by ascending `rank` ((K,)) within each node."""
+        """Pieces ordered by ascending `rank` (K,) within each node."""
         pieces = np.flatnonzero(problem.movable & (problem.home != UNPLACED))
         pieces = pieces[np.lexsort((rank[pieces], problem.home[pieces]))]
         node, load = problem.home[pieces], problem.load[pieces]
@@ -33,19 +33,21 @@ class Pieces:
 
 
 class Excesses:
-    """How far every node is outside a trial band, in absolute load, before anything is moved."""
+    """Distance of every node from a trial band before any move, in percent of capacity 1."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._load = problem.node_loads(problem.home)
         self.unplaced = float(problem.load[problem.home == UNPLACED].sum())
-        self.slack = 1e-11 * max(1.0, float(problem.load.sum()))  # rounding of the sums; never refutes too much
+        self.slack = 1e-11 * max(
+            1.0, float(problem.load.sum())
+        )  # allows for rounding, so that nothing is refuted wrongly
 
     def above(self, d: float) -> Floats:
-        """(N,) load above the band; negative inside."""
+        """(N,) load above the upper end of the band; negative below it."""
         return self._load - (self._problem.mean + d) * self._problem.capacity - self.slack
 
     def spare(self, d: float) -> Floats:
-        """(N,) load above the band's lower end: what a node can give; negative is a deficit, infinite if marked."""
+        """(N,) load that a node can give above the band's lower end; negative = deficit, infinite = draining."""
         spare = self._load - (self._problem.mean - d) * self._problem.capacity + self.slack
         return np.where(self._problem.removing, np.inf, spare)

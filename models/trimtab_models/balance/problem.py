@@ -1,7 +1,7 @@
-"""The balance problem as arrays: what every algorithm of this package reads.
+"""The balance problem as arrays, the input of every algorithm in this package.
 
-Loads are percent of a node of capacity 1 (absolute), deviations and load distances percentage points (pp) of the
-capacity of the node in question: `load_i / c_i - mean`. An *allocation* is an int array: key group -> node.
+Loads are in percent of a node of capacity 1.  Deviations and load distances are in percentage points (pp) of the
+node's own capacity: `load_i / c_i - mean`.  An *allocation* is an int array: key group -> node.
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,11 @@ UNPLACED = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Problem:
-    """K key groups on N nodes with R limited resources; arrays are not to be written to.
+    """K key groups on N nodes with R limited resources.  Nobody writes to the arrays.
 
-    `home` is where a key group is, or where it is moving to already (`in_flight`), or UNPLACED. Moving it costs one
-    migration and `cost_bytes`; what ends at home or was unplaced costs nothing.
+    `home` = the node that a key group is on, or is already moving to (`in_flight`), or UNPLACED.  Moving a key group
+    away from home costs one migration and `cost_bytes`; placing an unplaced one costs nothing.  `removing` marks the
+    draining nodes: they may lose key groups but not receive any.
     """
 
     load: Floats  # (K,)
@@ -35,14 +36,14 @@ class Problem:
     capacity: Floats  # (N,)
     removing: Bools  # (N,)
     usage: Floats  # (R, K)
-    limit: Floats  # (R, N), infinite where there is none
+    limit: Floats  # (R, N), infinite = no limit
     max_migrations: int | None = None
     max_cost_bytes: float | None = None
     max_load_distance: float = 10.0
     mean: float = field(init=False)
-    movable: Bools = field(init=False)  # (K,); an unplaced key group has no place that it could be pinned to
-    prices: Floats = field(init=False)  # (B, K): what leaving home takes from each budget that can bind
-    allowances: Floats = field(init=False)  # (B,)
+    movable: Bools = field(init=False)  # (K,); an unplaced key group is movable even if pinned
+    prices: Floats = field(init=False)  # (B, K) cost of leaving home, for each of the B budgets that can bind
+    allowances: Floats = field(init=False)  # (B,) the size of each budget
 
     def __post_init__(self) -> None:
         key_groups, nodes, resources = len(self.load), len(self.capacity), len(self.limit)
@@ -50,7 +51,7 @@ class Problem:
             if getattr(self, name).shape != (length,):
                 raise ValueError(f"{name} must have one entry per key group")
         if self.removing.shape != (nodes,) or not (self.capacity > 0).all():
-            raise ValueError("every node needs a capacity above 0 and a removing mark")
+            raise ValueError("every node needs a capacity above 0 and a removing flag")
         if self.usage.shape != (resources, key_groups) or self.limit.shape != (resources, nodes):
             raise ValueError("usage and limit must have one row per resource")
         if key_groups and not (self.home.min() >= UNPLACED and self.home.max() < nodes):
@@ -76,16 +77,16 @@ class Problem:
 
     @property
     def kept(self) -> Bools:
-        """(N,) the nodes that are not marked for removal."""
+        """(N,) the nodes that are not draining."""
         return ~self.removing
 
     def node_loads(self, allocation: Ints) -> Floats:
-        """(N,) absolute load per node; unplaced key groups count nowhere."""
+        """(N,) load per node, in percent of capacity 1; unplaced key groups count nowhere."""
         placed = allocation != UNPLACED
         return np.bincount(allocation[placed], self.load[placed], len(self.capacity)).astype(np.float64)
 
     def deviations(self, allocation: Ints) -> Floats:
-        """(N,) pp of each node's capacity above the mean."""
+        """(N,) load of each node above the mean, in pp of its capacity."""
         return self.node_loads(allocation) / self.capacity - self.mean
 
     def usages(self, allocation: Ints) -> Floats:
@@ -95,7 +96,7 @@ class Problem:
         return np.array(rows, np.float64).reshape(self.limit.shape)
 
     def tolerating(self, allocation: Ints) -> "Problem":
-        """The problem with limits that `allocation` breaks raised to what it uses: kept from getting worse."""
+        """The problem with every limit that `allocation` exceeds raised to its usage, so that it cannot get worse."""
         if not len(self.limit):
             return self
         return replace(self, limit=np.maximum(self.limit, self.usages(allocation)))
@@ -104,8 +105,8 @@ class Problem:
 def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = None) -> Problem:
     """The arrays of `instance`, in its order of nodes and key groups.
 
-    `in_flight` names the destination of every key group whose move has not ended: it counts there, and stays there
-    at no cost. Raises KeyError on an unknown id.
+    `in_flight` = key group -> destination, for moves that have not ended.  Such a key group counts at its destination
+    and costs nothing there.  Raises KeyError for an unknown id.
     """
     node_at = {node.id: position for position, node in enumerate(instance.nodes)}
     home = np.array([UNPLACED if k.node is None else node_at[k.node] for k in instance.key_groups], np.int64)
@@ -135,5 +136,5 @@ def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = 
 
 
 def _at_most(budget: int | None, key_groups: int) -> int | None:
-    """`budget`, but for migrations that no plan can make: an integer may be beyond every float."""
+    """`budget`, at most the number of key groups: a larger integer might not fit into a float."""
     return None if budget is None else min(budget, key_groups)

@@ -1,16 +1,16 @@
-"""Reach: which loads a node can have at all after `a` key groups left it and `b` arrived, and what that costs.
+"""The reach condition of the bound: the loads that a node can have after `a` key groups left and `b` arrived.
 
-Theory. After a moves out and b moves in, node i has base_i - out + in with out between the sums of its a smallest and
-a largest movable key groups and in between those of the cluster's b smallest and b largest (unplaced ones included).
-For every a the fewest b that can lift the node to low_i is `b(a)`; if even its smallest sum overshoots high_i, that a
-is impossible (more arrivals only overshoot further). Coupling over the nodes, for a plan of m <= M migrations with u
-unplaced key groups of load U: sum a_i = m, sum b_i = m + u, sum (out_i - in_i) = -U. Hence for every lam in [0, 1] and
-mu >= 0
+Theory.  After a moves out and b moves in, node i has load base_i - out + in.  Here out lies between the sums of its a
+smallest and a largest movable key groups, and in between those of the cluster's b smallest and b largest (including
+unplaced ones).  b(a) is the smallest b that can lift the node to low_i.  If even the smallest sum of b(a) arrivals
+exceeds high_i, that a is impossible, since more arrivals only add load.  The nodes are coupled: a plan of m <= M
+migrations with u unplaced key groups of load U has sum a_i = m, sum b_i = m + u, sum (out_i - in_i) = -U.  Hence for
+every lam in [0, 1] and mu >= 0
 
     sum_i min_a [lam a + (1 - lam) b(a) - mu net_i(a)]  <=  M + (1 - lam) u + mu U
 
-where net_i(a) is the largest possible out - in. A pair (lam, mu) that breaks this refutes d. The left side is concave
-in (lam, mu): a coarse grid, then a pattern search.
+where net_i(a) is the largest possible out - in.  A pair (lam, mu) that violates this refutes d.  The left side is
+concave in (lam, mu); a coarse grid and a pattern search look for such a pair.
 """
 
 import numpy as np
@@ -20,8 +20,8 @@ from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
 PATTERN_STEPS = 12
 
 
-class Reach:
-    """`load` (P,) and `first` (N + 1,): the movable placed key groups, node by node, largest first."""
+class ReachCondition:
+    """One problem's condition.  `load` (P,), `first` (N + 1,): movable placed key groups by node, largest first."""
 
     def __init__(self, problem: Problem, load: Floats, first: Ints) -> None:
         self._problem = problem
@@ -46,11 +46,11 @@ class Reach:
         self._slack = 1e-11 * max(1.0, float(problem.load.sum()))
         carried = np.sort(load)[len(load) - self._budget :]
         self._scale = 1 / max(1e-9, float(carried.mean()) if len(carried) else 0.0)  # moves per unit of load
-        self._hint = (0.5, 0.0)  # the multipliers that refuted the last trial mostly refute the next
+        self._hint = (0.5, 0.0)  # multipliers that refuted the last trial often refute the next
 
     @staticmethod
     def entries(problem: Problem, first: Ints) -> int:
-        """How many pairs (node, moves out) there are to look at in every trial."""
+        """Number of pairs (node, moves out) that each trial examines."""
         count = np.diff(first)
         most = count if problem.max_migrations is None else np.minimum(count, problem.max_migrations)
         return int(most.sum()) + len(count)
@@ -75,7 +75,7 @@ class Reach:
         return self._search_multipliers(relaxed)
 
     def _search_multipliers(self, relaxed: tuple[Ints, Ints, Floats, Ints]) -> bool:
-        """Whether some pair of multipliers breaks the inequality; `relaxed`: a, b(a), net(a), first entry per node."""
+        """Whether some (lam, mu) violates the inequality; `relaxed` = a, b(a), net(a), first entry per node."""
         out, arrivals, given, start = relaxed
         limit = 1e-9 * max(1, self._budget)
 

@@ -1,4 +1,4 @@
-"""What a solver of the balance problem returns."""
+"""The result of a balance solver."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,7 +10,7 @@ from trimtab_models.solving.outcome import Status
 
 
 class Stage(Enum):
-    """How far the solver came."""
+    """The solver's stage that produced the plan."""
 
     STAYED = "stayed"
     CONSTRUCTED = "constructed"
@@ -23,7 +23,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BalanceResult:
-    """A plan with its proof. `allocation` is (K,), the new node of every key group."""
+    """A plan and its proven bound.  `allocation` (K,) = the new node of every key group."""
 
     status: Status
     allocation: Ints
@@ -33,9 +33,9 @@ class BalanceResult:
     steps: int
     seed: int
     alerts: tuple[Alert, ...] = ()
-    reversed_in_flight: tuple[int, ...] = ()  # key groups in flight that the plan sends elsewhere
+    reversed_in_flight: tuple[int, ...] = ()  # key groups in flight that the plan sends to another node
 
     @property
     def gap_pp(self) -> float:
-        """How far the plan may be from the best, in percentage points."""
+        """Load distance - lower bound, in pp: how far the plan is from the optimum at most."""
         return max(0.0, self.score.load_distance - self.lower_bound)

@@ -1,17 +1,18 @@
-"""The balance solver: bound, construct, improve, certify or drain, second side, trim.
+"""The balance solver.  Its stages: bound, construct, improve, certify or drain, second side, trim.
 
 Source: Madsen, Zhou, Cao, "Integrative Dynamic Reconfiguration in a Parallel Stream Processing Engine", ICDE 2017,
-section 4.3. Where we differ: no general solver, but a combinatorial bound and a search that mostly meets it; the
-paper's constraint (5) is dropped, since it makes real instances infeasible; marked nodes are emptied by rule, since
-the paper's lemmas do not hold for indivisible key groups (`drain.py`).
+section 4.3.  We differ in this: instead of a general solver, a combinatorial bound and a search that usually reaches
+it; without the paper's constraint (5), which makes real instances infeasible; draining nodes are emptied by a rule,
+because the paper's lemmas do not hold for indivisible key groups (`drain.py`).
 
-Staying put is the first incumbent; every stage replaces it only by a plan that was evaluated from scratch.
+The present allocation is the first incumbent.  A stage replaces the incumbent only by a plan that was evaluated from
+scratch.
 
-"Never worse than Flux, never worse than staying put" (load distances) holds as it stands while no key group is on a
-marked node. Else emptying marked nodes and a small load distance may contradict each other, and the rule wins: the plan
-is then never worse than both of these: the room that draining is given, max(`urgent`, the problem's
-`max_load_distance`), and the better of Flux and staying put. So while the load distance is above that room, moves for
-the drain make it no worse than now.
+While no key group is on a draining node, the load distance of the plan is never above that of Flux, nor above the
+present one.  Otherwise emptying a node may contradict a small load distance, and the rule has priority.  The load
+distance is then at most the larger of two values: the room for draining, max(`urgent`, the problem's
+`max_load_distance`), and the better of Flux and the present allocation.  So while the load distance is above that room,
+moves for the drain do not make it worse.
 """
 
 from dataclasses import dataclass
@@ -34,44 +35,44 @@ from trimtab_models.balance.trim import trim
 from trimtab_models.solving.outcome import Infeasible, Status
 from trimtab_models.solving.stop import Deadline, Stop
 
-OPTIMAL_PP = 0.01  # the file contract: proven within this of the bound
-CONSTRUCT_ABOVE_PP = 1e-6  # the bound itself may be refuted by a hair
+OPTIMAL_PP = 0.01  # file contract: a plan within this distance of the bound is optimal
+CONSTRUCT_ABOVE_PP = 1e-6  # rounding may refute the bound itself
 FULL_EFFORT = Effort(steps=8_000, steps_per_node=10)
 BRIEF_EFFORT = Effort(steps=600)
 POLISH_EFFORT = Effort(steps=2_000, steps_per_node=1)
-CERTIFIED_S = 0.8  # of the time left at most: the stages after it need some
-LOADING_S, BUILDING_S = 0.5, 5e-5  # OR-Tools itself, and each Boolean of the model: less time than that is no use
-SMALL_BOOLEANS = 4_000  # key groups x nodes: the exact model is faster than any search, and optima hide from searches
+CERTIFIED_S = 0.8  # largest share of the time left; later stages need the rest
+LOADING_S, BUILDING_S = 0.5, 5e-5  # seconds to load OR-Tools, and per Boolean of the model
+SMALL_BOOLEANS = 4_000  # key groups x nodes; below, the exact model beats any search
 SMALL_WORK = 5.0
 FULL_WORK = 300.0
-PACKING_S = 1.5  # less time is no use
+PACKING_S = 1.5  # least time for which it is worth trying
 CORE_WORK = 2.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """`tolerance` and `urgent` in pp. A plan within `tolerance` of the bound is not improved further."""
+    """`tolerance` and `urgent` in pp.  A plan within `tolerance` of the bound is not improved further."""
 
     tolerance: float = OPTIMAL_PP
-    urgent: float = 5.0  # above it moves are spent on the load distance before marked nodes are emptied
+    urgent: float = 5.0  # above it, reducing the load distance comes before draining
     effort: Effort = FULL_EFFORT
-    brief: Effort = BRIEF_EFFORT  # before a tight budget is tried as a packing
-    polish: Effort = POLISH_EFFORT  # for the second side, and after draining
-    certify: bool = False  # ask CP-SAT too: small problems at once, larger ones with what a deadline leaves
+    brief: Effort = BRIEF_EFFORT  # before the reduced problem of a tight budget is tried
+    polish: Effort = POLISH_EFFORT  # for the second side and after draining
+    certify: bool = False  # use CP-SAT: at once for small problems, for larger ones in the time that is left
 
 
 DEFAULT_PARAMS = Params()
 
 
 def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS) -> BalanceResult | Infeasible:
-    """The best plan found for one round. The same seed gives the same plan unless `stop` cut the search short."""
+    """The best plan found for one round.  The same seed gives the same plan unless `stop` ends the search early."""
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
     return _Solver(problem, stop, seed, params).run()
 
 
 def solve_flux(problem: Problem, *, stop: Stop, seed: int) -> BalanceResult | Infeasible:
-    """The plan of the baseline Flux, with the same bound beside it."""
+    """The plan of the baseline Flux, with the same bound."""
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
     solver = _Solver(problem, stop, seed, DEFAULT_PARAMS)
@@ -80,18 +81,18 @@ def solve_flux(problem: Problem, *, stop: Stop, seed: int) -> BalanceResult | In
 
 
 def solve_greedily(problem: Problem, *, stop: Stop, seed: int) -> BalanceResult | Infeasible:
-    """Flux, and marked nodes emptied by the same rule as of `solve`, without any search: for when that fails."""
+    """Flux and the drain rule of `solve`, without a search.  The fallback when `solve` fails."""
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
     return _Solver(problem, stop, seed, DEFAULT_PARAMS).run_greedily()
 
 
 def infeasible(problem: Problem) -> str | None:
-    """Why there is no plan at all, or None: only a cluster without a node to keep has none."""
+    """Why there is no plan, or None.  Only a cluster without a remaining node has none."""
     if not len(problem.capacity):
         return "there is no node"
     if problem.removing.all():
-        return "all nodes are marked for removal"
+        return "all nodes are draining"
     return None
 
 
@@ -107,11 +108,11 @@ class _Solver:
         self._steps = 0
         self._conditions = CountConditions(self.problem)
         self._bound = lower_bound(self.problem, self._score.load_distance, stop, self._conditions)
-        self._baseline = np.inf  # the load distance of Flux, where it matters
+        self._baseline = np.inf  # the load distance of Flux, if it was computed
         self._random = np.random.default_rng(seed)
 
     def run(self) -> BalanceResult:
-        """All stages."""
+        """The plan of all stages."""
         if self.problem.removing[self.best].any():
             return self._run_draining()
         if self._is_stuck():
@@ -134,11 +135,11 @@ class _Solver:
         self._improve(0.0, self._params.polish, returning=False)
         self._finish(returning=False)
         if (certificate := self._certificate(SMALL_BOOLEANS, SMALL_WORK)) is not None:
-            self._bound = certificate.lower_bound  # its plan is not taken: the rule, not the load distance, has decided
+            self._bound = certificate.lower_bound  # its plan is not used: the rule has decided, not the load distance
         return self.result(ceiling)
 
     def run_greedily(self) -> BalanceResult:
-        """Flux, as long as the load distance comes first, then the drain."""
+        """Flux, while the load distance has priority, then the drain."""
         urgent, start = self._params.urgent, self.best
         draining = bool(self.problem.removing[start].any())
         if not draining or self._score.load_distance > urgent:
@@ -149,7 +150,7 @@ class _Solver:
         return self.result(self._ceiling())
 
     def _is_stuck(self) -> bool:
-        """Whether no key group at all may move: no need to search."""
+        """Whether no key group may move, so that a search is useless."""
         problem = self.problem
         free: Bools = problem.movable & (problem.prices <= problem.allowances[:, None]).all(axis=0)
         return not free.any()
@@ -158,11 +159,11 @@ class _Solver:
         return max(self._score.load_distance, self.problem.max_load_distance)
 
     def _goal(self) -> float:
-        """What need not be lowered further: within the tolerance of the bound, and never worse than Flux."""
+        """A load distance that is good enough: within the tolerance of the bound, and not above Flux."""
         return min(self._bound + self._params.tolerance * (1 - 1e-6), max(self._bound, self._baseline))
 
     def _first_plans(self, enough: float) -> None:
-        """Flux and the construction, unless the load distance is `enough` already."""
+        """Flux and the constructed plan, unless the load distance is already at most `enough`."""
         if self._score.load_distance <= max(enough, self._bound):
             return
         baseline = flux(self.problem, self.best, self._stop)
@@ -176,7 +177,7 @@ class _Solver:
         self.offer(plan, Stage.CONSTRUCTED)
 
     def _improve(self, enough: float, effort: Effort, *, returning: bool) -> None:
-        """Searches until the load distance is `enough` or near the bound."""
+        """Search until the load distance is at most `enough` or near the bound."""
         if self._stop() or not effort.total(1) or self._score.load_distance <= max(enough, self._goal()):
             return
         self._stage = Stage.IMPROVED
@@ -186,7 +187,7 @@ class _Solver:
         self._take(improver.lower(self.best, Side.BOTH, self._bound, goal, effort))
 
     def _pack(self) -> None:
-        """What a tight budget leaves to choose from, as a packing."""
+        """Solve the reduced problem of a tight budget (`core.py`)."""
         if not self._params.certify or self._score.load_distance <= self._goal() or self._left_s() < PACKING_S:
             return
         self._improve(0.0, self._params.brief, returning=True)
@@ -201,7 +202,7 @@ class _Solver:
             self.offer(plan, Stage.IMPROVED)
 
     def _certify(self, largest: float, work: float) -> None:
-        """Proves or improves what is reached."""
+        """Raise the bound or improve the plan by CP-SAT."""
         certificate = self._certificate(largest, work)
         if certificate is None:
             return
@@ -211,7 +212,7 @@ class _Solver:
             self.offer(certificate.allocation, Stage.CERTIFIED)
 
     def _certificate(self, largest: float, work: float) -> Answer | None:
-        """What CP-SAT says, if it is asked; before a deadline only with time that is left."""
+        """The answer of CP-SAT; None if it is not wanted, or too little time is left."""
         size, reached = booleans(self.problem), self._score.load_distance
         if not self._params.certify or size > largest or size == np.inf or reached <= self._goal():
             return None
@@ -222,17 +223,17 @@ class _Solver:
         return certify(self.problem, self.best, self._bound, reached, seed=self._seed, work=work, left_s=wall_s)
 
     def _left_s(self) -> float:
-        """Seconds for CP-SAT."""
+        """Seconds that CP-SAT may use, by the clock of the deadline."""
         if isinstance(self._stop, Deadline):
             return CERTIFIED_S * self._stop.left_s()
         return 0.0 if self._stop() else np.inf
 
     def _left_wall_s(self) -> float:
-        """The same for CP-SAT, which knows no other clock."""
+        """The same in wall-clock seconds, which CP-SAT needs."""
         return CERTIFIED_S * self._stop.left_wall_s() if isinstance(self._stop, Deadline) else self._left_s()
 
     def _drain(self, start: Ints, reached: float) -> None:
-        """Empties marked nodes with what is left of the budget, and with what `start` does not need to be left for."""
+        """Empty draining nodes with the rest of the budget, after undoing moves that `reached` does not need."""
         band = Band(under=reached, over=reached)
         if self.best is not start:
             self._adopt(trim(self.problem, self.best, band, self._stop, returning=True))
@@ -243,7 +244,7 @@ class _Solver:
         self._adopt(drain.allocation)
 
     def _finish(self, *, returning: bool) -> None:
-        """The second objective, then the third."""
+        """The second objective (the other side), then the third (fewer and cheaper moves)."""
         tolerance = self._params.tolerance
         if not self._stop():
             self._stage = Stage.SECOND_SIDE
@@ -256,13 +257,13 @@ class _Solver:
             self._adopt(trim(self.problem, self.best, band, self._stop, returning=returning))
 
     def offer(self, allocation: Ints, stage: Stage) -> None:
-        """Takes `allocation` if it is allowed and lowers the load distance."""
+        """Take `allocation` if it is allowed and has a lower load distance."""
         score = evaluate(self.problem, allocation)
         if score.allowed and score.load_distance < self._score.load_distance:
             self.best, self._score, self._stage = allocation, score, stage
 
     def _adopt(self, allocation: Ints) -> None:
-        """Takes `allocation`, which a rule and not the load distance speaks for, if it is allowed."""
+        """Take `allocation` if it is allowed, whatever its load distance."""
         score = evaluate(self.problem, allocation)
         if score.allowed:
             self.best, self._score = allocation, score
@@ -272,7 +273,7 @@ class _Solver:
         self._steps += improved.steps
 
     def result(self, ceiling: float | None = None) -> BalanceResult:
-        """The incumbent with what is known of it; alerts only where marked nodes were to be emptied up to `ceiling`."""
+        """The incumbent and its proof; with alerts if draining nodes were emptied up to `ceiling`."""
         problem = self.problem
         changed = self.best != problem.home
         status = Status.FEASIBLE
@@ -294,6 +295,6 @@ class _Solver:
 
 
 def _held(score: Score, goal: float, tolerance: float) -> Band:
-    """What the third objective must not spoil: the load distance up to `goal`, the other side up to `tolerance`."""
+    """The band that the third objective must keep: load distance up to `goal`, other side up to `tolerance`."""
     tight, loose = max(score.load_distance, goal), max(min(score.over, score.under), min(goal, tolerance))
     return Band(under=loose, over=tight) if score.over >= score.under else Band(under=tight, over=loose)

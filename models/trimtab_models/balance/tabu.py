@@ -1,9 +1,9 @@
-"""Bringing every node into a target band: tabu search on the sum of violations.
+"""Brings every node into a target band by tabu search on the sum of violations.
 
-Each step takes a random node outside the band and the best of all shifts of one key group and swaps of two between it
-and its most complementary partners (for an overloaded node the least loaded ones, and the reverse). What was touched
-may not be touched again for a few steps. Budgets may be overdrawn on the way, at a penalty; then moved key groups are
-sent home, which refunds them. Limits and marks are never broken.
+Each step takes a random node outside the band.  It makes the best shift of one key group, or swap of two, between this
+node and its most complementary partners (for an overloaded node the least loaded ones, and the reverse).  A moved key
+group rests for a few steps.  Budgets may be overdrawn on the way, at a penalty; sending key groups home refunds them.
+Limits are never exceeded, and draining nodes never receive anything.
 """
 
 from dataclasses import dataclass
@@ -15,32 +15,32 @@ from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Proble
 from trimtab_models.solving.stop import Stop
 
 EPSILON_PP = 1e-9
-TENURE = 8  # steps that a key group rests after a move, up to twice that
+TENURE = 8  # a moved key group rests for this many steps, up to twice as many
 PARTNERS = 64
-PAIRS = 20_000  # swaps looked at per step; above it fewer partners
+PAIRS = 20_000  # most swaps examined per step; limits the number of partners
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """Deviations allowed: from `-under` (not for marked nodes) to `over`, in pp."""
+    """Allowed deviations, from `-under` to `over` in pp; draining nodes have no lower end."""
 
     under: float
     over: float
 
     def violations(self, deviations: Floats, removing: Bools) -> Floats:
-        """How far each node is outside, in pp."""
+        """Distance of each node from the band, in pp."""
         below = np.where(removing, 0.0, -deviations - self.under)
         return np.maximum(0.0, np.maximum(deviations - self.over, below))
 
 
 class SearchState:
-    """A working allocation of some key groups on some nodes, with the sums that a search keeps up to date.
+    """A changing allocation of some key groups on some nodes, with the sums that a search keeps up to date.
 
-    `home` may be UNPLACED (unplaced, or home outside of these nodes): such a key group cannot be sent home.
+    A key group whose `home` is UNPLACED (unplaced, or at home on other nodes) cannot be sent home.
     """
 
     def __init__(self, problem: Problem, allocation: Ints, *, returning: bool = True) -> None:
-        """With `returning` False nothing that has left a marked node is sent back there."""
+        """With `returning` False no key group is sent back to a draining node."""
         self.load, self.capacity, self.removing = problem.load, problem.capacity, problem.removing
         self.home, self.movable = problem.home, problem.movable
         self.returnable = self.movable & (self.home != UNPLACED)
@@ -48,7 +48,9 @@ class SearchState:
             self.returnable &= ~problem.removing[problem.home] | (allocation == problem.home)
         self.usage, self.limit = problem.usage, problem.limit + slack(problem)
         scale = problem.prices.mean(axis=1, keepdims=True) if problem.prices.size else 1.0
-        self.prices = problem.prices / scale  # an average move costs 1, so that penalties of all budgets compare
+        self.prices = (
+            problem.prices / scale
+        )  # an average move costs 1 in every budget, so that penalties are comparable
         self.allowances = problem.allowances / np.ravel(scale)[: len(problem.allowances)]
         self.at = allocation.copy()
         self.deviations = problem.deviations(allocation)
@@ -56,9 +58,9 @@ class SearchState:
         self.spent = self.prices[:, self.at != self.home].sum(axis=1)
 
     def part(self, nodes: Ints, key_groups: Ints, share: Floats) -> "SearchState":
-        """The `nodes` and all the `key_groups` on them as a state of its own, which may spend `share` more."""
+        """A separate state of `nodes` with all `key_groups` on them, which may spend `share` more."""
         part = object.__new__(SearchState)
-        local = np.full(len(self.capacity) + 1, UNPLACED, np.int64)  # the last entry serves UNPLACED itself
+        local = np.full(len(self.capacity) + 1, UNPLACED, np.int64)  # the last entry is for UNPLACED (-1)
         local[nodes] = np.arange(len(nodes))
         part.load, part.movable = self.load[key_groups], self.movable[key_groups]
         part.capacity, part.removing = self.capacity[nodes], self.removing[nodes]
@@ -73,11 +75,11 @@ class SearchState:
         return part
 
     def overdraft(self) -> float:
-        """Sum over the budgets of what is spent beyond them."""
+        """Sum of the spending beyond each budget."""
         return float(np.maximum(0.0, self.spent - self.allowances).sum())
 
     def move(self, key_group: int, target: int) -> None:
-        """Puts `key_group` on the node `target` and keeps all sums."""
+        """Move `key_group` to the node `target` and update all sums."""
         source, load, usage = self.at[key_group], self.load[key_group], self.usage[:, key_group]
         self.deviations[source] -= load / self.capacity[source]
         self.deviations[target] += load / self.capacity[target]
@@ -87,12 +89,12 @@ class SearchState:
         self.at[key_group] = target
 
     def restore(self, allocation: Ints) -> None:
-        """Goes back to `allocation`, undoing moves one by one."""
+        """Return to `allocation`, undoing moves one by one."""
         for key_group in np.flatnonzero(self.at != allocation).tolist():
             self.move(key_group, int(allocation[key_group]))
 
     def price_of(self, key_group: int, target: int) -> Floats:
-        """(B,) what the move adds to each budget: leaving home costs, going home refunds."""
+        """(B,) cost of the move in each budget; leaving home costs, going home refunds."""
         factor = int(self.at[key_group] == self.home[key_group]) - int(target == self.home[key_group])
         return self.prices[:, key_group] * factor
 
@@ -101,7 +103,7 @@ Move = tuple[int, int]  # key group, new node
 
 
 class Search:
-    """One attempt to bring `state` into `band`; the state is changed in place."""
+    """One attempt to bring `state` into `band`; changes the state in place."""
 
     def __init__(self, state: SearchState, band: Band, random: np.random.Generator) -> None:
         self._state, self._band, self._random = state, band, random
@@ -111,8 +113,8 @@ class Search:
         self._step = 0
         self._floor = np.where(state.removing, np.inf, band.under)
         self._least_worst = self._least_sum = np.inf
-        self.best_at = state.at.copy()  # within the budget, the worst node is nearest to the band
-        self.least_at = state.at.copy()  # within the budget, the sum of violations is least
+        self.best_at = state.at.copy()  # within the budget, with the smallest largest violation
+        self.least_at = state.at.copy()  # within the budget, with the smallest sum of violations
 
     @property
     def steps(self) -> int:
@@ -120,7 +122,7 @@ class Search:
         return self._step
 
     def run(self, patience: int, steps: int, stop: Stop) -> bool:
-        """True when the band is reached within the budget; gives up after `patience` steps without progress."""
+        """Search, up to `patience` steps without progress; returns whether the band is reached within the budget."""
         state, stalled, best = self._state, 0, np.inf
         while True:
             overdraft = state.overdraft()
@@ -179,14 +181,14 @@ class Search:
         return np.flatnonzero(chosen[state.at] & (self._rest_until <= self._step)), partners
 
     def _change(self, nodes: Ints | int, deviations: Floats) -> Floats:
-        """By how much the violations of `nodes` change if their deviations become `deviations` (last axis)."""
+        """Change of the violations of `nodes` if their deviations become `deviations` (last axis)."""
         return (
             np.maximum(0.0, np.maximum(deviations - self._band.over, -deviations - self._floor[nodes]))
             - self._violations[nodes]
         )
 
     def _penalty(self, added: Floats) -> Floats:
-        """What adding `added` ((B, ...), overwritten) to the spending does to the overdraft."""
+        """Penalty for the overdraft if `added` (B, ...) is spent; overwrites `added`."""
         state = self._state
         added -= (state.allowances - state.spent).reshape(-1, *[1] * (added.ndim - 1))
         np.maximum(0.0, added, out=added)
@@ -242,7 +244,7 @@ class Search:
         return float(change[choice]), ((int(theirs[choice]), node),)
 
     def _best_swap(self, node: int, mine: Ints, theirs: Ints) -> tuple[float, tuple[Move, ...]]:
-        """The best exchange of one of `mine` for one of `theirs`; marked nodes may not receive, so do not swap."""
+        """The best exchange of one of `mine` for one of `theirs`; a draining node may not receive, so not swap."""
         state = self._state
         theirs = theirs[~state.removing[state.at[theirs]]]
         if not len(mine) or not len(theirs) or state.removing[node]:

@@ -1,15 +1,15 @@
-"""Bringing nodes into a target band by trades: the most loaded with the least loaded, all pairs of a round at once.
+"""Brings nodes into a target band by trades between the most and the least loaded nodes, in rounds of many pairs.
 
-Each pair has a transfer of load that puts both of its nodes where the band leaves them most room. The key groups stand
-in order of load, so that for every key group of the giver the one of the taker that makes up the difference best is a
-binary search away: a round looks at every shift and nearly every swap of thousands of pairs in a few array operations.
+For each pair there is an ideal transfer of load, which puts both nodes where the band leaves them most room.  Key
+groups are sorted by load, so binary search finds, for each key group of the giver, the best one of the taker in
+exchange.  A round thus examines every shift and nearly every swap of thousands of pairs in a few array operations.
 
-What a trade costs is weighed against the violations that it removes. The price of a move is a share of what an
-average move has to achieve, all violations / budget left: a round that would buy whatever gains spends the budget on
-what gains little. Where that price is too low for the budget, bisection raises it.
+A trade is chosen by the violations that it removes, minus the price of its moves.  The price of a move is a share of
+what an average move must achieve, all violations / budget left.  Without a price, a round would spend the budget on
+trades that gain little.  If the price is too low for the budget, bisection raises it.
 
-Rounds go on while they gain. What they leave is for the search in `tabu.py`, which is slower, but may pass through
-worse states.
+Rounds continue while they gain.  The search in `tabu.py` handles the rest; it is slower, but can pass through worse
+states.
 """
 
 from dataclasses import dataclass
@@ -20,21 +20,21 @@ from trimtab_models.balance.problem import Bools, Floats, Ints
 from trimtab_models.balance.tabu import EPSILON_PP, Band, SearchState
 from trimtab_models.solving.stop import Stop
 
-LOOKED_AT = 32  # key groups of a giver that are tried in swaps, at random: their differences are dense enough
+LOOKED_AT = 32  # random key groups of a giver that are tried in swaps; enough for dense differences
 ROUNDS = 60
-GAINED = 0.98  # of the violations before it: a round that leaves more of them is a blank
-BLANKS = 4  # rounds in a row without a gain; the pairs differ at random
-OUTSIDERS = 32  # nodes outside the band that are tried with several partners each, after a blank
+GAINED = 0.98  # a round that leaves a larger share of the violations is a blank
+BLANKS = 4  # consecutive blanks before giving up; each has other random pairs
+OUTSIDERS = 32  # nodes outside the band that are tried with several partners after a blank
 PARTNERS_EACH = 16
-NOISE = 0.02  # of the band: mixes up who is paired with whom
+NOISE = 0.02  # of the band: random variation of the pairs
 BISECTIONS = 20
 DEAREST = 1e9
-ROUND_STEPS = 5  # what a round of few trades costs in steps of the tabu search
+ROUND_STEPS = 5  # cost of a round with few trades, in steps of the tabu search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partners:
-    """Q pairs of nodes and the load that is best taken from each `giver` to its `taker`."""
+    """Q pairs of nodes, and the ideal load to transfer from each `giver` to its `taker`."""
 
     giver: Ints  # (Q,)
     taker: Ints  # (Q,)
@@ -43,7 +43,7 @@ class Partners:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trades:
-    """X trades: `given` goes from the giver of `pair` to its taker, and `taken` the other way (-1: nothing does)."""
+    """X trades: `given` goes from the giver of `pair` to its taker, `taken` the other way (-1 = nothing)."""
 
     pair: Ints  # (X,)
     given: Ints  # (X,)
@@ -59,8 +59,8 @@ class Trades:
         )  # fmt: skip
 
 
-class Shelves:
-    """The movable key groups of some nodes in order of load: a shelf for those at home, one for those away from it."""
+class SortedKeyGroups:
+    """The movable key groups of nodes, sorted by load; each node has a list of those at home and one of those away."""
 
     def __init__(self, state: SearchState, nodes: Ints) -> None:
         put_up = np.zeros(len(state.capacity), np.bool_)
@@ -73,7 +73,7 @@ class Shelves:
         self._key, self._shelf, self.key_groups = key[order], shelf[order], key_groups[order]
 
     def nearest(self, node: Ints, kind: int, load: Floats) -> tuple[Ints, Ints]:
-        """Key groups (Y,) next to `load` (X,) on both sides on the shelf `kind` of `node`, and which of X each is."""
+        """(Y,) the key groups next to `load` (X,) in the list `kind` of `node`, and which of X each is for."""
         if not len(self._key):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         shelf = 2 * node + kind
@@ -84,24 +84,24 @@ class Shelves:
         return self.key_groups[inside[found]], found % max(1, len(shelf))
 
     def sample(self, node: Ints, random: np.random.Generator) -> tuple[Ints, Ints]:
-        """Some key groups of every node of `node` (X,), about `LOOKED_AT` of each, and which of X each stands for."""
+        """About `LOOKED_AT` key groups of each node in `node` (X,), and which of X each is for."""
         first = np.searchsorted(self._shelf, 2 * node)
         count = np.searchsorted(self._shelf, 2 * node + 2) - first
         wanted = np.minimum(count, LOOKED_AT)
         which = np.repeat(np.arange(len(node)), wanted)
         rank = np.arange(len(which)) - np.repeat(np.cumsum(wanted) - wanted, wanted)
-        stride = count[which] / wanted[which]  # one from every stretch of the shelf
+        stride = count[which] / wanted[which]  # evenly spread over the list
         position = first[which] + ((rank + random.random(len(which))) * stride).astype(np.int64)
         return self.key_groups[position], which
 
 
 class Trader:
-    """Rounds of trades on `state`, which is changed in place and never put over its budgets."""
+    """Rounds of trades on `state`, which they change in place and never put over its budgets."""
 
     def __init__(
         self, state: SearchState, band: Band, random: np.random.Generator, stop: Stop, *, thrift: float
     ) -> None:
-        """`thrift`: the price of a move, as a share of what an average move has to achieve."""
+        """`thrift` = price of a move, as a share of what an average move must achieve."""
         self._state, self._band, self._random, self._stop = state, band, random, stop
         self._thrift = thrift
         self._violations = band.violations(state.deviations, state.removing)
@@ -109,7 +109,7 @@ class Trader:
         self.steps = 0
 
     def run(self, steps: int) -> bool:
-        """Whether the band is reached; ends when rounds gain nothing any more, or after about so many trades."""
+        """Trade until rounds gain nothing, or for about `steps` trades; returns whether the band is reached."""
         blanks, before = 0, np.inf
         for _ in range(ROUNDS):
             if self._violations.max(initial=0.0) <= EPSILON_PP:
@@ -125,7 +125,7 @@ class Trader:
         return False
 
     def _extremes(self) -> Partners:
-        """The i-th of the most loaded nodes with the i-th of the least loaded, where one of them is outside."""
+        """The i-th most loaded node with the i-th least loaded one, if one of them is outside the band."""
         state, band = self._state, self._band
         scale = NOISE * (0.5 * (band.over + band.under) + float(self._violations.max()))
         order = np.flatnonzero(~state.removing | (self._violations > 0))
@@ -134,7 +134,7 @@ class Trader:
         return self._partners(order[:half], order[::-1][:half])
 
     def _several(self) -> Partners:
-        """Some nodes outside the band, each with several partners from among the most complementary."""
+        """Some nodes outside the band, each with several of the most complementary nodes."""
         state = self._state
         outside = np.flatnonzero(self._violations > EPSILON_PP)
         chosen = self._random.permutation(outside)[:OUTSIDERS]
@@ -149,7 +149,7 @@ class Trader:
         return self._partners(giver, taker)
 
     def _partners(self, giver: Ints, taker: Ints) -> Partners:
-        """Those of the pairs that may exchange and have reason to."""
+        """The pairs that may exchange load and gain by it."""
         state, band = self._state, self._band
         outside = (self._violations[giver] > EPSILON_PP) | (self._violations[taker] > EPSILON_PP)
         chosen = outside & ~state.removing[taker] & (state.deviations[giver] > state.deviations[taker])
@@ -161,23 +161,25 @@ class Trader:
         return Partners(giver=giver, taker=taker, transfer=0.5 * (least + most))
 
     def _candidates(self, partners: Partners) -> tuple[Ints, Ints, Ints]:
-        """Pair, given, taken of the shifts and swaps next to the wanted transfers."""
+        """(pair, given, taken) of the shifts and swaps closest to the ideal transfers."""
         state = self._state
-        shelves = Shelves(state, np.concatenate((partners.giver, partners.taker)))
-        swapping = np.flatnonzero(~state.removing[partners.giver])  # a marked node takes nothing
-        tried, which = shelves.sample(partners.giver[swapping], self._random)
+        sorted_key_groups = SortedKeyGroups(state, np.concatenate((partners.giver, partners.taker)))
+        swapping = np.flatnonzero(~state.removing[partners.giver])  # a draining node takes nothing
+        tried, which = sorted_key_groups.sample(partners.giver[swapping], self._random)
         pair = swapping[which]
         found = []
         for kind in (0, 1):
-            given, shift = shelves.nearest(partners.giver, kind, partners.transfer)
+            given, shift = sorted_key_groups.nearest(partners.giver, kind, partners.transfer)
             found.append((shift, given, np.full(len(given), -1)))
-            taken, swap = shelves.nearest(partners.taker[pair], kind, state.load[tried] - partners.transfer[pair])
+            taken, swap = sorted_key_groups.nearest(
+                partners.taker[pair], kind, state.load[tried] - partners.transfer[pair]
+            )
             found.append((pair[swap], tried[swap], taken))
         pair, given, taken = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return pair, given, taken
 
     def _trades(self, partners: Partners) -> Trades:
-        """The candidates that gain and that limits allow, with their gains and prices."""
+        """The candidates that gain and keep the limits, with their gains and prices."""
         state, band = self._state, self._band
         pair, given, taken = self._candidates(partners)
         giver, taker, swap = partners.giver[pair], partners.taker[pair], taken >= 0
@@ -193,14 +195,14 @@ class Trader:
             possible &= ~full.any(axis=0)
         kept = np.flatnonzero(possible)
         kept = kept[np.argsort(pair[kept], kind="stable")]
-        gain = gain - 1e-6 * np.abs(load - partners.transfer[pair])  # of equals the one that leaves most room
+        gain = gain - 1e-6 * np.abs(load - partners.transfer[pair])  # among equals prefer the one that leaves most room
         pair, given, taken, giver, taker = pair[kept], given[kept], taken[kept], giver[kept], taker[kept]
         price = state.prices[:, given] * _leaves(state.home[given], giver, taker)
         price += np.where(taken >= 0, state.prices[:, taken] * _leaves(state.home[taken], taker, giver), 0.0)
         return Trades(pair=pair, given=given, taken=taken, gain=gain[kept], price=price)
 
     def _chosen(self, partners: Partners) -> Trades:
-        """The best exchange of every pair, at the least price of a move that keeps the round within the budget."""
+        """The best exchange of each pair, at the lowest price of a move that keeps the round within the budget."""
         trades = self._trades(partners)
         if not len(trades.pair):
             return trades
@@ -228,7 +230,7 @@ class Trader:
 
     @staticmethod
     def _best(partners: Partners, trades: Trades, price: float) -> Trades:
-        """The best exchange of each pair if moves cost `price` pp; no node takes part in two."""
+        """The best exchange of each pair if a move costs `price` pp; each node takes part in one at most."""
         value = trades.gain - price * trades.price.sum(axis=0)
         first = np.flatnonzero(np.diff(trades.pair, prepend=-1))
         best = np.repeat(np.maximum.reduceat(value, first), np.diff(first, append=len(value)))
@@ -264,7 +266,7 @@ def _leaves(home: Ints, source: Ints, target: Ints) -> Floats:
 
 
 def _disjoint(giver: Ints, taker: Ints) -> Ints:
-    """Positions of the pairs, in their order, none of whose nodes is in an earlier one that was chosen."""
+    """Positions of pairs, chosen in order, that share no node with an earlier chosen pair."""
     busy: set[int] = set()
     chosen = []
     for position, (one, other) in enumerate(zip(giver.tolist(), taker.tolist(), strict=True)):

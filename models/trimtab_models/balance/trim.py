@@ -1,4 +1,4 @@
-"""Trim: the same balance with fewer and cheaper moves."""
+"""Removes unnecessary moves from a plan without making its balance worse."""
 
 import numpy as np
 
@@ -9,9 +9,9 @@ from trimtab_models.solving.stop import Stop
 
 
 def trim(problem: Problem, allocation: Ints, band: Band, stop: Stop, *, returning: bool) -> Ints:
-    """(K,) `allocation` with moved key groups sent home, the dearest first, while every node stays inside `band`.
+    """(K,) `allocation` with moved key groups sent home, most expensive first, while every node stays inside `band`.
 
-    With `returning` False nothing goes back to a marked node.
+    With `returning` False nothing goes back to a draining node.
     """
     trimmed = allocation.copy()
     away = np.flatnonzero((allocation != problem.home) & (problem.home != UNPLACED))

@@ -30,7 +30,7 @@ def _warnings(instance: BalanceInstance, problem: Problem, result: ElasticResult
         if key_group in result.forced:
             yield f"key group {id_!r} is put on node {node!r}, overfull as it is: {why}"
         else:
-            yield f"key group {id_!r} stays on node {node!r}, which is marked for removal: {why}"
+            yield f"key group {id_!r} stays on node {node!r}, which is draining: {why}"
     for alert in alerts(problem, result.plan.allocation, float("inf")):
         if alert.key_group not in result.refused:
             yield describe_alert(instance, alert)

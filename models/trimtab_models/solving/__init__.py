@@ -1,4 +1,4 @@
-"""What all solvers share: the signature `solve(problem, *, stop, seed, params) -> Result`, stopping rules, statuses."""
+"""What all solvers share: the signature `solve(problem, *, stop, seed, params) -> Result`, stop rules, statuses."""
 
 from trimtab_models.solving.methods import FAMILIES, Method, Plan, method_named
 from trimtab_models.solving.outcome import Infeasible, Status

@@ -1,7 +1,7 @@
-"""The methods of the file contract by name: a document in, a plan out.
+"""The methods of the file contract by name: each turns a document into a plan.
 
-Every family of models has a module `methods` with `METHODS`, a mapping from name to `Method`. A family is imported
-only when one of its methods is asked for: numpy and OR-Tools take longer to load than most instances to solve.
+Every family of models has a module `methods` with `METHODS`, a mapping from name to `Method`.  A family is imported
+only when one of its methods is used: numpy and OR-Tools take longer to load than most instances to solve.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,12 +28,12 @@ FAMILIES = {
     "delay": "trimtab_models.dyndl.methods",
     "list": "trimtab_models.dyndl.methods",
 }
-"""Method -> the module that knows it."""
+"""Name of a method -> the module whose `METHODS` contains it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The result document of the contract, but for the seconds that it took; `warnings` are for people."""
+    """The result document of the file contract, without `solve_seconds`; `warnings` = lines for people."""
 
     document: dict[str, Any]
     warnings: tuple[str, ...] = ()
@@ -41,11 +41,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """`read` raises BadInstance; `solve(instance, stop, seed)` answers with the best plan that it has when stopped.
+    """A method of the file contract.
+
+    `read` parses a document and raises BadInstance.  `solve(instance, stop, seed)` returns the best plan that it has
+    when it is stopped.  `timed` = whether the result contains `solve_seconds`; without it, results are equal byte for
+    byte.
 
     `text` says in a sentence what the method does; `result` what each key of the plan's document means.
-
-    `timed`: whether the contract has `solve_seconds` in the result; what has not is the same byte for byte every time.
     """
 
     read: Callable[[bytes], Any]
@@ -56,6 +58,6 @@ class Method:
 
 
 def method_named(name: str) -> Method:
-    """The method `name` of `FAMILIES`. Raises KeyError on another name."""
+    """The method `name` of `FAMILIES`; raises KeyError for any other name."""
     method: Method = import_module(FAMILIES[name]).METHODS[name]
     return method

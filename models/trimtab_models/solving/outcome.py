@@ -1,21 +1,21 @@
-"""What is known of a plan, or why there is none."""
+"""The status of a plan, or why there is no plan."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class Status(Enum):
-    """The words of the file contract."""
+    """The statuses of the file contract."""
 
-    OPTIMAL = "optimal"  # the objective is within the tolerance of the proven bound
+    OPTIMAL = "optimal"  # the objective is within the tolerance of its proven bound
     FEASIBLE = "feasible"
-    UNCHANGED = "unchanged"  # no move: nothing better was found or is allowed
+    UNCHANGED = "unchanged"  # nothing moves: nothing better was found or is allowed
     INFEASIBLE = "infeasible"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infeasible:
-    """No plan exists, and why."""
+    """There is no plan, for this reason."""
 
     reason: str
     status: Status = Status.INFEASIBLE

@@ -1,5 +1,5 @@
-"""What goes over the wire: frozen values, strict decoders, the standard library only.
+"""The messages on the wire, as frozen values with strict decoders.  Uses only the standard library.
 
-One module per message; every decoder takes bytes and raises `BadMessage`, which names reason, path, what was found and
-what was expected.  Interfaces and topics are listed in ARCHITECTURE.md.
+There is one module per message.  A decoder takes bytes and raises `BadMessage`, which gives the reason, the JSON path,
+what was found and what was expected.  docs/reference/topics.md lists who writes and who reads what.
 """

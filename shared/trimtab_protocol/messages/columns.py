@@ -1,7 +1,7 @@
-"""Many samples in one JSON object: an array per quantity, as long as the others, instead of an object per sample.
+"""Many samples in one JSON object, with one array per quantity instead of one object per sample.
 
-A tenth of the names and a third of the bytes, and both sides work on whole arrays.  A quantity of which nothing is
-known travels as null, or not at all.
+This takes a third of the bytes, and both sides work on whole arrays.  All arrays of an object have the same length.  A
+quantity that is unknown in all samples is null or absent.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from trimtab_protocol.messages.decode import (
 Check = Callable[[object, str, Any, Any], object]
 
 UNKNOWN = -1
-"""Stands for an unknown value in an array: no quantity is below 0."""
+"""Marks an unknown value in an array.  All known values are at least 0."""
 
 
 def columns_of(rows: Iterable[object], names: Mapping[str, str]) -> dict[str, list[Any] | None]:
-    """Wire key -> the attribute of every row, for `names` = wire key -> attribute."""
+    """The columns of these rows by wire key; `names` = wire key -> attribute of a row.  None = unknown in all rows."""
     listed = list(rows)
     columns = {key: list(map(attrgetter(attribute), listed)) for key, attribute in names.items()}
     return {key: None if column.count(None) == len(listed) else column for key, column in columns.items()}
 
 
 def read_size(fields: Fields, name: str, *, limit: int) -> int:
-    """How many samples there are, by the column that all must have; at least one, at most `limit`."""
+    """The number of samples, 1 to `limit`: the length of the column `name`, which must be present."""
     column = fields.peek(name)
     if not isinstance(column, list):
         fault = Fault.MISSING if column is None else Fault.TYPE
@@ -83,7 +83,7 @@ def read_number_column(fields: Fields, name: str, size: int, *, whole: bool = Fa
 
 
 def known_list(column: array[Any]) -> list[Any] | None:
-    """A column as it travels: None for UNKNOWN, and for the whole when nothing of it is known."""
+    """A column in its JSON form: None for each unknown value, or one None for all when every value is unknown."""
     values = column.tolist()
     if min(values) != UNKNOWN:
         return values
@@ -96,7 +96,7 @@ def read_names(fields: Fields, name: str, *, limit: int) -> list[str]:
 
 
 def check_once(path: str, names: Sequence[object]) -> None:
-    """Refuses what stands in a list twice: nobody could tell which one counts."""
+    """Raises BadMessage when a name occurs twice."""
     if len(set(names)) != len(names):
         raise BadMessage(Fault.RANGE, path, f"{len(names)} of {len(set(names))} names", "each of them once")
 
@@ -130,7 +130,7 @@ def _read(fields: Fields, name: str, size: int, rule: tuple[frozenset[type], Che
     types, check, low, high = rule
     known = [value for value in values if value is not None] if None in values else values
     if not set(map(type, known)) <= types or (known and not (low <= min(known) and max(known) <= high)):
-        for index, value in enumerate(values):  # one of them is wrong: say which
+        for index, value in enumerate(values):  # find the wrong one, to name it
             if value is not None:
                 check(value, f"{fields.at(name)}[{index}]", low, high)
     return values

@@ -1,7 +1,7 @@
-"""Commands of the controller to one agent, and the acks that answer them.
+"""Commands from the controller to an agent, and the acks that answer them.
 
-A command is one step of a plan.  Its id is a hash of what it does, so that a repeat is recognised; it carries the epoch
-(older ones are refused), a deadline and, for migrations, the owner it expects.
+A command is one step of a plan.  Its id is a hash of its content, so that an agent recognises a repeat.  It carries an
+epoch (an agent refuses one older than it has seen), a deadline and, for hand-overs, the owner that it expects.
 """
 
 import hashlib
@@ -30,12 +30,12 @@ MAX_ACK_BYTES = 64 * 1024
 
 
 class CommandKind(StrEnum):
-    """What an agent is asked to do."""
+    """What the agent must do."""
 
     PREPARE = "prepare"  # to the new owner's agent: open the state and follow the changelog
-    RELEASE = "release"  # to the old owner's agent: finish, commit, give away
-    ABANDON = "abandon"  # to the new owner's agent: close what was prepared and will not be taken
-    REJOIN = "rejoin"  # to any agent: its worker joins again and takes the placement (fallback: a rebalance)
+    RELEASE = "release"  # to the old owner's agent: finish events, commit, release the key groups
+    ABANDON = "abandon"  # to the new owner's agent: close prepared state that it will not take over
+    REJOIN = "rejoin"  # to any agent: its worker joins the group again, which rebalances by the placement
     START = "start"  # start a worker process
     STOP = "stop"  # stop an empty worker process
 
@@ -47,10 +47,10 @@ MIGRATIONS = frozenset({CommandKind.PREPARE, CommandKind.RELEASE, CommandKind.AB
 class Command:
     """One step for the agent of `host`, about its `worker`.
 
-    `key_groups`, `source`, `target` are set for migrations (all key groups of one command go from source to target).
-    `handover` names the hand-over (the same in its prepare, release and abandon).
-    `generation` is the engine's group generation that the prepare was answered in (release only).
-    `issued_at`, `deadline` in epoch seconds.
+    `epoch` = epoch of the publication that contains it; `issued_at`, `deadline` = epoch seconds.
+    Prepare, release and abandon set four fields, all other kinds none of them: `key_groups` move from worker `source`
+    to worker `target`, and `handover` names the hand-over, the same in all its commands.
+    `generation` (release only) = the group generation in which the prepare was answered.
     """
 
     cluster: str
@@ -81,13 +81,13 @@ class Command:
 
     @property
     def id(self) -> CommandId:
-        """Hash of epoch, kind, worker and what is moved: the same step has the same id."""
+        """32 hex digits of the SHA-256 of epoch, kind, worker, source, target and key groups."""
         parts = [str(self.epoch), self.kind, self.worker, self.source or "", self.target or ""]
         parts += sorted(str(key_group) for key_group in self.key_groups)
         return CommandId(hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32])
 
     def document(self) -> dict[str, Any]:
-        """The JSON form."""
+        """The message as JSON types."""
         return {
             "v": VERSION,
             "id": self.id,
@@ -108,17 +108,17 @@ class Command:
 
 
 def encode_command(command: Command) -> bytes:
-    """The wire form."""
+    """The message as bytes."""
     return encode(command.document())
 
 
 def decode_command(payload: bytes | None) -> Command:
-    """A command from the wire; raises BadMessage, also when its id is not the hash of its content."""
+    """The command in these bytes; raises BadMessage, also when its id is not the hash of its content."""
     return read_command(parse(payload, version=VERSION))
 
 
 def read_command(fields: Fields) -> Command:
-    """A command from fields whose version has been read."""
+    """The command in these fields, whose version has been checked."""
     claimed = fields.text("id", limit=64)
     app = fields.optional("app", fields.name)
     source = fields.optional("source", fields.name)
@@ -144,7 +144,7 @@ def read_command(fields: Fields) -> Command:
 
 
 def read_key_groups(fields: Fields, name: str) -> tuple[KeyGroup, ...]:
-    """An array of key-group names, each once."""
+    """The key groups in an array of their names; raises BadMessage when one occurs twice."""
     found: dict[KeyGroup, None] = {}
     for path, value in fields.items(name, limit=MAX_KEY_GROUPS):
         if not isinstance(value, str):
@@ -157,12 +157,12 @@ def read_key_groups(fields: Fields, name: str) -> tuple[KeyGroup, ...]:
 
 
 class Phase(StrEnum):
-    """How far a command has come."""
+    """How far a command has got."""
 
     ACCEPTED = "accepted"  # verified, journalled, handed to the worker
     PREPARED = "prepared"  # prepare: the standby is warm
-    RELEASED = "released"  # release: the old owner has given away
-    TOOK = "took"  # prepare: the new owner owns (the end of a hand-over)
+    RELEASED = "released"  # release: the old owner has released the key groups
+    TOOK = "took"  # prepare: the new owner owns the key groups; the hand-over is complete
     ABANDONED = "abandoned"  # abandon: what was prepared is closed
     REJOINED = "rejoined"  # rejoin: the worker joins the group again
     STARTED = "started"  # start: the process runs
@@ -172,35 +172,41 @@ class Phase(StrEnum):
 
 
 class Refusal(StrEnum):
-    """Why a command is not carried out."""
+    """Why a command was not carried out."""
 
-    OLD_EPOCH = "old_epoch"  # something newer was published
-    OTHER_HOST = "other_host"  # the command is for another host
+    OLD_EPOCH = "old_epoch"  # older than one that was seen before
+    OTHER_HOST = "other_host"  # addressed to another host
     UNKNOWN_WORKER = "unknown_worker"  # no worker of this name is known here
-    WORKER_AWAY = "worker_away"  # its process is not connected to the agent
-    NOT_STEERING = "not_steering"  # the plug-in only reports (wrong version, failed self-check, kind of app)
-    PRECONDITION = "precondition"  # the key group is not where the command expects it
-    GENERATION = "generation"  # a rebalance came between
+    WORKER_AWAY = "worker_away"  # the worker is not connected to the agent
+    NOT_STEERING = "not_steering"  # the plug-in only reports (unsupported version or kind of app)
+    PRECONDITION = "precondition"  # the key group is not at the owner that the command names
+    GENERATION = "generation"  # a rebalance started a new group generation
     NOT_PREPARED = "not_prepared"  # the key group is owned here already, or its tables are not followed
-    DRAIN_TIMEOUT = "drain_timeout"  # begun events did not end in time
-    CATCH_UP_TIMEOUT = "catch_up_timeout"  # the changelog's last records were not applied in time
-    COMMIT_REFUSED = "commit_refused"  # the broker refused the commit that proves membership
+    DRAIN_TIMEOUT = "drain_timeout"  # events in work did not finish in time
+    CATCH_UP_TIMEOUT = "catch_up_timeout"  # reading the changelog took too long
+    COMMIT_REFUSED = "commit_refused"  # the broker refused the commit: the worker lost its membership
     NOT_EMPTY = "not_empty"  # stop: the worker still owns key groups
     NOT_CONFIGURED = "not_configured"  # start: the agent has no command line for this worker
-    GUARD = "guard"  # the agent's own guard on disk and memory
-    FAILED = "failed"  # an unexpected fault; detail has it
+    GUARD = "guard"  # the host is short of disk or memory (`[guard]` in agent.toml)
+    FAILED = "failed"  # an unexpected error; see `detail`
     UNSIGNED = "unsigned"  # no signature
     UNKNOWN_KEY = "unknown_key"  # signed with a key that is not trusted
     WRONG_SIGNATURE = "wrong_signature"  # the signature is of something else
 
 
 UNVERIFIED = frozenset({Refusal.UNSIGNED, Refusal.UNKNOWN_KEY, Refusal.WRONG_SIGNATURE})
-"""Refusals of records that nobody vouches for.  Their acks name the record, not the command that it claims to be."""
+"""Refusals of records without a trusted signature.  Their acks name the record, not the command it claims to be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ack:
-    """What became of a command.  `at` in epoch seconds; times in seconds, sizes in bytes; None = not measured."""
+    """How far a command has got: `phase` was reached `at` (epoch seconds).  A command gets several acks.
+
+    `refusal` is set exactly when the phase is REFUSED; `detail` = text for the log.  `generation` = group generation in
+    which the worker acted; `lag_records` = changelog records that the prepared state is behind; `state_bytes` = size of
+    the prepared state; `pause_s` = seconds in which the key groups were not processed; `exit_code` of a stopped
+    process. None = unknown or not applicable.
+    """
 
     cluster: str
     command_id: CommandId
@@ -225,7 +231,7 @@ class Ack:
 
     @classmethod
     def to(cls, command: Command, phase: Phase, *, at: float, **told: Any) -> Self:
-        """The answer to a command by its own host and worker; `told`: the fields that only some answers have."""
+        """An ack of this command from its host and worker; `told` = further fields."""
         return cls(
             cluster=command.cluster,
             command_id=command.id,
@@ -240,7 +246,7 @@ class Ack:
         )
 
     def document(self) -> dict[str, Any]:
-        """The JSON form."""
+        """The message as JSON types."""
         return {
             "v": VERSION,
             "cluster": self.cluster,
@@ -263,17 +269,17 @@ class Ack:
 
 
 def encode_ack(ack: Ack) -> bytes:
-    """The wire form."""
+    """The message as bytes."""
     return encode(ack.document())
 
 
 def decode_ack(payload: bytes | None) -> Ack:
-    """An ack from the wire; raises BadMessage."""
+    """The ack in these bytes; raises BadMessage."""
     return read_ack(parse(payload, version=VERSION, limit=MAX_ACK_BYTES))
 
 
 def read_ack(fields: Fields) -> Ack:
-    """An ack from fields whose version has been read."""
+    """The ack in these fields, whose version has been checked."""
     return Ack(
         cluster=fields.name("cluster"),
         command_id=CommandId(fields.text("command_id", limit=64)),

@@ -1,8 +1,8 @@
-"""Strict decoding of JSON: each field is asked for once, with its limits.
+"""Strict decoding of JSON objects, with limits for every field.
 
-A decoder asks a `Fields` for what it needs.  Readers of files that people write then call `done()`: a key left over is
-a mistake.  Readers of messages do not: a newer sender may say more than they know.  Every fault is a `BadMessage` that
-names its reason (counted as a metric), the JSON path, what was found and what was expected.
+A decoder takes each field that it needs from a `Fields` once.  Readers of files that people write then call `done()`,
+which refuses unknown keys.  Readers of messages do not: a newer sender may add fields.  Every error is a `BadMessage`
+with its reason (counted as a metric), the JSON path, what was found and what was expected.
 """
 
 import json
@@ -48,16 +48,16 @@ class Fault(StrEnum):
     UNKNOWN_KEY = "unknown_key"
     WRONG_SIGNATURE = "wrong_signature"
     OLD_EPOCH = "old_epoch"
-    REPEATED = "repeated_id"  # a command's id came before, with other content
-    UNKNOWN_HOST = "unknown_host"  # not among those that the configuration names
-    FLOODING = "flooding"  # its sender sends more than anybody asked for: it is not even read
+    REPEATED = "repeated_id"  # a known command id with other content
+    UNKNOWN_HOST = "unknown_host"  # not in the configured list of hosts
+    FLOODING = "flooding"  # the sender exceeds its rate limit; the message was not read
 
 
 class BadMessage(ValueError):
-    """The other side sent something that cannot be read; nothing of it is used.
+    """A message or file cannot be used; nothing of it is.
 
-    Of what nobody asked for, and of what is of another type, only the type is shown: in a configuration it may be a
-    secret under a misspelt key.
+    For unknown keys and wrong types the text shows only the type of the value: it may be a secret under a misspelt key
+    of a configuration.
     """
 
     def __init__(self, fault: Fault, path: str, found: object, expected: str) -> None:
@@ -69,7 +69,7 @@ class BadMessage(ValueError):
 
 
 def shorten(value: object, limit: int = 80) -> str:
-    """A value for an error text: on one line, cut.  What is nested is only named: it may be deep, and large."""
+    """A value for an error text, on one line of at most `limit` characters.  Objects and arrays are not shown."""
     match value:
         case str() | bytes():
             text = repr(value[:limit])
@@ -85,12 +85,12 @@ def shorten(value: object, limit: int = 80) -> str:
 
 
 def type_of(value: object) -> str:
-    """What kind of value it is, in the words of JSON."""
+    """The type of a value, in the terms of JSON."""
     return _TYPES.get(type(value)) or f"a {type(value).__name__}"
 
 
 def step(name: str) -> str:
-    """One step of a JSON path: a name as it is, anything else as an error text may hold it."""
+    """One step of a JSON path: a name as it is, anything else shortened."""
     return name if NAME_PATTERN.fullmatch(name) else shorten(name)
 
 
@@ -107,7 +107,7 @@ def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def encode(document: object) -> bytes:
-    """Compact JSON.  NaN and infinity are a fault of ours and raise ValueError."""
+    """The document as compact JSON; raises ValueError for NaN and infinity."""
     return json.dumps(document, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode()
 
 
@@ -133,7 +133,7 @@ def parse(payload: bytes | None, *, version: int, limit: int = MAX_MESSAGE_BYTES
 
 
 class Fields:
-    """Members of one JSON object, each to be asked for exactly once."""
+    """The members of a JSON object; each can be taken once."""
 
     __slots__ = ("_members", "path")
 
@@ -152,7 +152,7 @@ class Fields:
         return self._members.pop(name, None)
 
     def peek(self, name: str) -> Any:
-        """The raw member, which is still to be asked for."""
+        """The raw member, without taking it."""
         return self._members.get(name)
 
     def _need(self, name: str, expected: str) -> Any:
@@ -194,7 +194,7 @@ class Fields:
         return check_number(self._need(name, "a number"), self.at(name), low, high)
 
     def has(self, name: str) -> bool:
-        """Whether the member is there and not null."""
+        """Whether the member is present and not null."""
         return self._members.get(name) is not None
 
     def optional(self, name: str, read: Callable[[str], T]) -> T | None:
@@ -224,7 +224,7 @@ class Fields:
             yield Fields(element, path)
 
     def members(self, name: str, *, limit: int) -> Iterator[tuple[str, str, Any]]:
-        """(key, path, raw value) of each member of an object used as a map with names as keys."""
+        """(key, path, raw value) of each member of an object that maps names to values; at most `limit` members."""
         inner = self.fields(name)
         if len(inner._members) > limit:
             raise BadMessage(Fault.OVERSIZED, inner.path, f"{len(inner._members)} members", f"at most {limit}")
@@ -234,7 +234,7 @@ class Fields:
             yield key, inner.at(key), value
 
     def done(self) -> None:
-        """Nothing may be left over."""
+        """Raises BadMessage when a member has not been taken."""
         for name in self._members:
             raise BadMessage(Fault.UNKNOWN, self.at(step(name)), self._members[name], "no such field")
 
@@ -272,6 +272,6 @@ def check_number(value: object, path: str, low: float, high: float) -> float:
     if type(value) not in (int, float):
         raise BadMessage(Fault.TYPE, path, value, "a number")
     assert isinstance(value, (int, float))
-    if not low <= value <= high:  # NaN is not either
+    if not low <= value <= high:  # NaN fails this too
         raise BadMessage(Fault.RANGE, path, value, f"a finite number, {low:g} to {high:g}")
     return float(value)

@@ -1,7 +1,7 @@
-"""Records that the two workers of a running hand-over exchange (one-partition topic, tailed by every worker).
+"""Records that the two workers of a hand-over exchange.  Worker -> all workers; the topic has one partition.
 
-`released` is written by the old owner after its commit; `took` by the new owner after its own.  Both are valid only
-inside the group generation they name; a repeat is recognised by (kind, handover, generation).
+The old owner writes `released` after its commit, the new owner writes `took` after its own.  Both are valid only in the
+group generation that they name.  (kind, handover, generation) identifies a repeat.
 """
 
 import re
@@ -17,14 +17,14 @@ VERSION = 1
 MAX_OFFSETS = 100_000
 """Offsets in one record of a hand-over."""
 TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,249}")
-"""As Kafka has it."""
+"""Kafka's rule for names of topics."""
 
 Offsets = tuple[tuple[str, int, int], ...]
-"""(topic, partition, offset) ..."""
+"""Rows of (topic, partition, offset)."""
 
 
 class HandoverKind(StrEnum):
-    """Which step has been done."""
+    """The step that is complete."""
 
     RELEASED = "released"  # the old owner has committed and given away
     TOOK = "took"  # the new owner owns, and has committed
@@ -34,8 +34,9 @@ class HandoverKind(StrEnum):
 class HandoverRecord:
     """One step of the hand-over `handover` of `key_groups` from `source` to `target` inside group `generation`.
 
-    With `released`: `offsets` = committed next offsets of the source partitions, `ends` = changelog end offsets,
-    `held_s` = seconds from the source's stop of fetching to this record.
+    Only in `released`: `offsets` = committed offsets of the input partitions, where the target goes on; `ends` = end
+    offsets of the changelogs, up to which the target must read; `held_s` = seconds from when the source stopped
+    fetching to this record.
     """
 
     kind: HandoverKind
@@ -58,7 +59,7 @@ class HandoverRecord:
             raise BadMessage(Fault.RANGE, "target", self.target, "another worker than source")
 
     def document(self) -> dict[str, Any]:
-        """The JSON form."""
+        """The message as JSON types."""
         return {
             "v": VERSION,
             "kind": self.kind,
@@ -77,12 +78,12 @@ class HandoverRecord:
 
 
 def encode_handover(record: HandoverRecord) -> bytes:
-    """The wire form."""
+    """The message as bytes."""
     return encode(record.document())
 
 
 def decode_handover(payload: bytes | None) -> HandoverRecord:
-    """A hand-over record from the wire; raises BadMessage."""
+    """The hand-over record in these bytes; raises BadMessage."""
     fields = parse(payload, version=VERSION)
     return HandoverRecord(
         kind=fields.choice("kind", HandoverKind),

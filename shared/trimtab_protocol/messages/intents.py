@@ -1,8 +1,8 @@
-"""What an operator wants to be so: workers drained, the controller paused, a journal given up, an app forgotten.
+"""Intents of operators: drain a worker, pause, accept a journal, forget an app or a worker.  Operator -> controller.
 
-Compacted topic; a tombstone takes an intent back.  The controller itself takes back what it has carried out once.
-
-Level-triggered: the controller reads the state, not the act, so an intent survives restarts of everybody.
+The topic is compacted; a tombstone revokes an intent.  The controller itself revokes an intent that it has completed.
+Intents state what should be, not what to do, so they survive restarts of the controller.  In all of them `by` = who
+wrote it, `at` = when (epoch seconds), `reason` = text for the status.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ ACCEPT_KEY = "accept-journal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """Empty this worker and then stop it.  `at` in epoch seconds."""
+    """Empty this worker, then stop it."""
 
     worker: WorkerId
     by: str
@@ -32,7 +32,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Decide, but publish nothing new (a plan in flight ends)."""
+    """Start no new plan; a plan in flight is finished."""
 
     by: str
     at: float
@@ -46,7 +46,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptJournal:
-    """End this hold, and no other: go on without what the journal should have told."""
+    """End the hold with this id, and no other: go on without the content of the journal."""
 
     hold: str
     by: str
@@ -61,7 +61,7 @@ class AcceptJournal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetApp:
-    """An app is gone for good: it has no placement any more, and nobody waits for it."""
+    """The app is gone for good: revoke its placement and do not wait for it."""
 
     app: AppId
     by: str
@@ -76,7 +76,7 @@ class ForgetApp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetWorker:
-    """A worker's name is gone for good: nobody waits for it, nor starts or drains it."""
+    """The worker is gone for good: do not wait for it, start it or drain it."""
 
     worker: WorkerId
     by: str
@@ -98,7 +98,7 @@ def drain_key(worker: WorkerId) -> str:
 
 
 def encode_intent(intent: Intent) -> bytes:
-    """The wire form."""
+    """The message as bytes."""
     document: dict[str, object] = {"v": VERSION, "by": intent.by, "at": intent.at, "reason": intent.reason}
     match intent:
         case Drain(worker=worker):
@@ -115,7 +115,7 @@ def encode_intent(intent: Intent) -> bytes:
 
 
 def decode_intent(key: bytes | None, payload: bytes) -> Intent:
-    """An intent from its record; raises BadMessage."""
+    """The intent in a record; raises BadMessage, also when the key does not match the content."""
     fields = parse(payload, version=VERSION, limit=10_000)
     by, at, reason = fields.text("by", limit=200), fields.number("at"), fields.text("reason", limit=2000)
     kinds = ("worker", "hold", "forget_app", "forget_worker")

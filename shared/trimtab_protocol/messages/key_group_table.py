@@ -1,7 +1,7 @@
-"""The key groups of a snapshot: blocks of one operator, with a column per quantity; a row is made when it is asked for.
+"""The key groups of a snapshot, in blocks of one operator with an array per quantity.
 
-A fleet has a million of them.  As an object each they are gigabytes, made and thrown away once per window; as columns
-they are 88 bytes each, travel as they are, and are computed with as they are.
+A fleet has a million key groups.  One object each would take gigabytes per window; in arrays they take 88 bytes each,
+and are sent and computed with in that form.  Row objects are created on demand.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ LEVELS = ("state_bytes", "lag_records", "backlog")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyGroupWindow:
-    """A key group: `worker` = owner that reported it last, `cpu` in cores, rates per second, levels as last seen."""
+    """A key group in one window; None = unknown.
+
+    `worker` = the owner that reported it last; `covered_s` = seconds that samples cover; `cpu` = cores; tuples and
+    bytes per second; `state_bytes`, `lag_records`, `backlog` as last reported (see `KeyGroupSample`).
+    """
 
     key_group: KeyGroup
     worker: WorkerId
@@ -55,7 +59,7 @@ class KeyGroupWindow:
 class KeyGroupBlock:
     """The key groups of one operator: the fields of `KeyGroupWindow` as arrays of 64-bit numbers, UNKNOWN for None.
 
-    `worker` holds places in `workers`.  The arrays belong to the block and are not changed.
+    `worker` holds indices into `workers`.  Nobody changes the arrays.
     """
 
     app: AppId
@@ -77,7 +81,7 @@ class KeyGroupBlock:
         return len(self.partition)
 
     def below(self, count: int) -> KeyGroupBlock:
-        """The key groups of partitions below `count`; the block itself when these are all."""
+        """The key groups whose partition is below `count`; the block itself when that is all of them."""
         if max(self.partition) < count:
             return self
         places = [place for place, partition in enumerate(self.partition) if partition < count]
@@ -97,11 +101,11 @@ class KeyGroupBlock:
         )
 
     def owned(self) -> dict[WorkerId, int]:
-        """How many key groups each of the owners has."""
+        """The number of key groups per owner."""
         return {self.workers[place]: count for place, count in Counter(self.worker).items()}
 
     def row(self, place: int) -> KeyGroupWindow:
-        """The key group at one place of the columns."""
+        """The key group at this index of the columns."""
         values = {name: getattr(self, name)[place] for name in (*RATES, *LEVELS)}
         return KeyGroupWindow(
             key_group=KeyGroup(self.app, self.operator, self.partition[place]),
@@ -112,7 +116,7 @@ class KeyGroupBlock:
 
 
 class KeyGroupTable(Sequence[KeyGroupWindow]):
-    """The rows of `blocks`, in their order; equal to any sequence of the same rows."""
+    """The rows of `blocks` as one sequence; equals any sequence of the same rows."""
 
     __slots__ = ("blocks",)
 
@@ -121,7 +125,7 @@ class KeyGroupTable(Sequence[KeyGroupWindow]):
 
     @classmethod
     def of(cls, rows: Sequence[KeyGroupWindow]) -> KeyGroupTable:
-        """The rows by operator; a table is returned as it is."""
+        """A table of these rows; a table is returned unchanged."""
         if isinstance(rows, cls):
             return rows
         operators: defaultdict[tuple[AppId, OperatorId], list[KeyGroupWindow]] = defaultdict(list)
@@ -177,7 +181,7 @@ def _block(app: AppId, operator: OperatorId, rows: Sequence[KeyGroupWindow]) -> 
 
 
 def block_document(block: KeyGroupBlock) -> dict[str, Any]:
-    """A block as it travels."""
+    """The block as JSON types."""
     return {
         "app": block.app,
         "operator": block.operator,

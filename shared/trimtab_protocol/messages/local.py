@@ -1,6 +1,7 @@
 """Frames between an engine plug-in and the agent of its host: one JSON object per line over a Unix socket.
 
-The plug-in connects and says `hello`; the agent answers `welcome`; then statistics and acks go up, commands go down.
+The plug-in connects and sends `hello`; the agent answers `welcome`.  After that the plug-in sends statistics and acks,
+and the agent sends commands.
 """
 
 import re
@@ -34,25 +35,32 @@ from trimtab_protocol.messages.report import (
 
 VERSION = 1
 PROTOCOL = 2
-"""What this code speaks on the socket.  A plug-in names its own in `Hello.versions`, an agent in its welcome; what came
-with a protocol is sent only to who knows it, for those of the first refuse every field that they do not know."""
+"""Protocol version of this code on the socket.  A plug-in names its own in `Hello.versions`, an agent in its welcome.
+Fields that a version added are sent only to peers of that version: version 1 refuses unknown fields."""
 PROTOCOL_KEY = "trimtab-protocol"
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 """Size of a frame between plug-in and agent."""
 MAX_FAULTS = 100
 """Reasons for refused records in one frame of statistics."""
+MAX_REASON = 4000
+"""Characters of why a worker only reports; a report holds the first 200 of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """A worker process presents itself.  `steering` False: it only reports, `reason` says why."""
+    """First frame of a worker process.
+
+    `worker` = its unique name in the cluster; `steering` = whether it takes commands; `reason` = why not, or, while it
+    does, what it lacks; `operators` = number of key groups per operator; `versions` = name -> version of what it runs
+    (engine, plug-in), and under `trimtab-protocol` the protocol version.
+    """
 
     app: AppId
     worker: WorkerId
     pid: int
     steering: bool
     reason: str | None
-    operators: Mapping[OperatorId, int]  # number of key groups of each
+    operators: Mapping[OperatorId, int]
     versions: Mapping[str, str]
 
     def __post_init__(self) -> None:
@@ -61,12 +69,12 @@ class Hello:
 
     @property
     def protocol(self) -> int:
-        """The newest version of these frames that the plug-in reads."""
+        """Newest protocol version that the plug-in reads; 1 when it names none."""
         said = self.versions.get(PROTOCOL_KEY, "")
         return int(said) if re.fullmatch("[1-9][0-9]{0,8}", said) else 1
 
     def document(self) -> dict[str, Any]:
-        """The JSON form."""
+        """The message as JSON types."""
         return {
             "app": self.app,
             "worker": self.worker,
@@ -80,9 +88,9 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """The agent's answer: who it is and how often it wants statistics.
+    """The agent's answer to hello: its cluster and host, and the interval of statistics in seconds.
 
-    `protocol`: the newest version of these frames that the agent reads, only to who speaks one; None = the first.
+    `protocol` = newest protocol version that the agent reads; sent only to plug-ins that named theirs.  None = 1.
     """
 
     cluster: str
@@ -91,7 +99,7 @@ class Welcome:
     protocol: int | None = None
 
     def document(self) -> dict[str, Any]:
-        """The JSON form."""
+        """The message as JSON types."""
         document = {"cluster": self.cluster, "host": self.host, "interval_s": self.interval_s}
         return document if self.protocol is None else {**document, "protocol": self.protocol}
 
@@ -100,10 +108,12 @@ class Welcome:
 class Statistics:
     """What a worker measured in the interval of `interval_s` seconds that ended at `at_ms` (epoch milliseconds).
 
-    `refused` counts, by reason, the placements and hand-over records that the worker refused since its start.
-    From protocol 2 on: `standbys` = how many standby replicas the app asks for; `unknown` = why the loads of the key
-    groups are not known in this interval, kept as `reason_text` has it; `breaches` = how often, since its start, the
-    worker was about to overwrite state that it writes itself: then it ends.
+    `cpu_s` = CPU seconds of the process; `epoch` = newest placement that it knows; `generation` = generation of its
+    consumer group; `complete` = whether `key_groups` lists all key groups that it owns; `pairs` = tuples between key
+    groups; `refused` = refused placements and hand-over records since its start, by reason. Since protocol 2:
+    `standbys` = standby replicas per key group that the app asks for; `unknown` = why the loads of the key groups are
+    unknown in this interval, as `reason_text` returns it; `breaches` = times since its start that a changelog was about
+    to overwrite state that the worker owns (it then ends itself).
     """
 
     at_ms: int
@@ -126,11 +136,11 @@ class Statistics:
             object.__setattr__(self, "unknown", reason_text(self.unknown))
 
     def for_protocol(self, protocol: int) -> Self:
-        """What an agent may be told that reads this version of the frames."""
+        """These statistics without the fields that an agent of this protocol version does not know."""
         return self if protocol >= PROTOCOL else replace(self, standbys=None, unknown=None, breaches=None)
 
     def document(self) -> dict[str, Any]:
-        """The JSON form."""
+        """The message as JSON types."""
         later = {"standbys": self.standbys, "unknown": self.unknown, "breaches": self.breaches}
         return self._first_document() | {name: value for name, value in later.items() if value is not None}
 
@@ -155,12 +165,12 @@ _NAMES: dict[type, str] = {Hello: "hello", Welcome: "welcome", Statistics: "stat
 
 
 def encode_frame(frame: Frame) -> bytes:
-    """One line, with its end."""
+    """The frame as one line, with its newline."""
     return encode({**frame.document(), "v": VERSION, "frame": _NAMES[type(frame)]}) + b"\n"
 
 
 def decode_frame(line: bytes) -> Frame:
-    """The frame of one line; raises BadMessage."""
+    """The frame in this line; raises BadMessage."""
     fields = parse(line, version=VERSION, limit=MAX_FRAME_BYTES)
     match fields.text("frame"):
         case "hello":
@@ -188,7 +198,7 @@ def _read_hello(fields: Fields) -> Hello:
         worker=WorkerId(fields.name("worker")),
         pid=fields.integer("pid", low=1),
         steering=fields.flag("steering"),
-        reason=fields.optional("reason", lambda name: fields.text(name, limit=4000)),
+        reason=fields.optional("reason", lambda name: fields.text(name, limit=MAX_REASON)),
         operators=operators,
         versions={name: check_text(value, path, 100) for name, path, value in fields.members("versions", limit=20)},
     )
@@ -222,7 +232,7 @@ def _read_statistics(fields: Fields) -> Statistics:
 
 
 def _read_refused(fields: Fields, name: str) -> dict[Fault, int]:
-    """Reasons that this code does not know are passed over: a newer plug-in may refuse for more of them."""
+    """Ignores unknown reasons: a newer plug-in may have more of them."""
     counts = {
         word: check_integer(count, path, 0, 2**63 - 1) for word, path, count in fields.members(name, limit=MAX_FAULTS)
     }

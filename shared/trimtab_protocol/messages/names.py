@@ -1,4 +1,4 @@
-"""Names that every part shares: identifiers, topics of a cluster, key groups, epochs."""
+"""Identifiers that all messages share: key groups, epochs, topics of a cluster."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, NewType
@@ -16,7 +16,7 @@ MAX_PARTITIONS = 100_000
 
 
 class Epoch(NamedTuple):
-    """Order of everything a controller publishes: (leader generation, number of the publication)."""
+    """Version of a publication, (leader generation, number of the publication).  A later one compares as greater."""
 
     generation: int
     number: int
@@ -29,7 +29,7 @@ NO_EPOCH = Epoch(0, 0)
 
 
 def decode_epoch(value: object, path: str) -> Epoch:
-    """An epoch from its wire form `[generation, number]`."""
+    """The epoch in `[generation, number]`; raises BadMessage."""
     if not isinstance(value, list) or len(value) != 2:
         raise BadMessage(Fault.TYPE, path, value, "[generation, number]")
     return Epoch(*(check_integer(part, path, 0, 2**53) for part in value))
@@ -47,7 +47,7 @@ class KeyGroup(NamedTuple):
 
 
 def parse_key_group(text: str, path: str = "") -> KeyGroup:
-    """The key group that `str(key_group)` names."""
+    """The key group in `app/operator/partition`, the inverse of `str`; raises BadMessage."""
     parts = text.split("/")
     if len(parts) != 3 or not all(NAME_PATTERN.fullmatch(part) for part in parts[:2]) or not _is_index(parts[2]):
         raise BadMessage(Fault.RANGE, path, text, "app/operator/partition")
@@ -55,7 +55,7 @@ def parse_key_group(text: str, path: str = "") -> KeyGroup:
 
 
 def _is_index(text: str) -> bool:
-    """Digits as `str` writes them (other alphabets have some too), and few enough to be read."""
+    """Whether these are ASCII digits, and few enough to convert."""
     return text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_PARTITIONS))
 
 
@@ -117,23 +117,23 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """How one topic is created."""
+    """Settings with which a topic is created."""
 
     name: str
     partitions: int
     compacted: bool = False
     retention_hours: int | None = None
     stamped_by_broker: bool = False
-    """Record times are the broker's: a sender with a fast clock cannot date its records ahead."""
+    """The broker sets record times, so that a sender with a fast clock cannot date its records ahead."""
 
     @property
     def configuration(self) -> dict[str, str]:
-        """As Kafka's topic keys."""
+        """The settings as configuration keys of Kafka."""
         keys = {"max.message.bytes": str(2 * MAX_MESSAGE_BYTES)}
         if self.compacted:
             keys["cleanup.policy"] = "compact"
-            # Whoever starts reads all that is not compacted yet.  That is at least the segment that is written, a
-            # gigabyte or a week unless told otherwise; a segment must hold the largest message.
+            # A reader that starts reads everything not yet compacted, at least the active segment.  Kafka's default
+            # for a segment is a gigabyte or a week.  A segment must hold the largest message.
             keys["segment.bytes"] = keys["max.message.bytes"]
         if self.retention_hours is not None:
             keys["retention.ms"] = str(self.retention_hours * 3_600_000)
@@ -143,7 +143,7 @@ class TopicSettings:
 
 
 def topic_settings(topics: Topics) -> tuple[TopicSettings, ...]:
-    """How the topics of a cluster are created."""
+    """The settings of all topics of a cluster."""
     return (
         TopicSettings(topics.reports, 4, retention_hours=24, stamped_by_broker=True),
         TopicSettings(topics.snapshots, 1, retention_hours=24),
@@ -158,10 +158,10 @@ def topic_settings(topics: Topics) -> tuple[TopicSettings, ...]:
 
 
 def transactional_id(cluster: str, *, acting: bool) -> str:
-    """The one id under which a cluster's controller publishes; who only looks on has another."""
+    """The transactional id under which the acting controller of a cluster publishes; a dry run has another one."""
     return f"trimtab.{cluster}.{'controller' if acting else 'dry-run'}"
 
 
 def controllers_group(cluster: str) -> str:
-    """The consumer group in which a cluster's acting controllers elect one."""
+    """The consumer group in which the acting controllers of a cluster elect their leader."""
     return f"trimtab.{cluster}.controllers"

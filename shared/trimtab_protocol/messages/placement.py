@@ -1,4 +1,4 @@
-"""Placement: who owns which key group of an app, versioned.  Compacted topic, key = app; every worker tails it."""
+"""The placement: which worker owns which key group of an app.  Controller -> workers; compacted topic, key = app."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ MAX_OPERATORS = 1000
 MAX_STANDBYS = 8
 """Standbys of one key group in a placement."""
 MAX_WANTED_STANDBYS = MAX_STANDBYS - 1
-"""Standbys that an app may ask for; a key group that moves has its target besides."""
+"""Most standbys that an app may ask for.  One place is left for the target of a key group that moves."""
 MAX_MOVING = 1_000
-"""Key groups of one plan."""
+"""Most key groups that one plan moves."""
 MAX_HEAD_BYTES = 600
-"""What a placement is reckoned to take besides its rows: two names of 200 characters, an epoch, the keys."""
+"""Space for all but `owners`: two names of 200 characters, an epoch, and the JSON keys."""
 
 Owners = tuple[WorkerId, ...]
-"""(owner, first standby, ...) of one key group; empty = the engine's fallback decides."""
+"""(owner, first standby, ...) of one key group; empty = the engine assigns it by its own rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """`owners[operator][partition]` = (owner, standbys ...), as published under `epoch`.
+    """`owners[operator][partition]` = (owner, standbys ...), published under `epoch`.
 
-    Without any operator it takes the app's placement back.  A tombstone could not do that: it has no epoch and no
-    signature, so whoever can write to the topic could write one, or repeat it later.
+    A placement without operators revokes the app's placement.  A tombstone does not: it has neither epoch nor
+    signature, so anybody who can write to the topic could forge or replay one.
     """
 
     cluster: str
@@ -41,17 +41,17 @@ class Placement:
         object.__setattr__(self, "owners", MappingProxyType(dict(self.owners)))
 
     def of(self, operator: OperatorId, partition: int) -> Owners:
-        """Owner and standbys of a key group; empty when the placement does not speak of it."""
+        """Owner and standbys of a key group; empty when the placement does not list it."""
         rows = self.owners.get(operator, ())
         return rows[partition] if partition < len(rows) else ()
 
     @property
     def is_taken_back(self) -> bool:
-        """Whether the app is forgotten."""
+        """Whether this revokes the app's placement."""
         return not self.owners
 
     def document(self) -> dict[str, Any]:
-        """The JSON form."""
+        """The message as JSON types."""
         return {
             "v": VERSION,
             "cluster": self.cluster,
@@ -62,10 +62,11 @@ class Placement:
 
 
 def most_bytes(counts: Mapping[OperatorId, int], longest_name: int, standbys: int = 0) -> int:
-    """How large a placement of so many key groups per operator can become, by workers' names of so many characters.
+    """Largest size in bytes that a placement can reach.
 
-    Each key group has an owner and so many standbys.  Of none, in the course of time, one: its owner before it moved.
-    While some move, their targets come to so many.
+    `counts` = key groups per operator, `longest_name` = characters of the longest worker name, `standbys` = standbys
+    that the app asks for.  Each key group has an owner and its standbys, but room for at least one: after a move the
+    old owner is listed.  With standbys, the key groups of one plan also list their targets while they move.
     """
     names = 1 + max(1, standbys)
     row = len(encode([[""] * names])) - 1 + names * longest_name  # with its comma, without the outer brackets
@@ -75,17 +76,17 @@ def most_bytes(counts: Mapping[OperatorId, int], longest_name: int, standbys: in
 
 
 def encode_placement(placement: Placement) -> bytes:
-    """The wire form."""
+    """The message as bytes."""
     return encode(placement.document())
 
 
 def decode_placement(payload: bytes | None) -> Placement:
-    """A placement from the wire; raises BadMessage."""
+    """The placement in these bytes; raises BadMessage."""
     return read_placement(parse(payload, version=VERSION))
 
 
 def read_placement(fields: Fields) -> Placement:
-    """A placement from fields whose version has been read."""
+    """The placement in these fields, whose version has been checked."""
     return Placement(
         cluster=fields.name("cluster"),
         app=AppId(fields.name("app")),

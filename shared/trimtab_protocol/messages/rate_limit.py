@@ -1,4 +1,4 @@
-"""How much one sender may send, and how often it is worth telling that it sends too much.  Pure: `now` is given."""
+"""Rate limits per sender, and which of many equal faults are logged."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ class RateLimit:
     _at: float = 0.0
 
     def spend(self, now: float, amount: float = 1.0) -> bool:
-        """Whether `amount` was to be had at `now` (seconds, any origin); what was refused is not spent.
+        """Take `amount` at `now` (seconds, any origin) if that much is left; returns whether it was.
 
-        A clock that was set back gives nothing, and takes nothing.
+        A clock that is set back changes nothing.
         """
         self._level = max(0.0, self._level - max(0.0, now - self._at) * self.rate)
         self._at = now
@@ -26,7 +26,7 @@ class RateLimit:
 
 
 class RateLimits:
-    """A rate limit for each of many senders, by name; at most `most` are remembered, those heard of last."""
+    """One rate limit per sender name.  Remembers the `most` senders that sent last."""
 
     def __init__(self, *, rate: float, burst: float, most: int) -> None:
         self._rate = rate
@@ -38,7 +38,7 @@ class RateLimits:
         return len(self._of)
 
     def spend(self, sender: str | bytes, now: float, amount: float = 1.0) -> bool:
-        """Whether this sender had `amount` left."""
+        """Take `amount` from the limit of this sender; returns whether that much was left."""
         rate_limit = self._of.pop(sender, None) or RateLimit(rate=self._rate, burst=self._burst)
         self._of[sender] = rate_limit
         if len(self._of) > self._most:
@@ -47,5 +47,5 @@ class RateLimits:
 
 
 def is_told(count: int) -> bool:
-    """Whether the `count`-th fault of a kind is worth a line in the log: the 1st, 10th and 100th, and every 1000th."""
+    """Whether to log the `count`-th fault of a kind: the 1st, 10th, 100th and every 1000th."""
     return count in (1, 10, 100) or count % 1000 == 0

@@ -1,8 +1,8 @@
-"""The report of one host for one interval, and the samples in it.
+"""The report of one host for one interval, and the samples in it.  Agent -> stream.
 
-Sums are over the interval (`cpu_s`, tuples, bytes); levels are at its end (`state_bytes`, lags).  None is unknown.
-There are thousands of key groups and pairs: they travel in blocks of what has the same names, a column per quantity.
-Agents write reports; the stream reads the same keys with Spark SQL.
+`cpu_s`, tuples and bytes are sums over the interval; `state_bytes`, `lag_records`, `backlog` and memory are values at
+its end.  None means unknown.  A report holds thousands of key groups and pairs.  Those with the same names (worker,
+app, operator) share a block, which has one array per quantity.  The stream reads the same keys with Spark SQL.
 """
 
 import re
@@ -53,44 +53,52 @@ MAX_COUNT = 2**53
 """Tuples, bytes or records in one sample; a float tells every such number from the next."""
 
 REASON_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9 .,:;%/()+<>=_*'-]{0,199}")
-"""A reason in a report.  Spark reads numbers, arrays and text in foreign scripts as text too: this tells them apart."""
+"""A reason in a report.  Spark SQL reads other JSON types as text too; this pattern tells real reasons from them."""
 _NOT_IN_REASONS = re.compile(r"[^A-Za-z0-9 .,:;%/()+<>=_*'-]")
+_SIMILAR = str.maketrans('"`[]{}', "''()()")
 
 
 def reason_text(text: str) -> str:
-    """The text as a report can hold it: at most 200 characters, those that `REASON_PATTERN` does not know as `_`."""
-    fitting = _NOT_IN_REASONS.sub("_", text)[:200]
+    """The text as a report can hold it: at most 200 characters, all allowed by `REASON_PATTERN`.
+
+    Other brackets and quotes become similar ones that are allowed; any other character becomes `_`.
+    """
+    fitting = _NOT_IN_REASONS.sub("_", text.translate(_SIMILAR))[:200]
     return fitting if REASON_PATTERN.fullmatch(fitting) else f"reason {fitting}"[:200].rstrip()
 
 
 class Basis(StrEnum):
-    """What a host's CPU figures are relative to."""
+    """Where the limits of a host's CPU figures come from."""
 
-    CONFIG = "config"  # as configured
-    CGROUP = "cgroup"  # the tightest cgroup quota
-    HOST = "host"  # the cores of the host
+    CONFIG = "config"  # `cores` in agent.toml
+    CGROUP = "cgroup"  # the limit of the agent's container
+    HOST = "host"  # the whole machine
 
 
 class WorkerState(StrEnum):
-    """What a worker process is doing."""
+    """The state of a worker process."""
 
-    RUNNING = "running"  # recovery done, events flow
-    REBALANCING = "rebalancing"  # the group changes its members
-    RECOVERING = "recovering"  # it reads its changelogs
-    AWAY = "away"  # configured here, but not connected to the agent
+    RUNNING = "running"  # recovery is done, events are processed
+    REBALANCING = "rebalancing"  # the consumer group changes its members
+    RECOVERING = "recovering"  # restores state from changelogs
+    AWAY = "away"  # configured on this host, but not connected to the agent
 
 
 class Mark(StrEnum):
-    """Why a worker's samples are less than they seem; none = complete."""
+    """Why the samples of a worker are incomplete or altered.  No mark = complete."""
 
     PARTIAL = "partial"  # some key groups or pairs are missing
     STALE = "stale"  # measured in an earlier interval
-    CLAMPED = "clamped"  # a reading above its physical limit was cut to it
+    CLAMPED = "clamped"  # a reading above a physical limit was reduced to it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSample:
-    """`cpu_s` used by the whole host (or container) in the interval; `cores` = what it may use; bytes per interval."""
+    """The host (or container) in one interval.
+
+    `cpu_s` = CPU seconds used; `cores` = cores it may use; `basis` = where that limit comes from; `received_bytes`,
+    `sent_bytes` = network bytes in the interval; `memory_bytes` of `memory_limit_bytes` in use at its end.
+    """
 
     cpu_s: float | None
     cores: float | None
@@ -115,10 +123,14 @@ class HostSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSample:
-    """One worker process: `cpu_s` in the interval, `capacity` in cores, resident bytes, what it does.
+    """One worker process in one interval.
 
-    `operators` = number of key groups of each operator of its app, `standbys` = how many standby replicas the app asks
-    for, `unknown` = why the loads of its key groups are not known in this interval.
+    `state` = what it does; `capacity` = cores that it may use; `cpu_s` = CPU seconds of the whole process;
+    `memory_bytes` = resident set; `steering` = whether it takes commands; `epoch` = newest placement that it knows;
+    `generation` = generation of its consumer group.  `operators` = number of key groups per operator of its app;
+    `standbys` = standby replicas per key group that the app asks for; `unknown` = why the loads of its key groups are
+    unknown in this interval (None when they are known); `reason` = why it only reports, or, while it steers, what it
+    lacks.
     """
 
     worker: WorkerId
@@ -134,16 +146,17 @@ class WorkerSample:
     operators: Mapping[OperatorId, int] | None = None
     standbys: int | None = None
     unknown: str | None = None
+    reason: str | None = None
 
     def __post_init__(self) -> None:
         if self.operators is not None:
             object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
 
     def document(self) -> dict[str, Any]:
-        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; os and oc (operators and their counts), sby, unk."""
+        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; os and oc (operators and their counts), sby, unk, why."""
         operators = self.operators
         names, counts = (None, None) if operators is None else (list(operators), list(operators.values()))
-        later = {"os": names, "oc": counts, "sby": self.standbys, "unk": self.unknown}
+        later = {"os": names, "oc": counts, "sby": self.standbys, "unk": self.unknown, "why": self.reason}
         return self._first_document() | {key: value for key, value in later.items() if value is not None}
 
     def _first_document(self) -> dict[str, Any]:
@@ -163,10 +176,12 @@ class WorkerSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyGroupSample:
-    """One key group at its present owner.
+    """One key group at its present owner, in one interval.
 
-    `cpu_s` = CPU seconds spent on it (its agents' steps, exactly, plus its share of the worker's transport).
-    `lag_records` = changelog records a new owner would have to replay; `backlog` = input tuples waiting.
+    `cpu_s` = CPU seconds spent on it: the steps of its agents, plus its share of the worker's transport; `tuples_in`,
+    `bytes_in` = consumed input; `tuples_out`, `bytes_out` = sent output; `state_bytes` = size of its tables;
+    `lag_records` = changelog records that a new owner would have to replay; `backlog` = input tuples in Kafka that are
+    not processed yet.
     """
 
     key_group: KeyGroup
@@ -222,7 +237,10 @@ class PairSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One host, one interval of `interval_s` seconds that ended at `at_ms` (epoch milliseconds)."""
+    """One host in the interval of `interval_s` seconds that ended at `at_ms` (epoch milliseconds).
+
+    `sequence` = number of the report since the agent's start; `sample` = the host itself.
+    """
 
     cluster: str
     host: HostId
@@ -251,12 +269,12 @@ class Report:
 
 
 def encode_report(report: Report) -> bytes:
-    """The wire form."""
+    """The report as bytes."""
     return encode(report.document())
 
 
 def decode_report(payload: bytes | None) -> Report:
-    """A report from the wire; raises BadMessage."""
+    """The report in these bytes; raises BadMessage."""
     fields = parse(payload, version=VERSION, limit=MAX_REPORT_BYTES)
     return Report(
         cluster=fields.name("c"),
@@ -271,7 +289,7 @@ def decode_report(payload: bytes | None) -> Report:
     )
 
 
-# Keys of a block that differ from those of a worker where the types do: the stream parses both as one type.
+# The stream parses blocks and workers as one type: a key may occur in both only with the same type.
 _KEY_GROUP_COLUMNS = {
     "p": "key_group.partition",
     "c": "cpu_s",
@@ -382,6 +400,7 @@ def _read_worker(fields: Fields) -> WorkerSample:
         operators=_read_operators(fields),
         standbys=fields.optional("sby", lambda name: fields.integer(name, high=MAX_STANDBYS)),
         unknown=fields.optional("unk", lambda name: check_reason(fields.take(name), fields.at(name))),
+        reason=fields.optional("why", lambda name: check_reason(fields.take(name), fields.at(name))),
     )
 
 
@@ -398,7 +417,7 @@ def _read_operators(fields: Fields) -> dict[OperatorId, int] | None:
 
 
 def check_reason(value: object, path: str) -> str:
-    """A reason as `reason_text` makes it."""
+    """The value, if it is a text that `reason_text` could return; raises BadMessage."""
     reason = check_text(value, path, 200)
     if not REASON_PATTERN.fullmatch(reason):
         raise BadMessage(Fault.RANGE, path, reason, "letters, digits, spaces and .,:;%/()+<>=_*'-")
@@ -412,7 +431,7 @@ def _read_mark(path: str, value: object) -> Mark:
 
 
 def read_key_group_sample(fields: Fields) -> KeyGroupSample:
-    """A key group on the local socket."""
+    """A key group in a frame of the local socket; raises BadMessage."""
     return KeyGroupSample(
         worker=WorkerId(fields.name("w")),
         key_group=_read_key_group(fields, fields.name("a"), "o", "p"),
@@ -428,7 +447,7 @@ def read_key_group_sample(fields: Fields) -> KeyGroupSample:
 
 
 def read_pair_sample(fields: Fields) -> PairSample:
-    """A pair on the local socket."""
+    """A pair in a frame of the local socket; raises BadMessage."""
     app = fields.name("a")
     return PairSample(
         source=_read_key_group(fields, app, "fo", "fp"),

@@ -1,8 +1,8 @@
-"""The snapshot: what the stream saw of the whole cluster in one window.  Stream -> decider.
+"""The snapshot: all measurements of one cluster in one window.  Stream -> decider.
 
-Rates are per second over the seconds that were really covered by samples; a key group without samples is absent.
-Key groups and pairs travel in blocks of one operator, a column per quantity: a fleet has a million of them.
-A snapshot travels zstd-compressed in chunks (the stream's and the decider's adapters do that); here is its document.
+Rates are per second, over the seconds that samples cover.  A key group without samples is absent.  A fleet has a
+million key groups, so key groups and pairs are in blocks per operator, with one array per quantity.  This module
+encodes the document; the adapters of the stream and the decider compress it (zstd) and split it into chunks.
 """
 
 from collections import defaultdict
@@ -50,7 +50,10 @@ MAX_PAIRS = 50_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostWindow:
-    """`cpu` = cores used, `cores` = what it may use, bytes per second, `covered_s` = seconds with reports."""
+    """A host in the window: `cpu` = cores used, `cores` = cores it may use, `covered_s` = seconds that reports cover.
+
+    `received_bytes_s`, `sent_bytes_s` = bytes per second; `memory_bytes` = last reported.
+    """
 
     host: HostId
     covered_s: float
@@ -65,11 +68,12 @@ class HostWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeWindow:
-    """A worker process: `capacity` and `cpu` in cores; `state`, `epoch`, `generation`, `steering` as last reported.
+    """A worker process in the window: `capacity` and `cpu` in cores, `covered_s` = seconds that samples cover.
 
-    `complete` is False when any of its samples in the window was marked partial, stale or clamped.
-    `operators` and `standbys` as last declared (see `WorkerSample`); `unknown` = the last reason in the window for
-    which loads were not known.  `also_on` = other hosts on which a process of this name ran at the same time.
+    `state`, `epoch`, `generation`, `steering`, `operators`, `standbys` and `reason` are as last reported (see
+    `WorkerSample`).  `complete` is False when a sample in the window was marked partial, stale or clamped.  `unknown` =
+    the last reason in the window why loads were unknown.  `also_on` = other hosts on which a process of this name ran
+    meanwhile.
     """
 
     worker: WorkerId
@@ -87,6 +91,7 @@ class NodeWindow:
     operators: Mapping[OperatorId, int] | None = None
     standbys: int | None = None
     unknown: str | None = None
+    reason: str | None = None
     also_on: tuple[HostId, ...] = ()
 
     def __post_init__(self) -> None:
@@ -106,11 +111,11 @@ class PairWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One window [start_ms, end_ms) of a cluster.
+    """One window [start_ms, end_ms) of a cluster, in epoch milliseconds.
 
-    `hosts_seen` of `hosts_expected` reported in the whole window; `late_rows` came after the watermark;
-    `rejected` counts refused reports and samples by reason, since the stream started.  `key_groups` is kept as a
-    `KeyGroupTable`, whatever sequence it is made from.
+    `hosts_seen` of `hosts_expected` hosts reported the whole window; `late_rows` arrived after the watermark and were
+    dropped; `rejected` counts refused reports and samples by reason, since the stream started.  `key_groups` becomes a
+    `KeyGroupTable`, from any sequence.
     """
 
     cluster: str
@@ -133,7 +138,7 @@ class Snapshot:
 
     @property
     def blocks(self) -> tuple[KeyGroupBlock, ...]:
-        """`key_groups` in columns."""
+        """The key groups as blocks of columns."""
         return KeyGroupTable.of(self.key_groups).blocks
 
     @property
@@ -163,7 +168,7 @@ _PAIR = {
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """The document, not yet compressed or chunked."""
+    """The snapshot as JSON, neither compressed nor chunked."""
     document = {
         "v": VERSION,
         "cluster": snapshot.cluster,
@@ -179,7 +184,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         "nodes": [_node_document(row) for row in snapshot.nodes],
         "pairs": _pair_blocks(snapshot.pairs),
     }
-    # Block by block: as one document a fleet's numbers would be half a gigabyte of Python objects at once.
+    # Encode block by block: a fleet's numbers as one document take half a gigabyte of Python objects.
     blocks = b",".join(encode(block_document(block)) for block in snapshot.blocks)
     return b"".join((encode(document)[:-1], b',"key_groups":[', blocks, b"]}"))
 
@@ -189,8 +194,8 @@ def _node_document(row: NodeWindow) -> dict[str, Any]:
     document |= {"epoch": list(row.epoch) if row.epoch else None, "generation": row.generation}
     operators = None if row.operators is None else dict(row.operators)
     also_on = list(row.also_on) or None
-    later = {"operators": operators, "standbys": row.standbys, "unknown": row.unknown, "also_on": also_on}
-    return document | {name: value for name, value in later.items() if value is not None}
+    later = {"operators": operators, "standbys": row.standbys, "unknown": row.unknown, "reason": row.reason}
+    return document | {name: value for name, value in (later | {"also_on": also_on}).items() if value is not None}
 
 
 def _pair_blocks(windows: Iterable[PairWindow]) -> list[dict[str, Any]]:
@@ -204,7 +209,7 @@ def _pair_blocks(windows: Iterable[PairWindow]) -> list[dict[str, Any]]:
 
 
 def decode_snapshot(payload: bytes | None) -> Snapshot:
-    """A snapshot from its document; raises BadMessage."""
+    """The snapshot in this JSON; raises BadMessage."""
     fields = parse(payload, version=VERSION, limit=MAX_SNAPSHOT_BYTES)
     snapshot = Snapshot(
         cluster=fields.name("cluster"),
@@ -261,6 +266,7 @@ def _read_node(fields: Fields) -> NodeWindow:
         operators=fields.optional("operators", lambda name: _read_counts(fields, name)),
         standbys=fields.optional("standbys", lambda name: fields.integer(name, high=MAX_STANDBYS)),
         unknown=fields.optional("unknown", lambda name: check_reason(fields.take(name), fields.at(name))),
+        reason=fields.optional("reason", lambda name: check_reason(fields.take(name), fields.at(name))),
         also_on=tuple(map(HostId, read_names(fields, "also_on", limit=MAX_NODES))) if fields.has("also_on") else (),
     )
 

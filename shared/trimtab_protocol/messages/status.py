@@ -1,7 +1,7 @@
-"""What the controller sees and did: for `trimtab status`, the demo and whoever else asks.  Controller -> operator.
+"""The status: what the controller sees and does, for `trimtab status` and dashboards.  Controller -> operator.
 
-One record per kind of controller: key `controller` for the one that acts, `dry-run` for one that only looks on.
-Loads are percent of the worker's capacity, load distances percentage points, times epoch seconds.
+The topic has one record with key `controller` for the acting controller and one with key `dry-run` for a dry run.
+Loads are in percent of the worker's capacity, load distances in percentage points (pp), times in epoch seconds.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,9 +27,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """A worker as the last snapshot showed it, in percent of its capacity; None = not known.
+    """A worker in the last snapshot; None = unknown.
 
-    `load_pct` is what its key groups cost (smoothed), `used_pct` what its process really used in the last window.
+    `capacity` in cores; `load_pct` = load of its key groups (smoothed), `used_pct` = load of its process in the last
+    window, both in percent of the capacity; `key_groups` = how many it owns; `steering` = whether it takes commands;
+    `reason` = why it does not, or, while it does, what it lacks.
     """
 
     worker: WorkerId
@@ -42,15 +44,16 @@ class NodeStatus:
     draining: bool
     steering: bool
     used_pct: float | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppStatus:
-    """One app: smoothed load distance and mean load; None is what is not known, `not_ready` says why.
+    """One app; None = unknown, for the reason in `not_ready`.
 
-    `noise` = how much of the load distance may be noise, by how well the last windows were foreseen (pp).
-    `collocation` = share of the tuples between key groups that stay within a worker.
-    `missing_standbys` = key groups with fewer standbys than the app asks for.
+    `load_distance` (pp) and `mean_load` (percent) are smoothed; `noise` = how much of the load distance may be noise,
+    estimated from the prediction errors of the last windows (pp); `collocation` = share of the tuples between key
+    groups that stay within a worker; `missing_standbys` = key groups with fewer standbys than the app asks for.
     """
 
     app: AppId
@@ -65,7 +68,7 @@ class AppStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionStatus:
-    """One decision: `kind` is plan, skip, adopt, standbys, stop or start; `reason` a word; `text` a line to read."""
+    """One decision: `kind` is plan, skip, adopt, standbys, stop or start; `reason` one word; `text` one line."""
 
     at: float
     kind: str
@@ -75,11 +78,12 @@ class DecisionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundStatus:
-    """An executed plan, in flight while `ended_at` is None.
+    """A round: the execution of one plan, in flight while `ended_at` is None.
 
-    `status` is the solver's; `after` the load distance in the first window measured after the round, `incomparable` why
-    that says nothing about the plan.
-    `handovers` counts them by phase; `pauses_s` holds what the new owners measured, one per hand-over.
+    `status` = the solver's (optimal, feasible ...), `fallback` = whether the greedy method planned; load distance
+    `before` the plan, as `planned`, its `lower_bound`, and measured `after` the round (pp), `incomparable` = why the
+    last says nothing about the plan; `migrations`, `failed` = key groups moved and not moved; `bytes_moved` = state;
+    `handovers` = number per phase; `pauses_s` = pause of each hand-over in seconds, measured by the new owner.
     """
 
     plan: str
@@ -106,7 +110,7 @@ class RoundStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConcernStatus:
-    """What an operator should know of, though balancing goes on; `kind` is the name of a runbook."""
+    """A problem of an app that an operator should know of; `kind` is the name of its runbook."""
 
     kind: str
     app: AppId
@@ -115,7 +119,7 @@ class ConcernStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldStatus:
-    """Nothing is decided until an operator accepts that what the journal should tell is lost."""
+    """The controller waits for an operator to accept that the content of the journal is lost; `id` names this hold."""
 
     id: str
     text: str
@@ -123,7 +127,11 @@ class HoldStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """`decisions` and `rounds` oldest first; `rejected` counts refused messages by `topic.fault`."""
+    """The status of a controller at the time `at`.
+
+    `acting` False = dry run; `paused` = who paused it, and why; `window_end` = end of the last window; `coverage` =
+    hosts seen / expected in it; `decisions` and `rounds` oldest first; `rejected` = refused messages by `topic.fault`.
+    """
 
     cluster: str
     at: float
@@ -145,7 +153,7 @@ class Status:
 
     @property
     def plan_in_flight(self) -> RoundStatus | None:
-        """The round that has not ended, if there is one."""
+        """The round in flight, if there is one."""
         return next((row for row in self.rounds if row.ended_at is None), None)
 
 
@@ -155,7 +163,7 @@ def status_key(*, acting: bool) -> bytes:
 
 
 def encode_status(status: Status) -> bytes:
-    """The wire form."""
+    """The message as bytes."""
     return encode(
         {
             "v": VERSION,
@@ -231,6 +239,7 @@ def _read_node(row: Fields) -> NodeStatus:
         draining=row.flag("draining"),
         steering=row.flag("steering"),
         used_pct=row.optional("used_pct", row.number),
+        reason=row.optional("reason", lambda name: row.text(name, limit=200)),
     )
 
 

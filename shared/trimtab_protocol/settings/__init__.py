@@ -1,1 +1,1 @@
-"""Sections that agent.toml and controller.toml have in common: one strict reader for both."""
+"""Sections that agent.toml and controller.toml share, each with one strict reader."""

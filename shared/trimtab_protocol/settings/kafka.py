@@ -1,12 +1,12 @@
-"""`[kafka]`: how to reach the brokers, said once and rendered for every client: librdkafka, Java, and Faust's aiokafka.
+"""`[kafka]`: how to reach the brokers, and the same settings for librdkafka, Java and Faust's aiokafka.
 
     bootstrap_servers = "kafka-1:9093,kafka-2:9093"
     tls = { ca = "ca.pem", certificate = "host.pem", key = "host.key" }      # all optional: tls = { }
     sasl = { mechanism = "SCRAM-SHA-512", username = "agent", password_file = "password" }
     client = { "socket.timeout.ms" = 30000 }                                 # further keys of librdkafka
 
-A password comes from a file of its own and shows itself nowhere.  Paths are PEM files; the key is not encrypted.  Files
-of password and key are refused when others than their owner can read them.
+A password is read from a file of its own and shown nowhere.  Paths name PEM files; the key is not encrypted.  Files
+with a password or a key are refused when anybody but their owner can read them.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,16 +35,16 @@ OWN_KEYS = frozenset(
         "transactional.id",
     }
 )
-"""Settings of the clients that hold up what agent and controller promise; a file cannot change them."""
+"""Client settings that the guarantees of agent and controller rest on; a configuration file cannot change them."""
 
 ReadText = Callable[[Path], str]
-"""The text of a file; raises OSError, UnicodeDecodeError."""
+"""Returns the text of a file; raises OSError, UnicodeDecodeError."""
 ReadPrivate = ReadText
-"""The same, with an OSError also for a file that others can use."""
+"""The same, but raises OSError also for a file that others can read."""
 
 
 class Secret:
-    """A text that shows itself only when asked to."""
+    """A text that no repr shows."""
 
     __slots__ = ("_text",)
 
@@ -66,7 +66,7 @@ class Secret:
 
 
 class Mechanism(StrEnum):
-    """How a client proves who it is, without TLS certificates."""
+    """SASL mechanisms."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -75,7 +75,7 @@ class Mechanism(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """`ca` None: the system's authorities.  `certificate` and `key`: the client's own, where brokers ask for one."""
+    """`ca` None = the system's authorities; `certificate` and `key` = the client's own, if the brokers require one."""
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -88,7 +88,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sasl:
-    """Name and password."""
+    """SASL name and password."""
 
     mechanism: Mechanism
     username: str
@@ -97,7 +97,7 @@ class Sasl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSettings:
-    """`client`: further keys of librdkafka; they may hold secrets too."""
+    """The section `[kafka]`; `client` = further keys of librdkafka, not shown because they may hold secrets."""
 
     bootstrap_servers: str
     tls: Tls | None = None
@@ -109,7 +109,7 @@ class KafkaSettings:
 
     @property
     def protocol(self) -> str:
-        """Kafka's name for what TLS and SASL make together."""
+        """Kafka's `security.protocol` for this TLS and SASL."""
         words = ["SASL"] * (self.sasl is not None) + ["SSL" if self.tls is not None else "PLAINTEXT"]
         return "_".join(words)
 
@@ -130,15 +130,16 @@ def read_kafka(fields: Fields, read_private: ReadPrivate) -> KafkaSettings:
 
 
 def for_librdkafka(settings: KafkaSettings) -> dict[str, str]:
-    """What every client of librdkafka is given."""
+    """Configuration for a client of librdkafka."""
     security = _security(settings) if settings.tls is not None or settings.sasl is not None else {}
     return {**settings.client, **security, "bootstrap.servers": settings.bootstrap_servers}
 
 
 def for_java(settings: KafkaSettings, read_text: ReadText) -> dict[str, str]:
-    """What a Java client is given, certificates as text: a Spark executor elsewhere has none of the files.
+    """Configuration for a Java client.  Raises OSError, UnicodeDecodeError.
 
-    `client` is not for Java.  Raises OSError, UnicodeDecodeError.
+    Certificates are included as text, because a Spark executor on another host does not have the files.  `client` is
+    left out: its keys are librdkafka's.
     """
     keys = {"bootstrap.servers": settings.bootstrap_servers, "security.protocol": settings.protocol}
     if settings.tls is not None and settings.tls.ca is not None:
@@ -152,7 +153,7 @@ def for_java(settings: KafkaSettings, read_text: ReadText) -> dict[str, str]:
 
 
 def for_faust(settings: KafkaSettings) -> str:
-    """The `broker` of a Faust app; its credentials are made of `tls` and `sasl` by the plug-in."""
+    """The `broker` of a Faust app, without credentials; the plug-in derives these from `tls` and `sasl`."""
     return ";".join(f"kafka://{server.strip()}" for server in settings.bootstrap_servers.split(","))
 
 
@@ -188,7 +189,9 @@ def _read_tls(fields: Fields, read_private: ReadPrivate) -> Tls:
 
     tls = Tls(ca=path("ca"), certificate=path("certificate"), key=path("key"))
     if tls.key is not None:
-        _text_of(tls.key, fields.at("key"), read_private)  # the clients read it themselves, whatever its mode
+        _text_of(
+            tls.key, fields.at("key"), read_private
+        )  # only checks it: the clients read it themselves, whatever its mode
     fields.done()
     return tls
 
@@ -215,7 +218,7 @@ def _read_password(fields: Fields, name: str, read_private: ReadPrivate) -> Secr
 
 
 def _text_of(path: Path, at: str, read_private: ReadPrivate) -> str:
-    """The path is not shown: the secret itself may stand in its place."""
+    """The text of a secret file.  Errors do not show the path: somebody may have put the secret itself there."""
     try:
         return read_private(path)
     except OSError as error:
@@ -225,7 +228,7 @@ def _text_of(path: Path, at: str, read_private: ReadPrivate) -> str:
 
 
 def _read_client(fields: Fields, name: str) -> dict[str, str]:
-    """Keys and values as librdkafka takes them: texts."""
+    """Keys and values of librdkafka, as text."""
     found = {}
     for key, path, value in fields.members(name, limit=200):
         if key in OWN_KEYS:

@@ -7,16 +7,16 @@ from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
-    """Where something is served; an IPv6 address stands without its brackets."""
+    """Address and port of a server; an IPv6 address without brackets."""
 
     address: str
     port: int
 
 
 def read_listen(fields: Fields) -> Listen:
-    """The member `listen` of a section, of which it is the only one.  Raises BadMessage.
+    """The member `listen` of a section, its only member.  Raises BadMessage.
 
-    Port 0 is refused: nobody could know in advance where to look.
+    Port 0 is refused, because nobody would know which port to scrape.
     """
     text = fields.text("listen", limit=300)
     fields.done()
@@ -28,7 +28,7 @@ def read_listen(fields: Fields) -> Listen:
 
 
 def _is_address(text: str) -> bool:
-    """Whether it may be looked up: not empty (that would be every address), every label of 1 to 63 characters."""
+    """Whether this can be resolved: not empty (which means all addresses), labels of 1 to 63 characters."""
     try:
         return text.isprintable() and text.encode("idna") != b""
     except UnicodeError:

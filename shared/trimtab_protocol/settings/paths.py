@@ -1,4 +1,4 @@
-"""Texts that go to the operating system: paths and words of a command line."""
+"""Texts for the operating system: paths and words of a command line."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ MAX_PATH = 4000
 
 
 def read_path(fields: Fields, name: str) -> Path:
-    """A path; raises BadMessage, without the text where it is none: who writes a key or a password there errs."""
+    """A path; raises BadMessage, which does not show the text: it may be a password or a key put there by mistake."""
     text = fields.text(name, limit=MAX_PATH)
     if not text.isprintable():
         raise BadMessage(Fault.RANGE, fields.at(name), "a text of several lines, or unprintable", "a path")
@@ -17,7 +17,7 @@ def read_path(fields: Fields, name: str) -> Path:
 
 
 def checked(text: str, path: str) -> str:
-    """The text, if it can be handed over: C ends a text at a zero character.  Raises BadMessage."""
+    """The text, if the operating system can take it; raises BadMessage for a zero character, which ends a C string."""
     if "\0" in text:
         raise BadMessage(Fault.RANGE, path, "a zero character", "none: the operating system ends a text there")
     return text

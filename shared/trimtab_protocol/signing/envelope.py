@@ -1,4 +1,4 @@
-"""A record as it travels, and the bytes that its signature covers.  Standard library only."""
+"""A signed record, and the bytes that its signature covers.  Uses only the standard library."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from trimtab_protocol.messages.decode import BadMessage, Fault
 
 HEADER = "trimtab-signature"
 DOMAIN = b"trimtab-signature-v1"
-"""Signatures of the same key for any other purpose are none of a record."""
+"""Prefix of the signed bytes, so that a signature made for another purpose is not valid for a record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """One record of a topic; `signatures` are the values of its signature headers, of which there must be one."""
+    """One record of a topic; `signatures` = the values of its signature headers.  Exactly one is valid."""
 
     topic: str
     key: bytes
@@ -22,7 +22,7 @@ class Envelope:
 
     @property
     def covered(self) -> bytes:
-        """What is signed: each part with its length, so that no two records have the same bytes."""
+        """The signed bytes.  Each part is preceded by its length, so that no two records have the same bytes."""
         parts = (self.topic.encode(), self.key, self.value)
         return DOMAIN + b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
@@ -31,10 +31,10 @@ Headers = Iterable[tuple[str, bytes | None]]
 
 
 class Message(Protocol):
-    """A record as confluent-kafka gives it."""
+    """A record of confluent-kafka."""
 
     def headers(self) -> Headers | None:
-        """Its headers; None when it has none."""
+        """The headers; None when there are none."""
 
 
 def headers_in(message: Message) -> list[tuple[str, bytes | None]]:

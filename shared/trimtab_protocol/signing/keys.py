@@ -1,7 +1,7 @@
-"""Ed25519 keys (RFC 8032): one private key signs, up to two public keys are trusted while the key is being changed.
+"""Ed25519 keys (RFC 8032).  One private key signs; during a key rotation two public keys are trusted.
 
-A key's id is the beginning of the SHA-256 of its public half; a signature names it, so that a verifier knows which key
-to try.  A trust file has one line per key: `ed25519 BASE64 [remark]`; `#` begins a comment.
+The id of a key is the beginning of the SHA-256 of its public half.  A signature names it, so that a verifier knows
+which key to try.  A trust file has one line per key, `ed25519 BASE64 [remark]`; `#` begins a comment.
 """
 
 import base64
@@ -36,12 +36,12 @@ MAX_TRUST_FILE = 10_000
 
 
 class BadKey(ValueError):
-    """A key or a trust file cannot be used; the message never shows key material that is private."""
+    """A key or a trust file cannot be used.  The message never shows private key material."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """The half that everybody may know; `raw` has 32 bytes."""
+    """A public key; `raw` has 32 bytes."""
 
     raw: bytes
 
@@ -51,11 +51,11 @@ class PublicKey:
 
     @property
     def id(self) -> KeyId:
-        """Names it in signatures, logs and commands."""
+        """The id of the key in signatures and logs: 16 hex digits."""
         return KeyId(hashlib.sha256(self.raw).hexdigest()[:ID_DIGITS])
 
     def signed(self, signature: bytes, message: bytes) -> bool:
-        """Whether the private half made this signature of the message."""
+        """Whether this is a signature of the message by the private half."""
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
         except InvalidSignature:
@@ -64,7 +64,7 @@ class PublicKey:
 
 
 class SigningKey:
-    """The private half.  It shows itself in no repr and no error."""
+    """A private key.  No repr and no error shows it."""
 
     __slots__ = ("_key", "public")
 
@@ -93,14 +93,14 @@ class SigningKey:
         return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def sign(self, envelope: Envelope) -> tuple[str, bytes]:
-        """The header that vouches for the record.  Deterministic: the same record has the same signature."""
+        """The signature header of the record.  The same record always has the same signature."""
         signature = base64.b64encode(self._key.sign(envelope.covered))
         return HEADER, self.public.id.encode() + b":" + signature
 
 
 @dataclass(frozen=True, slots=True)
 class TrustedKeys:
-    """The public keys whose signatures count."""
+    """The public keys whose signatures are accepted."""
 
     keys: tuple[PublicKey, ...]
 
@@ -114,7 +114,7 @@ class TrustedKeys:
         return MappingProxyType({key.id: key for key in self.keys})
 
     def check(self, envelope: Envelope) -> None:
-        """Raises BadMessage (unsigned, unknown_key, wrong_signature) unless a trusted key vouches for the record."""
+        """Raises BadMessage (unsigned, unknown_key, wrong_signature) unless a trusted key signed the record."""
         if not envelope.signatures:
             raise BadMessage(Fault.UNSIGNED, "headers", "no signature", f"header {HEADER}")
         if len(envelope.signatures) > 1:
@@ -134,9 +134,9 @@ class TrustedKeys:
 
 
 def read_trust(text: str) -> TrustedKeys:
-    """The keys of a trust file's text; raises BadKey with the number of the line."""
+    """The keys in the text of a trust file; raises BadKey, which names the line."""
     if len(text) > MAX_TRUST_FILE:
-        raise BadKey(f"found more than {MAX_TRUST_FILE} characters, expected at most so many")
+        raise BadKey(f"found more than {MAX_TRUST_FILE} characters, expected at most that many")
     keys = []
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split()

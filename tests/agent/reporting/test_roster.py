@@ -79,6 +79,22 @@ def test_what_the_app_consists_of_and_asks_for_and_why_its_loads_are_unknown_is_
     assert roster().take({}, 1.0).workers[0].operators is None, "its metadata was not there yet"
 
 
+def test_why_a_worker_only_reports_is_reported_as_far_as_a_report_can_hold_it() -> None:
+    made = Roster({W0: 0.25}, 1.0)
+    for reason, told in (
+        ("workers differ: w0 against w1", "workers differ: w0 against w1"),
+        ('table "sums": store memory://, expected [rocksdb]', "table 'sums': store memory://, expected (rocksdb)"),
+        ("x" * 4000, "x" * 200),
+        (None, None),
+    ):
+        made.connect(replace(HELLO, steering=reason is None, reason=reason))
+        made.report(W0, said(sample()))
+        row = made.take({}, 1.0).workers[0]
+        assert (row.steering, row.reason) == (reason is None, told)
+    made.connect(replace(HELLO, reason="the broker does not know these topics: orders"))
+    assert made.take({}, 1.0).workers[0].reason == "the broker does not know these topics: orders", "though it steers"
+
+
 def test_statistics_count_once_then_the_worker_is_stale_and_lists_nothing() -> None:
     made = roster(said(sample()))
     made.take({}, 1.0)

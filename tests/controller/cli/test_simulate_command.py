@@ -145,7 +145,7 @@ def test_no_node_to_keep_is_exit_3_with_the_round(trimtab, recording):
     assert trimtab("simulate", "stay", "--recorded", recording) == (
         3,
         "",
-        "trimtab simulate: round 3: all nodes are marked for removal\n",
+        "trimtab simulate: round 3: all nodes are draining\n",
     )
 
 

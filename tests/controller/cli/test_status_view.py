@@ -158,6 +158,26 @@ def test_what_is_wrong_though_balancing_goes_on_stands_at_the_top_with_its_runbo
     ]
 
 
+def test_why_workers_only_report_or_what_they_lack_is_a_sentence_each() -> None:
+    differ, missing = "workers differ in their topics: a against b", "the broker does not know these topics: orders"
+    rows = (
+        *(node(name, steering=False, reason=differ) for name in ("a", "b")),
+        node("c", steering=False),
+        node("d", steering=False, state=WorkerState.AWAY, reason=differ),
+        node("e", reason=missing),
+        node("f"),
+    )
+    lines = shown(replace(STATUS, nodes=rows), width=120)
+    where = lines.index("what workers say")
+    assert lines[where + 1 : where + 5] == [
+        "  c only reports: no reason is given, see the logs of their agents",
+        f"  a, b only report: {differ}",
+        f"  e runs, but {missing}",
+        "",
+    ]
+    assert "what workers say" not in shown(STATUS)
+
+
 def test_a_reason_to_do_nothing_is_looked_up_before_a_concern() -> None:
     lost = (DecisionStatus(at=NOW, kind="skip", reason="hosts_lost", text="-"),)
     assert Seen(status=replace(STATUS, concerns=(FULL,), decisions=lost), controllers=None, now=NOW).runbook == (

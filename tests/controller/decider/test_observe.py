@@ -372,6 +372,16 @@ def test_that_workers_differ_is_said_rather_than_that_they_do_not_steer_meanwhil
     assert lack_of(look(seen_with(same, *WHOLE.key_groups))) is Lack.WORKER_NOT_STEERING
 
 
+def test_workers_that_only_report_are_named_with_their_reasons() -> None:
+    reason, w2 = "workers differ in their topics: w0 against w1", WorkerId("w2")
+    nodes = (node(w2, steering=False), *(node(name, steering=False, reason=reason) for name in (W0, W1)))
+    found = look(replace(WHOLE, nodes=nodes))
+    assert isinstance(found, NotReady)
+    assert found.detail == f"workers that only report: w2 (no reason is given), w0, w1 ({reason})"
+    waiting = replace(WHOLE, nodes=(node(W0, reason="the broker does not know these topics: a"), node(W1)))
+    assert isinstance(look(waiting), AppView)
+
+
 def test_while_an_agent_does_not_say_it_the_placement_tells_the_key_groups() -> None:
     assert isinstance(look(seen_with(declaring({OPERATOR: 3}, None), *WHOLE.key_groups)), AppView)
     renamed = seen_with(declaring({TOTALS: 3}, None), *of(TOTALS, W0, W0, W1))
@@ -396,6 +406,28 @@ def test_two_workers_under_one_name_are_named_with_their_hosts() -> None:
         Lack.WORKER_TWICE,
         "workers that run on several hosts under one name: w0 (h0, h7)",
     )
+
+
+OTHER = AppId("other")
+
+
+def test_a_worker_that_was_started_again_with_another_app_is_none_of_this_one() -> None:
+    liveness = Liveness()
+    seen = replace(WHOLE, nodes=(node(W0), node(W1, app=OTHER)), key_groups=tuple(owned(at, W0) for at in range(3)))
+    for part in (WHOLE, seen):
+        liveness.see(part, [W0, W1])
+    found = look(seen, liveness=liveness)
+    assert isinstance(found, AppView)
+    assert [worker.id for worker in found.workers] == [W0], "nothing is planned for w1, and nobody waits for it"
+
+
+def test_an_app_whose_workers_all_have_another_one_now_has_none() -> None:
+    nodes = (node(W0, app=OTHER), node(W1, app=OTHER))
+    liveness = Liveness()
+    liveness.see(replace(WHOLE, nodes=nodes), [W0, W1])
+    found = look(replace(WHOLE, nodes=nodes, key_groups=()), liveness=liveness)
+    assert isinstance(found, NotReady)
+    assert (found.lack, found.detail) == (Lack.NO_WORKERS, "no worker reports")
 
 
 def test_with_a_forgotten_app_go_its_silent_hosts_but_none_on_which_another_one_ran() -> None:

@@ -3,13 +3,18 @@
 import stat
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from trimtab_controller.cli import main
+from trimtab_controller.kafka import reader
+from trimtab_controller.kafka.reader import Reading
+from trimtab_controller.kafka.signers import placements_signed_by
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_signing_key
-from trimtab_protocol.signing.keys import BadKey, SigningKey, write_trust
+from trimtab_protocol.signing.envelope import Envelope
+from trimtab_protocol.signing.keys import BadKey, SigningKey, TrustedKeys, write_trust
 
 
 @pytest.fixture
@@ -65,6 +70,66 @@ def test_keys_change_in_three_steps_and_in_no_other_order(files: KeyFiles) -> No
     assert keys(files, "rotate", "finish") == 0
     key, trusted = files.load()
     assert (key.public, trusted.keys) == (new, (new,))
+
+
+def test_the_old_key_is_not_given_up_when_nobody_can_say_what_it_has_signed(
+    files: KeyFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.create()
+    for step in ("begin", "switch"):
+        assert keys(files, "rotate", step) == 0
+    config = tmp_path / "controller.toml"
+    config.write_text(
+        '[controller]\ncluster = "c"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[stream]\ncheckpoint_dir = "d"\n'
+        f'[signing]\nkey_file = "{files.key}"\ntrust_file = "{files.trust}"\n'
+    )
+    monkeypatch.setattr(reader, "REQUEST_LIMIT_S", 0.5)
+    before = files.trust.read_text()
+    assert main(["keys", "rotate", "finish", "--config", str(config)]) == 1
+    assert "the placements could not be looked at" in capsys.readouterr().err
+    assert files.trust.read_text() == before
+    assert keys(files, "rotate", "finish") == 0, "without a configuration nothing is looked at"
+
+
+OLD, NEW, STRANGER = (SigningKey.generate() for _ in range(3))
+TOPIC = "trimtab.c.placement"
+
+
+class Record:
+    """As much of a Kafka message as is looked at."""
+
+    def __init__(self, app: str, value: bytes | None, *signers: SigningKey) -> None:
+        self._key, self._value = app.encode(), value
+        self._headers = [each.sign(Envelope(topic=TOPIC, key=self._key, value=value or b"")) for each in signers]
+
+    def topic(self) -> str:
+        return TOPIC
+
+    def key(self) -> bytes:
+        return self._key
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        return self._headers
+
+
+@pytest.mark.parametrize(
+    ("records", "found"),
+    [
+        ([], {}),
+        ([Record("a", b"1", OLD), Record("b", b"1", OLD), Record("a", b"1", NEW)], {"a": NEW, "b": OLD}),
+        ([Record("a", b"1", NEW), Record("a", b"2", STRANGER), Record("a", b"3")], {"a": NEW}),
+        ([Record("a", b"1", STRANGER)], {}),
+        ([Record("a", b"1", OLD), Record("a", None)], {"a": OLD}),
+        ([Record("a", b"1", OLD, NEW)], {}),
+    ],
+    ids=["none", "signed anew", "forged later", "forged", "deleted by somebody", "two signatures"],
+)
+def test_who_has_signed_the_placements_that_hold(records: list[Any], found: dict[str, SigningKey]) -> None:
+    signers = placements_signed_by(Reading(messages=records), TOPIC, TrustedKeys((OLD.public, NEW.public)))
+    assert signers == {app: key.public.id for app, key in found.items()}
 
 
 @pytest.mark.parametrize("step", ["init", "begin"])

@@ -71,7 +71,7 @@ def test_the_balance_model_answers_in_names() -> None:
     greedy = answer_greedily(question())
     assert isinstance(greedy, Answer)
     assert (greedy.fallback, greedy.load_distance) == (True, 0.0)
-    assert answer(question(removing=True)) == NoAnswer(reason="all nodes are marked for removal")
+    assert answer(question(removing=True)) == NoAnswer(reason="all nodes are draining")
 
 
 def test_the_greedy_answer_empties_a_worker_that_is_drained_too() -> None:

@@ -121,15 +121,21 @@ def test_a_worker_declares_what_its_last_report_says() -> None:
     unsure = host("h0", 0, 1, last_ms=7_500)
     rows = [worker("w0", early), declared("w0", early, Kind.OPERATOR, "old", 8)]
     rows += [declared("w0", early, Kind.STANDBYS, None, 0), declared("w0", early, Kind.UNKNOWN, "starts", None)]
+    rows += [declared("w0", early, Kind.REASON, "workers differ", None)]
+    rows += [worker("w2", early), declared("w2", early, Kind.REASON, "exactly_once", None)]
     machine = assembler(("h0",))
     assert machine.on_rows([early, *rows], now_ms=5_000) == []
     rows = [worker("w0", late), *(declared("w0", late, Kind.OPERATOR, name, 4) for name in ("sums", "counts"))]
     rows += [declared("w0", late, Kind.STANDBYS, None, 2), declared("w0", unsure, Kind.UNKNOWN, "no base yet", None)]
+    rows += [worker("w2", late), declared("w2", late, Kind.REASON, "exactly_once, global tables", None)]
     [snapshot] = machine.on_rows([late, *rows, worker("w1", late)], now_ms=10_100)
-    known, silent = snapshot.nodes
+    known, silent, changed = snapshot.nodes
     assert (known.operators, known.standbys) == ({"sums": 4, "counts": 4}, 2)
     assert known.unknown == "no base yet", "the newest reason in the window, though it knows its loads again"
-    assert (silent.operators, silent.standbys, silent.unknown) == (None, None, None), "an agent of before"
+    assert known.reason is None, "it steers again"
+    assert changed.reason == "exactly_once, global tables"
+    undeclared = (silent.operators, silent.standbys, silent.unknown, silent.reason)
+    assert undeclared == (None, None, None, None), "an agent of before"
 
 
 def on_two(first: Row, second: Row) -> tuple[str, tuple[str, ...]]:

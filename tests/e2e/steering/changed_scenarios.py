@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from steered_app_names import Feature
-from steered_cluster import SOURCE, Cluster, Setup, operators, trimtabs_topics, until, worker
+from steered_app_names import Feature, named_for
+from steered_cluster import APP, OTHER_APP, SOURCE, Cluster, Setup, operators, trimtabs_topics, until, worker
 from steered_scenarios import Act, Scenario, begin, hand_overs
+from steered_standbys import name_standbys, warm
 
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_sandbox.broker import Topic
@@ -192,6 +193,50 @@ async def partitions_added(cluster: Cluster) -> None:
     await cluster.settled()
 
 
+async def standbys_changed(cluster: Cluster) -> None:
+    """From no standby to one and back: while workers ask for different numbers the larger one counts."""
+
+    def asked() -> set[int | None]:
+        return {cluster.agent.statistics[name][1].standbys for name in cluster.alive}
+
+    await begin(cluster)
+    assert await hand_overs(cluster, 2, most=2) == 2
+    assert asked() == {0}
+    for features, wanted in (((), 1), (cluster.setup.features, 0)):
+        for number, name in enumerate(list(cluster.alive), start=1):
+            assert await cluster.terminate(name) == 0
+            cluster.start(name, features)
+            await cluster.settled(150.0)
+            assert asked() == ({wanted} if number == len(cluster.alive) else {0, 1})
+            name_standbys(cluster, max(number or 0 for number in asked()))
+            await cluster.publish()
+            await warm(cluster)
+            assert await hand_overs(cluster, 2, most=2) == 2, "workers that ask for different numbers do hand over"
+    name_standbys(cluster, 0)
+    await cluster.publish()
+    await warm(cluster)
+    await cluster.settled()
+
+
+async def app_id_changed(cluster: Cluster) -> None:
+    """Worker by worker, each with a new disk: both apps are whole and steered, until the old one has no worker."""
+    await begin(cluster)
+    assert await hand_overs(cluster, 2) == 2
+    names = [named_for(OTHER_APP, topic) for topic in ("outputs", "totals")]
+    cluster.broker.create_topics([Topic(name=name, partitions=cluster.setup.partitions) for name in names])
+    for name in list(cluster.alive):
+        assert await cluster.terminate(name) == 0
+        cluster.start(name, (Feature.OTHER_APP,))
+        for cluster.app in (APP, OTHER_APP):
+            if cluster.members:
+                await cluster.settled(150.0)
+                await cluster.publish()
+            if len(cluster.members) > 1:
+                assert await hand_overs(cluster, 2) == 2
+    await cluster.worked_off()
+    await cluster.settled()
+
+
 KAFKAS_OWN = {
     "auto.create.topics.enable": "true",
     "offsets.topic.num.partitions": "50",
@@ -260,6 +305,18 @@ CHANGES = (
         setup=Setup(seed=29, placed=False, features=(Feature.STOCK,)),
         act=stock_alone,
         stock=True,
+    ),
+    Scenario(
+        name="number of standbys changed and back",
+        promise="steered on, hand-overs between both versions; standbys follow the larger number, then the new one",
+        setup=Setup(seed=35, features=(Feature.NO_STANDBYS,)),
+        act=standbys_changed,
+    ),
+    Scenario(
+        name="app id changed",
+        promise="a new app, which does all inputs again; the old one has done once what it has committed, and ends",
+        setup=Setup(seed=36),
+        act=app_id_changed,
     ),
     Scenario(name="worker renamed", promise="steered on", setup=Setup(seed=30), act=worker_renamed),
     Scenario(

@@ -58,6 +58,9 @@ def _run(scenario: Scenario, folder: Path) -> Outcome | None:
         + ("as promised" if not outcome.complaints else "; ".join(outcome.complaints)),
         flush=True,
     )
+    if outcome.retired is not None:
+        old = outcome.retired
+        print(f"   the app of before has done {old.sent} of them; lost {sum(old.lost.values())}", flush=True)
     return outcome
 
 

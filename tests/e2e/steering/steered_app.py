@@ -15,7 +15,7 @@ from typing import Any
 
 import faust
 from faust.tables.recovery import Recovery
-from steered_app_names import BUCKETS_PER_S, WINDOW_S, Feature, note_fault
+from steered_app_names import BUCKETS_PER_S, OTHER_APP, WINDOW_S, Feature, named_for, note_fault
 
 from trimtab_agent.engines.faust import SteeringSettings, install
 from trimtab_agent.engines.faust.group import ownership
@@ -33,8 +33,9 @@ SETUP = json.loads(os.environ["ORACLE_SETUP"])
 FOLDER = Path(SETUP["folder"])
 PARTITIONS = SETUP["partitions"]
 WORKER = os.environ["TRIMTAB_WORKER"]
-DISK = SETUP.get("disk", WORKER)
 FEATURES = frozenset(map(Feature, SETUP.get("features", ())))
+APP_ID = OTHER_APP if Feature.OTHER_APP in FEATURES else SETUP["app"]
+DISK = SETUP.get("disk", f"{WORKER}-2" if Feature.OTHER_APP in FEATURES else WORKER)
 
 # ---- defects that the oracle must find
 
@@ -64,7 +65,7 @@ if "unguarded" in SETUP["planted"]:
     guarded.StoreGuard._guarded_batch = lambda self, changelog, apply: apply  # type: ignore[method-assign]
 
 app = faust.App(
-    SETUP["app"],
+    APP_ID,
     broker=f"kafka://{SETUP['bootstrap']}",
     store="rocksdb://",
     datadir=str(FOLDER / DISK),
@@ -78,10 +79,12 @@ app = faust.App(
     broker_heartbeat_interval=SETUP["heartbeat_s"],
     broker_rebalance_timeout=20.0,
     broker_max_poll_interval=SETUP.get("max_poll_s", 1000.0),
+    table_standby_replicas=0 if Feature.NO_STANDBYS in FEATURES else 1,
 )
 raw = {"key_type": str, "value_type": int, "key_serializer": "raw", "value_serializer": "json"}
-numbers, outputs, totals = (app.topic(name, **raw) for name in ("numbers", "outputs", "totals"))
-regrouped = app.topic("regrouped", internal=True, partitions=PARTITIONS, **raw)
+numbers = app.topic("numbers", **raw)
+outputs, totals = (app.topic(named_for(APP_ID, name), **raw) for name in ("outputs", "totals"))
+regrouped = app.topic(named_for(APP_ID, "regrouped"), internal=True, partitions=PARTITIONS, **raw)
 
 
 def table(name: str, **options: Any) -> Any:

@@ -20,6 +20,17 @@ class Feature(StrEnum):
     UNNAMED = "operators not named"
     STOCK = "without the plug-in"
     PREVIOUS_PLUG_IN = "with the previous version of the plug-in"
+    NO_STANDBYS = "asks for no standbys"
+    OTHER_APP = "another app id"
+
+
+APP = "oracle"
+OTHER_APP = f"{APP}-2"
+
+
+def named_for(app: str, topic: str) -> str:
+    """The topic that an app has for this one of the first app's: what it writes is its own."""
+    return topic if app == APP else f"{app}-{topic.removeprefix(f'{APP}-')}"
 
 
 def note_fault(folder: Path) -> None:

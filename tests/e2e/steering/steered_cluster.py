@@ -16,6 +16,8 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from previous import unpack
+from steered_app_names import APP as FIRST_APP
+from steered_app_names import OTHER_APP as SECOND_APP
 from steered_app_names import Feature, faults, note_fault
 
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
@@ -26,7 +28,7 @@ from trimtab_protocol.messages.report import WorkerState
 from trimtab_sandbox.broker import Broker, Topic
 from trimtab_sandbox.processes import Child, Processes
 
-APP = AppId("oracle")
+APP, OTHER_APP = AppId(FIRST_APP), AppId(SECOND_APP)
 CLUSTER = "oracle"
 HOST = HostId("h0")
 SOURCE, REGROUP = OperatorId("source"), OperatorId("regroup")
@@ -48,6 +50,11 @@ OPERATORS: dict[Feature | None, tuple[OperatorId, ...]] = {
 def operators(features: Collection[Feature]) -> tuple[OperatorId, ...]:
     """The operators that the tiny controller places, in this version of the job."""
     return OPERATORS[next((feature for feature in features if feature in OPERATORS), None)]
+
+
+def app_of(features: Collection[Feature]) -> AppId:
+    """The app that this version of the job is."""
+    return OTHER_APP if Feature.OTHER_APP in features else APP
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +154,8 @@ class Cluster:
         self.processes = Processes(folder / "logs")
         self.agent = Agent()
         self.alive: dict[WorkerId, Child] = {}
+        self.app = APP
+        """The app that the tiny controller looks at now."""
         self.rows: dict[OperatorId, list[tuple[WorkerId, ...]]] = {}
         self.moves: list[Move] = []
         self.sent: list[tuple[str, float]] = []
@@ -354,6 +363,11 @@ class Cluster:
 
     # ---- what the workers say
 
+    @property
+    def members(self) -> list[WorkerId]:
+        """The living workers of the app that is looked at."""
+        return [name for name in self.alive if app_of(self.versions[name]) == self.app]
+
     def owners(self) -> dict[KeyGroup, list[WorkerId]]:
         """Who says it owns which key group, of the living."""
         owners: dict[KeyGroup, list[WorkerId]] = defaultdict(list)
@@ -364,11 +378,11 @@ class Cluster:
         return owners
 
     def generations(self) -> set[int | None]:
-        return {self.agent.statistics[name][1].generation for name in self.alive if name in self.agent.statistics}
+        return {self.agent.statistics[name][1].generation for name in self.members if name in self.agent.statistics}
 
     @property
     def key_groups(self) -> list[KeyGroup]:
-        return [KeyGroup(APP, operator, p) for operator, rows in self.rows.items() for p in range(len(rows))]
+        return [KeyGroup(self.app, operator, p) for operator, rows in self.rows.items() for p in range(len(rows))]
 
     async def settled(self, limit_s: float = 60.0) -> float:
         """Wait until every key group has one owner, by fresh statistics of all workers; go on from there.
@@ -378,7 +392,7 @@ class Cluster:
         began = time.time()
 
         def clean() -> bool:
-            fresh = [self.agent.statistics.get(name, (0.0, None)) for name in self.alive]
+            fresh = [self.agent.statistics.get(name, (0.0, None)) for name in self.members]
             if not all(at > began + 0.6 and s is not None and s.state is WorkerState.RUNNING for at, s in fresh):
                 return False
             owners = self.owners()
@@ -391,7 +405,7 @@ class Cluster:
         for key_group in self.key_groups:
             (owner,) = self.owners()[key_group]
             row = self.rows[key_group.operator][key_group.partition]
-            rest = [name for name in row if name != owner and name in self.alive][:1]
+            rest = [name for name in row if name != owner and name in self.members][:1]
             self.rows[key_group.operator][key_group.partition] = (owner, *rest)
         return time.time() - began
 
@@ -428,8 +442,9 @@ class Cluster:
         """The rows as the newest placement."""
         self._epoch += 1
         owners = {operator: tuple(rows) for operator, rows in self.rows.items()}
-        placement = Placement(cluster=CLUSTER, app=APP, epoch=self.epoch, owners=owners)
-        await self._placements.send_and_wait(Topics(CLUSTER).placement, encode_placement(placement), key=APP.encode())
+        placement = Placement(cluster=CLUSTER, app=self.app, epoch=self.epoch, owners=owners)
+        key = self.app.encode()
+        await self._placements.send_and_wait(Topics(CLUSTER).placement, encode_placement(placement), key=key)
 
     def row(self, key_group: KeyGroup) -> tuple[WorkerId, ...]:
         return self.rows[key_group.operator][key_group.partition]
@@ -446,7 +461,7 @@ class Cluster:
             epoch=self.epoch,
             host=HOST,
             worker=name,
-            app=APP,
+            app=self.app,
             issued_at=now,
             deadline=now + limit_s,
             **fields,
@@ -467,7 +482,7 @@ class Cluster:
 
     def pick(self, most: int = 1) -> tuple[tuple[KeyGroup, ...], WorkerId, WorkerId]:
         """Random key groups of one owner, and another worker."""
-        present = [name for name in self.alive if name in self.agent.statistics]
+        present = [name for name in self.members if name in self.agent.statistics]
         source = self.random.choice([n for n in present if any(self.row(k)[0] == n for k in self.key_groups)])
         target = self.random.choice([name for name in present if name != source])
         held = [k for k in self.key_groups if self.row(k)[0] == source]
@@ -517,7 +532,7 @@ class Cluster:
 
     async def rejoin(self, limit_s: float = 30.0) -> bool:
         """Have one worker ask for a rebalance under the newest placement."""
-        name = self.random.choice(list(self.alive))
+        name = self.random.choice(self.members)
         command = await self.command(CommandKind.REJOIN, name, limit_s=limit_s)
         ack = await self.answer(command, {Phase.REJOINED}, limit_s)
         return ack is not None and ack.phase is Phase.REJOINED

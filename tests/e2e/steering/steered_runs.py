@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from steered_cluster import Cluster
+from steered_cluster import APP, Cluster
 from steered_scenarios import Scenario
-from steered_verdict import COMMIT_TAKES_S, Pauses, Verdict, judge, pauses, summary
+from steered_verdict import COMMIT_TAKES_S, Pauses, Verdict, judge, judge_retired, pauses, summary
 
 from trimtab_sandbox.broker import Broker
 from trimtab_sandbox.processes import Processes
@@ -15,9 +15,10 @@ from trimtab_sandbox.processes import Processes
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a scenario did; no complaints = as promised."""
+    """What a scenario did; no complaints = as promised.  `retired`: of an app that another one has replaced."""
 
     verdict: Verdict
+    retired: Verdict | None = None
     complaints: list[str]
     pauses: dict[str, Pauses]
     seconds: float
@@ -34,15 +35,22 @@ async def run(scenario: Scenario, folder: Path, *, say: Callable[[str], None] = 
             await scenario.act(cluster)
             await cluster.stop_load()
             verdict = await judge(cluster)
+            retired = await judge_retired(cluster, APP) if cluster.app != APP else None
         setup = scenario.setup
         again_s = setup.commit_interval_s + COMMIT_TAKES_S
-        found = pauses(cluster)
+        rows = pauses(cluster)
         measured = [move.pause_s for move in cluster.moves if move.pause_s is not None]
         if measured:
-            found["as the target reports"] = summary(measured)
+            rows["as the target reports"] = summary(measured)
+    judged = {"": verdict} if retired is None else {"": verdict, "the app of before: ": retired}
     return Outcome(
         verdict=verdict,
-        complaints=verdict.complaints(again_s, setup.rate, len(cluster.faults), stock=scenario.stock),
-        pauses=found,
+        retired=retired,
+        complaints=[
+            whose + complaint
+            for whose, found in judged.items()
+            for complaint in found.complaints(again_s, setup.rate, len(cluster.faults), stock=scenario.stock)
+        ],
+        pauses=rows,
         seconds=time.monotonic() - began,
     )

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from steered_app_names import note_fault
-from steered_cluster import APP, CLUSTER, Cluster, until, worker
+from steered_cluster import CLUSTER, Cluster, until, worker
 from steered_scenarios import begin
 
 from trimtab_controller.decider.owned import Owned
@@ -18,9 +18,9 @@ from trimtab_protocol.messages.placement import Placement
 async def crash(cluster: Cluster) -> None:
     """kill -9 of one worker, which starts again at the end."""
     await begin(cluster)
-    _name_standbys(cluster)
+    name_standbys(cluster, 1)
     await cluster.publish()
-    assert await until(lambda: _is_warm(cluster), 60.0), f"not warm: {_warm(cluster)}"
+    await warm(cluster)
     victim = worker(0)
     planned = {each: cluster.row(each)[1] for each in _owned_by(cluster, victim)}
     assert len(set(planned.values())) == len(cluster.alive) - 1, "orphans are spread"
@@ -39,11 +39,11 @@ async def crash(cluster: Cluster) -> None:
     await cluster.settled(150.0)
 
 
-def _name_standbys(cluster: Cluster) -> None:
-    """One each, as the controller would: every worker counts as a host."""
+def name_standbys(cluster: Cluster, wanted: int) -> None:
+    """So many each, as the controller would: every worker counts as a host."""
     rows = {operator: tuple(present) for operator, present in cluster.rows.items()}
     view = AppView(
-        app=APP,
+        app=cluster.app,
         start_s=0.0,
         end_s=10.0,
         workers=tuple(Worker(id=n, host=HostId(f"h-{n}"), capacity=1.0, draining=False) for n in cluster.alive),
@@ -52,9 +52,14 @@ def _name_standbys(cluster: Cluster) -> None:
         ],
         flows={},
     )
-    present = Placement(cluster=CLUSTER, app=APP, epoch=cluster.epoch, owners=rows)
-    for key_group, row in choose_standbys(view, present, 1, ROUND).rows.items():
+    present = Placement(cluster=CLUSTER, app=cluster.app, epoch=cluster.epoch, owners=rows)
+    for key_group, row in choose_standbys(view, present, wanted, ROUND).rows.items():
         cluster.place([key_group], row)
+
+
+async def warm(cluster: Cluster) -> None:
+    """Wait until every key group has the standbys of its row, all but up to date, and no others."""
+    assert await until(lambda: _is_warm(cluster), 60.0), f"not warm: {_warm(cluster)}"
 
 
 def _owned_by(cluster: Cluster, name: WorkerId) -> list[KeyGroup]:

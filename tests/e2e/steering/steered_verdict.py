@@ -6,15 +6,17 @@ import math
 import statistics
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from steered_app_names import BUCKETS_PER_S, WINDOW_S
-from steered_cluster import APP, EXTRAS, RENAMED, SOURCE, SUMS, WINDOWED, Cluster
+from steered_app_names import BUCKETS_PER_S, WINDOW_S, named_for
+from steered_cluster import EXTRAS, RENAMED, SOURCE, SUMS, WINDOWED, Cluster
+
+from trimtab_protocol.messages.names import AppId
 
 STALL_LIMIT_S = 60.0
 """Workers that commit nothing for so long while something is left are not waited for."""
@@ -85,13 +87,12 @@ async def judge(cluster: Cluster) -> Verdict:
 
     def left() -> dict[str, int]:
         found = {}
-        for topic in ("numbers", "regrouped", *cluster.sent_besides):
+        for topic in ("numbers", named_for(cluster.app, "regrouped"), *cluster.sent_besides):
             count = range(cluster.partitions.get(topic, len(partitions)))
             wanted = {TopicPartition(topic, p): OffsetSpec.latest() for p in count}
             ends = {tp.partition: f.result().offset for tp, f in admin.list_offsets(wanted).items()}
-            group = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(APP)])
-            committed = {tp.partition: tp.offset for tp in group[APP].result().topic_partitions if tp.topic == topic}
-            found[topic] = sum(end - max(0, committed.get(p, 0)) for p, end in ends.items())
+            committed = _committed(admin, cluster.app, topic)
+            found[topic] = sum(end - committed.get(p, 0) for p, end in ends.items())
         return found
 
     best, since = sum(left().values()), time.monotonic()
@@ -106,29 +107,68 @@ async def judge(cluster: Cluster) -> Verdict:
     for name in list(cluster.alive):
         if await cluster.terminate(name) is None:
             raise TimeoutError(f"{name} did not end")
+    read = _read_all(cluster, cluster.app)
+    every = range(len(cluster.sent))
+    return _judged(cluster, read, _Inputs(numbers=every, regrouped=every), not_committed, owners_wrong)
+
+
+async def judge_retired(cluster: Cluster, app: AppId) -> Verdict:
+    """An app whose last worker has ended: what it has committed it has done once, and nothing else."""
+    admin, read = AdminClient({"bootstrap.servers": cluster.broker.address}), _read_all(cluster, app)
+    upto = _committed(admin, app, "numbers")
+    places: Counter[int] = Counter()
+    numbers = set()
+    for number in range(len(cluster.sent)):
+        partition = (number % cluster.setup.keys) % cluster.setup.partitions
+        if places[partition] < upto.get(partition, 0):
+            numbers.add(number)
+        places[partition] += 1
+    upto = _committed(admin, app, named_for(app, "regrouped"))
+    taken = [rows[: upto.get(partition, 0)] for partition, rows in read["regrouped"].items()]
+    regrouped = {int(value) for rows in taken for _, value, _ in rows if value}
+    return _judged(cluster, read, _Inputs(numbers=numbers, regrouped=regrouped), {}, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Inputs:
+    """The numbers that an app should have done, and those of them that should be in its totals."""
+
+    numbers: Collection[int]
+    regrouped: Collection[int]
+
+
+def _committed(admin: AdminClient, app: AppId, topic: str) -> dict[int, int]:
+    """Partition -> offset."""
+    [answer] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(app)]).values()
+    return {row.partition: max(0, row.offset) for row in answer.result().topic_partitions if row.topic == topic}
+
+
+def _read_all(cluster: Cluster, app: AppId) -> dict[str, Records]:
+    """All that an app has written, by the names of the first app's topics."""
     topics = ["outputs", "regrouped", "totals", *map(done_topic, cluster.sent_besides), *cluster.changelogs]
-    read = {topic: _read(cluster, topic) for topic in topics}
-    return _judged(cluster, read, not_committed, owners_wrong)
+    return {topic: _read(cluster, named_for(app, topic)) for topic in topics}
 
 
-def _judged(cluster: Cluster, read: dict[str, Records], not_committed: dict[str, int], owners_wrong: int) -> Verdict:
-    sent = len(cluster.sent)
-    wanted_in = dict.fromkeys(("outputs", "regrouped", "totals"), sent)
-    wanted_in |= {done_topic(topic): len(keys) for topic, keys in cluster.sent_besides.items()}
+def _judged(
+    cluster: Cluster, read: dict[str, Records], inputs: _Inputs, not_committed: dict[str, int], owners_wrong: int
+) -> Verdict:
+    wanted_in: dict[str, Collection[int]] = {"outputs": inputs.numbers, "regrouped": inputs.numbers}
+    wanted_in |= {"totals": inputs.regrouped}
+    wanted_in |= {done_topic(topic): range(len(keys)) for topic, keys in cluster.sent_besides.items()}
     done = {topic: _done(read[topic]) for topic in wanted_in}
-    lost = {topic: sum(number not in done[topic] for number in range(count)) for topic, count in wanted_in.items()}
+    lost = {topic: sum(number not in done[topic] for number in wanted) for topic, wanted in wanted_in.items()}
     twice = {topic: sum(len(times) - 1 for times in seen.values()) for topic, seen in done.items()}
     found = {topic: _last(rows) for topic, rows in read.items() if topic in cluster.changelogs}
     if RENAMED in found:  # each number is in one of the two
         found[SUMS] = Counter(found.get(SUMS, {})) + Counter(found.pop(RENAMED))
     off = {
         topic: {key: found[topic].get(key, 0) - wanted.get(key, 0) for key in wanted.keys() | found[topic].keys()}
-        for topic, wanted in _wanted(cluster).items()
+        for topic, wanted in _wanted(cluster, inputs).items()
     }
     return Verdict(
-        sent=sent,
+        sent=len(inputs.numbers),
         lost=lost,
-        examples=tuple(number for number in range(sent) if number not in done["outputs"])[:EXAMPLES],
+        examples=tuple(number for number in inputs.numbers if number not in done["outputs"])[:EXAMPLES],
         duplicated=twice,
         repeated_s=_repeated_s(done, cluster.faults),
         stepped_back={topic: steps_back(read[topic]) for topic in cluster.changelogs},
@@ -162,13 +202,15 @@ def _repeated_s(done: dict[str, dict[int, list[float]]], faults: list[float]) ->
     return max((min((f - first for f in faults if f >= first), default=math.inf) for first in firsts), default=None)
 
 
-def _wanted(cluster: Cluster) -> dict[str, Counter[str]]:
+def _wanted(cluster: Cluster, inputs: _Inputs) -> dict[str, Counter[str]]:
     """Changelog -> key -> value, if every number counts once."""
     wanted: dict[str, Counter[str]] = {topic: Counter() for topic in cluster.changelogs if topic != RENAMED}
-    for number, (key, timestamp) in enumerate(cluster.sent):
+    for number in inputs.regrouped:
+        wanted["oracle-groups-changelog"][f"g{number % 97}"] += 1
+    for number in inputs.numbers:
+        key, timestamp = cluster.sent[number]
         wanted["oracle-counts-changelog"][key] += 1
         wanted["oracle-sums-changelog"][key] += number
-        wanted["oracle-groups-changelog"][f"g{number % 97}"] += 1
         if cluster.setup.windowed:
             wanted[WINDOWED][_window_key(key, timestamp)] += 1
     for key in cluster.sent_besides.get("orders", ()):

@@ -3,6 +3,8 @@
 import asyncio
 import math
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from changed_scenarios import KAFKAS_OWN, first_start, upgrade
@@ -10,7 +12,7 @@ from steered_app_names import Feature, note_fault
 from steered_cluster import Cluster, Setup, until
 from steered_runs import run
 from steered_scenarios import Scenario, begin, drain_and_return, kills, moves, storm
-from steered_verdict import Verdict, _repeated_s, steps_back
+from steered_verdict import Verdict, _Inputs, _judged, _repeated_s, steps_back
 
 SHORT = (
     Scenario(
@@ -161,3 +163,37 @@ def test_old_state_over_newer_is_a_step_back_and_a_new_window_is_none() -> None:
 
     assert steps_back(rows((b"a", b"1"), (b"b", b"9"), (b"a", b"2"), (b"a", b"2"), (b"a", None), (b"a", b"3"))) == 0
     assert steps_back(rows((b"a", b"5"), (b"a", b"4"), (b"b", b"1"), (b"a", b"5"), (b"a", b"3"))) == 2
+
+
+def test_an_app_that_was_replaced_is_judged_by_what_it_has_committed() -> None:
+    """It was sent five numbers, has committed three, and two of those in the repartition topic."""
+    logs = ("oracle-counts-changelog", "oracle-sums-changelog", "oracle-groups-changelog")
+    cluster: Any = SimpleNamespace(
+        sent=[(f"k{number}", 1.0) for number in range(5)],
+        sent_besides={}, changelogs=logs, setup=SimpleNamespace(windowed=False), faults=[],
+    )  # fmt: skip
+    fine = {
+        "outputs": [("", 0), ("", 1), ("", 2)],
+        "regrouped": [("", 0), ("", 1), ("", 2)],
+        "totals": [("", 0), ("", 1)],
+        logs[0]: [('"k0"', 1), ('"k1"', 1), ('"k2"', 1)],
+        logs[1]: [('"k1"', 1), ('"k2"', 2)],
+        logs[2]: [('"g0"', 1), ('"g1"', 1)],
+    }
+
+    def complaints(**changed: list[tuple[str, int]]) -> list[str]:
+        rows = {
+            topic: changed.get(topic.split("-")[-2] if "-" in topic else topic, found) for topic, found in fine.items()
+        }
+        read = {topic: {0: [(k.encode(), str(v).encode(), 1.0) for k, v in found]} for topic, found in rows.items()}
+        inputs = _Inputs(numbers={0, 1, 2}, regrouped={0, 1})
+        return [each.split(":")[0] for each in _judged(cluster, read, inputs, {}, 0).complaints(1.5, 60.0, 0)]
+
+    assert complaints() == []
+    assert complaints(totals=[("", 0)]) == ["lost"]
+    assert complaints(outputs=[("", 0), ("", 2)]) == ["lost", "never done"]
+    assert complaints(counts=[('"k0"', 1), ('"k1"', 2), ('"k2"', 1)]) == [
+        "done again", "wrong keys",
+    ]  # fmt: skip
+    assert complaints(counts=[('"k0"', 1), ('"k1"', 1), ('"k2"', 1), ('"k3"', 1)]) == ["done again", "wrong keys"]
+    assert complaints(groups=[('"g0"', 1)]) == ["too low", "wrong keys"]

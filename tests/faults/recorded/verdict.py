@@ -52,7 +52,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What is allowed, in seconds.  The defaults are those of ARCHITECTURE.md; the first two are settings of the job.
+    """What is allowed, in seconds.  docs/failure-model.md states the defaults; the first two are settings of the job.
 
     `commit_s` = between two commits of a worker, `session_s` = until the broker gives a silent worker up.
     """

@@ -72,7 +72,7 @@ REPORT = Report(
         WorkerSample(
             worker=W0, app=APP, state=WorkerState.RUNNING, capacity=0.25, cpu_s=0.1, memory_bytes=9, steering=True,
             epoch=EPOCH, generation=4, marks=(Mark.CLAMPED,), operators={SUMS: 64, OperatorId("x"): 2}, standbys=1,
-            unknown="parts do not add up: 0.3 of 0.5 s",
+            unknown="parts do not add up: 0.3 of 0.5 s", reason="waits for topics: 2",
         ),
     ),
     key_groups=(KEY_GROUP_SAMPLE,), pairs=(PAIR_SAMPLE,),
@@ -85,7 +85,7 @@ SNAPSHOT = Snapshot(
         NodeWindow(
             worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=0.25, covered_s=10.0, cpu=0.1,
             complete=True, steering=True, epoch=EPOCH, generation=4, memory_bytes=3, operators={SUMS: 64}, standbys=1,
-            unknown="parts do not add up", also_on=(HostId("h7"),),
+            unknown="parts do not add up", reason="waits for topics: 2", also_on=(HostId("h7"),),
         ),
     ),
     key_groups=(KeyGroupWindow(key_group=SUMS_1, worker=W0, covered_s=10.0, cpu=None, tuples_in_s=1.5, backlog=3),),
@@ -108,7 +108,7 @@ STATUS = Status(
     nodes=(
         NodeStatus(
             worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=1.0, load_pct=50.0, key_groups=3,
-            draining=False, steering=True, used_pct=110.0,
+            draining=False, steering=True, used_pct=110.0, reason="waits for topics: 2",
         ),
     ),
     apps=(

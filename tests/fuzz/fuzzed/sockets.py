@@ -127,7 +127,7 @@ class Told(Link):
 
 def listen(data: bytes) -> None:
     """What an agent sends a worker: a welcome and commands, until it hangs up."""
-    steering = SimpleNamespace(refusal=None, operators=dict, execute=_nothing)
+    steering = SimpleNamespace(refusal=None, waits_for=None, operators=dict, execute=_nothing)
     collector = SimpleNamespace(skip=lambda: None)
     link = Told(app=APP, worker=W1, socket=Path("s"), steering=steering, collector=collector)  # type: ignore[arg-type]
     loop().run_until_complete(link._serve(stream(data, 2**20), Writer()))  # type: ignore[arg-type]

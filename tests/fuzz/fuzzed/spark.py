@@ -237,6 +237,8 @@ def _declared(sample: WorkerSample) -> Iterator[Row]:
         yield (Kind.STANDBYS, None, sample.standbys)
     if sample.unknown is not None:
         yield (Kind.UNKNOWN, sample.unknown, None)
+    if sample.reason is not None:
+        yield (Kind.REASON, sample.reason, None)
 
 
 def _place(sample: HostSample | WorkerSample | KeyGroupSample | PairSample) -> Row:

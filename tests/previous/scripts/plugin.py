@@ -22,7 +22,7 @@ NEW = {"standbys": 2, "unknown": "no base yet"}
 class App:
     """The ports behind the link: steering and collector."""
 
-    refusal = None
+    refusal = waits_for = None
 
     def operators(self) -> dict[OperatorId, int]:
         return {OPERATOR: 8}

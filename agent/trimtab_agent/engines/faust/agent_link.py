@@ -34,6 +34,7 @@ from trimtab_protocol.messages.commands import Ack, Command, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.local import (
     MAX_FRAME_BYTES,
+    MAX_REASON,
     PROTOCOL,
     PROTOCOL_KEY,
     Hello,
@@ -152,12 +153,13 @@ class Link(Service):  # type: ignore[misc]
 
     def _hello(self) -> Hello:
         refusal = self._steering.refusal
+        reason = refusal or self._steering.waits_for
         return Hello(
             app=self._app,
             worker=self._worker,
             pid=os.getpid(),
             steering=refusal is None,
-            reason=refusal,
+            reason=None if reason is None else reason[:MAX_REASON],
             operators=self._steering.operators(),
             versions=versions(),
         )

@@ -207,7 +207,7 @@ def test_refusals_that_the_agent_does_not_know_are_passed_over():
     ("text", "fitting"),
     [
         ("the parts do not add up: 0.3 + 0.4 > 0.5 s", "the parts do not add up: 0.3 + 0.4 > 0.5 s"),
-        ('a "b" [c] {d} \\ ? \u00e9\n', "a _b_ _c_ _d_ _ _ __"),
+        ('a "b" [c] {d} `e` \\ ? \u00e9\n', "a 'b' (c) (d) 'e' _ _ __"),
         ("7 s", "reason 7 s"),
         ("", "reason"),
         ("x" * 300, "x" * 200),
@@ -232,6 +232,9 @@ def test_a_reason_is_kept_as_a_report_can_hold_it(text, fitting):
         ({"sby": -1}, Fault.RANGE, "w[0].sby"),
         ({"unk": "7 s"}, Fault.RANGE, "w[0].unk"),
         ({"unk": 7}, Fault.TYPE, "w[0].unk"),
+        ({"why": "x" * 201}, Fault.RANGE, "w[0].why"),
+        ({"why": "a\nb"}, Fault.RANGE, "w[0].why"),
+        ({"why": True}, Fault.TYPE, "w[0].why"),
     ],
 )
 def test_what_a_worker_declares_is_checked(change, fault, path):
@@ -243,9 +246,10 @@ def test_what_a_worker_declares_is_checked(change, fault, path):
 
 
 def test_what_a_worker_declares_comes_back():
-    workers = (replace(REPORT.workers[0], operators={"sums": 64, "x": 2}, standbys=1, unknown="no base yet"),)
+    said = {"operators": {"sums": 64, "x": 2}, "unknown": "no base yet", "reason": "workers differ"}
+    workers = (replace(REPORT.workers[0], **said, standbys=1),)
     assert report.decode_report(report.encode_report(replace(REPORT, workers=workers))).workers == workers
-    nodes = (replace(SNAPSHOT.nodes[0], operators={"sums": 64, "x": 2}, standbys=0, unknown="no base yet"),)
+    nodes = (replace(SNAPSHOT.nodes[0], **said, standbys=0),)
     assert snapshot.decode_snapshot(snapshot.encode_snapshot(replace(SNAPSHOT, nodes=nodes))).nodes == nodes
 
 

@@ -22,16 +22,23 @@ class Ownership:
         self._app_id = app_id
         self._operators: dict[OperatorId, Operator] = {}
         self._by_topic: dict[str, Operator] = {}
+        self._missing: frozenset[str] = frozenset()
 
     def learn(self, layout: Layout) -> None:
         """Take over partition counts from the consumer's metadata.  Raises MixedPartitions."""
         found = layout.operators(self._app.consumer.thread.partition_count)
         self._operators = {operator.id: operator for operator in found}
         self._by_topic = {topic: operator for operator in found for topic in operator.topics}
+        self._missing = (layout.sources | layout.changelogs) - self._by_topic.keys()
 
     def operators(self) -> dict[OperatorId, Operator]:
         """The operators by id; empty until `learn`."""
         return self._operators
+
+    @property
+    def missing(self) -> frozenset[str]:
+        """Topics of the app that the broker did not know at the last rebalance: nobody has key groups of them."""
+        return self._missing
 
     def key_group_of(self, topic: str, partition: int) -> KeyGroup | None:
         """The key group of a partition; None when the topic belongs to no operator."""

@@ -11,6 +11,9 @@ from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import Epoch, KeyGroup, OperatorId
 from trimtab_protocol.messages.report import WorkerState
 
+NAMED = 5
+"""Of the topics that are missing."""
+
 
 class Facts:
     """The read-only half of `outcomes.Steering`."""
@@ -31,6 +34,13 @@ class Facts:
     def refusal(self) -> str | None:
         """Why this worker only reports; None = it steers."""
         return self._refusal or self._shared.differs
+
+    @property
+    def waits_for(self) -> str | None:
+        """Which of the app's topics the broker does not know yet; None = it knows all of them."""
+        missing = sorted(self._ownership.missing)
+        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        return f"the broker does not know these topics: {', '.join(missing[:NAMED])}{more}" if missing else None
 
     @property
     def state(self) -> WorkerState:

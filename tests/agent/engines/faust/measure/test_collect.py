@@ -34,6 +34,7 @@ class FakeSteering:
     generation: int | None = 4
     disturbances: int | None = 0
     refusal: str | None = None
+    waits_for: str | None = None
     standbys: int = 1
     breaches: int = 0
     refused: Mapping[Fault, int] = field(default_factory=lambda: {Fault.UNSIGNED: 2})

@@ -57,6 +57,7 @@ class FakeSteering:
     def __init__(self, execute: Callable[[Command, Report], Awaitable[None]]) -> None:
         self.execute = execute
         self.refusal: str | None = None
+        self.waits_for: str | None = None
         self.breaches = 0
         self.known = {OperatorId("sums"): 8}
 
@@ -182,6 +183,28 @@ def test_it_presents_itself_and_then_reports_at_multiples_of_the_interval(path: 
     assert [s.at_ms % 50 for s in statistics] == [0, 0, 0]
     assert [s.cpu_s for s in statistics] == [101.0, 102.0, 103.0]  # what was before the welcome is skipped
     assert all(s.interval_s >= INTERVAL_S / 2 for s in statistics)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "waits_for", "told"),
+    [
+        ("workers differ", "the broker does not know these topics: a", (False, "workers differ")),
+        (None, "the broker does not know these topics: a", (True, "the broker does not know these topics: a")),
+        ("x" * 5000, None, (False, "x" * 4000)),
+    ],
+)
+def test_it_says_why_it_only_reports_or_what_it_lacks(
+    path: Path, refusal: str | None, waits_for: str | None, told: object
+):
+    async def scenario() -> Frame:
+        async with FakeAgent(path) as agent, running(path) as link:
+            await (await agent.accept()).close()
+            link._steering.refusal, link._steering.waits_for = refusal, waits_for
+            return await Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S)).read()
+
+    hello = asyncio.run(scenario())
+    assert isinstance(hello, Hello)
+    assert (hello.steering, hello.reason) == told
 
 
 @pytest.mark.parametrize(

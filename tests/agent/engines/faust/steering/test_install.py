@@ -1,5 +1,6 @@
 """One line in the user's app; what cannot be steered is said, with the reason."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,24 @@ def test_an_unfit_app_reports_only_and_keeps_its_own_ways(options: dict[str, Any
         assert reason in plugin.steering.refusal
         assert not isinstance(unfitting.transport, SteeredTransport)
         assert unfitting.conf.table_standby_replicas == 1
+
+
+def test_the_guide_names_every_condition() -> None:
+    guide = (Path(__file__).parents[5] / "docs" / "guides" / "steer-your-own-app.md").read_text()
+    wrong = app(
+        processing_guarantee="exactly_once",
+        stream_publish_on_commit=True,
+        producer_threaded=True,
+        stream_wait_empty=False,
+        consumer_auto_offset_reset="latest",
+        consumer_group_instance_id="w0",
+        broker="confluent://localhost",
+    )
+
+    reasons = list(unfit(wrong))
+
+    assert len(reasons) == 7
+    assert [reason for reason in reasons if f"`{re.split('[:= ]', reason)[0]}`" not in guide] == []
 
 
 def test_tables_that_cannot_move_are_named() -> None:

@@ -1,0 +1,54 @@
+"""What a worker knows of the app's topics: which of them the broker does not have."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trimtab_agent.engines.faust.group.operators import Layout
+from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.group.shared_state import PluginState
+from trimtab_agent.engines.faust.steering.facts import Facts
+from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
+
+APP = AppId("app")
+
+
+def a_worker(known: set[str]) -> tuple[Ownership, Facts]:
+    """What a worker has of itself, on a broker that knows these topics."""
+    thread = SimpleNamespace(partition_count=lambda topic: 4 if topic in known else None)
+    app: Any = SimpleNamespace(consumer=SimpleNamespace(thread=thread))
+    ownership, unused = Ownership(app, APP), SimpleNamespace()
+    shared = PluginState(cluster="c", app=APP, worker=WorkerId("w0"))
+    return ownership, Facts(app, shared, ownership, unused, unused)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        ({"orders", "payments", "sums-changelog"}, None),
+        ({"payments", "sums-changelog"}, "the broker does not know these topics: orders"),
+        ({"orders"}, "the broker does not know these topics: payments, sums-changelog"),
+    ],
+)
+def test_topics_that_the_broker_does_not_know_are_told(known: set[str], told: str | None) -> None:
+    ownership, facts = a_worker(known)
+    assert facts.waits_for is None, "nothing has been asked for yet"
+
+    layout = Layout(
+        named={OperatorId("sums"): frozenset({"orders", "sums-changelog"})},
+        sources=frozenset({"orders", "payments"}),
+        changelogs=frozenset({"sums-changelog"}),
+    )
+    ownership.learn(layout)
+
+    assert facts.waits_for == told
+    assert {topic for each in ownership.operators().values() for topic in each.topics} == known
+
+
+def test_of_many_missing_topics_a_few_are_named() -> None:
+    ownership, facts = a_worker(set())
+
+    ownership.learn(Layout(named={}, sources=frozenset(f"t{number}" for number in range(7)), changelogs=frozenset()))
+
+    assert facts.waits_for == "the broker does not know these topics: t0, t1, t2, t3, t4 and 2 more"
