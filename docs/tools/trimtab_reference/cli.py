@@ -113,4 +113,6 @@ def _exit_codes(parser: argparse.ArgumentParser) -> str:
 
 def _sentence(text: str) -> str:
     text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+    if text.split(" ", 1)[0].rstrip(",;:").isalpha():
+        text = text[:1].upper() + text[1:]
+    return text if text.endswith(".") else text + "."
