@@ -67,7 +67,7 @@ fuzz: $(INSTALLED) ## 1,000,000 mutated records for every decoder (FUZZ="--only 
 	$(BIN)/python tests/fuzz/fuzz.py $(FUZZ)
 
 docs: $(DOCS_INSTALLED) ## build the site from all Markdown pages into out/docs (strict: no broken link)
-	NO_MKDOCS_2_WARNING=true $(DOCS_VENV)/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=true $(DOCS_VENV)/bin/mkdocs build --strict
 	@echo "out/docs/index.html"
 
 docs-reference: $(INSTALLED) ## write docs/reference from the code
