@@ -37,8 +37,8 @@ lock: ## resolve requirements.lock and docs/requirements.lock anew
 demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, drained
 	PYTHONPATH=examples $(BIN)/python -m flights.demo
 
-test: $(INSTALLED) jars ## pass all tests (about 25 minutes)
-	$(BIN)/python -m pytest
+test: $(INSTALLED) jars ## pass all checks and tests, several at a time
+	$(BIN)/python -m tests.run_all
 
 check: $(INSTALLED) ## format, lint, types, import contracts, fast tests
 	$(BIN)/ruff format --check .
@@ -52,19 +52,19 @@ format: $(INSTALLED) ## bring the code into its format
 	$(BIN)/ruff check --fix .
 
 prove-steering: $(INSTALLED) jars ## the long oracle of the Faust plug-in, with a table of pauses
-	PYTHONPATH=tests/previous $(BIN)/python tests/e2e/steering/prove.py
+	$(BIN)/python -m tests.e2e.steering.prove
 
 prove-change: $(INSTALLED) jars ## the same oracle while the job, the plug-in or the workers change (about 20 minutes)
-	PYTHONPATH=tests/previous $(BIN)/python tests/e2e/steering/prove.py changes
+	$(BIN)/python -m tests.e2e.steering.prove changes
 
 faults: $(INSTALLED) jars ## the fault matrix under load, judged by the recorded history (FAULTS="--list", "--only FAULT:MOMENT")
-	$(BIN)/python tests/faults/matrix.py $(FAULTS)
+	PYTHONPATH=examples $(BIN)/python -m tests.faults.matrix $(FAULTS)
 
 simulate-faults: $(INSTALLED) ## whole clusters on fake time, seeded faults, 100,000 rounds (SIMULATE="--seed N" replays one)
-	$(BIN)/python tests/sim/simulate.py $(or $(SIMULATE),--rounds 100000)
+	$(BIN)/python -m tests.sim.simulate $(or $(SIMULATE),--rounds 100000)
 
 fuzz: $(INSTALLED) ## 1,000,000 mutated records for every decoder (FUZZ="--only ack" for one, FUZZ=--atheris by coverage)
-	$(BIN)/python tests/fuzz/fuzz.py $(FUZZ)
+	$(BIN)/python -m tests.fuzz.fuzz $(FUZZ)
 
 docs: $(DOCS_INSTALLED) ## build the site from all Markdown pages into out/docs (strict: no broken link)
 	NO_MKDOCS_2_WARNING=true $(DOCS_VENV)/bin/mkdocs build --strict

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from benchmarks.stream_rate import CLUSTER, report
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from benchmarks.stream_rate import CLUSTER, report
 from trimtab_controller.kafka.chunks import Reassembler, read_chunk
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.report import MAX_REPORT_BYTES

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from benchmarks.fleet.agents import CLUSTER
 from confluent_kafka import Consumer, TopicPartition
 
+from benchmarks.fleet.agents import CLUSTER
 from trimtab_protocol.messages.names import Topics, topic_settings
 from trimtab_sandbox.broker import Broker, Topic, free_ports
 from trimtab_sandbox.processes import Child, Processes

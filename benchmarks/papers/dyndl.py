@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
+
 from benchmarks.dyndl.figures import ONLINE, SOLVERS, solved, table_2
 from benchmarks.papers.row import Missing, Row
-
 from trimtab_models.dyndl import (
     Experiment,
     OnlineParams,

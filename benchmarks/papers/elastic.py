@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import numpy as np
-from benchmarks.papers.row import Missing, Row
 
+from benchmarks.papers.row import Missing, Row
 from trimtab_models.elastic import QueryOperator, WorkerNode, allocate
 from trimtab_models.solving import Never
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
+
 from benchmarks.papers.row import Missing, Row
 from benchmarks.placement.table import (
     MET_PERCENT,
@@ -14,7 +15,6 @@ from benchmarks.placement.table import (
     scenarios,
     sized,
 )
-
 from trimtab_models.sizing import Params
 
 TINY_JOBS = 20

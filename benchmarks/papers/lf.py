@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from benchmarks.papers.row import Missing, Row
 from benchmarks.placement.table import PUBLISHED_GAIN, TABLE_3, chain, placed
-
 from trimtab_models.placement import Job, Scheduler, Score
 
 ON_STORM = "measured on a Storm cluster of eight machines"

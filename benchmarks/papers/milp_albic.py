@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from benchmarks.papers.row import Missing, Row
 
+from benchmarks.papers.row import Missing, Row
 from trimtab_models.albic import CollocationProblem, potc
 from trimtab_models.balance import BalanceResult, Problem, evaluate, solve, solve_flux
 from trimtab_models.balance.problem import Ints

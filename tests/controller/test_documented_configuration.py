@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from tests.paths import ROOT
 from trimtab_agent.configuration import read_configuration
 from trimtab_controller.configuration import decode
 from trimtab_protocol.messages.decode import Fields
-from trimtab_reference import ROOT
 from trimtab_reference.configuration import SAMPLES, Read, parse_sample, whole
 
 REFUSED = {"kafka.sasl.password"}

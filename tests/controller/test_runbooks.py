@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from tests.paths import ROOT
 from trimtab_agent.metrics import Metrics as AgentMetrics
 from trimtab_controller.cli import _parser, all_commands
 from trimtab_controller.cli.status_view import CALM
@@ -19,7 +20,6 @@ from trimtab_process.metrics_port import MetricsServer
 from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.settings.listen import Listen
 
-ROOT = Path(__file__).parents[2]
 README = ROOT / "runbooks" / "README.md"
 RUNBOOKS = sorted(set(README.parent.glob("*.md")) - {README})
 USAGE = ROOT / "docs" / "reference" / "cli.md"

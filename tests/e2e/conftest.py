@@ -14,7 +14,7 @@ from trimtab_sandbox.marks import VARIABLE, command_lines, end_marked, with_mark
 from trimtab_sandbox.processes import Processes
 
 if TYPE_CHECKING:
-    from played_cluster import World
+    from tests.e2e.played_cluster import World
 
 RUN_MARK = f"tests-{uuid.uuid4().hex}"
 """Inherited by whatever any test starts, by whatever means."""
@@ -31,24 +31,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.e2e)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def guarded() -> Iterator[None]:
+    """Nothing outlives the run: a killed run takes its processes along; a finished one fails if it has left any."""
+    with start_guard(RUN_MARK) as guard:
+        yield
+        guard.communicate(RELEASE)
     commands = {pid: " ".join(words) for pid, words in command_lines(RUN_MARK).items()}
-    # The tracker is this interpreter's own: multiprocessing ends it when the interpreter ends.
+    # multiprocessing ends its tracker when the interpreter ends.
     left = [f"{pid} {command[:150]}" for pid, command in commands.items() if "resource_tracker" not in command]
     if left:
         end_marked(RUN_MARK)
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-        reporter.ensure_newline()
-        reporter.write_line(f"left over by the tests, now killed: {left}", red=True)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def guarded() -> Iterator[None]:
-    """When the run itself is killed, all that its tests started ends too, also a sandbox that outlives its command."""
-    with start_guard(RUN_MARK) as guard:
-        yield
-        guard.communicate(RELEASE)  # what is left over now is a test's fault: see pytest_sessionfinish
+        pytest.fail(f"left over by the tests, now killed: {left}", pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +76,7 @@ def unique() -> str:
 @pytest.fixture
 def world(broker: Broker, unique: str, tmp_path: Path) -> Iterator["World"]:
     """A cluster that the test plays, for controllers as processes."""
-    from played_cluster import World
+    from tests.e2e.played_cluster import World
 
     made = World(broker.address, unique, tmp_path, free_ports(1)[0])
     yield made

@@ -6,9 +6,8 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping
 
-from island import Island
-from played_cluster import LIMIT_S, PROGRAM, World
-
+from tests.e2e.island import Island
+from tests.e2e.played_cluster import LIMIT_S, PROGRAM, World
 from trimtab_sandbox.broker import free_ports
 
 

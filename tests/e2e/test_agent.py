@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from agent_bench import APP, OPERATOR, Bench
 
+from tests.e2e.agent_bench import APP, OPERATOR, Bench
 from trimtab_process.credential_files import load_signing_key
 from trimtab_protocol.messages.commands import (
     CommandKind,
@@ -268,6 +268,7 @@ def test_no_broker_at_the_start_and_a_restart_of_it_lose_no_command(
     assert bench.log().count('event="broker away') == 2  # once per change
 
 
+@pytest.mark.alone
 def test_a_worker_is_started_survives_the_agent_and_is_stopped(
     broker: Broker, start: Callable[[Broker], Bench]
 ) -> None:

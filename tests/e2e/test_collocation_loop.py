@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from played_cluster import World, key_group, wait_until_it_acts
 
+from tests.e2e.played_cluster import World, key_group, wait_until_it_acts
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.snapshot import PairWindow
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import aiokafka
 import pytest
 from aiokafka import AIOKafkaConsumer
-from played_cluster import APP, LIMIT_S, OPERATOR, World, host_of, key_group, wait_until_it_acts
 
+from tests.e2e.played_cluster import APP, LIMIT_S, OPERATOR, World, host_of, key_group, wait_until_it_acts
 from trimtab_controller.execution.state import HandoverPhase
 from trimtab_controller.kafka.chunks import split
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, encode_ack

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from island import Island, obstacle
+
+from tests.e2e.island import Island, obstacle
 
 pytestmark = pytest.mark.skipif(obstacle() is not None, reason=str(obstacle()))
 

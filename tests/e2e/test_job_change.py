@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from flights.readback import read_topic
 from flights.watch import StatusWatch, read_snapshots
+from tests.paths import ROOT
 from trimtab_controller.cli import main
 from trimtab_controller.cli.status_view import Seen
 from trimtab_protocol.messages.status import AppStatus, Status
@@ -86,8 +87,8 @@ def changelog(bootstrap: str, table: str, app: str = "orders") -> tuple[Sums, in
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     settings = SandboxSettings(
-        app="job_change_app:app",
-        app_folder=Path(__file__).parent,
+        app="tests.e2e.job_change_app:app",
+        app_folder=ROOT,
         workers=WORKERS,
         capacity_cores=0.5,
         environment={"PARTITIONS": str(PARTITIONS)},

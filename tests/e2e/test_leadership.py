@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from island import Island, obstacle
-from played_cluster import LIMIT_S, World
-from proxy import Proxy
-from rivals import Rival, wait_for_leader
 
+from tests.e2e.island import Island, obstacle
+from tests.e2e.played_cluster import LIMIT_S, World
+from tests.e2e.proxy import Proxy
+from tests.e2e.rivals import Rival, wait_for_leader
 from trimtab_controller.execution.state import Handover, HandoverPhase
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.names import transactional_id

@@ -1,7 +1,6 @@
 """What the plug-in counts inside real workers is what stands in the broker's topics."""
 
 import asyncio
-import os
 import sys
 import tempfile
 import threading
@@ -17,14 +16,17 @@ from flights.producer import FlightProducer
 from flights.readback import read_table, read_topic, read_totals
 from flights.verify import compare, count_events, expected_sums, flights_sent
 from flights.wire import APP, CHANGELOG, DELAYS, EXTRACT, SOURCE, SUMS, TOTALS, partitions
+from tests.paths import EXAMPLES, ROOT, python_path
 from trimtab_protocol.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, topic_settings
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_sandbox.broker import Broker, Topic, free_ports
 from trimtab_sandbox.processes import Child, Processes
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+pytestmark = pytest.mark.alone
+
 KEY_GROUPS = 8
+BURNING = "tests.e2e.burning_flights"
 WORKERS = ("w0", "w1")
 FLIGHTS = 2000
 INTERVAL_S = 0.5
@@ -116,7 +118,7 @@ def start_worker(
     folder.mkdir()
     environment = {
         **more,
-        "PYTHONPATH": os.pathsep.join([str(EXAMPLES), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": python_path(ROOT, EXAMPLES),
         "FLIGHTS_BROKER": broker.address,
         "FLIGHTS_DATA_DIR": str(folder),
         "FLIGHTS_WEB_PORT": str(free_ports(1)[0]),
@@ -241,7 +243,9 @@ def test_a_worker_that_was_busy_without_messages_measures_its_key_groups_truly_a
 ) -> None:
     """It once took such a time for what idling costs, and then reported key groups that worked as zero."""
     burning = tmp_path / "burn"
-    worker = start_worker(processes, own_broker, listener, "w0", tmp_path / "w0", "burning_flights", BURN=str(burning))
+    worker = start_worker(
+        processes, own_broker, listener, "w0", tmp_path / "w0", "tests.e2e.burning_flights", BURN=str(burning)
+    )
     until(lambda: listener.statistics != {} and all_owned(listener.newest()), "all owned", processes.logs)
 
     burning.touch()

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from agent_bench import APP, OPERATOR, Bench
-from fuzzed.samples import REPORT
-from fuzzed.spark import ARRIVAL_MS, rows_of
-from played_cluster import World, key_group
-from previous import SCRIPTS, environment, unpack
-from rivals import Rival
 
+from tests.e2e.agent_bench import APP, OPERATOR, Bench
+from tests.e2e.played_cluster import World, key_group
+from tests.e2e.rivals import Rival
+from tests.fuzz.fuzzed.samples import REPORT
+from tests.fuzz.fuzzed.spark import ARRIVAL_MS, rows_of
+from tests.previous.release import SCRIPTS, environment, unpack
 from trimtab_controller.execution.state import HandoverPhase
 from trimtab_controller.stream.measures import Kind
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase

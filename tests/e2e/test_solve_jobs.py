@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.spark_jobs_app import GROUPS, KEYS, SECRET, large, tasks
 from trimtab_controller.stream.solve_jobs import solve_task
 from trimtab_models.balance import BalanceResult, evaluate
 from trimtab_models.balance.groups import deal, join
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-from spark_jobs_app import GROUPS, KEYS, SECRET, large, tasks  # noqa: E402
 
 LIMIT_S = 240.0
 """A few seconds on a free machine."""

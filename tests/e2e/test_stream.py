@@ -11,8 +11,17 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from sent_reports import WINDOW_S, bad_payloads, changed, key_group, put, report, start_of_window, window_reports
 
+from tests.e2e.sent_reports import (
+    WINDOW_S,
+    bad_payloads,
+    changed,
+    key_group,
+    put,
+    report,
+    start_of_window,
+    window_reports,
+)
 from trimtab_controller.kafka.chunks import Reassembler, read_chunk
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import Topics, WorkerId

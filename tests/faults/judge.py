@@ -1,4 +1,4 @@
-"""`python tests/faults/judge.py STAGE ...`: judges recorded histories of stages once more; each is a folder that holds
+"""`python -m tests.faults.judge STAGE ...`: judges recorded histories of stages once more; each is a folder that holds
 `history-0`, `history-1` and so on.
 """
 
@@ -6,12 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
-from recorded.check import check  # noqa: E402 - lies where the path has just been led to
-from recorded.history import read_history  # noqa: E402
-from recorded.verdict import Bounds  # noqa: E402
+from tests.faults.recorded.check import check
+from tests.faults.recorded.history import read_history
+from tests.faults.recorded.verdict import Bounds
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""`python tests/faults/matrix.py [--only FAULT:MOMENT ...]`: faults under load, judged by what was recorded."""
+"""`python -m tests.faults.matrix [--only FAULT:MOMENT ...]`: faults under load, judged by what was recorded."""
 
 import argparse
 import json
@@ -7,17 +7,14 @@ import signal
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "e2e"), str(HERE.parents[1] / "examples")]
+from rich.console import Console
 
-from played.cells import all_cells, chosen  # noqa: E402
-from played.runs import Result, run_matrix  # noqa: E402
-from played.table import as_document, as_table, reasons  # noqa: E402
-from rich.console import Console  # noqa: E402
-
-from flights.demo.view import View  # noqa: E402 - lies where the path has just been led to
-from trimtab_controller.jars.fetching import JarError  # noqa: E402
-from trimtab_controller.jars.java import JavaMissingError  # noqa: E402
+from flights.demo.view import View
+from tests.faults.played.cells import all_cells, chosen
+from tests.faults.played.runs import Result, run_matrix
+from tests.faults.played.table import as_document, as_table, reasons
+from trimtab_controller.jars.fetching import JarError
+from trimtab_controller.jars.java import JavaMissingError
 
 OUT = Path("out", "faults")
 WIDTH = 190

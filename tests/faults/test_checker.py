@@ -7,13 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from recorded.check import check
-from recorded.facts import TOTALS
-from recorded.history import PLANTED, History, Strike, read_history, write_files, write_rows, write_strikes
-from recorded.ownership import excused_s
-from recorded.planted import PLANTS, Plant, added, body, edited, own, such, with_rows, without
-from recorded.planted_commands import a_generation_does_not_follow_the_placement, unheard_of  # enters its plants too
-from recorded.verdict import Bounds, Broken, Verdict
+
+from tests.faults.recorded.check import check
+from tests.faults.recorded.facts import TOTALS
+from tests.faults.recorded.history import PLANTED, History, Strike, read_history, write_files, write_rows, write_strikes
+from tests.faults.recorded.ownership import excused_s
+from tests.faults.recorded.planted import PLANTS, Plant, added, body, edited, own, such, with_rows, without
+from tests.faults.recorded.planted_commands import (  # enters its plants too
+    a_generation_does_not_follow_the_placement,
+    unheard_of,
+)
+from tests.faults.recorded.verdict import Bounds, Broken, Verdict
+from tests.paths import ROOT
 
 HERE = Path(__file__).parent
 RUN = HERE / "clean_run.zip"
@@ -158,7 +163,7 @@ def test_a_strike_that_spares_the_job_has_no_dead() -> None:
 
 
 def test_the_bounds_are_those_that_the_documentation_states() -> None:
-    text = (HERE.parents[1] / "docs" / "failure-model.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "failure-model.md").read_text(encoding="utf-8")
 
     for row in (
         f"| no owner, planned move | {BOUNDS.handover_s:g} s |",
@@ -171,10 +176,10 @@ def test_the_bounds_are_those_that_the_documentation_states() -> None:
 
 
 def test_nothing_of_the_product_judges_the_product() -> None:
-    code = "import sys, recorded.check, recorded.dump; print(sorted(sys.modules))"
-    names = subprocess.run([sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, check=True).stdout
+    code = "import sys, tests.faults.recorded.check, tests.faults.recorded.dump; print(sorted(sys.modules))"
+    names = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
-    assert "recorded.check" in names
+    assert "tests.faults.recorded.check" in names
     assert not any(part in names for part in ("trimtab", "flights.", "'flights'", "faust", "aiokafka"))
 
 

@@ -7,18 +7,19 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from recorded.check import check
-from recorded.dump import dump
-from recorded.history import read_history
-from recorded.verdict import Bounds, Broken
 
 from flights.dataset import read_flights
 from flights.producer import FlightProducer
 from flights.steered_run import topics_of_the_job
 from flights.wire import APP, DELAYS, SOURCE
+from tests.faults.recorded.check import check
+from tests.faults.recorded.dump import dump
+from tests.faults.recorded.history import read_history
+from tests.faults.recorded.verdict import Bounds, Broken
+from tests.paths import EXAMPLES, ROOT
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster
-from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
+from trimtab_sandbox.command import FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import SandboxSettings
 
 KEY_GROUPS = 4
@@ -31,8 +32,8 @@ LIMIT_S = 120.0
 @pytest.mark.e2e
 def test_the_defects_of_running_workers_are_found(tmp_path: Path) -> None:
     settings = SandboxSettings(
-        app="defective:app",
-        app_folder=Path(__file__).parent / "recorded",
+        app="tests.faults.recorded.defective:app",
+        app_folder=ROOT,
         cluster="faults",
         workers=2,
         environment={

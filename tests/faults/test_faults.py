@@ -3,15 +3,16 @@
 from pathlib import Path
 
 import pytest
-from played.cells import chosen
-from played.runs import run_stage
-from played.stage import Stage, StageSettings
 from rich.console import Console
 
 from flights.demo.view import View
+from tests.faults.played.cells import chosen
+from tests.faults.played.runs import run_stage
+from tests.faults.played.stage import Stage, StageSettings
 
 
 @pytest.mark.e2e
+@pytest.mark.alone
 @pytest.mark.timeout(600)  # a minute and a half on a quiet machine
 def test_a_worker_and_the_controller_die_in_the_middle_of_rounds_and_every_promise_is_kept(tmp_path: Path) -> None:
     cells = chosen(["worker killed:release", "controller killed:decided"])

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from played.campaign import Played
-from played.cells import MEANINGFUL, all_cells, chosen, meaning_of
-from played.faults import FAULTS
-from played.moments import MOMENTS
-from played.runs import Result, shared_out
-from played.said import unsaid
-from played.shift import NoShift, choose_shift
-from played.table import as_document, as_table
-from recorded.history import Strike
-from recorded.verdict import Broken, Verdict, Violation
 
+from tests.faults.played.campaign import Played
+from tests.faults.played.cells import MEANINGFUL, all_cells, chosen, meaning_of
+from tests.faults.played.faults import FAULTS
+from tests.faults.played.moments import MOMENTS
+from tests.faults.played.runs import Result, shared_out
+from tests.faults.played.said import unsaid
+from tests.faults.played.shift import NoShift, choose_shift
+from tests.faults.played.table import as_document, as_table
+from tests.faults.recorded.history import Strike
+from tests.faults.recorded.verdict import Broken, Verdict, Violation
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot

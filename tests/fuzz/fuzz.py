@@ -1,4 +1,4 @@
-"""`python tests/fuzz/fuzz.py [--records N] [--only NAME] [--seed N]`: mutants for every decoder, and a table."""
+"""`python -m tests.fuzz.fuzz [--records N] [--only NAME] [--seed N]`: mutants for every decoder, and a table."""
 
 import argparse
 import json
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from fuzzed import spark
-from fuzzed.registry import DECODERS, decoder_named
-from fuzzed.run import Tally, fuzz, tally_in
+from tests.fuzz.fuzzed import spark
+from tests.fuzz.fuzzed.registry import DECODERS, decoder_named
+from tests.fuzz.fuzzed.run import Tally, fuzz, tally_in
 
 OUT = Path("out/fuzz")
 NAMES = [*(decoder.name for decoder in DECODERS), spark.NAME]
@@ -66,7 +66,7 @@ def guided(names: list[str], records: int, seed: int) -> Iterator[Tally]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     for name in (name for name in names if name != spark.NAME):
         out = OUT / "guided.json"
-        command = [python, Path(__file__).parent / "fuzzed" / "cover.py", name]
+        command = [python, "-m", "tests.fuzz.fuzzed.cover", name]
         ended = subprocess.run(
             [*command, str(records), str(seed), out], env=environment, capture_output=True, text=True
         )

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from fuzzed.decoder import Decoder, Form
-from fuzzed.mutants import Mutants
-from fuzzed.registry import DECODERS
-from fuzzed.run import fuzz
-from fuzzed.spans import spans_of_json, spans_of_toml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.fuzz.fuzzed.decoder import Decoder, Form
+from tests.fuzz.fuzzed.mutants import Mutants
+from tests.fuzz.fuzzed.registry import DECODERS
+from tests.fuzz.fuzzed.run import fuzz
+from tests.fuzz.fuzzed.spans import spans_of_json, spans_of_toml
 
 RECORDS = 2_000
 

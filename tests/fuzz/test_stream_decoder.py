@@ -5,10 +5,10 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from fuzzed.run import Tally
-from fuzzed.samples import REPORT
-from fuzzed.spark import ARRIVAL_MS, PLANTED, Row, fuzz_stream, judge, rows_of
 
+from tests.fuzz.fuzzed.run import Tally
+from tests.fuzz.fuzzed.samples import REPORT
+from tests.fuzz.fuzzed.spark import ARRIVAL_MS, PLANTED, Row, fuzz_stream, judge, rows_of
 from trimtab_controller.stream.measures import Kind
 
 RECORDS = 2_000

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fuzzed import samples
-from fuzzed.wire import ENTRIES, LINES
-from previous import SCRIPTS, environment, unpack
-from recoding import CODECS, as_chunk
 
+from tests.fuzz.fuzzed import samples
+from tests.fuzz.fuzzed.wire import ENTRIES, LINES
+from tests.previous.release import SCRIPTS, environment, unpack
+from tests.previous.scripts.recoding import CODECS, as_chunk
 from trimtab_agent.commands.journal import encode_line
 from trimtab_agent.engines.faust.agent_link import versions
 from trimtab_controller.execution.journal import encode_entry

@@ -1,11 +1,11 @@
-"""`python tests/sim/simulate.py [--seed N | --rounds N [--from N]]`: one seed once more, or many seeds."""
+"""`python -m tests.sim.simulate [--seed N | --rounds N [--from N]]`: one seed once more, or many seeds."""
 
 import argparse
 import sys
 import time
 
-from simulated.ledger import Violation
-from simulated.simulation import Outcome, simulating
+from tests.sim.simulated.ledger import Violation
+from tests.sim.simulated.simulation import Outcome, simulating
 
 
 def main() -> int:
@@ -26,7 +26,7 @@ def tell(run: object, seed: int, *, brief: bool = False) -> Outcome | None:
     try:
         outcome: Outcome = run(seed)  # type: ignore[operator]
     except Violation as violation:
-        print(f"{violation}\n  replay: python tests/sim/simulate.py --seed {seed}", flush=True)
+        print(f"{violation}\n  replay: python -m tests.sim.simulate --seed {seed}", flush=True)
         return None
     if not brief:
         print(outcome)

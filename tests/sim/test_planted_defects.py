@@ -7,16 +7,16 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from simulated import agent, faults, worker
-from simulated.broker import Broker
-from simulated.faults import Fault
-from simulated.kafka_client import running
-from simulated.ledger import Ledger, Violation
-from simulated.simulation import simulating
-from simulated.timeline import START_S
-from simulated.worker import WorkerProcess
-from simulated.world import Heal, World, world_folder
 
+from tests.sim.simulated import agent, faults, worker
+from tests.sim.simulated.broker import Broker
+from tests.sim.simulated.faults import Fault
+from tests.sim.simulated.kafka_client import running
+from tests.sim.simulated.ledger import Ledger, Violation
+from tests.sim.simulated.simulation import simulating
+from tests.sim.simulated.timeline import START_S
+from tests.sim.simulated.worker import WorkerProcess
+from tests.sim.simulated.world import Heal, World, world_folder
 from trimtab_agent import daemon
 from trimtab_agent.commands import driver as agent_driver
 from trimtab_agent.commands.events import Action as AgentAction

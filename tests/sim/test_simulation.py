@@ -5,12 +5,12 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import pytest
-from simulated.simulation import Outcome, play, simulating
 
-SIMULATE = Path(__file__).parent / "simulate.py"
+from tests.paths import ROOT, python_path
+from tests.sim.simulated.simulation import Outcome, play, simulating
+
 ROUNDS = 10_000
 AT_ONCE = 30
 
@@ -34,7 +34,7 @@ def test_a_seed_replays_exactly_in_another_process() -> None:
     with simulating() as run:
         run(6)
         here = run(7)
-    command = [sys.executable, str(SIMULATE), "--seed", "7"]
-    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    command = [sys.executable, "-m", "tests.sim.simulate", "--seed", "7"]
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": python_path(ROOT)}
     there = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=240)
     assert there.stdout == f"{here}\n"

@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from agent_transcripts import (
+
+from tests.agent.commands.agent_transcripts import (
     NOW,
     W0,
     W1,
@@ -19,7 +20,6 @@ from agent_transcripts import (
     owning,
     received,
 )
-
 from trimtab_agent.commands.events import Acked, CommandReceived, SendAck, TellWorker, WorkerAcked, Write
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId

@@ -1,7 +1,8 @@
 """The command machine when the agent begins again, as transcripts: held, restored, after damage."""
 
 import pytest
-from agent_transcripts import (
+
+from tests.agent.commands.agent_transcripts import (
     NOW,
     PROCESS,
     W0,
@@ -16,7 +17,6 @@ from agent_transcripts import (
     reborn,
     received,
 )
-
 from trimtab_agent.commands.admission import FUTURE_LIMIT_S
 from trimtab_agent.commands.events import (
     AckDelivered,

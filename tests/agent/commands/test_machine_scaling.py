@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from agent_transcripts import (
+
+from tests.agent.commands.agent_transcripts import (
     NOW,
     PROCESS,
     RULES,
@@ -18,7 +19,6 @@ from agent_transcripts import (
     owning,
     received,
 )
-
 from trimtab_agent.commands.events import (
     Action,
     Event,

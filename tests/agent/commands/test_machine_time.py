@@ -1,8 +1,20 @@
 """The command machine and time, as transcripts: deadlines, and what is remembered for how long."""
 
 import pytest
-from agent_transcripts import NOW, W0, W9, ack, act, answered, command, connected, machine, owning, received
 
+from tests.agent.commands.agent_transcripts import (
+    NOW,
+    W0,
+    W9,
+    ack,
+    act,
+    answered,
+    command,
+    connected,
+    machine,
+    owning,
+    received,
+)
 from trimtab_agent.commands import ledger
 from trimtab_agent.commands.events import AckDelivered, Admitted, SendAck, WorkerAcked, Write
 from trimtab_agent.commands.ledger import REMEMBER_S

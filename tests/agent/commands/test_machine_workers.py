@@ -3,8 +3,21 @@
 from dataclasses import replace
 
 import pytest
-from agent_transcripts import NOW, PROCESS, W0, W1, ack, act, answered, command, connected, machine, owning, received
 
+from tests.agent.commands.agent_transcripts import (
+    NOW,
+    PROCESS,
+    W0,
+    W1,
+    ack,
+    act,
+    answered,
+    command,
+    connected,
+    machine,
+    owning,
+    received,
+)
 from trimtab_agent.commands.events import ProcessEnded, TellWorker, WorkerAcked, WorkerDisconnected
 from trimtab_protocol.messages.commands import Ack, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage

@@ -1,8 +1,8 @@
 """What an operator is told though balancing goes on: workers over their capacity, backlogs that grow."""
 
 import pytest
-from decider_situations import APP, W0, W1, kg
 
+from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from trimtab_controller.decider.concerns import (
     NO_STRAINS,
     Concern,

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 
+from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 from trimtab_controller.decider.decide import Settings, SolveWanted, admit, drift, to_stop
 from trimtab_controller.decider.decision import Adopted, Scaled, Skip, SkipReason
 from trimtab_controller.decider.evaluate import Evaluation, evaluate

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 
+from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import Adopted, Decision, Forgotten, Planned, Scaled, Skip, SkipReason
 from trimtab_controller.decider.describe import describe, names_of

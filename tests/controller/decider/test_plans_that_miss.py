@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from decider_situations import APP, OPERATOR, W0, W1, a_round, kg
 
+from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg
 from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import Planned, Skip, SkipReason

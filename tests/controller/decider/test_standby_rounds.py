@@ -3,9 +3,18 @@
 from dataclasses import replace
 
 import pytest
-from decider_situations import APP, W0, W1, a_round, kg
-from test_decider_machine import BALANCED, ON_W0, PAUSE, answer, decider, execution, only, window
 
+from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg
+from tests.controller.decider.test_decider_machine import (
+    BALANCED,
+    ON_W0,
+    PAUSE,
+    answer,
+    decider,
+    execution,
+    only,
+    window,
+)
 from trimtab_controller.decider.decision import Adopted, Planned, Skip, SkipReason, StandbysPlaced
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import ExecutionChanged, SnapshotArrived, Solve

@@ -4,10 +4,10 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 
 import pytest
-from decider_situations import APP, OPERATOR, kg
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.controller.decider.decider_situations import APP, OPERATOR, kg
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.standbys import Budget, StandbyRows, choose_standbys, count_missing
 from trimtab_controller.decider.view import AppView, Worker

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from execution_transcripts import (
+
+from tests.controller.execution.execution_transcripts import (
     APP,
     BEGUN,
     CLUSTER,
@@ -26,7 +27,6 @@ from execution_transcripts import (
     rows,
     started,
 )
-
 from trimtab_controller.execution.events import (
     AckSeen,
     HandoverEnded,

@@ -1,7 +1,8 @@
 """Hand-overs that are refused, or of which nobody speaks."""
 
 import pytest
-from execution_transcripts import (
+
+from tests.controller.execution.execution_transcripts import (
     T0,
     UNCERTAIN,
     W0,
@@ -17,7 +18,6 @@ from execution_transcripts import (
     rows,
     started,
 )
-
 from trimtab_controller.execution.events import (
     HandoverEnded,
     OwnershipSeen,

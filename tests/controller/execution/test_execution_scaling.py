@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from execution_transcripts import (
+from tests.controller.execution.execution_transcripts import (
     APP,
     CLUSTER,
     HOSTS,
@@ -20,7 +20,6 @@ from execution_transcripts import (
     rows,
     started,
 )
-
 from trimtab_controller.execution.answers import ACK_GRACE_S
 from trimtab_controller.execution.events import (
     ForgetWanted,

@@ -1,7 +1,8 @@
 """What the rows of a placement say of standbys before, while and after key groups move."""
 
 import pytest
-from execution_transcripts import (
+
+from tests.controller.execution.execution_transcripts import (
     APP,
     T0,
     W0,
@@ -16,7 +17,6 @@ from execution_transcripts import (
     rows,
     started,
 )
-
 from trimtab_controller.execution.events import OwnershipSeen, PlacementWanted, PlanDecided, StandbysWanted
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_protocol.messages.commands import Phase, Refusal

@@ -3,8 +3,8 @@
 import math
 
 import pytest
-from decider_situations import a_round
 
+from tests.controller.decider.decider_situations import a_round
 from trimtab_controller.decider.concerns import NO_STRAINS, Concern, ConcernKind, Growth, Strain, Strains
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import not_ready

@@ -1,6 +1,6 @@
-"""Proves steering on a real broker: `prove.py [changes | SCENARIO ...]`; without names, all moves, restarts and faults.
+"""Prove steering on a real broker: `python -m tests.e2e.steering.prove [changes | SCENARIO ...]`.
 
-`changes`: the job itself changes.  Exit 1 when a scenario fails.
+Without names it plays all moves, restarts and faults; `changes` changes the job itself.  Exit 1 when a scenario fails.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from changed_scenarios import CHANGES
-from steered_runs import Outcome, run
-from steered_scenarios import SCENARIOS, Scenario
-from steered_verdict import Pauses
+from tests.e2e.steering.changes import CHANGES
+from tests.e2e.steering.runs import Outcome, run
+from tests.e2e.steering.scenarios import SCENARIOS, Scenario
+from tests.e2e.steering.verdict import Pauses
 
 
 def main(names: list[str]) -> int:

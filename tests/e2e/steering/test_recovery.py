@@ -4,10 +4,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from steered_cluster import Setup
-from steered_runs import run
-from steered_scenarios import Scenario
-from steered_standbys import crash
+
+from tests.e2e.steering.cluster import Setup
+from tests.e2e.steering.runs import run
+from tests.e2e.steering.scenarios import Scenario
+from tests.e2e.steering.standbys import crash
 
 CRASH = Scenario(
     name="a worker killed, standbys are warm",

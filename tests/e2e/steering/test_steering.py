@@ -1,4 +1,4 @@
-"""Steering on a real broker, the short version: `prove.py` runs all scenarios, longer."""
+"""Steering on a real broker, the short version: `make prove-steering` runs all scenarios, longer."""
 
 import asyncio
 import math
@@ -7,12 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from changed_scenarios import KAFKAS_OWN, first_start, upgrade
-from steered_app_names import Feature, note_fault
-from steered_cluster import Cluster, Setup, until
-from steered_runs import run
-from steered_scenarios import Scenario, begin, drain_and_return, kills, moves, storm
-from steered_verdict import Verdict, _Inputs, _judged, _repeated_s, steps_back
+
+from tests.e2e.steering.app_names import Feature, note_fault
+from tests.e2e.steering.changes import KAFKAS_OWN, first_start, upgrade
+from tests.e2e.steering.cluster import Cluster, Setup, until
+from tests.e2e.steering.runs import run
+from tests.e2e.steering.scenarios import Scenario, begin, drain_and_return, kills, moves, storm
+from tests.e2e.steering.verdict import Verdict, _Inputs, _judged, _repeated_s, steps_back
 
 SHORT = (
     Scenario(

@@ -6,13 +6,12 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from recorded.history import Strike
-
-from played.cells import Cell
-from played.moments import Target
-from played.rounds import Load, tapped
-from played.said import Ear, unsaid
-from played.stage import Stage
+from tests.faults.played.cells import Cell
+from tests.faults.played.moments import Target
+from tests.faults.played.rounds import Load, tapped
+from tests.faults.played.said import Ear, unsaid
+from tests.faults.played.stage import Stage
+from tests.faults.recorded.history import Strike
 from trimtab_protocol.messages.handover import decode_handover
 
 SAID_LIMIT_S, ASK_EVERY_S = 45.0, 3.0

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import played.forgeries  # noqa: F401 - enters its faults
-from played.faults import FAULTS, Fault
-from played.moments import MOMENTS, Moment
+import tests.faults.played.forgeries  # noqa: F401 - enters its faults
+from tests.faults.played.faults import FAULTS, Fault
+from tests.faults.played.moments import MOMENTS, Moment
 
 ALL = tuple(MOMENTS)
 BETWEEN = ("idle", "window")

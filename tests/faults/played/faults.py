@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import psutil
 
-from played.moments import Target
-from played.stage import UNSEEN, Stage
+from tests.faults.played.moments import Target
+from tests.faults.played.stage import UNSEEN, Stage
 from trimtab_sandbox.configuration import BROKER, CONTROLLER
 
 DOWN_S = 2.0

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from recorded.history import PLANTED
 
 from flights.readback import Record, read_topic
 from flights.steered_run import RunError
-from played.faults import STOPPED_S, fault
-from played.moments import Target
-from played.stage import Stage
+from tests.faults.played.faults import STOPPED_S, fault
+from tests.faults.played.moments import Target
+from tests.faults.played.stage import Stage
+from tests.faults.recorded.history import PLANTED
 from trimtab_protocol.messages.names import topic_settings
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_sandbox.broker import Topic

@@ -1,15 +1,9 @@
 """Where processes are tampered with, without a hook in the product: see `tampered/sitecustomize.py`."""
 
-import os
 import time
 from pathlib import Path
 
 TAMPERED = Path(__file__).parent / "tampered"
-
-
-def python_path(folder: Path) -> str:
-    """PYTHONPATH with the folder before all that is there."""
-    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 class Gate:

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from flights.steered_run import RunError
-from played.rounds import ROUND_LIMIT_S, Load, Tap, tapped
-from played.stage import Stage
+from tests.faults.played.rounds import ROUND_LIMIT_S, Load, Tap, tapped
+from tests.faults.played.stage import Stage
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase, decode_ack, decode_command
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, decode_handover
 from trimtab_protocol.messages.report import WorkerState

@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from flights.steered_run import RunError
 from flights.watch import read_snapshots
-from played.shift import NoShift, Shift, choose_shift
-from played.stage import Stage
+from tests.faults.played.shift import NoShift, Shift, choose_shift
+from tests.faults.played.stage import Stage
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import WorkerId
 

@@ -4,15 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from recorded.check import check
-from recorded.history import read_history
-from recorded.verdict import Bounds, Cost, Verdict, Violation
-
 from flights.steered_run import Viewer
-from played.campaign import Campaign, Played
-from played.cells import Cell
-from played.disks import obstacle
-from played.stage import Stage, StageSettings
+from tests.faults.played.campaign import Campaign, Played
+from tests.faults.played.cells import Cell
+from tests.faults.played.disks import obstacle
+from tests.faults.played.stage import Stage, StageSettings
+from tests.faults.recorded.check import check
+from tests.faults.recorded.history import read_history
+from tests.faults.recorded.verdict import Bounds, Cost, Verdict, Violation
 from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.jars.java import JavaMissingError
 

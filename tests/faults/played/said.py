@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from prometheus_client.parser import text_string_to_metric_families
 
 from flights.watch import read_snapshots
-from played.stage import Stage
+from tests.faults.played.stage import Stage
 from trimtab_sandbox.configuration import host_name
 
 COUNTED = ("bad_commands", "command_refusals", "worker_refused_records", "journal_faults")

@@ -16,21 +16,21 @@ from typing import Self
 import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
-from proxy import Proxy
-from recorded.dump import dump
-from recorded.history import Strike, write_files
 
 from flights.steered_run import TICK_S, RunError, SteeredRun, Viewer
-from played.disks import JOURNAL_MB, STORE_MB, Disk, mounted, obstacle
-from played.gate import TAMPERED, Gate, python_path
+from tests.e2e.proxy import Proxy
+from tests.faults.played.disks import JOURNAL_MB, STORE_MB, Disk, mounted, obstacle
+from tests.faults.played.gate import TAMPERED, Gate
+from tests.faults.recorded.dump import dump
+from tests.faults.recorded.history import Strike, write_files
+from tests.paths import EXAMPLES, ROOT, python_path
 from trimtab_sandbox.broker import SETTINGS as BROKER_SETTINGS
 from trimtab_sandbox.broker import Detour, free_ports
 from trimtab_sandbox.cluster import Cluster, ClusterError
-from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
+from trimtab_sandbox.command import FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import BROKER, CONTROLLER, SandboxSettings, host_name, worker_name
 from trimtab_sandbox.marks import marked
 
-ATTRIBUTED = Path(__file__).parents[1] / "recorded"
 RECOVERY_LIMIT_S = 240.0
 REVIVE_EVERY_S = 2.0
 UNSEEN = "a window without all hosts"
@@ -67,8 +67,8 @@ class StageSettings:
 def sandbox_settings(settings: StageSettings) -> SandboxSettings:
     """The sandbox of a stage."""
     return SandboxSettings(
-        app="attributed:app",
-        app_folder=ATTRIBUTED,
+        app="tests.faults.recorded.attributed:app",
+        app_folder=ROOT,
         cluster=settings.cluster,
         workers=settings.workers,
         capacity_cores=0.25,

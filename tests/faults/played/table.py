@@ -6,10 +6,10 @@ from typing import Any
 
 from rich.table import Table
 
-from played.cells import meaning_of
-from played.faults import FAULTS
-from played.moments import MOMENTS
-from played.runs import Result
+from tests.faults.played.cells import meaning_of
+from tests.faults.played.faults import FAULTS
+from tests.faults.played.moments import MOMENTS
+from tests.faults.played.runs import Result
 
 VERSION = 3
 SAID = 3

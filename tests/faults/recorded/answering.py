@@ -4,9 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recorded.facts import Facts
-from recorded.journalling import made_anew, within
-from recorded.verdict import Broken, Violation
+from tests.faults.recorded.facts import Facts
+from tests.faults.recorded.journalling import made_anew, within
+from tests.faults.recorded.verdict import Broken, Violation
 
 OPEN = "accepted"
 """The one phase of an ack that promises an answer to come."""

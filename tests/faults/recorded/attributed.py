@@ -1,4 +1,4 @@
-"""The flights job, every record of which says which worker wrote it: `python -m faust -A attributed:app worker`.
+"""The flights job whose records say which worker wrote them: `faust -A tests.faults.recorded.attributed:app worker`.
 
 The header is put on where records leave the process, so changelogs carry it too.
 """

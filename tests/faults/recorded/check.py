@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from recorded import answering, commanding, counting, journalling, ownership
-from recorded.facts import Facts, Input, Written, read_facts
-from recorded.history import History, Strike
-from recorded.verdict import ALWAYS, IN_ROUNDS, Bounds, Broken, Cost, Verdict, Violation
+from tests.faults.recorded import answering, commanding, counting, journalling, ownership
+from tests.faults.recorded.facts import Facts, Input, Written, read_facts
+from tests.faults.recorded.history import History, Strike
+from tests.faults.recorded.verdict import ALWAYS, IN_ROUNDS, Bounds, Broken, Cost, Verdict, Violation
 
 
 def check(history: History, bounds: Bounds) -> Verdict:

@@ -3,12 +3,12 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from recorded.answering import DENIED, OPEN
-from recorded.facts import Facts, Message, owners_of
-from recorded.groups import Place
-from recorded.history import Strike
-from recorded.journalling import made_anew, within
-from recorded.verdict import Bounds, Broken, Violation
+from tests.faults.recorded.answering import DENIED, OPEN
+from tests.faults.recorded.facts import Facts, Message, owners_of
+from tests.faults.recorded.groups import Place
+from tests.faults.recorded.history import Strike
+from tests.faults.recorded.journalling import made_anew, within
+from tests.faults.recorded.verdict import Bounds, Broken, Violation
 
 
 def disordered(facts: Facts) -> Iterator[Violation]:

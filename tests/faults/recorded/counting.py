@@ -4,11 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from recorded.facts import DELAYS, SOURCE, Facts, Input, Written
-from recorded.groups import Commit, Place
-from recorded.history import Strike
-from recorded.ownership import excused_s
-from recorded.verdict import Bounds, Broken, Violation
+from tests.faults.recorded.facts import DELAYS, SOURCE, Facts, Input, Written
+from tests.faults.recorded.groups import Commit, Place
+from tests.faults.recorded.history import Strike
+from tests.faults.recorded.ownership import excused_s
+from tests.faults.recorded.verdict import Bounds, Broken, Violation
 
 HELD_UP_S = 1.0
 """An input that takes longer through the job was held up."""

@@ -1,4 +1,4 @@
-"""The attributed flights job with defects that the checker has to find: `python -m faust -A defective:app worker`.
+"""The attributed flights job with defects for the checker: `faust -A tests.faults.recorded.defective:app worker`.
 
 Now and then an output is not sent or sent twice, a changelog of another key group is written to, an older state is
 written over a newer one in the table's changelog, and once more is committed than was done.
@@ -9,9 +9,9 @@ import os
 from typing import Any
 
 import aiokafka
-from attributed import app
 
 from flights.wire import CHANGELOG, DELAYS
+from tests.faults.recorded.attributed import app
 
 __all__ = ["app"]
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from recorded.history import Row, Strike, write_rows, write_strikes
+
+from tests.faults.recorded.history import Row, Strike, write_rows, write_strikes
 
 JOB = ("flights", "flights-delays", "flights-totals", "flights-sums-changelog")
 OWN = ("placement", "commands", "acks", "handover", "journal", "intents", "status", "snapshots")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from recorded.dump import OFFSETS
-from recorded.groups import Commit, Generation, Place, Unreadable, read_group
-from recorded.history import History, Row
-from recorded.signatures import is_signed, read_keys
+from tests.faults.recorded.dump import OFFSETS
+from tests.faults.recorded.groups import Commit, Generation, Place, Unreadable, read_group
+from tests.faults.recorded.history import History, Row
+from tests.faults.recorded.signatures import is_signed, read_keys
 
 APP = "flights"
 SOURCE, DELAYS, TOTALS, CHANGELOG = "flights", "flights-delays", "flights-totals", "flights-sums-changelog"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from recorded.history import Row
+from tests.faults.recorded.history import Row
 
 COMMIT_KEYS = (0, 1)
 GENERATION_KEY = 2

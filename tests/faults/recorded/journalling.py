@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from recorded.facts import Facts, Message, place_of
-from recorded.history import Strike
-from recorded.verdict import Bounds, Broken, Violation
+from tests.faults.recorded.facts import Facts, Message, place_of
+from tests.faults.recorded.history import Strike
+from tests.faults.recorded.verdict import Bounds, Broken, Violation
 
 IN_ENTRY = ("prepare", "release", "stop", "start")
 """Commands that the entry of their epoch holds as they are."""

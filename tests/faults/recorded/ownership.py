@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from recorded.facts import CHANGELOG, DELAYS, SOURCE, Facts, Message, Written, place_of
-from recorded.groups import Generation, Place
-from recorded.history import Strike
-from recorded.verdict import Bounds, Broken, Violation
+from tests.faults.recorded.facts import CHANGELOG, DELAYS, SOURCE, Facts, Message, Written, place_of
+from tests.faults.recorded.groups import Generation, Place
+from tests.faults.recorded.history import Strike
+from tests.faults.recorded.verdict import Bounds, Broken, Violation
 
 FOR_EVER = float("inf")
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from recorded.dump import OFFSETS
-from recorded.facts import CHANGELOG, DELAYS, SOURCE, TOTALS, WRITER
-from recorded.groups import place_of_commit
-from recorded.history import History, Row
-from recorded.verdict import Broken
+from tests.faults.recorded.dump import OFFSETS
+from tests.faults.recorded.facts import CHANGELOG, DELAYS, SOURCE, TOTALS, WRITER
+from tests.faults.recorded.groups import place_of_commit
+from tests.faults.recorded.history import History, Row
+from tests.faults.recorded.verdict import Broken
 
 Plant = Callable[[History], History]
 PLANTS: list[tuple[Plant, frozenset[Broken]]] = []

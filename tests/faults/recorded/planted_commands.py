@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from recorded.history import PLANTED, History
-from recorded.planted import added, body, edited, own, plants, such, with_rows, without
-from recorded.verdict import Broken
+from tests.faults.recorded.history import PLANTED, History
+from tests.faults.recorded.planted import added, body, edited, own, plants, such, with_rows, without
+from tests.faults.recorded.verdict import Broken
 
 
 @plants(Broken.TAKEN_TWICE)

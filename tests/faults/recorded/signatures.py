@@ -10,7 +10,8 @@ import hashlib
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from recorded.history import Row
+
+from tests.faults.recorded.history import Row
 
 HEADER = "trimtab-signature"
 DOMAIN = b"trimtab-signature-v1"

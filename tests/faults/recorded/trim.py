@@ -1,4 +1,4 @@
-"""Cuts a history down to some key groups, and what is left is whole: `python trim.py FOLDER ZIP PARTITION ...`."""
+"""Cut a history down to some key groups: `python -m tests.faults.recorded.trim FOLDER ZIP PARTITION ...`."""
 
 import json
 import sys
@@ -8,12 +8,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from recorded.dump import OFFSETS
-from recorded.facts import APP, CHANGELOG, DELAYS, SOURCE, TOTALS
-from recorded.groups import place_of_commit
-from recorded.history import STRIKES, History, Row, read_history, write_files, write_rows, write_strikes
+from tests.faults.recorded.dump import OFFSETS
+from tests.faults.recorded.facts import APP, CHANGELOG, DELAYS, SOURCE, TOTALS
+from tests.faults.recorded.groups import place_of_commit
+from tests.faults.recorded.history import STRIKES, History, Row, read_history, write_files, write_rows, write_strikes
 
 JUDGED = ("placement", "commands", "acks", "handover", "journal")
 

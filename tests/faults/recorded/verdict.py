@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
-from recorded.history import Strike
+from tests.faults.recorded.history import Strike
 
 
 class Broken(StrEnum):

@@ -17,11 +17,11 @@ import atheris
 
 # Modules are instrumented as they are imported: what stands below must come after this.
 with atheris.instrument_imports(include=["trimtab_models", "trimtab_agent", "trimtab_controller"]):
-    from fuzzed.files import FOLDER
-    from fuzzed.registry import decoder_named
+    from tests.fuzz.fuzzed.files import FOLDER
+    from tests.fuzz.fuzzed.registry import decoder_named
 
-from fuzzed.mutants import Mutants
-from fuzzed.run import Tally, give
+from tests.fuzz.fuzzed.mutants import Mutants
+from tests.fuzz.fuzzed.run import Tally, give
 
 OWN_SHARE = 0.5
 """So many mutants are ours, which know the form; the others are libFuzzer's."""

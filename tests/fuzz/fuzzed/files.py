@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fuzzed.decoder import Decoder, Form, joined, parted
-
 import trimtab_controller.stream.configuration
+from tests.fuzz.fuzzed.decoder import Decoder, Form, joined, parted
 from trimtab_agent.configuration import ConfigurationError, load_configuration
 from trimtab_agent.engines.faust.credentials import BadKafkaFile, broker_options
 from trimtab_controller.configuration import BadConfiguration, load

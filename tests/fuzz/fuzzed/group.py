@@ -8,11 +8,11 @@ from typing import Any
 
 import faust
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from fuzzed.decoder import Decoder, Form, Refused
-from fuzzed.files import KEY, TRUSTED
-from fuzzed.ports import counted
-from fuzzed.samples import APP, CLUSTER, SUMS, W0, W1
 
+from tests.fuzz.fuzzed.decoder import Decoder, Form, Refused
+from tests.fuzz.fuzzed.files import KEY, TRUSTED
+from tests.fuzz.fuzzed.ports import counted
+from tests.fuzz.fuzzed.samples import APP, CLUSTER, SUMS, W0, W1
 from trimtab_agent.engines.faust.group.assignor import PlacementAssignor
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.shared_state import PluginState

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from fuzzed.decoder import Decoder, Form, Refused, joined, parted
-from fuzzed.files import FOLDER, KEY, file_of
-from fuzzed.samples import W0
-from fuzzed.wire import LINES
 
+from tests.fuzz.fuzzed.decoder import Decoder, Form, Refused, joined, parted
+from tests.fuzz.fuzzed.files import FOLDER, KEY, file_of
+from tests.fuzz.fuzzed.samples import W0
+from tests.fuzz.fuzzed.wire import LINES
 from trimtab_agent.commands.journal import Journal
 from trimtab_agent.engines.faust.install import NotConfigured, _named, _trust
 from trimtab_agent.sampler.cgroup import parse_cpu_usage, read_text

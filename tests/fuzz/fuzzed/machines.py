@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from fuzzed.decoder import Decoder
-from fuzzed.samples import (
+from tests.fuzz.fuzzed.decoder import Decoder
+from tests.fuzz.fuzzed.samples import (
     APP,
     CLUSTER,
     EPOCH,
@@ -22,8 +22,7 @@ from fuzzed.samples import (
     W0,
     W1,
 )
-from fuzzed.wire import ENTRIES, rehashed
-
+from tests.fuzz.fuzzed.wire import ENTRIES, rehashed
 from trimtab_agent.commands.admission import Rules
 from trimtab_agent.commands.events import CommandReceived, WorkerConnected, WorkerReported, Write
 from trimtab_agent.commands.journal import decode_line, encode_line

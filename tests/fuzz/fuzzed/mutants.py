@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable, Iterator
 from itertools import cycle
 
-from fuzzed.decoder import Decoder, Form
-from fuzzed.spans import Span, spans_of_json, spans_of_toml
+from tests.fuzz.fuzzed.decoder import Decoder, Form
+from tests.fuzz.fuzzed.spans import Span, spans_of_json, spans_of_toml
 
 GIANT_BYTES = 7_900_000
 """Just below the 8 MB that a message may have."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from fuzzed.decoder import Decoder, Form, Refused, joined, parted
-from fuzzed.files import KEY, TRUSTED
-from fuzzed.samples import (
+from tests.fuzz.fuzzed.decoder import Decoder, Form, Refused, joined, parted
+from tests.fuzz.fuzzed.files import KEY, TRUSTED
+from tests.fuzz.fuzzed.samples import (
     ACCEPT,
     APP,
     CLUSTER,
@@ -23,8 +23,7 @@ from fuzzed.samples import (
     TOOK,
     W0,
 )
-from fuzzed.wire import ENTRIES, chunks_of, headers_of, sealed_entry, write_intent
-
+from tests.fuzz.fuzzed.wire import ENTRIES, chunks_of, headers_of, sealed_entry, write_intent
 from trimtab_agent.commands.verifier import CommandVerifier
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.channel import Channel

@@ -1,7 +1,7 @@
 """All decoders of single records, by name; that of the stream takes whole batches: `spark`."""
 
-from fuzzed import files, group, host, machines, ports, sockets, wire
-from fuzzed.decoder import Decoder
+from tests.fuzz.fuzzed import files, group, host, machines, ports, sockets, wire
+from tests.fuzz.fuzzed.decoder import Decoder
 
 DECODERS: tuple[Decoder, ...] = tuple(
     decoder for part in (wire, files, host, ports, sockets, group, machines) for decoder in part.DECODERS

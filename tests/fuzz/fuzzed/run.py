@@ -11,8 +11,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from fuzzed.decoder import Decoder, reason_of
-from fuzzed.mutants import Mutants, giants
+from tests.fuzz.fuzzed.decoder import Decoder, reason_of
+from tests.fuzz.fuzzed.mutants import Mutants, giants
 
 MOST_SECONDS = 10.0
 """CPU time that one record of 8 MB may take."""

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from fuzzed.decoder import Decoder, Form, Refused
-from fuzzed.samples import APP, HELLO, PREPARE, RELEASE, STATISTICS, TOOK, W1, WELCOME
 from prometheus_client import CollectorRegistry, Gauge
 
+from tests.fuzz.fuzzed.decoder import Decoder, Form, Refused
+from tests.fuzz.fuzzed.samples import APP, HELLO, PREPARE, RELEASE, STATISTICS, TOOK, W1, WELCOME
 from trimtab_agent.engines.faust.agent_link import Link
 from trimtab_agent.plugin_server import PluginServer
 from trimtab_process.metrics_port import MetricsServer

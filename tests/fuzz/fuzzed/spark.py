@@ -10,13 +10,13 @@ from typing import Any
 
 import psutil
 import pyarrow as pa
-from fuzzed.decoder import Decoder
-from fuzzed.mutants import Mutants, giants
-from fuzzed.run import Tally, forget_peak, peak_bytes, told
-from fuzzed.samples import CLUSTER, REPORT
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tests.fuzz.fuzzed.decoder import Decoder
+from tests.fuzz.fuzzed.mutants import Mutants, giants
+from tests.fuzz.fuzzed.run import Tally, forget_peak, peak_bytes, told
+from tests.fuzz.fuzzed.samples import CLUSTER, REPORT
 from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.measures import BASES, LEVEL_COLUMNS, LEVELS, STATES, SUM_COLUMNS, SUMS, Kind
 from trimtab_controller.stream.session import open_session

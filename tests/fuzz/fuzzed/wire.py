@@ -6,8 +6,9 @@ import zlib
 from typing import Any
 
 import zstandard
-from fuzzed.decoder import Decoder, Form, joined, parted
-from fuzzed.samples import (
+
+from tests.fuzz.fuzzed.decoder import Decoder, Form, joined, parted
+from tests.fuzz.fuzzed.samples import (
     ACCEPT,
     DRAIN,
     EPOCH,
@@ -32,7 +33,6 @@ from fuzzed.samples import (
     W1,
     WELCOME,
 )
-
 from trimtab_agent.commands.events import (
     Acked,
     Admitted,

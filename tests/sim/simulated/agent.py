@@ -12,11 +12,10 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 from unittest.mock import patch
 
-from simulated.broker import Broker, Unsent
-from simulated.kafka_client import Killed
-from simulated.network import Network
-from simulated.timeline import Timeline
-
+from tests.sim.simulated.broker import Broker, Unsent
+from tests.sim.simulated.kafka_client import Killed
+from tests.sim.simulated.network import Network
+from tests.sim.simulated.timeline import Timeline
 from trimtab_agent import daemon
 from trimtab_agent.commands import driver
 from trimtab_agent.commands.events import Admitted, Entry, Position, ProcessEnded, ProcessId

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from simulated.timeline import Timeline
+from tests.sim.simulated.timeline import Timeline
 
 Headers = Sequence[tuple[str, bytes]]
 

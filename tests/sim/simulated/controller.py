@@ -9,14 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
-from simulated import kafka_client
-from simulated.broker import Broker
-from simulated.election import Election, SimulatedMembership
-from simulated.kafka_client import CommitFate, Killed, SimulatedConsumer
-from simulated.ledger import Violation
-from simulated.network import Network
-from simulated.timeline import Timeline
-
+from tests.sim.simulated import kafka_client
+from tests.sim.simulated.broker import Broker
+from tests.sim.simulated.election import Election, SimulatedMembership
+from tests.sim.simulated.kafka_client import CommitFate, Killed, SimulatedConsumer
+from tests.sim.simulated.ledger import Violation
+from tests.sim.simulated.network import Network
+from tests.sim.simulated.timeline import Timeline
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.kafka import follower, publisher, reader
 from trimtab_controller.kafka.connection import Connection, StoppedError, Stopping

@@ -2,9 +2,8 @@
 
 from typing import Protocol
 
-from simulated import kafka_client
-from simulated.timeline import Timeline
-
+from tests.sim.simulated import kafka_client
+from tests.sim.simulated.timeline import Timeline
 from trimtab_controller.leadership.machine import GroupEvent
 
 LOOK_EVERY_S = 1.0

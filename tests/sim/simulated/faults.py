@@ -3,11 +3,10 @@
 import math
 from collections.abc import Callable
 
-from simulated.kafka_client import CommitFate
-from simulated.network import Weather
-from simulated.rotation import TRUSTED_AFTER_S, Rotation
-from simulated.world import Heal, World
-
+from tests.sim.simulated.kafka_client import CommitFate
+from tests.sim.simulated.network import Weather
+from tests.sim.simulated.rotation import TRUSTED_AFTER_S, Rotation
+from tests.sim.simulated.world import Heal, World
 from trimtab_protocol.messages.intents import PAUSE_KEY
 from trimtab_protocol.messages.names import HostId
 

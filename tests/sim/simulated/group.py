@@ -2,8 +2,7 @@
 
 from typing import Protocol
 
-from simulated.timeline import Timeline
-
+from tests.sim.simulated.timeline import Timeline
 from trimtab_agent.engines.faust.group.placing import place
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, KeyGroup, OperatorId, WorkerId

@@ -4,8 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from simulated.broker import Broker, Stored, Unsent
-
+from tests.sim.simulated.broker import Broker, Stored, Unsent
 from trimtab_protocol.messages.commands import Command, decode_command, encode_command
 from trimtab_protocol.messages.names import Epoch, Topics
 from trimtab_protocol.messages.placement import decode_placement, encode_placement

@@ -6,10 +6,9 @@ The checker knows the messages' decoders and nothing else of the product.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from simulated.broker import Stored
-from simulated.ledger import Ledger, Violation
-from simulated.timeline import Timeline
-
+from tests.sim.simulated.broker import Stored
+from tests.sim.simulated.ledger import Ledger, Violation
+from tests.sim.simulated.timeline import Timeline
 from trimtab_agent.commands.events import Admitted
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import decode_entry

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from simulated.broker import Broker, Headers, Stored, Unsent
 
+from tests.sim.simulated.broker import Broker, Headers, Stored, Unsent
 from trimtab_protocol.messages.names import Topics, topic_settings
 
 OFFSET_BEGINNING = -2

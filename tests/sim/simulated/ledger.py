@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from simulated.timeline import Timeline
-
+from tests.sim.simulated.timeline import Timeline
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 
 COMMIT_EVERY_S = 2.8

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from simulated.broker import Broker, Unsent
-from simulated.timeline import Timeline
+from tests.sim.simulated.broker import Broker, Unsent
+from tests.sim.simulated.timeline import Timeline
 
 DELIVERY_LIMIT_S = 30.0
 """After so long a producer gives a record up, as the agent's is configured."""

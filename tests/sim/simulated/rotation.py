@@ -1,8 +1,7 @@
 """A change of the controller's key, step by step, as an operator does it."""
 
-from simulated.controller import ControllerProcess
-from simulated.world import World
-
+from tests.sim.simulated.controller import ControllerProcess
+from tests.sim.simulated.world import World
 from trimtab_process.credential_files import load_signing_key
 
 TRUSTED_AFTER_S = 5.0

@@ -6,14 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulated.agent import simulated_hosts
-from simulated.controller import simulated_clients
-from simulated.faults import FAULTS, Fault
-from simulated.ledger import Violation
-from simulated.timeline import START_S
-from simulated.worker import WorkerProcess
-from simulated.world import BALANCE, WINDOW_S, Heal, World, world_folder
-
+from tests.sim.simulated.agent import simulated_hosts
+from tests.sim.simulated.controller import simulated_clients
+from tests.sim.simulated.faults import FAULTS, Fault
+from tests.sim.simulated.ledger import Violation
+from tests.sim.simulated.timeline import START_S
+from tests.sim.simulated.worker import WorkerProcess
+from tests.sim.simulated.world import BALANCE, WINDOW_S, Heal, World, world_folder
 from trimtab_controller.leadership.machine import Role
 
 QUIET_S = 60.0

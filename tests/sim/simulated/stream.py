@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from simulated.broker import Broker, Unsent
-from simulated.timeline import Timeline
-
+from tests.sim.simulated.broker import Broker, Unsent
+from tests.sim.simulated.timeline import Timeline
 from trimtab_controller.kafka.chunks import split
 from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.configuration import StreamSettings

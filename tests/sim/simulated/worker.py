@@ -8,13 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from simulated.agent import AgentProcess
-from simulated.broker import Broker, Unsent
-from simulated.group import FENCE_S, Group
-from simulated.ledger import Ledger
-from simulated.network import Network
-from simulated.timeline import Act, Timeline
-
+from tests.sim.simulated.agent import AgentProcess
+from tests.sim.simulated.broker import Broker, Unsent
+from tests.sim.simulated.group import FENCE_S, Group
+from tests.sim.simulated.ledger import Ledger
+from tests.sim.simulated.network import Network
+from tests.sim.simulated.timeline import Act, Timeline
 from trimtab_agent.commands.events import ProcessId
 from trimtab_agent.engines.faust.agent_link import ack
 from trimtab_agent.engines.faust.group.shared_state import PluginState

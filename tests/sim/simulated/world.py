@@ -8,20 +8,19 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from simulated import kafka_client
-from simulated.agent import CAPACITY_CORES, AgentProcess, Machine, agent_configuration
-from simulated.broker import Broker, Stored, Unsent
-from simulated.controller import ControllerProcess
-from simulated.election import Election
-from simulated.group import Group
-from simulated.intruder import Intruder
-from simulated.invariants import Bounds, Checker
-from simulated.ledger import Ledger
-from simulated.network import Network
-from simulated.stream import StreamModel
-from simulated.timeline import Timeline
-from simulated.worker import WorkerProcess
-
+from tests.sim.simulated import kafka_client
+from tests.sim.simulated.agent import CAPACITY_CORES, AgentProcess, Machine, agent_configuration
+from tests.sim.simulated.broker import Broker, Stored, Unsent
+from tests.sim.simulated.controller import ControllerProcess
+from tests.sim.simulated.election import Election
+from tests.sim.simulated.group import Group
+from tests.sim.simulated.intruder import Intruder
+from tests.sim.simulated.invariants import Bounds, Checker
+from tests.sim.simulated.ledger import Ledger
+from tests.sim.simulated.network import Network
+from tests.sim.simulated.stream import StreamModel
+from tests.sim.simulated.timeline import Timeline
+from tests.sim.simulated.worker import WorkerProcess
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.observe import LOST_HOSTS_SHARE, Requirements

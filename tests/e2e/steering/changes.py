@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from steered_app_names import Feature, named_for
-from steered_cluster import APP, OTHER_APP, SOURCE, Cluster, Setup, operators, trimtabs_topics, until, worker
-from steered_scenarios import Act, Scenario, begin, hand_overs
-from steered_standbys import name_standbys, warm
-
+from tests.e2e.steering.app_names import Feature, named_for
+from tests.e2e.steering.cluster import APP, OTHER_APP, SOURCE, Cluster, Setup, operators, trimtabs_topics, until, worker
+from tests.e2e.steering.scenarios import Act, Scenario, begin, hand_overs
+from tests.e2e.steering.standbys import name_standbys, warm
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_sandbox.broker import Topic
 

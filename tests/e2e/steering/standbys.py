@@ -3,10 +3,9 @@
 import json
 from typing import Any
 
-from steered_app_names import note_fault
-from steered_cluster import CLUSTER, Cluster, until, worker
-from steered_scenarios import begin
-
+from tests.e2e.steering.app_names import note_fault
+from tests.e2e.steering.cluster import CLUSTER, Cluster, until, worker
+from tests.e2e.steering.scenarios import begin
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.standby_rounds import ROUND
 from trimtab_controller.decider.standbys import choose_standbys

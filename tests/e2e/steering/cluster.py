@@ -15,11 +15,12 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from confluent_kafka.admin import AdminClient, NewPartitions
-from previous import unpack
-from steered_app_names import APP as FIRST_APP
-from steered_app_names import OTHER_APP as SECOND_APP
-from steered_app_names import Feature, faults, note_fault
 
+from tests.e2e.steering.app_names import APP as FIRST_APP
+from tests.e2e.steering.app_names import OTHER_APP as SECOND_APP
+from tests.e2e.steering.app_names import Feature, faults, note_fault
+from tests.paths import ROOT, python_path
+from tests.previous.release import unpack
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.local import PROTOCOL, Hello, Statistics, Welcome, decode_frame, encode_frame
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
@@ -36,8 +37,7 @@ SUMS = "oracle-sums-changelog"
 CHANGELOGS = ("oracle-counts-changelog", SUMS, "oracle-groups-changelog")
 WINDOWED = "oracle-windowed-changelog"
 EXTRAS, RENAMED = "oracle-extras-changelog", "oracle-renamed-changelog"
-HERE = Path(__file__).parent
-COMMAND = [sys.executable, str(HERE / "steered_app.py"), "worker", "-l", "info", "--without-web"]
+COMMAND = [sys.executable, "-m", "tests.e2e.steering.app", "worker", "-l", "info", "--without-web"]
 OPERATORS: dict[Feature | None, tuple[OperatorId, ...]] = {
     None: (SOURCE, REGROUP),
     Feature.OTHER_NAMES: (OperatorId("source-2"), OperatorId("regroup-2")),
@@ -315,12 +315,13 @@ class Cluster:
         }
         environment = {
             "ORACLE_SETUP": json.dumps(given),
+            "PYTHONPATH": python_path(ROOT),
             "TRIMTAB_CLUSTER": CLUSTER,
             "TRIMTAB_WORKER": name,
             "TRIMTAB_SOCKET": str(self.folder / "agent.sock"),
         }
         if Feature.PREVIOUS_PLUG_IN in self.versions[name]:
-            environment["PYTHONPATH"] = str(self._previous_release())
+            environment["PYTHONPATH"] = python_path(self._previous_release(), ROOT)
         self.agent.statistics.pop(name, None)
         self.alive[name] = self.processes.start(name, COMMAND, environment=environment, folder=self.folder)
         self._environments[name] = environment

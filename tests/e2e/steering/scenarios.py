@@ -7,8 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from steered_cluster import Cluster, Move, Setup, until, worker
-
+from tests.e2e.steering.cluster import Cluster, Move, Setup, until, worker
 from trimtab_protocol.messages.names import WorkerId
 
 Act = Callable[[Cluster], Awaitable[None]]

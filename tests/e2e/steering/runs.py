@@ -5,10 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from steered_cluster import APP, Cluster
-from steered_scenarios import Scenario
-from steered_verdict import COMMIT_TAKES_S, Pauses, Verdict, judge, judge_retired, pauses, summary
-
+from tests.e2e.steering.cluster import APP, Cluster
+from tests.e2e.steering.scenarios import Scenario
+from tests.e2e.steering.verdict import COMMIT_TAKES_S, Pauses, Verdict, judge, judge_retired, pauses, summary
 from trimtab_sandbox.broker import Broker
 from trimtab_sandbox.processes import Processes
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import faust
 from faust.tables.recovery import Recovery
-from steered_app_names import BUCKETS_PER_S, OTHER_APP, WINDOW_S, Feature, named_for, note_fault
 
+from tests.e2e.steering.app_names import BUCKETS_PER_S, OTHER_APP, WINDOW_S, Feature, named_for, note_fault
 from trimtab_agent.engines.faust import SteeringSettings, install
 from trimtab_agent.engines.faust.group import ownership
 from trimtab_agent.engines.faust.handover import handover as handover
 from trimtab_agent.engines.faust.safety import store_guard as guarded
 from trimtab_agent.engines.faust.steering import steering
-from trimtab_agent.engines.faust.tables import changelog_reader as tail
+from trimtab_agent.engines.faust.tables import changelog_reader
 from trimtab_agent.engines.faust.tables import standbys as standby
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
@@ -54,13 +54,13 @@ if "follows what it owns" in SETUP["planted"]:
     keep_warm = standby.Standbys.__init__
     standby.Standbys.__init__ = lambda self, app, owned, tail: keep_warm(self, app, Blind(owned), tail)  # type: ignore[method-assign, assignment, arg-type, misc]
     ownership.Ownership.holds = lambda *_: False  # type: ignore[method-assign]
-    apply = tail.Tail._apply
+    apply = changelog_reader.ChangelogReader._apply
 
     def late(self: Any, tp: Any, records: Any) -> None:
         time.sleep(0.2)  # as on a busy machine: on a quiet one it reads back its newest writes, and no harm is done
         apply(self, tp, records)
 
-    tail.Tail._apply = late  # type: ignore[method-assign]
+    changelog_reader.ChangelogReader._apply = late  # type: ignore[method-assign]
 if "unguarded" in SETUP["planted"]:
     guarded.StoreGuard._guarded_batch = lambda self, changelog, apply: apply  # type: ignore[method-assign]
 

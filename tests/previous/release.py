@@ -1,8 +1,9 @@
 """The previous version, unpacked from its wheel, and scripts run under it."""
 
-import os
 import zipfile
 from pathlib import Path
+
+from tests.paths import python_path
 
 HERE = Path(__file__).parent
 [WHEEL] = HERE.glob("trimtab-*.whl")
@@ -34,4 +35,4 @@ def environment(packages: Path | None) -> dict[str, str]:
     """For a process under the previous version; None: under this one."""
     if packages is None:
         return {}
-    return {"PYTHONPATH": os.pathsep.join([str(packages), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    return {"PYTHONPATH": python_path(packages)}

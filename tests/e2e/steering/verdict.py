@@ -13,9 +13,9 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from steered_app_names import BUCKETS_PER_S, WINDOW_S, named_for
-from steered_cluster import EXTRAS, RENAMED, SOURCE, SUMS, WINDOWED, Cluster
 
+from tests.e2e.steering.app_names import BUCKETS_PER_S, WINDOW_S, named_for
+from tests.e2e.steering.cluster import EXTRAS, RENAMED, SOURCE, SUMS, WINDOWED, Cluster
 from trimtab_protocol.messages.names import AppId
 
 STALL_LIMIT_S = 60.0

@@ -1,0 +1,1 @@
+"""The tests, importable from the repository root: `python -m tests.faults.matrix`."""

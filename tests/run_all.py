@@ -1,0 +1,128 @@
+"""`make test`: run all checks and tests, several at a time, and list at the end what failed.
+
+The end-to-end tests mostly wait, so two of them run at a time, and the static checks and the fast tests run beside
+them.  Tests marked `alone` measure CPU or short times; they run last, with nothing beside them.
+"""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+
+BIN = Path(sys.executable).parent
+PYTEST = (sys.executable, "-m", "pytest")
+TAIL = 40
+"""Lines of a failed part that are repeated at the end."""
+
+
+@dataclass(slots=True)
+class Part:
+    """One command; `live` prints each line as it comes, else all are printed when the command has ended."""
+
+    name: str
+    command: Sequence[str]
+    live: bool = False
+    lines: list[str] = field(default_factory=list)
+    code: int | None = None
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        return self.code == 0
+
+
+def beside_each_other() -> list[list[Part]]:
+    """Lanes that run at the same time; the parts of a lane run one after the other."""
+    return [
+        [Part("end-to-end tests", (*PYTEST, "-v", "-m", "e2e and not alone", "-n2", "--dist=loadfile"), live=True)],
+        [
+            Part("format", (str(BIN / "ruff"), "format", "--check", ".")),
+            Part("lint", (str(BIN / "ruff"), "check", ".")),
+            Part("types", (str(BIN / "mypy"),)),
+            Part("import contracts", (str(BIN / "lint-imports"),)),
+            Part("fast tests", (*PYTEST, "-q", "-m", "not e2e")),
+        ],
+    ]
+
+
+def afterwards() -> list[Part]:
+    """What must not share the machine with other tests."""
+    return [Part("end-to-end tests that run alone", (*PYTEST, "-v", "-m", "alone"), live=True)]
+
+
+class Runner:
+    """Runs parts and prints whole blocks, so that lines of two parts never mix within a block."""
+
+    def __init__(self) -> None:
+        self._printing = Lock()
+        self._running: list[subprocess.Popen[str]] = []
+        self._stopped = False
+
+    def run(self, parts: list[Part]) -> None:
+        """Run the parts one after the other; a failed one does not keep back the next."""
+        for part in parts:
+            if not self._stopped:
+                self._run(part)
+
+    def stop(self) -> None:
+        """Start nothing more and interrupt what runs: pytest then cleans up."""
+        self._stopped = True
+        for process in self._running:
+            process.send_signal(signal.SIGINT)
+
+    def _run(self, part: Part) -> None:
+        began = time.monotonic()
+        # In its own session, Ctrl-C reaches it only through stop(): a second SIGINT would cut pytest's clean-up short.
+        with subprocess.Popen(
+            part.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        ) as process:
+            self._running.append(process)
+            assert process.stdout is not None
+            for line in process.stdout:
+                part.lines.append(line.rstrip("\n"))
+                if part.live:
+                    self._print(part.lines[-1])
+        self._running.remove(process)
+        part.code, part.seconds = process.returncode, time.monotonic() - began
+        if part.live:
+            self._print(result(part))
+        else:
+            self._print(f"==== {part.name}", *part.lines, result(part))
+
+    def _print(self, *lines: str) -> None:
+        with self._printing:
+            print(*lines, sep="\n", flush=True)
+
+
+def result(part: Part) -> str:
+    """One line about a part: what became of it, and how long it took."""
+    outcome = "passed" if part.passed else "not run" if part.code is None else f"FAILED (exit code {part.code})"
+    return f"==== {part.name}: {outcome}, {part.seconds:.0f} s"
+
+
+def main() -> int:
+    """Run everything; 0 if all parts passed."""
+    runner, lanes, last = Runner(), beside_each_other(), afterwards()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        try:
+            for lane in [pool.submit(runner.run, lane) for lane in lanes]:
+                lane.result()
+            pool.submit(runner.run, last).result()
+        except KeyboardInterrupt:
+            runner.stop()
+    parts = [*(part for lane in lanes for part in lane), *last]
+    failed = [part for part in parts if not part.passed]
+    for part in filter(lambda part: part.lines, failed):
+        print(f"\n==== end of the output of: {part.name}", *part.lines[-TAIL:], sep="\n")
+    print("", *map(result, parts), sep="\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
