@@ -1,11 +1,13 @@
 # Every target makes what it needs: the virtual environment from requirements.lock (hashes), the jars from Maven Central.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
+DOCS_VENV := .venv-docs
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DOCS_INSTALLED := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format lock jars prove-steering prove-change faults simulate-faults fuzz bench-papers bench-peers bench-fleet clean
+.PHONY: help demo test check lint format lock jars prove-steering prove-change faults simulate-faults fuzz docs docs-reference bench-papers bench-peers bench-fleet clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,12 +17,19 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) bin/install.py $(VENV)
 	@touch $@
 
-lock: ## resolve requirements.lock anew
+$(DOCS_INSTALLED): docs/requirements.lock
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/requirements.lock
+	@touch $@
+
+lock: ## resolve requirements.lock and docs/requirements.lock anew
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.6'
 	$(VENV)-lock/bin/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url --no-emit-find-links --all-extras \
 		--group pyproject.toml:dev --group pyproject.toml:demo -o requirements.lock pyproject.toml
+	$(VENV)-lock/bin/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --no-emit-find-links -o docs/requirements.lock docs/requirements.in
 	rm -rf $(VENV)-lock
 
 demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, drained
@@ -55,6 +64,13 @@ simulate-faults: $(INSTALLED) ## whole clusters on fake time, seeded faults, 100
 fuzz: $(INSTALLED) ## 1,000,000 mutated records for every decoder (FUZZ="--only ack" for one, FUZZ=--atheris by coverage)
 	$(BIN)/python -m tests.fuzz.fuzz $(FUZZ)
 
+docs: $(DOCS_INSTALLED) ## build the site from all Markdown pages into out/docs (strict: no broken link)
+	NO_MKDOCS_2_WARNING=true $(DOCS_VENV)/bin/mkdocs build --strict
+	@echo "out/docs/index.html"
+
+docs-reference: $(INSTALLED) ## write docs/reference from the code
+	PYTHONPATH=docs/tools $(BIN)/python -m trimtab_reference
+
 jars: $(INSTALLED) ## fetch the broker's and Spark's jars (nothing is fetched twice)
 	@$(BIN)/python -m trimtab_controller.jars.fetching
 
@@ -68,4 +84,4 @@ bench-fleet: $(INSTALLED) jars ## 10,000 simulated agents, 1,000,000 key groups,
 	$(BIN)/python -m benchmarks.fleet
 
 clean: ## remove the environment and what runs have written
-	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DOCS_VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,8 +16,9 @@ from trimtab_protocol.settings.listen import Listen, read_listen
 from trimtab_protocol.settings.paths import checked, read_path
 
 MAX_WORKERS = 1_000
+"""Workers in agent.toml."""
 MAX_SOCKET_PATH_BYTES = 107
-"""Of a Unix socket's address on Linux (108 with the closing zero)."""
+"""Path of the agent's socket; Linux allows 108 bytes with the closing zero."""
 
 
 class ConfigurationError(ValueError):

@@ -41,7 +41,7 @@ from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import BadKey
 
 END_LIMIT_S = 1.0
-"""How long Kafka may take to deliver at the end; the whole end takes less than two seconds."""
+"""How long an agent that ends lets Kafka deliver; the whole end takes less than two seconds."""
 
 log = logging.getLogger(__name__)
 

@@ -33,7 +33,9 @@ from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_i
 
 POLL_S = 0.25
 REQUEST_LIMIT_S = 5.0
+"""How long the broker may take to answer a request of the agent."""
 BACKOFF = Backoff((0.5, 1.0, 2.0, 3.0))
+"""Pauses before the agent tries again."""
 DELIVERY_LIMIT_S = 30.0
 """So long a record waits for the broker.  What an agent sends at once when it is back, a report per second of that, is
 within what the stream takes of a host (10 per second of a window); older ones would be of windows long published.
@@ -41,6 +43,7 @@ within what the stream takes of a host (10 per second of a window); older ones w
 LOOK_BACK_S = 600.0
 """At the first start, commands of the last ten minutes are read: those not past their deadline must not be lost."""
 MAX_UNHANDLED = 100
+"""Commands that are read ahead of the one in hand."""
 
 
 class LinkHandler(Protocol):

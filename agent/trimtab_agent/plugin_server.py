@@ -32,16 +32,22 @@ from trimtab_protocol.messages.rate_limit import RateLimit, RateLimits
 from trimtab_protocol.messages.report import MAX_CORES, MAX_COUNT
 
 HELLO_LIMIT_S = 10.0
+"""How long a connection may take to say hello."""
 MAX_CONNECTIONS = 1_000
+"""Plug-ins connected at a time, and new connections at once."""
 ARRIVALS_PER_S = 50
+"""New connections per second."""
 BYTES_PER_S = MAX_FRAME_BYTES // 4
-"""Per worker.  The worst frame of 8 MB takes more than a second to parse: no worker may keep the agent busy."""
+"""What one worker may send.  The worst frame of 8 MiB takes more than a second to parse: no worker may keep the agent
+busy.
+"""
 MAX_HELLO_BYTES = 1024 * 1024
+"""Size of a hello."""
 MAX_HELD_BYTES = 64 * 1024 * 1024
-"""Of unfinished lines, on all connections together."""
+"""Unfinished lines, on all connections together."""
 READ_BYTES = 256 * 1024
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
-"""Of commands that wait because a worker does not read them."""
+"""Commands that wait because a worker does not read them; beyond it the connection is closed."""
 CLOCK_LIMIT_MS = 60_000
 """How far statistics may be dated ahead of this host's clock."""
 

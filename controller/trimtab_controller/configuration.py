@@ -26,7 +26,7 @@ LEASE_S = 6.0
 MISSED_WINDOWS = 3
 """A snapshot older than so many windows is stale."""
 MAX_MIGRATIONS = 1_000
-"""A round with all its commands is one entry of the journal, and one message: of 8 MiB at most."""
+"""Key groups of one round: a round with all its commands is one message of the journal."""
 
 
 class BadConfiguration(Exception):

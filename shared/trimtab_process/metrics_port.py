@@ -19,6 +19,7 @@ from trimtab_protocol.messages.rate_limit import RateLimit
 from trimtab_protocol.settings.listen import Listen
 
 MAX_CONNECTIONS = 20
+"""Connections at a time; further ones are closed."""
 CONNECTION_LIMIT_S = 5.0
 """Longest duration of a connection, from accept to the end of the answer."""
 RETRY_S = 0.5
@@ -38,8 +39,7 @@ class MetricsServer(ThreadingTCPServer):
         """Bind the address; raises OSError when that fails."""
         self.address_family = socket.getaddrinfo(listen.address, listen.port, type=socket.SOCK_STREAM)[0][0]
         super().__init__((listen.address, listen.port), MetricsHandler.factory(registry))
-        text = "Connections to the metrics port closed without an answer: too many, or too slow."
-        self._refused = Counter("trimtab_metrics_refused_connections", text, ["reason"], registry=registry)
+        self._refused = refusal_counter(registry)
         self._ends: dict[socket.socket, float] = {}
         self._complaints = RateLimit(rate=1 / 60, burst=10)
 
@@ -78,6 +78,12 @@ class MetricsServer(ThreadingTCPServer):
         """Ignore client disconnects; log other errors at a limited rate, so that bad requests cannot fill the disk."""
         if not isinstance(sys.exception(), OSError) and self._complaints.spend(time.monotonic()):
             log.warning("a request for metrics failed", exc_info=True)
+
+
+def refusal_counter(registry: CollectorRegistry) -> Counter:
+    """The port's own metric."""
+    text = "Connections to the metrics port closed without an answer: too many, or too slow."
+    return Counter("trimtab_metrics_refused_connections", text, ["reason"], registry=registry)
 
 
 def serve_metrics(listen: Listen, registry: CollectorRegistry) -> MetricsServer:

@@ -198,8 +198,9 @@ def test_the_sample_file_is_valid_with_and_without_its_comments(tmp_path: Path) 
     bare = head + "".join(line.removeprefix("# ") for line in rest)
 
     assert dict(load(tmp_path, sample).workers) == {}
-    (tmp_path / "agent.password").touch(mode=0o600)
-    (tmp_path / "agent.password").write_text("hush\n")
+    for name in ("agent.password", "agent.key"):
+        (tmp_path / name).touch(mode=0o600)
+        (tmp_path / name).write_text("hush\n")
     full = load(tmp_path, bare.replace("/etc/trimtab", str(tmp_path)))
     assert full.workers["w0"].capacity == 1.0  # type: ignore[index]
     assert (full.kafka.protocol, full.trust) == ("SASL_SSL", tmp_path / "trusted.keys")

@@ -1,4 +1,7 @@
-"""The sample files and the code know the same configuration keys, and the samples state the presets."""
+"""The sample files and the code know the same configuration keys, and what is commented out states the presets.
+
+`docs/reference/configuration.md` is written from the samples and the readers; `tests/docs` holds that page.
+"""
 
 import re
 import tomllib
@@ -13,28 +16,13 @@ from tests.paths import ROOT
 from trimtab_agent.configuration import read_configuration
 from trimtab_controller.configuration import decode
 from trimtab_protocol.messages.decode import Fields
+from trimtab_reference.configuration import SAMPLES, Read, parse_sample, whole
 
-COMMENTED = re.compile(r'^# (?=\[|"?[\w.]+"? = )', re.MULTILINE)
-REFUSED = {"password"}
+REFUSED = {"kafka.sasl.password"}
 """Asked for only to say where it belongs."""
 
 
-AGENT = (ROOT / "agent" / "agent.sample.toml").read_text()
-CONTROLLER = (ROOT / "controller" / "controller.sample.toml").read_text()
-
-
-def whole(text: str, folder: Path) -> dict[str, Any]:
-    """The document with everything that is commented out, and a password file that is there."""
-    secret = folder / "password"
-    secret.touch(mode=0o600)
-    secret.write_text("secret")
-    document = tomllib.loads(COMMENTED.sub("", text))
-    if sasl := document["kafka"].get("sasl"):
-        sasl["password_file"] = str(secret)
-    return document
-
-
-def asked(read: Callable[[Mapping[str, Any]], object], document: Mapping[str, Any]) -> set[str]:
+def asked(read: Read, document: Mapping[str, Any]) -> set[str]:
     """The keys that the code asks for when it reads a document."""
     names: set[str] = set()
     with pytest.MonkeyPatch.context() as patch:
@@ -50,15 +38,14 @@ def asked(read: Callable[[Mapping[str, Any]], object], document: Mapping[str, An
     return names
 
 
-@pytest.mark.parametrize(
-    ("read", "text"), [(read_configuration, AGENT), (decode, CONTROLLER)], ids=["agent", "controller"]
-)
-def test_every_key_that_is_documented_is_read_and_every_key_that_is_read_is_documented(
-    read: Callable[[Mapping[str, Any]], object], text: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_key_of_a_sample_is_read_and_every_key_that_is_read_is_in_the_sample(name: str, tmp_path: Path) -> None:
+    path, read = SAMPLES[name]
+    text = path.read_text()
+    sections, keys = parse_sample(text)
+    documented = {key.path for key in keys} | {*sections} | {section.rpartition(".")[0] for section in sections}
     names = asked(read, whole(text, tmp_path))  # a key that the code does not know would be refused
-    words = set(re.findall(r"\w+", text + AGENT))  # "tls, sasl, client as in agent.toml"
-    assert {name for name in names if name.rpartition(".")[2] not in words | REFUSED} == set()
+    assert names - documented == REFUSED
 
 
 def test_the_files_in_the_readme_are_accepted_as_they_stand() -> None:
@@ -67,8 +54,8 @@ def test_the_files_in_the_readme_are_accepted_as_they_stand() -> None:
     assert read_configuration(agent).cluster == decode(controller).cluster == "prod"
 
 
-def test_what_is_shown_is_the_preset(tmp_path: Path) -> None:
-    document = whole(CONTROLLER, tmp_path)
+def test_what_is_commented_out_is_the_preset(tmp_path: Path) -> None:
+    document = whole(SAMPLES["controller.toml"][0].read_text(), tmp_path)
     needed = {name: document[name] for name in ("controller", "kafka")}
     preset = decode({**needed, "stream": {"checkpoint_dir": document["stream"]["checkpoint_dir"]}})
     stated = decode(document)

@@ -21,7 +21,9 @@ from trimtab_protocol.settings.listen import Listen
 
 README = ROOT / "runbooks" / "README.md"
 RUNBOOKS = sorted(set(README.parent.glob("*.md")) - {README})
-DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md")), README, *RUNBOOKS]
+USAGE = ROOT / "docs" / "reference" / "cli.md"
+"""Written from the parsers: shows usage, not commands to type."""
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted({*ROOT.glob("docs/**/*.md")} - {USAGE}), README, *RUNBOOKS]
 
 
 def metrics() -> set[str]:

@@ -34,7 +34,7 @@ VERSION = 2
 COMPACT_AT_BYTES = 4 * 1024 * 1024
 OWNER_ONLY = 0o600
 MAX_FAULTS = 1000
-"""After so many broken lines the rest is not read: it would delay the start, and little of it would be usable."""
+"""Broken lines of the agent's journal after which the rest is not read: little of it would be usable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

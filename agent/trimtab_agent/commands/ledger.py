@@ -26,6 +26,7 @@ from trimtab_protocol.messages.names import NO_EPOCH, CommandId, Epoch, WorkerId
 REMEMBER_S = 3600.0
 """After its deadline a command is remembered so long, to answer repeats."""
 MAX_REMEMBERED = 2_000
+"""Commands whose answers the agent keeps, to answer a repeat."""
 
 
 @dataclass(slots=True)

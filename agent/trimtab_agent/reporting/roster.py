@@ -9,7 +9,7 @@ from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.report import KeyGroupSample, Mark, PairSample, WorkerSample, WorkerState, reason_text
 
 MAX_STATISTICS = 16
-"""Statistics of one worker that may wait for the next report; more are a fault of the plug-in."""
+"""Statistics of one worker that may wait for the next report; more are a fault of the plug-in, and refused."""
 COVERED = 0.9
 """Share of an interval that statistics must cover to count as complete."""
 

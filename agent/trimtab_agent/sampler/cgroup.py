@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 MAX_DIGITS = 20
-"""Of 64 bits."""
+"""Digits of a number in a cgroup file: 64 bits have no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

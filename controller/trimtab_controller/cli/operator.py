@@ -46,6 +46,7 @@ from trimtab_protocol.signing.keys import BadKey
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 WRITE_LIMIT_S = 15.0
+"""How long an operator's command waits until the broker has stored what it writes."""
 
 
 class CommandError(Exception):

@@ -11,6 +11,8 @@ from trimtab_models.instances import BadInstance
 from trimtab_models.solving import Deadline, Infeasible, Never, method_named
 
 PLAN, BAD_INPUT, INFEASIBLE = 0, 2, 3
+SOLVE_SECONDS = {"solve_seconds": "How long solving took (s)."}
+"""What the command adds to the plan of a method that is timed -> what it says."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         return _refuse(answer.reason, INFEASIBLE)
     for warning in answer.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    return _write(answer.document | ({"solve_seconds": seconds} if method.timed else {}), args.out)
+    return _write(answer.document | (dict.fromkeys(SOLVE_SECONDS, seconds) if method.timed else {}), args.out)
 
 
 def _write(plan: dict[str, Any], out: Path | None) -> int:

@@ -6,7 +6,7 @@ ACK_GRACE_S = 2.0
 """How long after a command's deadline its last ack may still arrive."""
 
 MAX_DETAIL = 200
-"""Characters."""
+"""Characters of an ack's detail that are kept."""
 
 RETRYABLE = frozenset({Refusal.GENERATION, Refusal.NOT_PREPARED, Refusal.OLD_EPOCH})
 UNCERTAIN = frozenset(

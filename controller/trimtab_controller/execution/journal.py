@@ -19,6 +19,7 @@ from trimtab_protocol.messages.placement import Owners
 VERSION = 2
 KEY = b"execution"
 MAX_HANDOVERS = 100_000
+"""Hand-overs of one round in the journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from trimtab_controller.jars.java import JavaMissingError, java_command
 SETS = {"broker": "the Kafka broker, 44 MB", "spark": "Spark's Kafka connector, 10 MB"}
 """Name of each set -> what it is for, and its size."""
 FETCH_LIMIT_S = 540.0
-"""A fetch that takes longer is given up: 54 MB, so 100 kB/s suffice."""
+"""How long the fetch of the jars may take: 54 MB, so 100 kB/s suffice."""
 
 Tell = Callable[[str], None]
 """Hears what is going on, one line at a time."""

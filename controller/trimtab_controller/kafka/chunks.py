@@ -14,10 +14,11 @@ from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault
 from trimtab_protocol.messages.snapshot import MAX_SNAPSHOT_BYTES, Snapshot, decode_snapshot, encode_snapshot
 
 MAX_CHUNK_BYTES = 900_000
-"""Below Kafka's default limit of 1 MB for a message with its headers."""
+"""Size of one chunk of a snapshot; Kafka's default limit for a message is 1 MB with its headers."""
 MAX_CHUNKS = 4_096
+"""Chunks of one snapshot."""
 MAX_EXPANSION, SMALL_BYTES = 200, 1024 * 1024
-"""What zstd makes of a snapshot is a third to a fifteenth of it; whatever swells more than this is made to swell."""
+"""How many times its size a snapshot may unpack to; zstd makes them 3 to 15 times smaller."""
 LEVEL = 3
 END_HEADER = "end_ms"
 """Holds the end of the window; a restarted stream reads there how far its predecessor came."""

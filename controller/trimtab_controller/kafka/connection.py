@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 Stopping = Callable[[], bool]
 
 REQUEST_LIMIT_S = 10.0
+"""How long the broker may take to answer a request of the controller."""
 
 
 class StoppedError(Exception):

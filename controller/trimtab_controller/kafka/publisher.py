@@ -19,6 +19,7 @@ from trimtab_protocol.signing.keys import SigningKey
 log = logging.getLogger(__name__)
 
 ATTEMPT_LIMIT_S = 10.0
+"""How long one attempt at a step of a transaction may take; then it is tried again."""
 FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 
 

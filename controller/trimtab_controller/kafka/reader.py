@@ -13,7 +13,7 @@ from trimtab_process.kafka_errors import is_transient
 from trimtab_process.offsets import first_since
 
 SILENCE_LIMIT_S = 30.0
-"""A broker that says nothing for so long is not there."""
+"""After so long without a word the broker counts as away."""
 
 
 class ReadError(Exception):

@@ -32,8 +32,9 @@ ACKS_PER_S, ACKS_AT_ONCE = 500, 10_000
 
 A command has three acks at most, so only one that floods us comes near this."""
 MAX_HOSTS = 100_000
-"""Whose acks are counted apart."""
+"""Hosts whose acks are counted apart."""
 MAX_INTENTS = 10_000
+"""Intents of operators."""
 
 Received = SnapshotArrived | AckSeen | IntentsChanged | Placement | JournalEntry
 T = TypeVar("T")

@@ -13,6 +13,7 @@ BACKOFF_S = (1.0, 2.0, 5.0, 15.0, 60.0)
 SETTLED_S = 60.0
 """A stream that ran so long starts again without delay."""
 STOP_LIMIT_S = 15.0
+"""How long the stream's process may take to stop; then it is killed."""
 
 
 def stream_command(configuration: Path) -> list[str]:

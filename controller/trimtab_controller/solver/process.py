@@ -20,7 +20,7 @@ HARD_LIMIT_GRACE_S = 1.0
 GRACE_PER_ROW_S = 5e-5
 """For each key group and flow: the search notices its time limit late in a large problem, by up to a tenth of that."""
 START_LIMIT_S = 60.0
-"""To import numpy on a busy machine."""
+"""How long the solver's process may take to start: it imports numpy, perhaps on a busy machine."""
 RESTART_DELAY_S = 10.0
 """After its end it is started again so much later, or for the next question: perhaps it cannot start at all."""
 

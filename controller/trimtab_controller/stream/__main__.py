@@ -13,7 +13,7 @@ from trimtab_controller.stream.configuration import load
 from trimtab_protocol.messages.decode import BadMessage
 
 STOP_LIMIT_S = 8.0
-"""After a signal the process ends within this time, in good order or not: all it knows is in Kafka."""
+"""After a signal the stream's process ends within this time, in good order or not: all it knows is in Kafka."""
 
 
 def main() -> int:

@@ -22,7 +22,7 @@ from trimtab_protocol.messages.snapshot import Snapshot
 SEEN_SHARE = 0.9
 """A host was seen in a window when its reports cover this share of it."""
 MAX_APPS = 200
-"""Of one host in a window.  Each costs the decider a fifth of a millisecond, and whoever reports can invent them."""
+"""Apps of one host in a window. Each costs the decider 0.2 ms, and whoever reports can invent them."""
 REMEMBERED_WINDOWS = 3
 """Hosts seen in so many last windows are awaited, and expected when no list of hosts is configured."""
 

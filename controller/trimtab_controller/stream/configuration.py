@@ -13,7 +13,9 @@ from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
 
 MAX_HOSTS = 20_000
-"""They are a part of each batch's query: Spark's preset memory is enough for twice as many."""
+"""Hosts in `expected_hosts`: they are a part of each batch's query, and Spark's preset memory is enough for twice as
+many.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.settings.kafka import KafkaSettings, for_java, for_librdkafka
 
 PROBE_LIMIT_S = 5.0
+"""How long the broker may take to say that it is there."""
 BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 POLL_S = 0.5
 NAMED = 3

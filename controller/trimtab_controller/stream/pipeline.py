@@ -20,7 +20,7 @@ from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.report import MAX_REPORT_BYTES
 
 MAX_REPORTS_S, MAX_BYTES_S = 10, 1024 * 1024
-"""What one host may send per second, on average over a window; and one report of the largest size."""
+"""What one host may send per second, on average over a window, and one report of the largest size besides."""
 NOTHING = "array(CAST(NULL AS LONG))"
 DECLARED = (
     f"concat({NOTHING}, coalesce(x.oc, array()), nvl2(x.sby, array(x.sby), array()), nvl2(x.unk, {NOTHING}, array()), "

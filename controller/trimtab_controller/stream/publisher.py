@@ -13,6 +13,7 @@ from trimtab_protocol.signing.envelope import headers_in
 SEND_LIMIT_S = 30.0
 """A snapshot that cannot be sent in this time is too old to decide on."""
 READ_LIMIT_S = 10.0
+"""How long the broker may take to answer a request of the stream."""
 
 log = logging.getLogger(__name__)
 

@@ -3,8 +3,13 @@
 from typing import Any
 
 from trimtab_models.albic.result import AlbicResult
-from trimtab_models.balance.encode import describe_alert, encode_result
+from trimtab_models.balance.encode import BALANCE_RESULT, describe_alert, encode_result
 from trimtab_models.instances import BalanceInstance
+
+ALBIC_RESULT = BALANCE_RESULT | {
+    "predicted_load_distance": "Load distance with the loads as the plan's collocations change them (pp)."
+}
+"""Key of a plan -> what it says."""
 
 
 def encode_albic(instance: BalanceInstance, result: AlbicResult) -> dict[str, Any]:

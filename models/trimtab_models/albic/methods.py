@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import trimtab_models.albic.model  # noqa: F401  (loads OR-Tools now, so that no plan waits for it)
 from trimtab_models.albic.cola import solve_cola
-from trimtab_models.albic.encode import encode_albic, warnings_of
+from trimtab_models.albic.encode import ALBIC_RESULT, encode_albic, warnings_of
 from trimtab_models.albic.problem import problem_of
 from trimtab_models.albic.solve import solve
-from trimtab_models.balance.encode import encode_result
+from trimtab_models.balance.encode import BALANCE_RESULT, encode_result
 from trimtab_models.instances import BalanceInstance, parse_snapshot
 from trimtab_models.solving.methods import Method, Plan
 from trimtab_models.solving.outcome import Infeasible
@@ -29,6 +29,16 @@ def _cola(instance: BalanceInstance, stop: Stop, seed: int) -> Plan | Infeasible
 
 
 METHODS: Mapping[str, Method] = {
-    "albic": Method(read=parse_snapshot, solve=_albic),
-    "cola": Method(read=parse_snapshot, solve=_cola),
+    "albic": Method(
+        read=parse_snapshot,
+        solve=_albic,
+        text="Balances, and brings key groups that exchange tuples onto one node, within a load distance (ALBIC).",
+        result=ALBIC_RESULT,
+    ),
+    "cola": Method(
+        read=parse_snapshot,
+        solve=_cola,
+        text="Baseline: partitions the graph of key groups from scratch, as COLA does; it ignores the budget.",
+        result=BALANCE_RESULT,
+    ),
 }

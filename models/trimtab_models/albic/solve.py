@@ -47,8 +47,10 @@ LEVELLED = BalanceParams(effort=Effort(steps=800), polish=Effort(steps=0))
 class Strategy(Enum):
     """The number of pairs that a round brings together."""
 
-    ONE_PAIR = "one pair"  # the paper
+    ONE_PAIR = "one pair"
+    """ALBIC as published: it brings one pair of key groups a round together."""
     MANY_PAIRS = "many pairs"
+    """It brings as many pairs of key groups together as the budget allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

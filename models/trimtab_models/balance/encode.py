@@ -11,6 +11,23 @@ from trimtab_models.balance.problem import UNPLACED, Bools, Ints, problem_of
 from trimtab_models.balance.result import BalanceResult
 from trimtab_models.instances import BalanceInstance
 
+BALANCE_RESULT = {
+    "method": "The method that made the plan.",
+    "status": "`optimal`: the load distance is proven within 0.01 pp of the bound; `feasible`: it is not; "
+    "`unchanged`: nothing better exists within the budget.",
+    "moves": "Each key group that changes its node, as `key_group`, `from` and `to`; `from` is null if it had none.",
+    "load_distance_before": "Load distance of the allocation in the instance (pp).",
+    "load_distance": "Load distance of the plan, by the loads in the instance (pp).",
+    "lower_bound": "Proven: no plan within the budget has a smaller load distance (pp).",
+    "mean_load": "All loads over the capacity of the nodes that are not marked for removal (percent).",
+    "node_loads": "Node to its load under the plan, in percent of its own capacity.",
+    "migrations": "Key groups that move from one node to another.",
+    "cost_bytes": "State that these migrations move; at least 1 byte each.",
+    "collocation_before": "Share of the flows' rate that stays within a node, by the allocation in the instance.",
+    "collocation": "The same under the plan.",
+}
+"""Key of a plan -> what it says; loads are percent, load distances percentage points (pp)."""
+
 
 def encode_result(instance: BalanceInstance, result: BalanceResult, *, method: str) -> dict[str, Any]:
     """The result document for `instance` (with nothing in flight), without `solve_seconds`."""

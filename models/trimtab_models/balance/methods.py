@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from trimtab_models.balance.encode import describe_alert, encode_result
+from trimtab_models.balance.encode import BALANCE_RESULT, describe_alert, encode_result
 from trimtab_models.balance.problem import Problem, problem_of
 from trimtab_models.balance.result import BalanceResult
 from trimtab_models.balance.solve import Params, solve, solve_flux
@@ -13,7 +13,7 @@ from trimtab_models.solving.outcome import Infeasible
 from trimtab_models.solving.stop import Stop
 
 
-def _method(name: str, solver: Callable[..., BalanceResult | Infeasible]) -> Method:
+def _method(name: str, text: str, solver: Callable[..., BalanceResult | Infeasible]) -> Method:
     def planned(instance: BalanceInstance, stop: Stop, seed: int) -> Plan | Infeasible:
         problem: Problem = problem_of(instance)
         result = solver(problem, stop=stop, seed=seed)
@@ -24,10 +24,16 @@ def _method(name: str, solver: Callable[..., BalanceResult | Infeasible]) -> Met
             warnings=tuple(describe_alert(instance, alert) for alert in result.alerts),
         )
 
-    return Method(read=parse_snapshot, solve=planned)
+    return Method(read=parse_snapshot, solve=planned, text=text, result=BALANCE_RESULT)
 
 
 METHODS: Mapping[str, Method] = {
-    "milp": _method("milp", partial(solve, params=Params(certify=True))),
-    "flux": _method("flux", solve_flux),
+    "milp": _method(
+        "milp",
+        "Finds the moves within a budget that bring the load distance closest to its proven bound.",
+        partial(solve, params=Params(certify=True)),
+    ),
+    "flux": _method(
+        "flux", "Baseline: moves key groups from the most to the least loaded node, as Flux does.", solve_flux
+    ),
 }

@@ -6,6 +6,17 @@ from trimtab_models.dyndl.problem import Problem, task_ids
 from trimtab_models.dyndl.result import ScheduleResult
 from trimtab_models.instances.scheduling import SchedulingInstance
 
+SCHEDULE_RESULT = {
+    "method": "The method that made the schedule.",
+    "makespan": "When the last core is done, by what the number of remote tasks on each server makes them cost.",
+    "event_makespan": "When the last task ended in the simulated run of the online method.",
+    "remote_tasks": "Tasks on a server that does not hold their data.",
+    "lower_bound": "Proven: no schedule has a smaller makespan.",
+    "phase1_makespan": "Makespan of the first phase, in which tasks are local, without those that must be remote.",
+    "assignment": "Task to its `server`, its `core` there, and whether it is `local`.",
+}
+"""Key of a schedule -> what it says; times in units of one local task."""
+
 
 def encode_schedule(
     instance: SchedulingInstance, problem: Problem, result: ScheduleResult, *, method: str

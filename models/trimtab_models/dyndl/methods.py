@@ -7,7 +7,7 @@ instance call `exact.solve_exact`.  The online methods run in deterministic mode
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from trimtab_models.dyndl.encode import encode_schedule
+from trimtab_models.dyndl.encode import SCHEDULE_RESULT, encode_schedule
 from trimtab_models.dyndl.list_scheduling import solve_list
 from trimtab_models.dyndl.offline import solve_offline
 from trimtab_models.dyndl.online import Waiting
@@ -19,8 +19,17 @@ from trimtab_models.solving.methods import Method, Plan
 from trimtab_models.solving.outcome import Infeasible
 from trimtab_models.solving.stop import Stop
 
+TEXTS = {
+    Waiting.NONE: "Baseline: online, an idle core takes a remote task at once.",
+    Waiting.FIXED: "Baseline: online, an idle core waits for a fixed time (`wait`) before it takes a remote task.",
+    Waiting.ADAPTIVE: "Online: an idle core waits the longer, the more a remote task would cost on its server.",
+}
 
-def _method(name: str, solver: Callable[..., ScheduleResult | Infeasible]) -> Method:
+
+def _method(name: str, text: str, solver: Callable[..., ScheduleResult | Infeasible], *, only: str = "") -> Method:
+    absent = {"event_makespan", "phase1_makespan"} - {only}
+    result = {key: meaning for key, meaning in SCHEDULE_RESULT.items() if key not in absent}
+
     def planned(instance: SchedulingInstance, stop: Stop, seed: int) -> Plan | Infeasible:
         problem = problem_of(instance)
         result = solver(problem, stop=stop, seed=seed)
@@ -28,14 +37,26 @@ def _method(name: str, solver: Callable[..., ScheduleResult | Infeasible]) -> Me
             return result
         return Plan(document=encode_schedule(instance, problem, result, method=name))
 
-    return Method(read=parse_scheduling, solve=planned)
+    return Method(read=parse_scheduling, solve=planned, text=text, result=result)
 
 
 METHODS: Mapping[str, Method] = {
-    "dyndl-off": _method("dyndl-off", solve_offline),
+    "dyndl-off": _method(
+        "dyndl-off",
+        "Offline: schedules tasks near their data while remote ones slow each other down.",
+        solve_offline,
+        only="phase1_makespan",
+    ),
     **{
-        waiting.value: _method(waiting.value, partial(solve_online, params=OnlineParams(waiting=waiting)))
-        for waiting in Waiting
+        waiting.value: _method(
+            waiting.value, text, partial(solve_online, params=OnlineParams(waiting=waiting)), only="event_makespan"
+        )
+        for waiting, text in TEXTS.items()
     },
-    "list": _method("list", solve_list),
+    "list": _method(
+        "list",
+        "Baseline: each task in turn goes where it ends first (list scheduling).",
+        solve_list,
+        only="phase1_makespan",
+    ),
 }

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from trimtab_models.balance.drain import alerts
-from trimtab_models.balance.encode import describe_alert, encode_result
+from trimtab_models.balance.encode import BALANCE_RESULT, describe_alert, encode_result
 from trimtab_models.balance.problem import Problem, problem_of
 from trimtab_models.elastic.solve import DEFAULT_PARAMS, ElasticResult, solve
 from trimtab_models.instances import BalanceInstance, parse_snapshot
@@ -36,4 +36,11 @@ def _warnings(instance: BalanceInstance, problem: Problem, result: ElasticResult
             yield describe_alert(instance, alert)
 
 
-METHODS: Mapping[str, Method] = {"elastic": Method(read=parse_snapshot, solve=_planned)}
+METHODS: Mapping[str, Method] = {
+    "elastic": Method(
+        read=parse_snapshot,
+        solve=_planned,
+        text="Re-places only the key groups of lost and marked nodes, by greedy matching (Elastic Allocator).",
+        result=BALANCE_RESULT,
+    )
+}

@@ -13,8 +13,11 @@ class Edge:
     """A stream from one operator to another; `keyed` = the key chooses the receiving instance."""
 
     source: str
+    """Operator that sends."""
     target: str
+    """Operator that receives."""
     keyed: bool = False
+    """The key of a tuple chooses the instance that receives it, so that place makes no difference."""
 
     def __post_init__(self) -> None:
         check_text(".from", self.source)

@@ -34,8 +34,11 @@ class AffineCost:
     """g(n) = a + b * min(n, cap); `cap` None = no cap.  A remote task costs at least as much as a local one."""
 
     a: float
+    """Cost without other remote tasks, less `b`."""
     b: float
+    """What each remote task adds to the cost of all."""
     cap: float | None = None
+    """So many remote tasks slow each other down at most; null: any number."""
 
     def __post_init__(self) -> None:
         if not _is_number(self.a):
@@ -56,6 +59,7 @@ class TableCost:
     """g(n) = values[n - 1], constant beyond the end; non-decreasing, at least 1, `inf` allowed."""
 
     values: tuple[float, ...]
+    """Cost of each remote task where 1, 2, ... of them run."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -80,8 +84,11 @@ class Server:
     """`cores` = time when each core becomes free, `inf` = never; `g` = cost of a remote task on this server."""
 
     id: str
+    """Name of the server."""
     cores: tuple[float, ...]
+    """When each core is free."""
     g: RemoteCost
+    """Cost of a remote task, by how many of them the server runs."""
 
     def __post_init__(self) -> None:
         check_text(".id", self.id)
@@ -95,7 +102,9 @@ class Task:
     """A unit of work; `replicas` = servers that hold its data."""
 
     id: str
+    """Name of the task."""
     replicas: tuple[str, ...]
+    """Servers that hold its data."""
 
     def __post_init__(self) -> None:
         check_text(".id", self.id)
@@ -112,8 +121,11 @@ class SchedulingInstance:
     """Servers and their tasks; `wait` = time that a core waits under the waiting policies."""
 
     servers: tuple[Server, ...]
+    """Where tasks can run."""
     tasks: tuple[Task, ...]
+    """What is to be done."""
     wait: float = DEFAULT_WAIT
+    """How long `delay` holds an idle core back from remote tasks; `dyndl-on` at least so long."""
 
     def __post_init__(self) -> None:
         check_distinct(".servers", (server.id for server in self.servers))

@@ -33,7 +33,9 @@ class Machine:
     """A worker node, all of whose CPU is available."""
 
     id: str
+    """Name of the machine."""
     type: str
+    """Machines of one type cost an operator the same."""
 
     def __post_init__(self) -> None:
         check_text(".id", self.id)
@@ -45,11 +47,17 @@ class CostedOperator:
     """An operator, its cost per machine type, and its number of instances if given."""
 
     id: str
+    """Name of the operator."""
     alpha: float
+    """Tuples out per tuple in."""
     cost: Mapping[str, float]
+    """Type of machine to percent of it per tuple/s (the paper's e)."""
     fixed: Mapping[str, float]
+    """Type of machine to percent of it per instance (the paper's MET)."""
     source: bool = False
+    """It emits tuples and receives none."""
     instances: int | None = None
+    """How many run; `round-robin` needs it, `hetero` finds it."""
 
     def __post_init__(self) -> None:
         check_text(".id", self.id)
@@ -66,10 +74,15 @@ class SizingInstance:
     """A job whose size is sought.  Every source emits `source_rate`; `max_instances` None = no limit."""
 
     machines: tuple[Machine, ...]
+    """Where instances can run."""
     source_rate: float
+    """Tuples per second that every source is to emit."""
     operators: tuple[CostedOperator, ...]
+    """What the job consists of."""
     edges: tuple[Edge, ...] = ()
+    """Which operator sends to which."""
     max_instances: int | None = None
+    """Of all operators together."""
 
     def __post_init__(self) -> None:
         check_distinct(".machines", (machine.id for machine in self.machines))

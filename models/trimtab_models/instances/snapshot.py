@@ -36,9 +36,13 @@ class Node:
     """
 
     id: str
+    """Name of the node."""
     capacity: float
+    """Relative to a node of capacity 1."""
     removing: bool = False
+    """The node is draining: its key groups leave, and nothing moves to it."""
     limits: Mapping[str, float] = field(default_factory=dict)
+    """Resource to the most of it that the node's key groups may use together; without one there is no limit."""
 
     def __post_init__(self) -> None:
         check_text(".id", self.id)
@@ -52,12 +56,19 @@ class KeyGroup:
     """The unit of migration.  `node` None = its host was lost; it must be placed, at no cost."""
 
     id: str
+    """Name of the key group."""
     operator: str
+    """The operator that it is a part of."""
     node: str | None
+    """Where it is; null: nowhere."""
     load: float
+    """Percent of a node of capacity 1."""
     state_bytes: float
+    """Size of its state; moving it costs as much, at least 1."""
     usage: Mapping[str, float] = field(default_factory=dict)
+    """Resource to what the key group uses of it, whichever node it is on."""
     pinned: bool = False
+    """It must stay where it is."""
 
     def __post_init__(self) -> None:
         check_text(".id", self.id)
@@ -83,8 +94,11 @@ class Flow:
     """Tuples per second from one key group to another."""
 
     source: str
+    """Key group that sends."""
     target: str
+    """Key group that receives."""
     rate: float
+    """Tuples per second."""
 
     def __post_init__(self) -> None:
         check_text(".from", self.source)
@@ -97,7 +111,9 @@ class Budget:
     """What one round may spend; None = no limit."""
 
     max_migrations: int | None = None
+    """Key groups that may move."""
     max_cost_bytes: float | None = None
+    """State that may move."""
 
     def __post_init__(self) -> None:
         if self.max_migrations is not None:
@@ -108,14 +124,24 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Loads in percent of a node of capacity 1, costs in percent per remote tuple/s; in comments the paper's names."""
+    """Loads in percent of a node of capacity 1, costs in percent per remote tuple/s; names of the paper in brackets.
 
-    max_load_distance: float = 10.0  # maxLD
-    max_partition_load: float = 25.0  # maxPL at the start
-    partition_step: float = 5.0  # stepPL
-    score_factor: float = 1.5  # sF
+    The costs count in every method: loads change as key groups that exchange tuples are brought together or parted.
+    The other options are of `albic`.
+    """
+
+    max_load_distance: float = 10.0
+    """Within it collocation may make the balance worse (maxLD)."""
+    max_partition_load: float = 25.0
+    """The largest load of key groups that are moved together, at first (maxPL)."""
+    partition_step: float = 5.0
+    """By so much that load is lowered after an attempt that failed (stepPL)."""
+    score_factor: float = 1.5
+    """A flow is heavy when its rate is so many times the average of its sender's flows, or more (sF)."""
     serialise_cost: float = 0.0
+    """Load at the sending end of a flow between two nodes."""
     deserialise_cost: float = 0.0
+    """Load at the receiving end of a flow between two nodes."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -127,10 +153,15 @@ class BalanceInstance:
     """A cluster, its flows, and the budget of the next round.  Ids are unique, and every reference is known."""
 
     nodes: tuple[Node, ...]
+    """The worker processes."""
     key_groups: tuple[KeyGroup, ...]
+    """What they carry."""
     flows: tuple[Flow, ...] = ()
+    """Tuples between key groups."""
     budget: Budget = Budget()
+    """Without it there is no limit."""
     options: Options = Options()
+    """Parameters of the methods."""
 
     def __post_init__(self) -> None:
         check_distinct(".nodes", (node.id for node in self.nodes))

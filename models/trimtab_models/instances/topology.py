@@ -25,7 +25,9 @@ class ParallelOperator:
     """An operator and its number of instances."""
 
     id: str
+    """Name of the operator."""
     instances: int
+    """How many of it run."""
 
     def __post_init__(self) -> None:
         check_text(".id", self.id)
@@ -37,7 +39,9 @@ class Slot:
     """A process that runs instances, on a port of a node."""
 
     node: str
+    """Name of the node."""
     port: int
+    """Tells the slots of a node apart."""
 
     def __post_init__(self) -> None:
         check_text(".node", self.node)
@@ -49,9 +53,13 @@ class Topology:
     """A job and the free slots; at most `slots_wanted` of them are used, None = no limit."""
 
     operators: tuple[ParallelOperator, ...]
+    """What the job consists of."""
     edges: tuple[Edge, ...] = ()
+    """Which operator sends to which."""
     slots: tuple[Slot, ...]
+    """The free slots."""
     slots_wanted: int | None = None
+    """Use no more slots than these."""
 
     def __post_init__(self) -> None:
         ids = [operator.id for operator in self.operators]

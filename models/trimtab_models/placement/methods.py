@@ -10,6 +10,21 @@ from trimtab_models.solving.methods import Method, Plan
 from trimtab_models.solving.outcome import Infeasible
 from trimtab_models.solving.stop import Stop
 
+PLACEMENT_RESULT = {
+    "method": "The method that made the plan.",
+    "assignment": "Instance, as `operator#number`, to its slot: `node` and `port`.",
+    "cohesion": "How close each instance is to its nearest receiver, summed up; high is good.",
+    "coupling": "How close instances of one operator are to each other, summed up; low is good.",
+    "remote_senders": "Instances that receive tuples and send, not by key, to no instance of their own slot.",
+    "slots_used": "Slots with at least one instance.",
+    "pipelines": "The groups of instances that were assigned as a whole.",
+}
+"""Key of a plan -> what it says."""
+TEXTS = {
+    Scheduler.EVEN: "First placement: deals the instances out to the slots in turn, as Storm's default scheduler does.",
+    Scheduler.LF: "First placement: puts instances that exchange tuples into one slot, and fills slots evenly (L/F).",
+}
+
 
 def encode_placement(job: Job, result: PlacementResult, *, method: str) -> dict[str, Any]:
     """The result document of the file contract."""
@@ -33,7 +48,7 @@ def _method(scheduler: Scheduler) -> Method:
             return result
         return Plan(document=encode_placement(job, result, method=scheduler.value))
 
-    return Method(read=parse_topology, solve=planned, timed=False)
+    return Method(read=parse_topology, solve=planned, text=TEXTS[scheduler], result=PLACEMENT_RESULT, timed=False)
 
 
-METHODS: Mapping[str, Method] = {scheduler.value: _method(scheduler) for scheduler in (Scheduler.EVEN, Scheduler.LF)}
+METHODS: Mapping[str, Method] = {scheduler.value: _method(scheduler) for scheduler in TEXTS}

@@ -12,6 +12,16 @@ from trimtab_models.solving.outcome import Infeasible
 from trimtab_models.solving.stop import Stop
 
 HETERO, ROUND_ROBIN = "hetero", "round-robin"
+SIZING_RESULT = {
+    "method": "The method that made the plan.",
+    "source_rate": "The largest rate of every source that the plan sustains (tuples per second).",
+    "throughput": "Sum of the input rates of all operators at that rate; a source's is its rate.",
+    "instances": "Operator to its number of instances.",
+    "assignment": "Instance, as `operator#number`, to its machine.",
+    "utilisation": "Machine to the percent of it that is used at that rate.",
+    "fluid_bound": "No placement sustains a larger source rate, even with fractions of instances.",
+}
+"""Key of a plan -> what it says."""
 
 
 def encode_sizing(problem: Problem, result: SizingResult, *, method: str) -> dict[str, Any]:
@@ -62,6 +72,18 @@ def _warnings(problem: Problem, result: SizingResult) -> Iterator[str]:
 
 
 METHODS: Mapping[str, Method] = {
-    HETERO: Method(read=_read, solve=_hetero, timed=False),
-    ROUND_ROBIN: Method(read=_read_with_instances, solve=_round_robin, timed=False),
+    HETERO: Method(
+        read=_read,
+        solve=_hetero,
+        text="Finds how many instances of each operator on which machines sustain the largest source rate.",
+        result=SIZING_RESULT,
+        timed=False,
+    ),
+    ROUND_ROBIN: Method(
+        read=_read_with_instances,
+        solve=_round_robin,
+        text="Baseline: deals a given number of instances out to the machines in turn.",
+        result=SIZING_RESULT,
+        timed=False,
+    ),
 }

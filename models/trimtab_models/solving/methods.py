@@ -4,7 +4,7 @@ Every family of models has a module `methods` with `METHODS`, a mapping from nam
 only when one of its methods is used: numpy and OR-Tools take longer to load than most instances to solve.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -46,10 +46,14 @@ class Method:
     `read` parses a document and raises BadInstance.  `solve(instance, stop, seed)` returns the best plan that it has
     when it is stopped.  `timed` = whether the result contains `solve_seconds`; without it, results are equal byte for
     byte.
+
+    `text` says in a sentence what the method does; `result` what each key of the plan's document means.
     """
 
     read: Callable[[bytes], Any]
     solve: Callable[[Any, Stop, int], Plan | Infeasible]
+    text: str
+    result: Mapping[str, str]
     timed: bool = True
 
 

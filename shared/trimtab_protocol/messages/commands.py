@@ -24,8 +24,9 @@ from trimtab_protocol.messages.report import MAX_COUNT
 
 VERSION = 1
 MAX_KEY_GROUPS = 10_000
+"""Key groups of one command."""
 MAX_ACK_BYTES = 64 * 1024
-"""Twice the size of the longest ack that the limits of its fields allow."""
+"""Size of an ack; the longest that the limits of its fields allow is half of that."""
 
 
 class CommandKind(StrEnum):
@@ -162,12 +163,12 @@ class Phase(StrEnum):
     PREPARED = "prepared"  # prepare: the standby is warm
     RELEASED = "released"  # release: the old owner has released the key groups
     TOOK = "took"  # prepare: the new owner owns the key groups; the hand-over is complete
-    ABANDONED = "abandoned"
-    REJOINED = "rejoined"
-    STARTED = "started"
-    STOPPED = "stopped"
-    REFUSED = "refused"
-    EXPIRED = "expired"
+    ABANDONED = "abandoned"  # abandon: what was prepared is closed
+    REJOINED = "rejoined"  # rejoin: the worker joins the group again
+    STARTED = "started"  # start: the process runs
+    STOPPED = "stopped"  # stop: the process has ended
+    REFUSED = "refused"  # not carried out; the refusal says why
+    EXPIRED = "expired"  # not carried out: its deadline has passed
 
 
 class Refusal(StrEnum):
@@ -175,12 +176,12 @@ class Refusal(StrEnum):
 
     OLD_EPOCH = "old_epoch"  # older than one that was seen before
     OTHER_HOST = "other_host"  # addressed to another host
-    UNKNOWN_WORKER = "unknown_worker"
+    UNKNOWN_WORKER = "unknown_worker"  # no worker of this name is known here
     WORKER_AWAY = "worker_away"  # the worker is not connected to the agent
     NOT_STEERING = "not_steering"  # the plug-in only reports (unsupported version or kind of app)
     PRECONDITION = "precondition"  # the key group is not at the owner that the command names
     GENERATION = "generation"  # a rebalance started a new group generation
-    NOT_PREPARED = "not_prepared"
+    NOT_PREPARED = "not_prepared"  # the key group is owned here already, or its tables are not followed
     DRAIN_TIMEOUT = "drain_timeout"  # events in work did not finish in time
     CATCH_UP_TIMEOUT = "catch_up_timeout"  # reading the changelog took too long
     COMMIT_REFUSED = "commit_refused"  # the broker refused the commit: the worker lost its membership
@@ -188,9 +189,9 @@ class Refusal(StrEnum):
     NOT_CONFIGURED = "not_configured"  # start: the agent has no command line for this worker
     GUARD = "guard"  # the host is short of disk or memory (`[guard]` in agent.toml)
     FAILED = "failed"  # an unexpected error; see `detail`
-    UNSIGNED = "unsigned"
-    UNKNOWN_KEY = "unknown_key"
-    WRONG_SIGNATURE = "wrong_signature"
+    UNSIGNED = "unsigned"  # no signature
+    UNKNOWN_KEY = "unknown_key"  # signed with a key that is not trusted
+    WRONG_SIGNATURE = "wrong_signature"  # the signature is of something else
 
 
 UNVERIFIED = frozenset({Refusal.UNSIGNED, Refusal.UNKNOWN_KEY, Refusal.WRONG_SIGNATURE})

@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+"""Size of a message, unless its kind has a limit of its own."""
 MAX_NUMBER = 1e18
+"""Largest number in a message, unless its field has a limit of its own."""
 
 _TYPES = {
     type(None): "nothing",

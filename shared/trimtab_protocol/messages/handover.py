@@ -15,6 +15,7 @@ from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, WorkerId, de
 
 VERSION = 1
 MAX_OFFSETS = 100_000
+"""Offsets in one record of a hand-over."""
 TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Kafka's rule for names of topics."""
 
@@ -25,8 +26,8 @@ Offsets = tuple[tuple[str, int, int], ...]
 class HandoverKind(StrEnum):
     """The step that is complete."""
 
-    RELEASED = "released"
-    TOOK = "took"
+    RELEASED = "released"  # the old owner has committed and given away
+    TOOK = "took"  # the new owner owns, and has committed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

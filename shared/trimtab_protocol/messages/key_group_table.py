@@ -26,7 +26,9 @@ from trimtab_protocol.messages.decode import Fields
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, KeyGroup, OperatorId, WorkerId
 
 MAX_KEY_GROUPS = 10_000_000
+"""Key groups of one snapshot."""
 MAX_OWNERS = 100_000
+"""Workers that own key groups of one block (app and operator) of a snapshot."""
 
 RATES = ("cpu", "tuples_in_s", "tuples_out_s", "bytes_in_s", "bytes_out_s")
 LEVELS = ("state_bytes", "lag_records", "backlog")

@@ -39,7 +39,9 @@ PROTOCOL = 2
 Fields that a version added are sent only to peers of that version: version 1 refuses unknown fields."""
 PROTOCOL_KEY = "trimtab-protocol"
 MAX_FRAME_BYTES = 8 * 1024 * 1024
+"""Size of a frame between plug-in and agent."""
 MAX_FAULTS = 100
+"""Reasons for refused records in one frame of statistics."""
 MAX_REASON = 4000
 """Characters of why a worker only reports; a report holds the first 200 of them."""
 

@@ -12,6 +12,7 @@ OperatorId = NewType("OperatorId", str)
 CommandId = NewType("CommandId", str)
 
 MAX_PARTITIONS = 100_000
+"""Highest partition index of a key group."""
 
 
 class Epoch(NamedTuple):
@@ -70,47 +71,47 @@ class Topics:
 
     @property
     def reports(self) -> str:
-        """Agents -> stream; key = host; one report per host and interval."""
+        """Agents -> stream. Key: host. One report per host and interval."""
         return f"trimtab.{self.cluster}.reports"
 
     @property
     def snapshots(self) -> str:
-        """Stream -> decider; key = cluster; one snapshot per window, in chunks."""
+        """Stream -> controller. Key: cluster. One window of the whole cluster, zstd-compressed, in chunks."""
         return f"trimtab.{self.cluster}.snapshots"
 
     @property
     def placement(self) -> str:
-        """Controller -> workers; compacted; key = app; who owns which key group."""
+        """Controller -> workers. Key: app. Which worker owns each key group, and which keep a standby of it."""
         return f"trimtab.{self.cluster}.placement"
 
     @property
     def commands(self) -> str:
-        """Controller -> agents; key = host."""
+        """Controller -> agents. Key: host. The steps of a plan, one per record."""
         return f"trimtab.{self.cluster}.commands"
 
     @property
     def acks(self) -> str:
-        """Agents -> controller; key = host."""
+        """Agents -> controller. Key: host. Answers to commands, and notices of records that were refused."""
         return f"trimtab.{self.cluster}.acks"
 
     @property
     def handover(self) -> str:
-        """Workers <-> workers; one partition; the records of hand-overs in flight."""
+        """Workers -> workers. Key: app. The steps of running hand-overs, in one order for all."""
         return f"trimtab.{self.cluster}.handover"
 
     @property
     def journal(self) -> str:
-        """Controller -> controller; compacted; leader generation and plan in flight."""
+        """Controller -> controller. Key: `execution`. Leader generation and plan in flight, for a successor."""
         return f"trimtab.{self.cluster}.journal"
 
     @property
     def intents(self) -> str:
-        """Operator -> controller; compacted; what the operator wants: workers drained, controller paused."""
+        """Operator commands -> controller. Key: intent. What operators want: workers drained, the controller paused."""
         return f"trimtab.{self.cluster}.intents"
 
     @property
     def status(self) -> str:
-        """Controller -> operator; compacted; what the controller sees and does."""
+        """Controller -> `trimtab status`. Key: `controller` or `dry-run`. What the controller sees and did."""
         return f"trimtab.{self.cluster}.status"
 
 

@@ -10,7 +10,9 @@ from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, Operat
 
 VERSION = 1
 MAX_OPERATORS = 1000
+"""Operators of one app."""
 MAX_STANDBYS = 8
+"""Standbys of one key group in a placement."""
 MAX_WANTED_STANDBYS = MAX_STANDBYS - 1
 """Most standbys that an app may ask for.  One place is left for the target of a key group that moves."""
 MAX_MOVING = 1_000

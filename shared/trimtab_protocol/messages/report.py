@@ -36,15 +36,21 @@ from trimtab_protocol.messages.names import (
 
 VERSION = 2
 MAX_WORKERS = 1_000
+"""Workers of one host."""
 MAX_OPERATORS = 1_000
+"""Operators that a worker may declare."""
 MAX_STANDBYS = 1_000
+"""Standbys per key group that a worker may ask for; the placement has fewer."""
 MAX_KEY_GROUPS = 200_000
+"""Key groups of one report."""
 MAX_PAIRS = 1_000_000
+"""Pairs of key groups that exchange tuples, of one report."""
 MAX_REPORT_BYTES = 8 * 1024 * 1024
+"""Size of a report."""
 MAX_CORES = 10_000
-"""Upper limit for a host.  CPU seconds above this times the interval cannot be right."""
+"""Cores of a host; CPU seconds above this times the interval are no measurement."""
 MAX_COUNT = 2**53
-"""Upper limit for tuples, bytes and records: exact as a float, and sums fit into 64 bits."""
+"""Tuples, bytes or records in one sample; a float tells every such number from the next."""
 
 REASON_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9 .,:;%/()+<>=_*'-]{0,199}")
 """A reason in a report.  Spark SQL reads other JSON types as text too; this pattern tells real reasons from them."""

@@ -43,8 +43,11 @@ from trimtab_protocol.messages.report import MAX_OPERATORS, MAX_STANDBYS, Basis,
 
 VERSION = 2
 MAX_SNAPSHOT_BYTES = 1024 * 1024 * 1024
+"""Size of a snapshot, unpacked."""
 MAX_NODES = 100_000
+"""Workers of one snapshot."""
 MAX_PAIRS = 50_000_000
+"""Pairs of key groups that exchange tuples, of one snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

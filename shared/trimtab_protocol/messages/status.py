@@ -15,9 +15,13 @@ from trimtab_protocol.messages.report import WorkerState
 
 VERSION = 1
 MAX_NODES = 100_000
+"""Workers of one status."""
 MAX_ROUNDS = 1_000
+"""Rounds of one status."""
 MAX_PAUSES = 1_000_000
+"""Measured pauses of one round."""
 MAX_CONCERNS = 100_000
+"""Concerns of one status."""
 T = TypeVar("T")
 
 

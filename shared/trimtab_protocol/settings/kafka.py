@@ -19,6 +19,7 @@ from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
 from trimtab_protocol.settings.paths import read_path
 
 MAX_PASSWORD = 1000
+"""Characters of a password."""
 OWN_KEYS = frozenset(
     {
         "acks",

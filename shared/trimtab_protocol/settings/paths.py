@@ -5,6 +5,7 @@ from pathlib import Path
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
 
 MAX_PATH = 4000
+"""Characters of a path in a configuration file."""
 
 
 def read_path(fields: Fields, name: str) -> Path:

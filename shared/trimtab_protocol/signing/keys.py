@@ -30,9 +30,9 @@ ID_DIGITS = 16
 KEY_BYTES = 32
 ALGORITHM = "ed25519"
 MAX_TRUSTED = 2
-"""The present key and, during a rotation, the next one."""
+"""Keys in a trust file: the present one and, while it is being changed, the next one."""
 MAX_TRUST_FILE = 10_000
-"""Characters.  A longer file is refused, not cut: a cut could lose a key."""
+"""Characters of a trust file. A longer one is refused, never cut: a key behind the cut would be missed."""
 
 
 class BadKey(ValueError):

@@ -48,10 +48,13 @@ from trimtab_protocol.messages.names import AppId, WorkerId
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.2, 5.0
 WELCOME_LIMIT_S = 10.0
+"""How long the plug-in waits for the agent's welcome."""
 WRITE_LIMIT_S = 10.0
-"""The link reconnects to an agent that has read nothing for so long."""
+"""The plug-in closes a connection that its agent has not read for so long, and connects again."""
 MAX_WAITING_ACKS = 10_000
+"""Acks that wait for an agent that is away."""
 MAX_COMMANDS = 1_000
+"""Commands that a worker carries out or holds at a time; further ones are refused."""
 PACKAGES = ("trimtab", "faust-streaming", "aiokafka", "mode-streaming", "rocksdict")
 
 logger = get_logger(__name__)

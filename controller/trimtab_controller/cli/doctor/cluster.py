@@ -40,10 +40,15 @@ from trimtab_protocol.messages.status import Status, decode_status
 
 T = TypeVar("T")
 
-CONNECT_LIMIT_S, ANSWER_LIMIT_S = 3.0, 10.0
+CONNECT_LIMIT_S = 3.0
+"""How long `trimtab doctor` waits for a connection to one address of a broker."""
+ANSWER_LIMIT_S = 10.0
+"""How long `trimtab doctor` waits for a broker's answer."""
 MOST_ADDRESSES = 8
 """Of each kind are tried: each may take CONNECT_LIMIT_S."""
-LOOK_BACK_S, READ_LIMIT_S = 120.0, 20.0
+LOOK_BACK_S = 120.0
+READ_LIMIT_S = 20.0
+"""How long `trimtab doctor` reads a topic."""
 REFUSALS_S = 600.0
 KINDS = {
     KafkaError._AUTHENTICATION: AUTHENTICATION,

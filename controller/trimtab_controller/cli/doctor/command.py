@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 WELL, FAULTY = 0, 1
 CHECK_LIMIT_S = 60.0
+"""How long one check of `trimtab doctor` may take."""
 INDENT = " " * 13
 
 

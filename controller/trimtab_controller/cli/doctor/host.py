@@ -16,7 +16,10 @@ from trimtab_controller.security.keys import KeyFiles
 from trimtab_protocol.settings.listen import Listen
 from trimtab_protocol.signing.keys import BadKey
 
-JAVA_LIMIT_S, ANSWER_LIMIT_S = 20.0, 3.0
+JAVA_LIMIT_S = 20.0
+"""How long `java -version` may take."""
+ANSWER_LIMIT_S = 3.0
+"""How long `trimtab doctor` waits for the answer of a metrics port."""
 JAVA_VERSION = re.compile(r'^[^"\n]* version "([^"]*)"', re.MULTILINE)
 """The line with the quotes: others may come before it, such as "Picked up JAVA_TOOL_OPTIONS"."""
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")

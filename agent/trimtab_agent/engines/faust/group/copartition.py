@@ -13,6 +13,7 @@ from trimtab_agent.engines.faust.group.placing import Member
 from trimtab_protocol.messages.names import OperatorId
 
 MAX_NAMED = 3
+"""Sides and workers that a remark on differing members names."""
 
 PartitionsOf = Callable[[str], int | None]
 """Partition count of a topic; None = the broker has not told it yet."""

@@ -25,6 +25,7 @@ from trimtab_protocol.messages.placement import MAX_OPERATORS, Placement, encode
 from trimtab_protocol.messages.report import MAX_COUNT
 
 MAX_TOPICS = 10_000
+"""Topics that a member of the group may declare."""
 MAX_DIFFERENCE = 500
 """Characters of the leader's remark on how the members differ."""
 

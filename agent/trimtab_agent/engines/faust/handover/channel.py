@@ -29,6 +29,7 @@ LONG_POLL_MS = 2000
 LOAD_POLL_MS = 100
 """While the worker waits for the placement: the end may be the mark of a transaction, which is no record to return."""
 CLOSE_LIMIT_S = 2.0
+"""How long a client of the hand-over channel may take to close."""
 
 
 class Channel:

@@ -6,6 +6,7 @@ from trimtab_agent.engines.outcomes import Outcome, Report
 from trimtab_protocol.messages.names import CommandId
 
 MAX_REMEMBERED = 10_000
+"""Commands whose answers the worker keeps, to answer a repeat."""
 
 
 class Answer:

@@ -25,6 +25,7 @@ from trimtab_agent.engines.faust.transport.client import Connection
 from trimtab_protocol.messages.handover import HandoverRecord
 
 SETTLE_LIMIT_S = 10.0
+"""How long a command waits for a rebalance to end."""
 
 
 class FaustSteering:

@@ -18,6 +18,7 @@ from trimtab_agent.engines.faust.transport.thread import SteeredThread
 POLL_S = 0.001
 IDLE_S = 0.1
 FETCH_LIMIT_S = 5.0
+"""How long one fetch from the broker may take."""
 
 
 Check = Callable[[], None]

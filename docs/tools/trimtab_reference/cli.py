@@ -1,0 +1,118 @@
+"""docs/reference/cli.md: commands, options and exit codes, from the parsers themselves."""
+
+import argparse
+from collections.abc import Iterable, Iterator
+
+import trimtab_agent.cli
+import trimtab_controller.cli
+from trimtab_reference.markdown import code, table
+from trimtab_reference.source import Undocumented
+
+
+def render() -> str:
+    """The page."""
+    names = list(trimtab_controller.cli.all_commands())
+    parts = [
+        "# Command line",
+        "`trimtab` is the operator's command, `trimtab-agent` the daemon on each worker host. Both take `--version`, "
+        "and `--help` after every command.",
+        "## trimtab",
+        _exit_codes(trimtab_controller.cli.parser_for(None)),
+        table(
+            ("command", "what it does"),
+            (
+                (f"[`{name}`](#trimtab-{name})", text)
+                for name, (_, text) in trimtab_controller.cli.all_commands().items()
+            ),
+        ),
+    ]
+    for name in names:
+        parts += _command(_children(trimtab_controller.cli.parser_for(name))[name], level=3)
+    agent = trimtab_agent.cli._parser()
+    parts += ["## trimtab-agent", _exit_codes(agent)]
+    for parser in _children(agent).values():
+        parts += _command(parser, level=3)
+    return "\n\n".join(part for part in parts if part)
+
+
+def _command(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
+    yield f"{'#' * level} {parser.prog}"
+    if parser.description:
+        yield _sentence(parser.description)
+    children = _children(parser)
+    if not children:
+        yield f"```\n{_usage(parser)}\n```"
+    rows = [_row(action, parser) for action in parser._actions if _is_shown(action)]
+    if rows:
+        yield table(("argument", "meaning"), rows)
+    yield _exit_codes(parser)
+    for child in children.values():
+        yield from _command(child, level + 1)
+
+
+def _children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The subcommands, with what the listing of them says as their description."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            texts = {choice.dest: choice.help for choice in action._choices_actions}
+            for name, child in action.choices.items():
+                child.description = child.description or texts.get(name)
+            return dict(action.choices)
+    return {}
+
+
+def _is_shown(action: argparse.Action) -> bool:
+    return not isinstance(action, argparse._SubParsersAction | argparse._HelpAction | argparse._VersionAction)
+
+
+def _row(action: argparse.Action, parser: argparse.ArgumentParser) -> tuple[str, str]:
+    value = _value(action)
+    names = [f"{name} {value}".strip() for name in action.option_strings] or [value]
+    text = parser._get_formatter()._expand_help(action) if action.help else ""
+    if not text:
+        raise Undocumented(f"{parser.prog}: {names[0]} has no help text")
+    words = [text]
+    if action.option_strings and action.required:
+        words.append("Required.")
+    if action.choices is not None and value.isupper():
+        words.append("One of " + ", ".join(map(code, action.choices)) + ".")
+    return ", ".join(map(code, names)), " ".join(map(_sentence, words))
+
+
+def _value(action: argparse.Action) -> str:
+    if action.nargs == 0:
+        return ""
+    name = action.metavar or (action.dest if not action.option_strings else action.dest.upper())
+    if action.choices is not None and action.metavar is None:
+        name = "{" + ",".join(map(str, action.choices)) + "}"
+    name = name if isinstance(name, str) else " ".join(name)
+    return {"+": f"{name} ...", "?": f"[{name}]", "*": f"[{name} ...]"}.get(str(action.nargs), name)
+
+
+def _usage(parser: argparse.ArgumentParser) -> str:
+    words = [parser.prog]
+    for action in filter(_is_shown, parser._actions):
+        word = " ".join([*action.option_strings[-1:], _value(action)]).strip()
+        words.append(word if action.required or not action.option_strings else f"[{word}]")
+    return _wrapped(words)
+
+
+def _wrapped(words: Iterable[str], width: int = 100) -> str:
+    lines = [""]
+    for word in words:
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append("   ")
+        lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return "\n".join(lines)
+
+
+def _exit_codes(parser: argparse.ArgumentParser) -> str:
+    """What the parser itself says below its help."""
+    return " ".join((parser.epilog or "").split())
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    if text.split(" ", 1)[0].rstrip(",;:").isalpha():
+        text = text[:1].upper() + text[1:]
+    return text if text.endswith(".") else text + "."

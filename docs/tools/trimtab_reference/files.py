@@ -1,0 +1,240 @@
+"""docs/reference/files.md: the files that `trimtab solve` reads and writes, as their readers take them.
+
+Each key of an example is in turn left out or given a wrong value; the page says what the reader expects then.
+"""
+
+import copy
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trimtab_controller.cli.solve import SOLVE_SECONDS
+from trimtab_models.instances import (
+    BadInstance,
+    decode_scheduling,
+    decode_sizing,
+    decode_snapshot,
+    decode_topology,
+    operator_graph,
+    scheduling,
+    sizing,
+    snapshot,
+    topology,
+)
+from trimtab_models.solving.methods import FAMILIES, Method, method_named
+from trimtab_reference import ROOT
+from trimtab_reference.markdown import NONE, code, codes, plain, source_link, table, without_article
+from trimtab_reference.source import Undocumented, file_of, texts_of
+
+EXAMPLES = ROOT / "examples" / "instances"
+FIELDS: Mapping[str, str] = {"from": "source", "to": "target"}
+"""Key -> field, where they have different names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """An object of a document: where the first one stands in the example, and the class that it becomes."""
+
+    title: str
+    at: tuple[str | int, ...]
+    cls: type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """A kind of instance; `decode` takes a decoded JSON document."""
+
+    title: str
+    example: Path
+    decode: Callable[[object], object]
+    methods: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+    @property
+    def anchor(self) -> str:
+        """Of its heading."""
+        return self.title.lower().replace(" ", "-")
+
+
+def _methods(*packages: str) -> tuple[str, ...]:
+    return tuple(name for name, module in FAMILIES.items() if module.split(".")[1] in packages)
+
+
+FORMATS = (
+    Format(
+        title="Cluster",
+        example=EXAMPLES / "cluster.json",
+        decode=decode_snapshot,
+        methods=_methods("balance", "albic", "elastic"),
+        parts=(
+            Part(title="the document", at=(), cls=snapshot.BalanceInstance),
+            Part(title="nodes[]", at=("nodes", 0), cls=snapshot.Node),
+            Part(title="key_groups[]", at=("key_groups", 0), cls=snapshot.KeyGroup),
+            Part(title="flows[]", at=("flows", 0), cls=snapshot.Flow),
+            Part(title="budget", at=("budget",), cls=snapshot.Budget),
+            Part(title="options", at=("options",), cls=snapshot.Options),
+        ),
+    ),
+    Format(
+        title="Tasks",
+        example=EXAMPLES / "tasks.json",
+        decode=decode_scheduling,
+        methods=_methods("dyndl"),
+        parts=(
+            Part(title="the document", at=(), cls=scheduling.SchedulingInstance),
+            Part(title="servers[]", at=("servers", 0), cls=scheduling.Server),
+            Part(title="servers[].g, affine", at=("servers", 0, "g"), cls=scheduling.AffineCost),
+            Part(title="servers[].g, table", at=("servers", 1, "g"), cls=scheduling.TableCost),
+            Part(title="tasks[]", at=("tasks", 0), cls=scheduling.Task),
+        ),
+    ),
+    Format(
+        title="Topology",
+        example=EXAMPLES / "topology.json",
+        decode=decode_topology,
+        methods=_methods("placement"),
+        parts=(
+            Part(title="the document", at=(), cls=topology.Topology),
+            Part(title="operators[]", at=("operators", 0), cls=topology.ParallelOperator),
+            Part(title="edges[]", at=("edges", 0), cls=operator_graph.Edge),
+            Part(title="slots[]", at=("slots", 0), cls=topology.Slot),
+        ),
+    ),
+    Format(
+        title="Machines",
+        example=EXAMPLES / "machines.json",
+        decode=decode_sizing,
+        methods=_methods("sizing"),
+        parts=(
+            Part(title="the document", at=(), cls=sizing.SizingInstance),
+            Part(title="machines[]", at=("machines", 0), cls=sizing.Machine),
+            Part(title="operators[]", at=("operators", 0), cls=sizing.CostedOperator),
+            Part(title="edges[]", at=("edges", 0), cls=operator_graph.Edge),
+        ),
+    ),
+)
+
+
+def render() -> str:
+    """The page."""
+    parts = [
+        "# Instance and plan files",
+        "`trimtab solve METHOD FILE` reads an instance and writes a plan; both are JSON. An unknown key, a missing one "
+        "and a wrong value are refused with one line that names the JSON path, what was found and what was expected. "
+        "Ids are strings, each used once in its list. `trimtab snapshot` writes the running cluster as an instance; "
+        "`trimtab simulate --recorded` plays such files. What each method does is in [methods](methods.md).",
+    ]
+    for each in FORMATS:
+        parts += _format(each)
+    return "\n\n".join(parts)
+
+
+def _format(format_: Format) -> Iterator[str]:
+    document = json.loads(format_.example.read_text(encoding="utf-8"))
+    format_.decode(document)
+    reader = file_of(format_.decode.__module__)
+    assert reader is not None
+    yield f"## {format_.title}"
+    yield f"For {codes(format_.methods)}. Example: {source_link(format_.example)}. Reader: {source_link(reader)}."
+    for part in format_.parts:
+        yield f"### {format_.title}: {part.title}\n\n{plain(part.cls.__doc__ or '')}"
+        yield table(("key", "type", "default", "meaning"), _rows(format_, document, part))
+    for keys, names in _results(format_.methods).items():
+        yield f"### {format_.title}: plan of {', '.join(names)}"
+        yield table(("key", "meaning"), ((code(key), text) for key, text in keys))
+
+
+def _results(names: tuple[str, ...]) -> dict[tuple[tuple[str, str], ...], list[str]]:
+    """The keys of a plan with their meanings -> the methods whose plans have them."""
+    found: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for name in names:
+        found.setdefault(tuple(result_keys(method_named(name)).items()), []).append(name)
+    return found
+
+
+def result_keys(method: Method) -> dict[str, str]:
+    """The keys of a method's plan, with their meanings."""
+    return {**method.result, **(SOLVE_SECONDS if method.timed else {})}
+
+
+def _rows(format_: Format, document: Mapping[str, Any], part: Part) -> Iterator[tuple[str, str, str, str]]:
+    texts = texts_of(part.cls)
+    fields = {field.name: field for field in dataclasses.fields(part.cls)}
+    known = known_keys(format_, document, part)
+    for key in known:
+        name = FIELDS.get(key, key) if FIELDS.get(key, key) in fields else key
+        text = {"version": "Of this format.", "kind": "Which of the two forms of a cost."}.get(key) or texts.get(name)
+        if not text:
+            raise Undocumented(f'{part.cls.__module__}: {part.cls.__name__}.{name} needs a """docstring""" below it')
+        default = "required" if _is_required(format_, document, part, key) else _default(fields[name])
+        yield code(key), _type(format_, document, part, key), default, text
+
+
+def known_keys(format_: Format, document: Mapping[str, Any], part: Part) -> list[str]:
+    """The keys of the example, in their order; every key that the reader knows must be among them."""
+    keys = list(_object(document, part))
+    error = _refusal(format_, document, part, "no such key", 0)
+    assert error is not None
+    missing = set(error.expected.removeprefix("one of ").split(", ")) - set(keys)
+    if missing and not part.title.startswith("servers[].g"):  # of its two forms each has its own keys
+        raise Undocumented(f"{format_.example}: {part.title} does not show {sorted(missing)}")
+    return keys
+
+
+def _type(format_: Format, document: Mapping[str, Any], part: Part, key: str) -> str:
+    error = _refusal(format_, document, part, key, object())
+    assert error is not None, key
+    if error.expected != "a list":
+        return without_article(error.expected)
+    value = _object(document, part)[key]
+    if not value or isinstance(value[0], dict):
+        return "list of objects"
+    element = _refusal(format_, document, part, key, [object()])
+    assert element is not None, key
+    return f"list; each {element.expected}"
+
+
+def _default(field: "dataclasses.Field[Any]") -> str:
+    if field.default_factory is not dataclasses.MISSING:
+        return NONE
+    match field.default:
+        case None | ():
+            return NONE
+        case bool(value):
+            return code(str(value).lower())
+        case float() | int() as value:
+            return code(f"{value:g}")
+        case _:
+            return NONE
+
+
+def _is_required(format_: Format, document: Mapping[str, Any], part: Part, key: str) -> bool:
+    changed = copy.deepcopy(dict(document))
+    del _object(changed, part)[key]
+    try:
+        format_.decode(changed)
+    except BadInstance as error:
+        return error.found == "nothing"
+    return False
+
+
+def _refusal(format_: Format, document: Mapping[str, Any], part: Part, key: str, value: object) -> BadInstance | None:
+    """What the reader says when the key has this value; None: it takes it."""
+    changed = copy.deepcopy(dict(document))
+    _object(changed, part)[key] = value
+    try:
+        format_.decode(changed)
+    except BadInstance as error:
+        return error
+    return None
+
+
+def _object(document: Mapping[str, Any], part: Part) -> dict[str, Any]:
+    found: Any = document
+    for step in part.at:
+        found = found[step]
+    assert isinstance(found, dict)
+    return found

@@ -1,0 +1,60 @@
+"""docs/reference/methods.md: what `trimtab solve` and `trimtab simulate` can be asked for."""
+
+from collections.abc import Iterator
+from functools import partial
+from importlib import import_module
+
+from trimtab_controller.solver.answer import Method as ControllerMethod
+from trimtab_models.simulation.policies import POLICIES
+from trimtab_models.solving.methods import FAMILIES, method_named
+from trimtab_reference.files import FORMATS
+from trimtab_reference.markdown import code, codes, first_paragraph, source_link, table
+from trimtab_reference.source import Undocumented, file_of, texts_of
+
+
+def render() -> str:
+    """The page."""
+    return "\n\n".join(
+        (
+            "# Methods and policies",
+            "The same instance, seed and method give the same plan. With a time limit a method answers with its best "
+            "plan when the time is over.",
+            "## Methods of trimtab solve",
+            "The formats of instances and plans are in [files](files.md).",
+            table(("method", "what it does", "instance"), map(_method, FAMILIES)),
+            "## Methods of the controller",
+            f"`[balance] method` in controller.toml is one of {codes(ControllerMethod)}.",
+            "## Policies of trimtab simulate and trimtab compare",
+            table(("policy", "what it does"), ((code(name), _policy(name)) for name in POLICIES)),
+            "## Where they are",
+            table(("package", "what it is", "methods"), _packages()),
+        )
+    )
+
+
+def _method(name: str) -> tuple[str, str, str]:
+    format_ = next(each for each in FORMATS if name in each.methods)
+    return code(name), method_named(name).text, f"[{format_.title}](files.md#{format_.anchor})"
+
+
+def _policy(name: str) -> str:
+    if name in FAMILIES:
+        return method_named(name).text
+    policy = POLICIES[name]
+    if isinstance(policy, partial):  # of a strategy
+        (strategy,) = policy.args
+        text = texts_of(type(strategy)).get(strategy.name)
+    else:
+        text = policy.__doc__
+    if not text:
+        raise Undocumented(f"trimtab_models.simulation.policies: the policy {name} has no text")
+    return text
+
+
+def _packages() -> Iterator[tuple[str, str, str]]:
+    for module in dict.fromkeys(FAMILIES.values()):
+        package = module.rpartition(".")[0]
+        path = file_of(package)
+        assert path is not None
+        names = codes(name for name, each in FAMILIES.items() if each == module)
+        yield source_link(path.parent), first_paragraph(import_module(package).__doc__ or ""), names

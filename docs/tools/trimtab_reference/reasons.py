@@ -1,0 +1,69 @@
+"""docs/reference/reasons.md: why nothing is done, and what is wrong, each with its meaning and its runbook."""
+
+import re
+from pathlib import Path
+
+from trimtab_controller.decider.concerns import ConcernKind
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.execution.inheritance import Flaw
+from trimtab_reference import ROOT
+from trimtab_reference.markdown import code, first_paragraph, link, table
+from trimtab_reference.source import Undocumented, texts_of
+
+RUNBOOKS = ROOT / "runbooks"
+README = RUNBOOKS / "README.md"
+
+
+def render() -> str:
+    """The page."""
+    calm, told = quiet_reasons(), alerts()
+    reasons = [str(reason) for reason in SkipReason]
+    concerns = [str(kind) for kind in ConcernKind]
+    waiting = [reason for reason in reasons if reason not in calm]
+    others = [name for name in told if name not in waiting and name not in concerns]
+    flaws = texts_of(Flaw)
+    return "\n\n".join(
+        (
+            "# Reasons, concerns and alerts",
+            "`trimtab status` shows the present ones and names the runbook. The label `reason` of "
+            "`trimtab_controller_decisions_total` and the label `kind` of `trimtab_controller_concern` have "
+            "these names.",
+            "## Reasons to do nothing that need nobody",
+            table(("reason", "ends"), ((code(name), calm[name]) for name in reasons if name in calm)),
+            "## Reasons to do nothing, with a runbook",
+            "The job goes on with its last placement; only balancing waits.",
+            table(("reason", "meaning"), map(_with_runbook, waiting)),
+            "## Concerns",
+            "Something is wrong with an app, whether or not it is balanced meanwhile.",
+            table(("concern", "meaning"), map(_with_runbook, concerns)),
+            "## Further alerts",
+            table(("alert", "meaning"), map(_with_runbook, others)),
+            "## Why the journal puts the controller on hold",
+            f"Runbook: {link('journal', RUNBOOKS / 'journal.md')}.",
+            table(("flaw", "found when"), ((code(flaw), flaws[flaw.name]) for flaw in Flaw)),
+        )
+    )
+
+
+def _with_runbook(name: str) -> tuple[str, str]:
+    path = RUNBOOKS / f"{name}.md"
+    return link(code(name), path), meaning(path)
+
+
+def meaning(path: Path) -> str:
+    """The paragraph below the title of a runbook."""
+    if not path.exists():
+        raise Undocumented(f"{path.relative_to(ROOT)}: missing; every reason, concern and alert has a runbook")
+    return first_paragraph(path.read_text(encoding="utf-8").split("\n", 1)[1])
+
+
+def quiet_reasons() -> dict[str, str]:
+    """Reason -> when it ends, of those that `runbooks/README.md` lists as needing nobody."""
+    return dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", README.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def alerts() -> dict[str, str]:
+    """Alert -> its expression, from the first block of `runbooks/README.md`."""
+    block = re.search(r"```\w*\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    return dict(re.findall(r"^(\w+) +(.*)$", block[1], re.MULTILINE))

@@ -1,0 +1,131 @@
+"""docs/reference/topics.md: the topics of a cluster, who writes and reads them, and the messages on them."""
+
+import dataclasses
+import enum
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+
+from trimtab_controller.execution import journal
+from trimtab_protocol.messages import commands, handover, intents, local, placement, report, snapshot, status
+from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
+from trimtab_reference import ROOT
+from trimtab_reference.markdown import NONE, amount, code, plain, source_link, table
+from trimtab_reference.source import Undocumented, texts_of, types_of
+
+CLUSTER = "CLUSTER"
+MESSAGES: Mapping[str, tuple[type, ...]] = {
+    "reports": (report.Report,),
+    "snapshots": (snapshot.Snapshot,),
+    "placement": (placement.Placement,),
+    "commands": (commands.Command,),
+    "acks": (commands.Ack,),
+    "handover": (handover.HandoverRecord,),
+    "journal": (journal.JournalEntry,),
+    "intents": (intents.Drain, intents.Pause, intents.AcceptJournal, intents.ForgetApp, intents.ForgetWorker),
+    "status": (status.Status,),
+}
+ON_THE_SOCKET = (local.Hello, local.Welcome, local.Statistics, commands.Command, commands.Ack)
+MODULES: tuple[ModuleType, ...] = (commands, handover, intents, journal, local, placement, report, snapshot, status)
+RULE = re.compile(r"(?P<writers>.+) -> (?P<readers>[^.]+)\. Key: (?P<key>[^.]+)\. (?P<contents>.+)", re.DOTALL)
+"""The docstring of every topic in `Topics`."""
+
+
+def render() -> str:
+    """The page."""
+    settings = {each.name.rpartition(".")[2]: each for each in topic_settings(Topics(CLUSTER))}
+    parts = [
+        "# Topics and messages",
+        f"`{CLUSTER}` is the name in `[controller] cluster` and `[agent] cluster`. The controller creates missing "
+        "topics with these settings. Messages are JSON; a reader ignores fields that it does not know. Fields "
+        "are listed as the code has them; the JSON form is what `document()` or the module's encoder writes.",
+        "## Topics",
+        table(("topic", "written by", "read by", "key", "contents"), map(_topic, settings.values())),
+        "## Settings",
+        table(
+            ("topic", "partitions", "cleanup", "kept for", "largest record", "further"),
+            map(_settings, settings.values()),
+        ),
+        "## Messages",
+    ]
+    shown: list[type] = []
+    for name in settings:
+        parts.append(f"### {name}")
+        for message in MESSAGES[name]:
+            parts += _message(message, shown)
+    parts += ["## Frames between plug-in and agent", plain(local.__doc__ or "")]
+    for message in ON_THE_SOCKET:
+        parts += _message(message, shown)
+    return "\n\n".join(parts)
+
+
+def _topic(settings: TopicSettings) -> tuple[str, ...]:
+    name = settings.name.rpartition(".")[2]
+    said = RULE.fullmatch(plain(inspect.getdoc(getattr(Topics, name)) or ""))
+    if said is None:
+        raise Undocumented(f"Topics.{name}: its docstring must read `WRITERS -> READERS. Key: KEY. CONTENTS`")
+    return f"[`{settings.name}`](#{name})", said["writers"].lower(), said["readers"], said["key"], said["contents"]
+
+
+def _settings(settings: TopicSettings) -> tuple[str, ...]:
+    keys = dict(settings.configuration)
+    largest = amount(int(keys.pop("max.message.bytes")), "BYTES")
+    cleanup = keys.pop("cleanup.policy", "delete")
+    kept = f"{settings.retention_hours} h" if keys.pop("retention.ms", None) else "the last record of each key"
+    further = ", ".join(code(f"{key}={value}") for key, value in keys.items())
+    return code(settings.name), str(settings.partitions), cleanup, kept, largest, further
+
+
+def _message(cls: type, shown: list[type]) -> Iterator[str]:
+    """The fields of a message and of what is nested in it; each class once on the page."""
+    waiting = [cls]
+    while waiting:
+        each = waiting.pop(0)
+        if each in shown:
+            if each is cls:
+                yield f"`{each.__name__}`: see above."
+            continue
+        shown.append(each)
+        yield from _class(each)
+        waiting += _nested(each)
+
+
+def _class(cls: type) -> Iterator[str]:
+    path = Path(inspect.getfile(cls))
+    yield f"#### {cls.__name__}"
+    yield f"{plain(inspect.getdoc(cls) or '')} In {source_link(path)}."
+    texts = texts_of(cls)
+    if issubclass(cls, enum.Enum):
+        yield table(("word", "meaning"), ((code(word.value), texts.get(word.name, "")) for word in cls))
+        return
+    assert dataclasses.is_dataclass(cls)
+    fields, types = dataclasses.fields(cls), types_of(cls)
+    said = any(field.name in texts for field in fields)
+    header = ("field", "type", "optional", "meaning")[: 4 if said else 3]
+    rows = (
+        (code(f.name), code(types[f.name]), _optional(f, types[f.name]), texts.get(f.name, ""))[: len(header)]
+        for f in fields
+    )
+    yield table(header, rows)
+
+
+def _optional(field: "dataclasses.Field[object]", type_: str) -> str:
+    missing = dataclasses.MISSING
+    needed = field.default is missing and field.default_factory is missing and "None" not in type_
+    return NONE if needed else "yes"
+
+
+def _nested(cls: type) -> list[type]:
+    """The classes of ours that the fields of a message name."""
+    if issubclass(cls, enum.Enum):
+        return []
+    words = [word for type_ in types_of(cls).values() for word in re.findall(r"[A-Z]\w+", type_)]
+    found = [getattr(module, word) for word in words for module in MODULES if hasattr(module, word)]
+    return list(dict.fromkeys(each for each in found if inspect.isclass(each) and _is_shown(each)))
+
+
+def _is_shown(cls: type) -> bool:
+    path = Path(inspect.getfile(cls))
+    return path.is_relative_to(ROOT) and (dataclasses.is_dataclass(cls) or issubclass(cls, enum.Enum))
