@@ -33,6 +33,7 @@ def test_the_sample_shows_the_presets(tmp_path: Path) -> None:
     sample = SAMPLE.read_text()
     (tmp_path / "controller.password").touch(mode=0o600)
     (tmp_path / "controller.password").write_text("hush\n")
+    (tmp_path / "controller-client.key").touch(mode=0o600)
     shown = sample.replace("\n# Only", "\n#Only").replace("# Config", "#Config").replace("/etc/trimtab", str(tmp_path))
     uncommented = "\n".join(line.removeprefix("# ") for line in shown.splitlines())
     least, written = read(tmp_path, sample), read(tmp_path, uncommented)
