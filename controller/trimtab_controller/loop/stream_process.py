@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from trimtab_process.backoff import Backoff
+
 log = logging.getLogger(__name__)
 
-BACKOFF_S = (1.0, 2.0, 5.0, 15.0, 60.0)
+RESTARTS = Backoff((1.0, 2.0, 5.0, 15.0, 60.0))
 SETTLED_S = 60.0
 """A stream that ran so long starts again without delay."""
 STOP_LIMIT_S = 15.0
@@ -39,7 +41,7 @@ class StreamProcess:
         if self._process is not None and (code := self._process.poll()) is not None:
             self._process = None
             self._failures = 0 if now - self._started_at >= SETTLED_S else self._failures + 1
-            delay_s = BACKOFF_S[min(self._failures, len(BACKOFF_S)) - 1] if self._failures else 0.0
+            delay_s = RESTARTS.after(self._failures) if self._failures else 0.0
             self._start_at = now + delay_s
             log.warning("the stream ended with exit code %d, restarting it in %g s", code, delay_s)
         if self._process is None and now >= self._start_at:

@@ -21,6 +21,7 @@ from trimtab_controller.stream.configuration import Configuration, StreamSetting
 from trimtab_controller.stream.publisher import Publisher, last_end_ms
 from trimtab_controller.stream.rows import SCHEMA, left_out_row, table_of
 from trimtab_controller.stream.session import fresh_checkpoint, open_session, prefer_plain_files
+from trimtab_process.backoff import Backoff
 from trimtab_protocol.messages.decode import Fault, shorten
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.snapshot import Snapshot
@@ -28,7 +29,9 @@ from trimtab_protocol.settings.kafka import KafkaSettings, for_java, for_librdka
 
 PROBE_LIMIT_S = 5.0
 """How long the broker may take to say that it is there."""
-BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0)
+TOPICS = Backoff((0.5, 1.0, 2.0, 5.0, 10.0))
+"""Between looks whether Kafka answers and has the topics."""
+QUERY_RESTART_S = 1.0
 POLL_S = 0.5
 NAMED = 3
 REPLAYED_WINDOWS = 2
@@ -50,7 +53,7 @@ def run(configuration: Configuration, stopping: Stopping) -> None:
                 _run_query(spark, configuration, topics, stopping)
             except (StreamingQueryException, KafkaException) as error:
                 log.error("the Spark query failed, restarting it: %s", _first_line(error))
-                time.sleep(BACKOFF_S[1])
+                time.sleep(QUERY_RESTART_S)
     finally:
         if spark is not None:
             spark.stop()
@@ -59,7 +62,7 @@ def run(configuration: Configuration, stopping: Stopping) -> None:
 def wait_for_topics(kafka: KafkaSettings, topics: tuple[str, ...], stopping: Stopping) -> bool:
     """True when Kafka answers and has the topics, False when stopped.  Spark itself would wait in silence."""
     admin = AdminClient({**for_librdkafka(kafka), "log_level": 0})
-    tries = 0
+    failures = 0
     while not stopping():
         try:
             found = admin.list_topics(timeout=PROBE_LIMIT_S).topics
@@ -69,10 +72,10 @@ def wait_for_topics(kafka: KafkaSettings, topics: tuple[str, ...], stopping: Sto
             reason = f"no topic {', '.join(missing)}"
         except KafkaException as error:
             reason = _first_line(error)
-        pause_s = BACKOFF_S[min(tries, len(BACKOFF_S) - 1)]
+        failures += 1
+        pause_s = TOPICS.after(failures)
         log.warning("Kafka at %s: %s; next try in %g s", kafka.bootstrap_servers, reason, pause_s)
         _pause(pause_s, stopping)
-        tries += 1
     return False
 
 
