@@ -6,6 +6,7 @@ import pytest
 from tests.shared.protocol.messages.message_samples import REPORT, SNAPSHOT, STATISTICS
 from trimtab_protocol.messages import report, snapshot
 from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.reason_text import check_reason
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ from trimtab_protocol.messages.decode import BadMessage, Fault
 def test_a_reason_is_kept_as_a_report_can_hold_it(text, fitting):
     kept = replace(STATISTICS, unknown=text).unknown
     assert kept == fitting
-    assert report.check_reason(kept, "unk") == kept
+    assert check_reason(kept, "unk") == kept
     assert replace(STATISTICS, unknown=kept).unknown == kept
 
 
