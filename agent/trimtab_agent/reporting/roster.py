@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from trimtab_agent.sampler.derive import ProcessUse
 from trimtab_protocol.messages.local import Hello, Statistics
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
-from trimtab_protocol.messages.report import KeyGroupSample, Mark, PairSample, WorkerSample, WorkerState, reason_text
+from trimtab_protocol.messages.reason_text import reason_text
+from trimtab_protocol.messages.report import KeyGroupSample, Mark, PairSample, WorkerSample, WorkerState
 
 MAX_STATISTICS = 16
 """Statistics of one worker that may wait for the next report; more are a fault of the plug-in, and refused."""

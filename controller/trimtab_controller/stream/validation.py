@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from trimtab_protocol.messages.decode import MAX_NUMBER, NAME_PATTERN, Fault
 from trimtab_protocol.messages.names import MAX_PARTITIONS
+from trimtab_protocol.messages.reason_text import REASON_PATTERN
 from trimtab_protocol.messages.report import (
     MAX_CORES,
     MAX_COUNT,
@@ -23,7 +24,6 @@ from trimtab_protocol.messages.report import (
     MAX_REPORT_BYTES,
     MAX_STANDBYS,
     MAX_WORKERS,
-    REASON_PATTERN,
     VERSION,
     Basis,
     Mark,

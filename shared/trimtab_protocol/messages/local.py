@@ -17,10 +17,12 @@ from trimtab_protocol.messages.names import (
     AppId,
     Epoch,
     HostId,
+    KeyGroup,
     OperatorId,
     WorkerId,
     decode_epoch,
 )
+from trimtab_protocol.messages.reason_text import reason_text
 from trimtab_protocol.messages.report import (
     MAX_KEY_GROUPS,
     MAX_PAIRS,
@@ -28,9 +30,6 @@ from trimtab_protocol.messages.report import (
     KeyGroupSample,
     PairSample,
     WorkerState,
-    read_key_group_sample,
-    read_pair_sample,
-    reason_text,
 )
 
 VERSION = 1
@@ -153,8 +152,8 @@ class Statistics:
             "epoch": list(self.epoch) if self.epoch else None,
             "generation": self.generation,
             "complete": self.complete,
-            "key_groups": [sample.document() for sample in self.key_groups],
-            "pairs": [sample.document() for sample in self.pairs],
+            "key_groups": [_key_group_document(sample) for sample in self.key_groups],
+            "pairs": [_pair_document(sample) for sample in self.pairs],
             "refused": dict(self.refused),
         }
 
@@ -222,8 +221,8 @@ def _read_statistics(fields: Fields) -> Statistics:
         epoch=fields.optional("epoch", lambda name: decode_epoch(fields.take(name), name)),
         generation=fields.optional("generation", fields.integer),
         complete=fields.flag("complete"),
-        key_groups=tuple(read_key_group_sample(row) for row in fields.objects("key_groups", limit=MAX_KEY_GROUPS)),
-        pairs=tuple(read_pair_sample(row) for row in fields.objects("pairs", limit=MAX_PAIRS)),
+        key_groups=tuple(_read_key_group_sample(row) for row in fields.objects("key_groups", limit=MAX_KEY_GROUPS)),
+        pairs=tuple(_read_pair_sample(row) for row in fields.objects("pairs", limit=MAX_PAIRS)),
         refused=fields.optional("refused", lambda name: _read_refused(fields, name)) or {},
         standbys=fields.optional("standbys", lambda name: fields.integer(name, high=MAX_STANDBYS)),
         unknown=fields.optional("unknown", lambda name: fields.text(name, limit=1000)),
@@ -237,3 +236,61 @@ def _read_refused(fields: Fields, name: str) -> dict[Fault, int]:
         word: check_integer(count, path, 0, 2**63 - 1) for word, path, count in fields.members(name, limit=MAX_FAULTS)
     }
     return {fault: counts[fault] for fault in Fault if fault in counts}
+
+
+def _key_group_document(sample: KeyGroupSample) -> dict[str, Any]:
+    return {
+        "w": sample.worker,
+        "a": sample.key_group.app,
+        "o": sample.key_group.operator,
+        "p": sample.key_group.partition,
+        "cpu": sample.cpu_s,
+        "ni": sample.tuples_in,
+        "no": sample.tuples_out,
+        "bi": sample.bytes_in,
+        "bo": sample.bytes_out,
+        "sb": sample.state_bytes,
+        "lg": sample.lag_records,
+        "bl": sample.backlog,
+    }
+
+
+def _pair_document(sample: PairSample) -> dict[str, Any]:
+    return {
+        "a": sample.source.app,
+        "fo": sample.source.operator,
+        "fp": sample.source.partition,
+        "to": sample.target.operator,
+        "tp": sample.target.partition,
+        "n": sample.tuples,
+        "b": sample.bytes,
+    }
+
+
+def _read_key_group_sample(fields: Fields) -> KeyGroupSample:
+    return KeyGroupSample(
+        worker=WorkerId(fields.name("w")),
+        key_group=_read_key_group(fields, fields.name("a"), "o", "p"),
+        cpu_s=fields.optional("cpu", fields.number),
+        tuples_in=fields.optional("ni", fields.integer),
+        tuples_out=fields.optional("no", fields.integer),
+        bytes_in=fields.optional("bi", fields.integer),
+        bytes_out=fields.optional("bo", fields.integer),
+        state_bytes=fields.optional("sb", fields.integer),
+        lag_records=fields.optional("lg", fields.integer),
+        backlog=fields.optional("bl", fields.integer),
+    )
+
+
+def _read_pair_sample(fields: Fields) -> PairSample:
+    app = fields.name("a")
+    return PairSample(
+        source=_read_key_group(fields, app, "fo", "fp"),
+        target=_read_key_group(fields, app, "to", "tp"),
+        tuples=fields.integer("n"),
+        bytes=fields.integer("b"),
+    )
+
+
+def _read_key_group(fields: Fields, app: str, operator: str, partition: str) -> KeyGroup:
+    return KeyGroup(AppId(app), OperatorId(fields.name(operator)), fields.integer(partition, high=MAX_PARTITIONS))

@@ -5,7 +5,6 @@ its end.  None means unknown.  A report holds thousands of key groups and pairs.
 app, operator) share a block, which has one array per quantity.  The stream reads the same keys with Spark SQL.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from trimtab_protocol.messages.columns import (
     read_names,
     read_size,
 )
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text, encode, parse
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, encode, parse
 from trimtab_protocol.messages.names import (
     MAX_PARTITIONS,
     AppId,
@@ -33,6 +32,7 @@ from trimtab_protocol.messages.names import (
     WorkerId,
     decode_epoch,
 )
+from trimtab_protocol.messages.reason_text import check_reason
 
 VERSION = 2
 MAX_WORKERS = 1_000
@@ -51,20 +51,6 @@ MAX_CORES = 10_000
 """Cores of a host; CPU seconds above this times the interval are no measurement."""
 MAX_COUNT = 2**53
 """Tuples, bytes or records in one sample; a float tells every such number from the next."""
-
-REASON_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9 .,:;%/()+<>=_*'-]{0,199}")
-"""A reason in a report.  Spark SQL reads other JSON types as text too; this pattern tells real reasons from them."""
-_NOT_IN_REASONS = re.compile(r"[^A-Za-z0-9 .,:;%/()+<>=_*'-]")
-_SIMILAR = str.maketrans('"`[]{}', "''()()")
-
-
-def reason_text(text: str) -> str:
-    """The text as a report can hold it: at most 200 characters, all allowed by `REASON_PATTERN`.
-
-    Other brackets and quotes become similar ones that are allowed; any other character becomes `_`.
-    """
-    fitting = _NOT_IN_REASONS.sub("_", text.translate(_SIMILAR))[:200]
-    return fitting if REASON_PATTERN.fullmatch(fitting) else f"reason {fitting}"[:200].rstrip()
 
 
 class Basis(StrEnum):
@@ -195,23 +181,6 @@ class KeyGroupSample:
     lag_records: int | None = None
     backlog: int | None = None
 
-    def document(self) -> dict[str, Any]:
-        """Keys on the local socket: w, a, o, p, cpu, ni, no, bi, bo, sb, lg, bl."""
-        return {
-            "w": self.worker,
-            "a": self.key_group.app,
-            "o": self.key_group.operator,
-            "p": self.key_group.partition,
-            "cpu": self.cpu_s,
-            "ni": self.tuples_in,
-            "no": self.tuples_out,
-            "bi": self.bytes_in,
-            "bo": self.bytes_out,
-            "sb": self.state_bytes,
-            "lg": self.lag_records,
-            "bl": self.backlog,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairSample:
@@ -221,18 +190,6 @@ class PairSample:
     target: KeyGroup
     tuples: int
     bytes: int
-
-    def document(self) -> dict[str, Any]:
-        """Keys on the local socket: a, fo, fp, to, tp, n, b."""
-        return {
-            "a": self.source.app,
-            "fo": self.source.operator,
-            "fp": self.source.partition,
-            "to": self.target.operator,
-            "tp": self.target.partition,
-            "n": self.tuples,
-            "b": self.bytes,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,46 +373,7 @@ def _read_operators(fields: Fields) -> dict[OperatorId, int] | None:
     return dict(zip(map(OperatorId, names), counts, strict=True))
 
 
-def check_reason(value: object, path: str) -> str:
-    """The value, if it is a text that `reason_text` could return; raises BadMessage."""
-    reason = check_text(value, path, 200)
-    if not REASON_PATTERN.fullmatch(reason):
-        raise BadMessage(Fault.RANGE, path, reason, "letters, digits, spaces and .,:;%/()+<>=_*'-")
-    return reason
-
-
 def _read_mark(path: str, value: object) -> Mark:
     if not isinstance(value, str) or value not in set(Mark):
         raise BadMessage(Fault.RANGE, path, value, "one of " + ", ".join(Mark))
     return Mark(value)
-
-
-def read_key_group_sample(fields: Fields) -> KeyGroupSample:
-    """A key group in a frame of the local socket; raises BadMessage."""
-    return KeyGroupSample(
-        worker=WorkerId(fields.name("w")),
-        key_group=_read_key_group(fields, fields.name("a"), "o", "p"),
-        cpu_s=fields.optional("cpu", fields.number),
-        tuples_in=fields.optional("ni", fields.integer),
-        tuples_out=fields.optional("no", fields.integer),
-        bytes_in=fields.optional("bi", fields.integer),
-        bytes_out=fields.optional("bo", fields.integer),
-        state_bytes=fields.optional("sb", fields.integer),
-        lag_records=fields.optional("lg", fields.integer),
-        backlog=fields.optional("bl", fields.integer),
-    )
-
-
-def read_pair_sample(fields: Fields) -> PairSample:
-    """A pair in a frame of the local socket; raises BadMessage."""
-    app = fields.name("a")
-    return PairSample(
-        source=_read_key_group(fields, app, "fo", "fp"),
-        target=_read_key_group(fields, app, "to", "tp"),
-        tuples=fields.integer("n"),
-        bytes=fields.integer("b"),
-    )
-
-
-def _read_key_group(fields: Fields, app: str, operator: str, partition: str) -> KeyGroup:
-    return KeyGroup(AppId(app), OperatorId(fields.name(operator)), fields.integer(partition, high=MAX_PARTITIONS))

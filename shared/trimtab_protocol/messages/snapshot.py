@@ -39,7 +39,8 @@ from trimtab_protocol.messages.names import (
     WorkerId,
     decode_epoch,
 )
-from trimtab_protocol.messages.report import MAX_OPERATORS, MAX_STANDBYS, Basis, WorkerState, check_reason
+from trimtab_protocol.messages.reason_text import check_reason
+from trimtab_protocol.messages.report import MAX_OPERATORS, MAX_STANDBYS, Basis, WorkerState
 
 VERSION = 2
 MAX_SNAPSHOT_BYTES = 1024 * 1024 * 1024

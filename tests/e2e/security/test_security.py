@@ -1,190 +1,38 @@
 """SASL_SSL and Kafka's authorizer on a real broker: everybody connects, with no right too many, and no secret shows."""
 
-import ipaddress
 import json
 import secrets
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from trimtab_controller.cli import main
+from tests.e2e.security.certificates import make_certificates
+from tests.e2e.security.secured_broker import LIMIT_S, MECHANISMS, ROLES, Secured
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, decode_ack, encode_command
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, Topics, WorkerId, topic_settings
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, topic_settings
 from trimtab_protocol.messages.report import Report, WorkerState, decode_report
-from trimtab_protocol.settings.kafka import KafkaSettings, Mechanism, Sasl, Secret, Tls, for_librdkafka
+from trimtab_protocol.settings.kafka import KafkaSettings, Mechanism, Secret, Tls, for_librdkafka
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_sandbox.broker import Broker, Topic, free_ports
 from trimtab_sandbox.processes import Processes
 from trimtab_sandbox.security import BrokerSecurity
 
 HERE = Path(__file__).parent
-LIMIT_S = 200.0
-"""Many times what it takes: other tests may have the machine."""
 SPARK = "a-password-of-Spark"
-ROLES = ("agent", "worker", "controller", "reader")
-MECHANISMS = {
-    "agent": Mechanism.SCRAM_SHA_512,
-    "worker": Mechanism.SCRAM_SHA_256,
-    "controller": Mechanism.SCRAM_SHA_512,
-    "reader": Mechanism.PLAIN,
-}
 REFUSED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
-
-
-def make_certificates(folder: Path) -> tuple[Path, Path]:
-    """An authority, and identities (key and certificate in one PEM): (ca, the broker's); beside them client.*."""
-    folder.mkdir()
-    now = datetime.now(UTC)
-
-    def name(text: str) -> x509.Name:
-        return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
-
-    def certificate(subject: str, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        builder = x509.CertificateBuilder().subject_name(name(subject)).issuer_name(name("authority"))
-        builder = builder.public_key(public).serial_number(x509.random_serial_number())
-        return builder.not_valid_before(now - timedelta(hours=2)).not_valid_after(now + timedelta(days=1))
-
-    authority, broker = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    root = certificate("authority", authority.public_key())
-    root = root.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    usage = dict.fromkeys(
-        ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
-         "encipher_only", "decipher_only"), False,
-    )  # fmt: skip
-    root = root.add_extension(x509.KeyUsage(**usage, key_cert_sign=True, crl_sign=True), critical=True)
-    root = root.add_extension(x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), critical=False)
-    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-
-    def issue(subject: str, key: ec.EllipticCurvePrivateKey) -> tuple[bytes, bytes]:
-        own = certificate(subject, key.public_key()).add_extension(issuer, critical=False)
-        own = own.add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        return private, own.sign(authority, SHA256()).public_bytes(Encoding.PEM)
-
-    ca, identity = folder / "ca.pem", folder / "broker.pem"
-    ca.write_bytes(root.sign(authority, SHA256()).public_bytes(Encoding.PEM))
-    identity.write_bytes(b"".join(issue("broker", broker)))
-    key, chain = issue("client", ec.generate_private_key(ec.SECP256R1()))
-    (folder / "client.key").touch(mode=0o600)
-    (folder / "client.key").write_bytes(key)
-    (folder / "client.pem").write_bytes(chain)
-    return ca, identity
-
-
-@dataclass
-class Secured:
-    """A broker that asks for passwords, with the rules of `trimtab acl` for one cluster."""
-
-    broker: Broker
-    cluster: str
-    ca: Path
-    folder: Path
-    passwords: Mapping[str, Secret]
-
-    @property
-    def topics(self) -> Topics:
-        return Topics(self.cluster)
-
-    def kafka(self, user: str) -> KafkaSettings:
-        sasl = Sasl(mechanism=MECHANISMS[user], username=user, password=self.passwords[user])
-        return KafkaSettings(bootstrap_servers=self.broker.address, tls=Tls(ca=self.ca), sasl=sasl)
-
-    def section(self, user: str) -> str:
-        """[kafka] of a configuration file; the password is in a file beside it."""
-        path = self.folder / f"{user}.password"
-        path.touch(mode=0o600)
-        path.write_text(self.passwords[user].reveal() + "\n")
-        sasl = f'mechanism = "{MECHANISMS[user]}", username = "{user}", password_file = "{path}"'
-        tls = self.ca.parent
-        own = f'ca = "{self.ca}", certificate = "{tls / "client.pem"}", key = "{tls / "client.key"}"'
-        return f'[kafka]\nbootstrap_servers = "{self.broker.address}"\ntls = {{ {own} }}\nsasl = {{ {sasl} }}\n'
-
-    def admin(self) -> AdminClient:
-        return AdminClient(for_librdkafka(self.broker.kafka))
-
-    def allow(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """Add what `trimtab acl` says."""
-        users = [word for role in ROLES for word in (f"--{role}", f"User:{role}")]
-        app = ["--app", "shop", "--reads", "orders"]
-        assert main(["acl", "--cluster", self.cluster, *users, *app, "--json"]) == 0
-        bindings = [
-            AclBinding(
-                ResourceType[row["resource"].upper().replace("-", "_")],
-                row["name"],
-                ResourcePatternType.PREFIXED if row["prefixed"] else ResourcePatternType.LITERAL,
-                row["principal"],
-                "*",
-                AclOperation[row["operation"].upper()],
-                AclPermissionType.ALLOW,
-            )
-            for row in json.loads(capsys.readouterr().out)
-        ]
-        admin = self.admin()
-        for made in admin.create_acls(bindings).values():
-            made.result(LIMIT_S)
-
-    def write(self, user: str, topic: str) -> KafkaError | None:
-        """What the broker says to a record of a user; None = it has stored it."""
-        told: list[KafkaError | None] = []
-        producer = Producer({**for_librdkafka(self.kafka(user)), "message.timeout.ms": 30_000, "log_level": 0})
-        producer.produce(topic, b"forged", b"k", on_delivery=lambda error, _: told.append(error))
-        assert producer.flush(LIMIT_S) == 0
-        return told[0]
-
-    def read(self, topic: str, user: str | None = None) -> list[bytes]:
-        """All that is on a topic, as a user (or the admin) sees it."""
-        kafka = self.kafka(user) if user else self.broker.kafka
-        group = {"agent": "trimtab-agent", "worker": "shop"}.get(user or "", "trimtab-reading")
-        own = {"group.id": group, "enable.auto.commit": False, "log_level": 0, "enable.partition.eof": True}
-        consumer = Consumer({**for_librdkafka(kafka), **own})
-        try:
-            told = consumer.list_topics(topic, timeout=30).topics[topic]
-            if told.error is not None:
-                raise KafkaException(told.error)
-            partitions = told.partitions
-            consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-            found, ends, deadline = [], 0, time.monotonic() + LIMIT_S
-            while ends < len(partitions):
-                assert time.monotonic() < deadline
-                for message in consumer.consume(500, timeout=0.5):
-                    if (error := message.error()) is None:
-                        found.append(message.value() or b"")
-                    elif error.code() == KafkaError._PARTITION_EOF:
-                        ends += 1
-                    else:
-                        raise KafkaException(error)
-            return found
-        finally:
-            consumer.close()
 
 
 @pytest.fixture

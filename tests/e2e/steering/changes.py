@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tests.e2e.steering.app_names import Feature, named_for
-from tests.e2e.steering.cluster import APP, OTHER_APP, SOURCE, Cluster, Setup, operators, trimtabs_topics, until, worker
+from tests.e2e.steering.cluster import Cluster, trimtabs_topics, until, worker
+from tests.e2e.steering.run_setup import APP, OTHER_APP, SOURCE, Setup, operators
 from tests.e2e.steering.scenarios import Act, Scenario, begin, hand_overs
 from tests.e2e.steering.standbys import name_standbys, warm
 from trimtab_protocol.messages.names import WorkerId
@@ -53,12 +54,12 @@ def upgrade(
         await hand_overs(cluster, moves, most=3)
         if topics:
             cluster.broker.create_topics([Topic(name=name, partitions=cluster.setup.partitions) for name in topics])
-        cluster.feed(fed)
+        cluster.load.feed(fed)
         old, new = cluster.setup.features, (*cluster.setup.features, *features)
         await restart_one_by_one(cluster, new, between=try_to_move)
         await settle_under(cluster, new)
         assert await hand_overs(cluster, moves, most=3) == moves
-        cluster.feed(None)
+        cluster.load.feed(None)
         await cluster.worked_off()
         if back:
             await restart_one_by_one(cluster, old, between=leave_alone)
@@ -82,7 +83,7 @@ async def first_start(cluster: Cluster) -> None:
     controller has come."""
     await cluster.settled(150.0)
     await cluster.worked_off()
-    cluster.start_load()
+    cluster.load.start()
     await asyncio.sleep(2.0)
     cluster.broker.create_topics(trimtabs_topics())
     await asyncio.sleep(6.0)  # workers look for Trimtab's topics every 5 s
@@ -110,7 +111,7 @@ async def plug_in_removed_and_installed(cluster: Cluster) -> None:
 async def stock_alone(cluster: Cluster) -> None:
     """The same restarts without the plug-in; a worker may end with an error."""
     await asyncio.sleep(15.0)
-    cluster.start_load()
+    cluster.load.start()
     for _ in range(2):
         for name in list(cluster.alive):
             await cluster.terminate(name)
@@ -181,9 +182,9 @@ async def one_name_twice(cluster: Cluster) -> None:
 async def partitions_added(cluster: Cluster) -> None:
     """A stateless topic grows, and the workers are restarted one by one: all partitions are worked on."""
     await begin(cluster)
-    cluster.feed("alerts")
+    cluster.load.feed("alerts")
     await hand_overs(cluster, 2)
-    await cluster.add_partitions("alerts", cluster.setup.partitions + 4)
+    await cluster.load.add_partitions("alerts", cluster.setup.partitions + 4)
     for name in list(cluster.alive):
         assert await cluster.terminate(name) == 0
         cluster.start(name)

@@ -9,86 +9,26 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from confluent_kafka.admin import AdminClient, NewPartitions
 
-from tests.e2e.steering.app_names import APP as FIRST_APP
-from tests.e2e.steering.app_names import OTHER_APP as SECOND_APP
 from tests.e2e.steering.app_names import Feature, faults, note_fault
+from tests.e2e.steering.load import Load
+from tests.e2e.steering.run_setup import APP, CLUSTER, EXTRAS, HOST, RENAMED, Setup, app_of, operators
+from tests.e2e.steering.tiny_agent import Agent
 from tests.paths import ROOT, python_path
 from tests.previous.release import unpack
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
-from trimtab_protocol.messages.local import PROTOCOL, Hello, Statistics, Welcome, decode_frame, encode_frame
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
+from trimtab_protocol.messages.names import Epoch, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
 from trimtab_protocol.messages.placement import Placement, encode_placement
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_sandbox.broker import Broker, Topic
 from trimtab_sandbox.processes import Child, Processes
 
-APP, OTHER_APP = AppId(FIRST_APP), AppId(SECOND_APP)
-CLUSTER = "oracle"
-HOST = HostId("h0")
-SOURCE, REGROUP = OperatorId("source"), OperatorId("regroup")
-SUMS = "oracle-sums-changelog"
-CHANGELOGS = ("oracle-counts-changelog", SUMS, "oracle-groups-changelog")
-WINDOWED = "oracle-windowed-changelog"
-EXTRAS, RENAMED = "oracle-extras-changelog", "oracle-renamed-changelog"
 COMMAND = [sys.executable, "-m", "tests.e2e.steering.app", "worker", "-l", "info", "--without-web"]
-OPERATORS: dict[Feature | None, tuple[OperatorId, ...]] = {
-    None: (SOURCE, REGROUP),
-    Feature.OTHER_NAMES: (OperatorId("source-2"), OperatorId("regroup-2")),
-    Feature.ONE_OPERATOR: (OperatorId("everything"),),
-    Feature.UNNAMED: (OperatorId("all"),),
-}
-"""What a version of the job calls the operators of numbers and of regrouped."""
-
-
-def operators(features: Collection[Feature]) -> tuple[OperatorId, ...]:
-    """The operators that the tiny controller places, in this version of the job."""
-    return OPERATORS[next((feature for feature in features if feature in OPERATORS), None)]
-
-
-def app_of(features: Collection[Feature]) -> AppId:
-    """The app that this version of the job is."""
-    return OTHER_APP if Feature.OTHER_APP in features else APP
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setup:
-    """One run.  Seconds; `rate` in events per second; `delays_s` by the name of the step they are put before."""
-
-    workers: int = 3
-    partitions: int = 8
-    rate: float = 120.0
-    keys: int = 400
-    windowed: bool = False
-    work_s: float = 0.0
-    commit_interval_s: float = 1.0
-    session_s: float = 10.0
-    heartbeat_s: float = 0.5
-    took_limit_s: float = 4.0
-    max_poll_s: float = 1000.0
-    delays_s: dict[str, float] = field(default_factory=dict)
-    preload: int = 1000
-    placed: bool = True
-    own_topics: bool = True
-    """The cluster makes changelogs and the repartition topic, and Trimtab's; else the job's client makes its own, and
-    nobody Trimtab's."""
-    besides: tuple[str, ...] = ()
-    """Topics that the first version of the job reads besides, with those of their outputs."""
-    planted: tuple[str, ...] = ()
-    """Defects of the plug-in, see the app."""
-    features: tuple[Feature, ...] = ()
-    """Of the version of the job that workers start with."""
-    seed: int = 1
-
-    @property
-    def changelogs(self) -> tuple[str, ...]:
-        return (*CHANGELOGS, *((WINDOWED,) if self.windowed else ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,47 +43,6 @@ class Move:
     pause_s: float | None = None
 
 
-class Agent:
-    """The other end of the plug-ins' socket, for all workers at once."""
-
-    def __init__(self) -> None:
-        self.hellos: dict[WorkerId, Hello] = {}
-        self.statistics: dict[WorkerId, tuple[float, Statistics]] = {}
-        self.acks: list[Ack] = []
-        self.news = asyncio.Event()
-        self._writers: dict[WorkerId, asyncio.StreamWriter] = {}
-
-    async def serve(self, path: Path) -> asyncio.Server:
-        return await asyncio.start_unix_server(self._connected, path=str(path), limit=1 << 24)
-
-    async def send(self, command: Command) -> None:
-        if command.worker in self._writers:
-            self._writers[command.worker].write(encode_frame(command))
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        hello = None
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            hello = decode_frame((await reader.readuntil(b"\n"))[:-1])
-            assert isinstance(hello, Hello)
-            if hello.worker in self._writers:  # as the real one does: another process has the name
-                writer.close()
-                return
-            self.hellos[hello.worker], self._writers[hello.worker] = hello, writer
-            protocol = PROTOCOL if hello.protocol > 1 else None
-            writer.write(encode_frame(Welcome(cluster=CLUSTER, host=HOST, interval_s=0.5, protocol=protocol)))
-            while True:
-                match decode_frame((await reader.readuntil(b"\n"))[:-1]):
-                    case Ack() as ack:
-                        self.acks.append(ack)
-                    case Statistics() as statistics:
-                        self.statistics[hello.worker] = (time.time(), statistics)
-                self.news.set()
-                self.news.clear()
-        if hello is not None and self._writers.get(hello.worker) is writer:
-            del self._writers[hello.worker]
-        writer.close()
-
-
 class Cluster:
     """Use as an async context; everything it starts has ended when the block is left."""
 
@@ -153,15 +52,12 @@ class Cluster:
         self.broker = broker
         self.processes = Processes(folder / "logs")
         self.agent = Agent()
+        self.load = Load(setup, broker)
         self.alive: dict[WorkerId, Child] = {}
         self.app = APP
         """The app that the tiny controller looks at now."""
         self.rows: dict[OperatorId, list[tuple[WorkerId, ...]]] = {}
         self.moves: list[Move] = []
-        self.sent: list[tuple[str, float]] = []
-        """Key and timestamp (seconds) of input number i."""
-        self.sent_besides: dict[str, list[str]] = {}
-        """Keys of the inputs of the topics that only some versions of the job read."""
         self.versions: dict[WorkerId, tuple[Feature, ...]] = {}
         self.versions_run: set[tuple[Feature, ...]] = set()
         self.random = random.Random(setup.seed)
@@ -169,13 +65,8 @@ class Cluster:
         self._number = 0
         self._epoch = 0
         self._say = say
-        self._stop_load = asyncio.Event()
-        self.partitions: dict[str, int] = {}
-        """Of topics that have another number than the others."""
-        self._fed: tuple[str, ...] = ()
         self._planted = setup.planted
         self._environments: dict[WorkerId, dict[str, str]] = {}
-        self._load: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Cluster":
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -190,10 +81,9 @@ class Cluster:
         self.broker.create_topics(topics)
         self._server = await self.agent.serve(self.folder / "agent.sock")
         # Apart: while a client waits for a new topic's leader it sends nothing of the others either.
-        self._producer, self._placements = (
-            AIOKafkaProducer(bootstrap_servers=self.broker.address, enable_idempotence=True) for _ in range(2)
-        )
-        await asyncio.gather(self._producer.start(), self._placements.start())
+        # Not the load's: while a client waits for a new topic's leader it sends nothing of the others either.
+        self._placements = AIOKafkaProducer(bootstrap_servers=self.broker.address, enable_idempotence=True)
+        await asyncio.gather(self.load.open(), self._placements.start())
         workers = [worker(i) for i in range(self.setup.workers)]
         count = self.setup.partitions
         self.rows = {
@@ -204,15 +94,13 @@ class Cluster:
             await self.publish()
         for name in workers:
             self.start(name, self.setup.features)
-        await self.send_numbers(self.setup.preload)
+        await self.load.send_numbers(self.setup.preload)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._stop_load.set()
         try:
-            if self._load is not None:
-                await self._load
-            await asyncio.gather(self._producer.stop(), self._placements.stop())
+            await self.load.stop()
+            await asyncio.gather(self.load.close(), self._placements.stop())
             self._server.close()
         finally:
             self.processes.__exit__(None, None, None)
@@ -223,71 +111,6 @@ class Cluster:
         run = {feature for features in self.versions_run for feature in features}
         more = {Feature.ORDERS: EXTRAS, Feature.TABLE_RENAMED: RENAMED}
         return (*self.setup.changelogs, *(log for feature, log in more.items() if feature in run))
-
-    # ---- load
-
-    async def send_numbers(self, count: int) -> None:
-        keys, partitions = self.setup.keys, self.setup.partitions
-        sending = []
-        for _ in range(count):
-            number, now = len(self.sent), time.time()
-            key = f"k{number % keys}"
-            self.sent.append((key, int(now * 1e3) / 1e3))
-            sending.append(
-                await self._producer.send(
-                    "numbers",
-                    str(number).encode(),
-                    key=key.encode(),
-                    partition=(number % keys) % partitions,
-                    timestamp_ms=int(now * 1e3),
-                )
-            )
-        await asyncio.gather(*sending)
-
-    async def add_partitions(self, topic: str, count: int) -> None:
-        """Let a topic have so many; from then on the load goes to all of them."""
-        admin = AdminClient({"bootstrap.servers": self.broker.address})
-        admin.create_partitions([NewPartitions(topic, count)])[topic].result(20.0)
-        while len(await self._producer.partitions_for(topic)) < count:
-            await self._producer.client.force_metadata_update()
-        self.partitions[topic] = count
-
-    def start_load(self) -> None:
-        self._load = asyncio.create_task(self._send_at_rate())
-
-    async def stop_load(self) -> None:
-        self._stop_load.set()
-        if self._load is not None:
-            await self._load
-
-    def stop_load_at_once(self) -> None:
-        self._stop_load.set()
-
-    async def _send_at_rate(self) -> None:
-        began, first = time.monotonic(), len(self.sent)
-        while not self._stop_load.is_set():
-            due = int((time.monotonic() - began) * self.setup.rate) - (len(self.sent) - first)
-            if due > 0:
-                await self.send_numbers(due)
-                for topic in self._fed:
-                    await self.send_besides(topic, due)
-            await asyncio.sleep(0.005)
-
-    def feed(self, topic: str | None) -> None:
-        """From now on the load goes to this topic, too; None: to `numbers` alone."""
-        self._fed = () if topic is None else (topic,)
-
-    async def send_besides(self, topic: str, count: int) -> None:
-        """Inputs of a topic that only some versions of the job read."""
-        sent, sending = self.sent_besides.setdefault(topic, []), []
-        for _ in range(count):
-            number = len(sent)
-            key = f"k{number % self.setup.keys}"
-            sent.append(key)
-            partition = (number % self.setup.keys) % self.partitions.get(topic, self.setup.partitions)
-            value = str(number).encode()
-            sending.append(await self._producer.send(topic, value, key=key.encode(), partition=partition))
-        await asyncio.gather(*sending)
 
     # ---- workers
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.steering.cluster import APP, Cluster
+from tests.e2e.steering.cluster import Cluster
+from tests.e2e.steering.run_setup import APP
 from tests.e2e.steering.scenarios import Scenario
 from tests.e2e.steering.verdict import COMMIT_TAKES_S, Pauses, Verdict, judge, judge_retired, pauses, summary
 from trimtab_sandbox.broker import Broker
@@ -32,7 +33,7 @@ async def run(scenario: Scenario, folder: Path, *, say: Callable[[str], None] = 
     ):
         async with Cluster(scenario.setup, folder / "run", broker, say=say) as cluster:
             await scenario.act(cluster)
-            await cluster.stop_load()
+            await cluster.load.stop()
             verdict = await judge(cluster)
             retired = await judge_retired(cluster, APP) if cluster.app != APP else None
         setup = scenario.setup

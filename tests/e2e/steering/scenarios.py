@@ -7,7 +7,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from tests.e2e.steering.cluster import Cluster, Move, Setup, until, worker
+from tests.e2e.steering.cluster import Cluster, Move, until, worker
+from tests.e2e.steering.run_setup import Setup
 from trimtab_protocol.messages.names import WorkerId
 
 Act = Callable[[Cluster], Awaitable[None]]
@@ -35,7 +36,7 @@ async def begin(cluster: Cluster) -> None:
     """Wait until the first load is worked off, then go on at the given rate."""
     await cluster.settled(150.0)
     await cluster.worked_off()
-    cluster.start_load()
+    cluster.load.start()
     await asyncio.sleep(1.0)
 
 
@@ -213,7 +214,7 @@ def storm(rejoins: int) -> Act:
             await cluster.publish()
             await cluster.rejoin()
         await cluster.settled(150.0)
-        cluster.start_load()
+        cluster.load.start()
         for _ in range(rejoins):
             await cluster.publish()
             assert await cluster.rejoin()

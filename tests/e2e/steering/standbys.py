@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 from tests.e2e.steering.app_names import note_fault
-from tests.e2e.steering.cluster import CLUSTER, Cluster, until, worker
+from tests.e2e.steering.cluster import Cluster, until, worker
+from tests.e2e.steering.run_setup import CLUSTER
 from tests.e2e.steering.scenarios import begin
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.standby_rounds import ROUND

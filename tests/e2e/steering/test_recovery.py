@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.steering.cluster import Setup
+from tests.e2e.steering.run_setup import Setup
 from tests.e2e.steering.runs import run
 from tests.e2e.steering.scenarios import Scenario
 from tests.e2e.steering.standbys import crash

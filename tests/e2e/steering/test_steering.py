@@ -10,7 +10,8 @@ import pytest
 
 from tests.e2e.steering.app_names import Feature, note_fault
 from tests.e2e.steering.changes import KAFKAS_OWN, first_start, upgrade
-from tests.e2e.steering.cluster import Cluster, Setup, until
+from tests.e2e.steering.cluster import Cluster, until
+from tests.e2e.steering.run_setup import Setup
 from tests.e2e.steering.runs import run
 from tests.e2e.steering.scenarios import Scenario, begin, drain_and_return, kills, moves, storm
 from tests.e2e.steering.verdict import Verdict, _Inputs, _judged, _repeated_s, steps_back
@@ -88,12 +89,12 @@ def test_such_a_worker_ends_before_it_overwrites_anything(tmp_path: Path) -> Non
     told: list[int | None] = []
 
     async def run_on(cluster: Cluster) -> None:
-        cluster.start_load()
+        cluster.load.start()
         workers = list(cluster.alive.values())
         assert await until(lambda: not any(child.alive for child in workers), 60.0), "it works on"
         ended.extend(child.exit_code for child in workers)
         told.extend(statistics.breaches for _, statistics in cluster.agent.statistics.values())
-        cluster.stop_load_at_once()
+        cluster.load.stop_at_once()
         note_fault(cluster.folder)  # they ended without a commit, as if killed
         cluster.mend()
         for name in list(cluster.alive):
@@ -170,8 +171,8 @@ def test_an_app_that_was_replaced_is_judged_by_what_it_has_committed() -> None:
     """It was sent five numbers, has committed three, and two of those in the repartition topic."""
     logs = ("oracle-counts-changelog", "oracle-sums-changelog", "oracle-groups-changelog")
     cluster: Any = SimpleNamespace(
-        sent=[(f"k{number}", 1.0) for number in range(5)],
-        sent_besides={}, changelogs=logs, setup=SimpleNamespace(windowed=False), faults=[],
+        load=SimpleNamespace(sent=[(f"k{number}", 1.0) for number in range(5)], sent_besides={}),
+        changelogs=logs, setup=SimpleNamespace(windowed=False), faults=[],
     )  # fmt: skip
     fine = {
         "outputs": [("", 0), ("", 1), ("", 2)],

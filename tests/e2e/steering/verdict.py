@@ -15,7 +15,8 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.e2e.steering.app_names import BUCKETS_PER_S, WINDOW_S, named_for
-from tests.e2e.steering.cluster import EXTRAS, RENAMED, SOURCE, SUMS, WINDOWED, Cluster
+from tests.e2e.steering.cluster import Cluster
+from tests.e2e.steering.run_setup import EXTRAS, RENAMED, SOURCE, SUMS, WINDOWED
 from trimtab_protocol.messages.names import AppId
 
 STALL_LIMIT_S = 60.0
@@ -87,8 +88,8 @@ async def judge(cluster: Cluster) -> Verdict:
 
     def left() -> dict[str, int]:
         found = {}
-        for topic in ("numbers", named_for(cluster.app, "regrouped"), *cluster.sent_besides):
-            count = range(cluster.partitions.get(topic, len(partitions)))
+        for topic in ("numbers", named_for(cluster.app, "regrouped"), *cluster.load.sent_besides):
+            count = range(cluster.load.partitions.get(topic, len(partitions)))
             wanted = {TopicPartition(topic, p): OffsetSpec.latest() for p in count}
             ends = {tp.partition: f.result().offset for tp, f in admin.list_offsets(wanted).items()}
             committed = _committed(admin, cluster.app, topic)
@@ -108,7 +109,7 @@ async def judge(cluster: Cluster) -> Verdict:
         if await cluster.terminate(name) is None:
             raise TimeoutError(f"{name} did not end")
     read = _read_all(cluster, cluster.app)
-    every = range(len(cluster.sent))
+    every = range(len(cluster.load.sent))
     return _judged(cluster, read, _Inputs(numbers=every, regrouped=every), not_committed, owners_wrong)
 
 
@@ -118,7 +119,7 @@ async def judge_retired(cluster: Cluster, app: AppId) -> Verdict:
     upto = _committed(admin, app, "numbers")
     places: Counter[int] = Counter()
     numbers = set()
-    for number in range(len(cluster.sent)):
+    for number in range(len(cluster.load.sent)):
         partition = (number % cluster.setup.keys) % cluster.setup.partitions
         if places[partition] < upto.get(partition, 0):
             numbers.add(number)
@@ -145,7 +146,7 @@ def _committed(admin: AdminClient, app: AppId, topic: str) -> dict[int, int]:
 
 def _read_all(cluster: Cluster, app: AppId) -> dict[str, Records]:
     """All that an app has written, by the names of the first app's topics."""
-    topics = ["outputs", "regrouped", "totals", *map(done_topic, cluster.sent_besides), *cluster.changelogs]
+    topics = ["outputs", "regrouped", "totals", *map(done_topic, cluster.load.sent_besides), *cluster.changelogs]
     return {topic: _read(cluster, named_for(app, topic)) for topic in topics}
 
 
@@ -154,7 +155,7 @@ def _judged(
 ) -> Verdict:
     wanted_in: dict[str, Collection[int]] = {"outputs": inputs.numbers, "regrouped": inputs.numbers}
     wanted_in |= {"totals": inputs.regrouped}
-    wanted_in |= {done_topic(topic): range(len(keys)) for topic, keys in cluster.sent_besides.items()}
+    wanted_in |= {done_topic(topic): range(len(keys)) for topic, keys in cluster.load.sent_besides.items()}
     done = {topic: _done(read[topic]) for topic in wanted_in}
     lost = {topic: sum(number not in done[topic] for number in wanted) for topic, wanted in wanted_in.items()}
     twice = {topic: sum(len(times) - 1 for times in seen.values()) for topic, seen in done.items()}
@@ -208,12 +209,12 @@ def _wanted(cluster: Cluster, inputs: _Inputs) -> dict[str, Counter[str]]:
     for number in inputs.regrouped:
         wanted["oracle-groups-changelog"][f"g{number % 97}"] += 1
     for number in inputs.numbers:
-        key, timestamp = cluster.sent[number]
+        key, timestamp = cluster.load.sent[number]
         wanted["oracle-counts-changelog"][key] += 1
         wanted["oracle-sums-changelog"][key] += number
         if cluster.setup.windowed:
             wanted[WINDOWED][_window_key(key, timestamp)] += 1
-    for key in cluster.sent_besides.get("orders", ()):
+    for key in cluster.load.sent_besides.get("orders", ()):
         wanted["oracle-counts-changelog"][key] += 1
         wanted[EXTRAS][key] += 1
     return wanted

@@ -6,14 +6,14 @@ what was written after that as much as chance has it, to the middle of a line.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 from unittest.mock import patch
 
 from tests.sim.simulated.broker import Broker, Unsent
 from tests.sim.simulated.kafka_client import Killed
+from tests.sim.simulated.machine import CAPACITY_CORES, Machine, Worker
 from tests.sim.simulated.network import Network
 from tests.sim.simulated.timeline import Timeline
 from trimtab_agent import daemon
@@ -25,7 +25,7 @@ from trimtab_agent.sampler.derive import Use
 from trimtab_protocol.messages.commands import Ack, Command
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.local import Hello, Statistics, decode_frame, encode_frame
-from trimtab_protocol.messages.names import HostId, Topics, WorkerId
+from trimtab_protocol.messages.names import Topics, WorkerId
 from trimtab_protocol.messages.report import Basis, HostSample
 from trimtab_protocol.settings.kafka import KafkaSettings
 from trimtab_protocol.signing.envelope import Envelope, signatures_in
@@ -36,44 +36,6 @@ SETTLE_S = 0.25
 RECONNECT_S = 2.0
 """After the agent's start its workers are connected again so late at the latest."""
 TOPIC_ID = "simulated"
-
-CAPACITY_CORES = 1.0
-"""Of every worker."""
-
-
-class Worker(Protocol):
-    """What an agent knows of a worker process."""
-
-    id: WorkerId
-    process: ProcessId
-    alive: bool
-
-    def connect(self) -> None:
-        """There is an agent to connect to."""
-
-    def hear(self, frame: bytes) -> None:
-        """A frame from the agent."""
-
-    def terminate(self) -> None:
-        """SIGTERM."""
-
-
-@dataclass(slots=True)
-class Machine:
-    """The host that an agent runs on: what survives it.
-
-    `clock_ahead_s`: how wrong its clock is.  `dies_after` writes of the journal the agent is killed; None = it is not.
-    """
-
-    host: HostId
-    folder: Path
-    workers: dict[WorkerId, Worker] = field(default_factory=dict)
-    start_worker: Callable[[WorkerId], Worker] = field(default=lambda worker: (_ for _ in ()).throw(KeyError(worker)))
-    admitted: Callable[[Admitted], None] = field(default=lambda entry: None)
-    clock_ahead_s: float = 0.0
-    clock_was_wrong: bool = False
-    dies_after: int | None = None
-    durable_bytes: int = 0
 
 
 running: list["AgentProcess"] = []

@@ -12,9 +12,9 @@ from tests.sim.simulated.agent import AgentProcess
 from tests.sim.simulated.broker import Broker, Unsent
 from tests.sim.simulated.group import FENCE_S, Group
 from tests.sim.simulated.ledger import Ledger
+from tests.sim.simulated.linked_worker import LinkedWorker
 from tests.sim.simulated.network import Network
-from tests.sim.simulated.timeline import Act, Timeline
-from trimtab_agent.commands.events import ProcessId
+from tests.sim.simulated.timeline import Timeline
 from trimtab_agent.engines.faust.agent_link import ack
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.settings import SteeringSettings
@@ -22,20 +22,19 @@ from trimtab_agent.engines.faust.steering.answers import Answer, Answers
 from trimtab_agent.engines.outcomes import Abandoned, Outcome, Prepared, Refused, Rejoined, Released, Took
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
-from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, decode_handover, encode_handover
-from trimtab_protocol.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
-from trimtab_protocol.messages.names import NO_EPOCH, Epoch, HostId, KeyGroup, Topics, WorkerId
-from trimtab_protocol.messages.report import KeyGroupSample, WorkerState
+from trimtab_protocol.messages.local import Welcome, decode_frame
+from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, Topics, WorkerId
+from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.signing.envelope import signatures_in
 
 SETTINGS = SteeringSettings()
 PATIENT = frozenset({CommandKind.PREPARE, CommandKind.ABANDON, CommandKind.REJOIN})
 RETRY_S = 0.1
-MAX_WAITING_ACKS = 1_000
 
 
-class WorkerProcess:
+class WorkerProcess(LinkedWorker):
     """One process from its start to its end.  `slow`: standbys do not catch up, begun events do not end."""
 
     def __init__(
@@ -54,21 +53,22 @@ class WorkerProcess:
         trust: Path,
         followed: Callable[[WorkerId, bytes], None],
     ) -> None:
-        self.id = worker
+        super().__init__(
+            worker,
+            pid,
+            timeline=timeline,
+            ledger=ledger,
+            agent=agent,
+            welcome=welcome,
+            board=PluginState(cluster=welcome.cluster, app=group.app, worker=worker, trust=TrustFile(trust)),
+            operators=group.operators,
+        )
         self.host = host
-        self.process = ProcessId(pid=pid, created=round(timeline.now, 2))
-        self.alive = True
         self.slow = False
-        self.other_cores = 0.0
-        """What it uses beside its key groups."""
         self.before_rebalance: frozenset[KeyGroup] = frozenset()
-        self.state = WorkerState.REBALANCING
-        self.generation = 0
-        self.board = PluginState(cluster=welcome.cluster, app=group.app, worker=worker, trust=TrustFile(trust))
         self._followed = followed
-        self._timeline, self._broker, self._network = timeline, broker, network
-        self._group, self._ledger = group, ledger
-        self._agent, self._welcome = agent, welcome
+        self._broker, self._network = broker, network
+        self._group = group
         self._topics = Topics(welcome.cluster)
         self._answers = Answers()
         self._prepared: dict[str, tuple[Answer, tuple[KeyGroup, ...]]] = {}
@@ -78,8 +78,6 @@ class WorkerProcess:
         self._handovers_from = broker.end(self._topics.handover)
         self._placements_from = 0
         self._polls = False
-        self._unsent: list[bytes] = []
-        self._interval_began = timeline.now
         broker.watch(self._topics.placement, self._poll_soon)
         broker.watch(self._topics.handover, self._poll_soon)
         self._poll()
@@ -93,11 +91,6 @@ class WorkerProcess:
     def connected(self) -> bool:
         """Whether it reaches the broker."""
         return self.alive and self._network.reaches(self.host)
-
-    @property
-    def stable(self) -> bool:
-        """In no rebalance, tables restored."""
-        return self.state is WorkerState.RUNNING
 
     def kill(self) -> None:
         """SIGKILL: what it did since its last commit will be done again."""
@@ -184,12 +177,6 @@ class WorkerProcess:
         if self.generation == generation and self.state is WorkerState.RECOVERING:
             self.state = WorkerState.RUNNING
             self._settle()
-
-    def _in(self, generation: int) -> bool:
-        return self.stable and generation == self.generation
-
-    def _owns(self, key_groups: Iterable[KeyGroup]) -> list[bool]:
-        return [self._ledger.owns(key_group, self) for key_group in key_groups]
 
     # --- placements and hand-over records
 
@@ -404,110 +391,6 @@ class WorkerProcess:
                 answer.say(_refused(Refusal.FAILED))
 
         wait()
-
-    # --- the link to the agent
-
-    def connect(self) -> None:
-        """The plug-in tries for ever; the model is told when there is an agent to connect to."""
-        agent = self._agent()
-        if self.alive and agent is not None and agent.alive and not agent.is_connected(self):
-            agent.connect(self, self._hello())
-            self._interval_began = self._timeline.now
-            waiting, self._unsent = self._unsent, []
-            for frame in waiting:
-                self._write(frame)
-
-    def _hello(self) -> Hello:
-        return Hello(
-            app=self.board.app,
-            worker=self.id,
-            pid=self.process.pid,
-            steering=True,
-            reason=None,
-            operators=self._group.operators,
-            versions={},
-        )
-
-    def _send(self, frame: Statistics | object) -> None:
-        self._write(encode_frame(frame))  # type: ignore[arg-type]
-
-    def _write(self, frame: bytes) -> None:
-        """In order; what was on its way when the agent died is lost."""
-        agent = self._agent()
-        if agent is None or not agent.is_connected(self):
-            self._unsent = [*self._unsent, frame][-MAX_WAITING_ACKS:]
-        else:
-            self._timeline.after(0.001, lambda: agent.take(self, frame))
-
-    def _report_at_interval_end(self) -> None:
-        left_s = self._welcome.interval_s - self._now() % self._welcome.interval_s
-
-        def report() -> None:
-            agent = self._agent()
-            if agent is not None and agent.is_connected(self):
-                self._send(self._statistics())
-            self._interval_began = self._timeline.now
-            self._report_at_interval_end()
-
-        self._after(left_s, report)
-
-    def charge(self, cpu_s: float) -> float:
-        """What it says that a key group costs, of what it really does."""
-        return cpu_s
-
-    @property
-    def used_cores(self) -> float:
-        """What the process uses by the truth."""
-        return self.other_cores + sum(self._ledger.accounts[each].load for each in self._ledger.owned_by(self))
-
-    def _statistics(self) -> Statistics:
-        interval_s = max(0.001, self._timeline.now - self._interval_began)
-        rows = []
-        process_s = self.other_cores * interval_s
-        for key_group in self._ledger.owned_by(self):
-            account = self._ledger.accounts[key_group]
-            seconds = min(interval_s, self._timeline.now - account.since)
-            measured_s = account.load * self._timeline.random.uniform(0.98, 1.02) * seconds
-            process_s += measured_s
-            rows.append(
-                KeyGroupSample(
-                    key_group=key_group,
-                    worker=self.id,
-                    cpu_s=self.charge(measured_s),
-                    tuples_in=int(account.rate * seconds),
-                    state_bytes=1000,
-                )
-            )
-        refused: dict[Fault, int] = dict(self.board.refused)
-        return Statistics(
-            at_ms=round(self._now() * 1000),
-            interval_s=interval_s,
-            state=self.state,
-            cpu_s=process_s,
-            epoch=self.board.placement.epoch if self.board.placement else NO_EPOCH,
-            generation=self.generation or None,
-            complete=True,
-            key_groups=tuple(rows),
-            pairs=(),
-            refused=refused,
-            standbys=self.board.faust_standbys,
-        )
-
-    # --- time
-
-    def _now(self) -> float:
-        """This host's idea of the time."""
-        agent = self._agent()
-        return self._timeline.now + (agent.machine.clock_ahead_s if agent is not None else 0.0)
-
-    def _own(self, act: Act) -> Act:
-        return lambda: act() if self.alive else None
-
-    def _after(self, delay_s: float, act: Act) -> None:
-        self._timeline.after(delay_s, self._own(act))
-
-    def _soon(self, low_s: float, high_s: float, act: Act) -> None:
-        self._timeline.soon(low_s, high_s, self._own(act))
 
 
 def _refused(refusal: Refusal) -> Refused:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.sim.simulated import kafka_client
-from tests.sim.simulated.agent import CAPACITY_CORES, AgentProcess, Machine, agent_configuration
+from tests.sim.simulated.agent import AgentProcess, agent_configuration
 from tests.sim.simulated.broker import Broker, Stored, Unsent
 from tests.sim.simulated.controller import ControllerProcess
 from tests.sim.simulated.election import Election
@@ -17,6 +17,7 @@ from tests.sim.simulated.group import Group
 from tests.sim.simulated.intruder import Intruder
 from tests.sim.simulated.invariants import Bounds, Checker
 from tests.sim.simulated.ledger import Ledger
+from tests.sim.simulated.machine import CAPACITY_CORES, Machine
 from tests.sim.simulated.network import Network
 from tests.sim.simulated.stream import StreamModel
 from tests.sim.simulated.timeline import Timeline

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, MutableMapping
-from typing import Any, Protocol
+from typing import Any
 
 from faust.transport.consumer import CONSUMER_PARTITIONS_REVOKED
 from faust.transport.drivers.aiokafka import Consumer
@@ -14,6 +14,7 @@ from mode import Service
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.thread import SteeredThread
+from trimtab_agent.engines.faust.transport.watcher import Watcher
 
 POLL_S = 0.001
 IDLE_S = 0.1
@@ -23,22 +24,6 @@ FETCH_LIMIT_S = 5.0
 
 Check = Callable[[], None]
 """Raises when what is waited for has become pointless."""
-
-
-class Watcher(Protocol):
-    """Told of the group's events, on the app's event loop."""
-
-    async def before_join(self, topics: frozenset[str]) -> None:
-        """The worker is about to subscribe to these topics."""
-
-    def rebalancing(self) -> None:
-        """The group leaves its generation: from here Faust alone opens and restores state."""
-
-    def stable(self) -> None:
-        """Tables are restored, sources are open."""
-
-    def breached(self) -> None:
-        """A changelog was about to overwrite state that this worker writes; it ends.  Called from any thread."""
 
 
 class SteeredConsumer(Consumer):  # type: ignore[misc]

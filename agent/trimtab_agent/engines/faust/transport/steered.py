@@ -7,8 +7,9 @@ from faust.transport.drivers.aiokafka import Transport
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.safety.store_guard import StoreGuard
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, Watcher
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
+from trimtab_agent.engines.faust.transport.watcher import Watcher
 
 
 class SteeredTransport(Transport):  # type: ignore[misc]

@@ -1,0 +1,27 @@
+"""Reasons in reports: a text that both Python and Spark SQL can tell from what is none."""
+
+import re
+
+from trimtab_protocol.messages.decode import BadMessage, Fault, check_text
+
+REASON_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9 .,:;%/()+<>=_*'-]{0,199}")
+"""A reason in a report.  Spark SQL reads other JSON types as text too; this pattern tells real reasons from them."""
+_NOT_IN_REASONS = re.compile(r"[^A-Za-z0-9 .,:;%/()+<>=_*'-]")
+_SIMILAR = str.maketrans('"`[]{}', "''()()")
+
+
+def reason_text(text: str) -> str:
+    """The text as a report can hold it: at most 200 characters, all allowed by `REASON_PATTERN`.
+
+    Other brackets and quotes become similar ones that are allowed; any other character becomes `_`.
+    """
+    fitting = _NOT_IN_REASONS.sub("_", text.translate(_SIMILAR))[:200]
+    return fitting if REASON_PATTERN.fullmatch(fitting) else f"reason {fitting}"[:200].rstrip()
+
+
+def check_reason(value: object, path: str) -> str:
+    """The value, if it is a text that `reason_text` could return; raises BadMessage."""
+    reason = check_text(value, path, 200)
+    if not REASON_PATTERN.fullmatch(reason):
+        raise BadMessage(Fault.RANGE, path, reason, "letters, digits, spaces and .,:;%/()+<>=_*'-")
+    return reason

@@ -1,0 +1,144 @@
+"""A worker's link, what it serves and an agent on the other end of the socket."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from trimtab_agent.engines.faust.agent_link import Link
+from trimtab_agent.engines.outcomes import Report
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind
+from trimtab_protocol.messages.local import Frame, Hello, Statistics, Welcome, decode_frame, encode_frame
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
+
+APP, WORKER = AppId("app"), WorkerId("w0")
+KEY_GROUP = KeyGroup(APP, OperatorId("sums"), 3)
+INTERVAL_S = 0.05
+WELCOME = Welcome(cluster="c", host=HostId("h0"), interval_s=INTERVAL_S)
+LIMIT_S = 10.0
+
+
+def command(number: int = 1, **changes: Any) -> Command:
+    settings: dict[str, Any] = {
+        "cluster": "c",
+        "kind": CommandKind.PREPARE,
+        "epoch": Epoch(1, number),
+        "host": HostId("h0"),
+        "worker": WORKER,
+        "app": APP,
+        "issued_at": 1.0,
+        "deadline": 2.0,
+        "handover": "h-1",
+        "key_groups": (KEY_GROUP,),
+        "source": WorkerId("w1"),
+        "target": WORKER,
+    }
+    return Command(**{**settings, **changes})
+
+
+class FakeSteering:
+    """Does with a command what the test says."""
+
+    def __init__(self, execute: Callable[[Command, Report], Awaitable[None]]) -> None:
+        self.execute = execute
+        self.refusal: str | None = None
+        self.waits_for: str | None = None
+        self.breaches = 0
+        self.known = {OperatorId("sums"): 8}
+
+    def operators(self) -> Mapping[OperatorId, int]:
+        return self.known
+
+
+class FakeCollector:
+    """Numbers the intervals; what was skipped is missing."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def skip(self) -> None:
+        self.count += 100
+
+    def collect(self, *, at_ms: int, interval_s: float) -> Statistics:
+        self.count += 1
+        return Statistics(
+            at_ms=at_ms,
+            interval_s=interval_s,
+            state=WorkerState.RUNNING,
+            cpu_s=float(self.count),
+            epoch=None,
+            generation=None,
+            complete=True,
+            key_groups=(),
+            pairs=(),
+            standbys=1,
+            unknown="no base yet",
+            breaches=3,
+        )
+
+
+class FakeAgent:
+    """Listens on the socket as an agent does."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.connections: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+
+    async def __aenter__(self) -> "FakeAgent":
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await self.connections.put((reader, writer))
+
+        self.server = await asyncio.start_unix_server(connected, str(self.path))
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.server.close()
+        while not self.connections.empty():
+            self.connections.get_nowait()[1].close()
+        self.path.unlink()
+
+    async def accept(self) -> "Connection":
+        connection = Connection(*await asyncio.wait_for(self.connections.get(), LIMIT_S))
+        assert isinstance(await connection.read(), Hello)
+        connection.write(encode_frame(WELCOME))
+        return connection
+
+
+class Connection:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def read(self) -> Frame:
+        return decode_frame((await asyncio.wait_for(self.reader.readline(), LIMIT_S))[:-1])
+
+    async def read_ack(self) -> Ack:
+        while not isinstance(frame := await self.read(), Ack):
+            pass
+        return frame
+
+    def write(self, line: bytes) -> None:
+        self.writer.write(line)
+
+    async def close(self) -> None:
+        self.writer.close()
+        await self.writer.wait_closed()
+
+
+async def nothing(command: Command, report: Report) -> None:
+    """A steering part that answers nothing."""
+
+
+@asynccontextmanager
+async def running(path: Path, execute: Callable[[Command, Report], Awaitable[None]] = nothing) -> AsyncIterator[Link]:
+    steering, collector = FakeSteering(execute), FakeCollector()
+    link = Link(
+        app=APP, worker=WORKER, socket=path, executor=steering, status=steering, collector=collector, clock=time.time
+    )
+    await link.start()
+    try:
+        yield link
+    finally:
+        await link.stop()

@@ -1,0 +1,176 @@
+"""What a published window says of hosts, workers, key groups, pairs and refused reports."""
+
+from tests.controller.stream.assembler_situations import (
+    assembler,
+    declared,
+    host,
+    key_group,
+    kg,
+    pair,
+    rejected,
+    worker,
+)
+from trimtab_controller.stream.assemble import MAX_APPS
+from trimtab_controller.stream.measures import Kind, Row
+from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import decode_snapshot, encode_snapshot
+
+
+def test_a_worker_declares_what_its_last_report_says() -> None:
+    early, late = host("h0", 0, 5, last_ms=4_500), host("h0", 0, 5, last_ms=9_500)
+    unsure = host("h0", 0, 1, last_ms=7_500)
+    rows = [worker("w0", early), declared("w0", early, Kind.OPERATOR, "old", 8)]
+    rows += [declared("w0", early, Kind.STANDBYS, None, 0), declared("w0", early, Kind.UNKNOWN, "starts", None)]
+    rows += [declared("w0", early, Kind.REASON, "workers differ", None)]
+    rows += [worker("w2", early), declared("w2", early, Kind.REASON, "exactly_once", None)]
+    machine = assembler(("h0",))
+    assert machine.on_rows([early, *rows], now_ms=5_000) == []
+    rows = [worker("w0", late), *(declared("w0", late, Kind.OPERATOR, name, 4) for name in ("sums", "counts"))]
+    rows += [declared("w0", late, Kind.STANDBYS, None, 2), declared("w0", unsure, Kind.UNKNOWN, "no base yet", None)]
+    rows += [worker("w2", late), declared("w2", late, Kind.REASON, "exactly_once, global tables", None)]
+    [snapshot] = machine.on_rows([late, *rows, worker("w1", late)], now_ms=10_100)
+    known, silent, changed = snapshot.nodes
+    assert (known.operators, known.standbys) == ({"sums": 4, "counts": 4}, 2)
+    assert known.unknown == "no base yet", "the newest reason in the window, though it knows its loads again"
+    assert known.reason is None, "it steers again"
+    assert changed.reason == "exactly_once, global tables"
+    undeclared = (silent.operators, silent.standbys, silent.unknown, silent.reason)
+    assert undeclared == (None, None, None, None), "an agent of before"
+
+
+def on_two(first: Row, second: Row) -> tuple[str, tuple[str, ...]]:
+    """Where the worker w0 is, and where else, when both hosts report it in these parts of a window."""
+    whole = [host("h0", 0, 10), host("h1", 0, 10)]
+    rows = [worker("w0", first), worker("w0", second)]
+    [snapshot] = assembler().on_rows([*whole, *rows], now_ms=10_100)
+    [node] = snapshot.nodes
+    return node.host, node.also_on
+
+
+def test_two_workers_under_one_name_are_told_from_one_that_moved() -> None:
+    both = host("h0", 0, 10), host("h1", 0, 10)
+    assert on_two(*both) == on_two(*both[::-1]) == ("h1", ("h0",))
+    moved = host("h0", 0, 4), host("h1", 0, 5, last_ms=9_500)
+    assert on_two(*moved) == on_two(*moved[::-1]) == ("h1", ()), "h0 says nothing of it any more"
+    later = host("h0", 0, 4), host("h1", 0, 7, last_ms=9_500)
+    assert on_two(*later) == ("h1", ("h0",)), "for two seconds it ran on both"
+
+
+def test_a_worker_that_its_old_host_says_away_has_moved() -> None:
+    whole = [host("h0", 0, 10), host("h1", 0, 10)]
+    away = worker("w0", host("h0", 0, 6, last_ms=9_500), state=3)._replace(app=None)
+    rows = [worker("w0", host("h0", 0, 4)), away, worker("w0", host("h1", 0, 9, last_ms=9_500))]
+    [snapshot] = assembler().on_rows([*whole, *rows], now_ms=10_100)
+    assert [(node.host, node.also_on) for node in snapshot.nodes] == [("h1", ())]
+
+
+def test_a_host_that_invents_apps_is_not_seen_and_the_others_are() -> None:
+    machine = assembler()
+    for start_ms, further, seen in ((0, 0, 2), (10_000, 1, 1)):
+        calm, many = host("h0", start_ms, 10), host("h1", start_ms, 10)
+        apps = [key_group(0, many)._replace(app=f"app{at}") for at in range(MAX_APPS)]
+        apps += [worker("w1", many)._replace(app=f"other{at}") for at in range(further)]
+        [snapshot] = machine.on_rows([calm, many, key_group(0, calm), *apps], now_ms=start_ms + 10_100)
+        assert (snapshot.hosts_seen, len(snapshot.key_groups)) == (seen, 1 if further else 1 + MAX_APPS)
+    assert dict(snapshot.rejected) == {Fault.FLOODING: 10}, "its reports"
+
+
+def test_key_groups_of_a_host_that_stopped_are_unknown_not_idle() -> None:
+    machine = assembler(["h0", "h1"])
+    stopped = host("h1", 0, 8)
+    rows = [host("h0", 0, 10), key_group(0, host("h0", 0, 10)), stopped, key_group(1, stopped), worker("w1", stopped)]
+    machine.on_rows([*rows, pair(1, 2, stopped, tuples=5)], now_ms=10_100)
+    (snapshot,) = machine.on_rows([host("h0", 10_000, 6)], now_ms=16_000)
+    assert [window.key_group for window in snapshot.key_groups] == [kg(0)]
+    assert (snapshot.nodes, snapshot.pairs) == ((), ())
+
+
+def test_a_worker_that_changed_its_host_is_where_it_was_last() -> None:
+    machine = assembler()
+    h0, h1 = host("h0", 0, 10), host("h1", 0, 10)
+    rows = [h0, h1, worker("w0", h1), worker("w0", h0)._replace(last_ms=3_500)]
+    (snapshot,) = machine.on_rows(rows, now_ms=10_000)
+    assert [(node.worker, node.host) for node in snapshot.nodes] == [("w0", "h1")]
+
+
+def test_rejected_reports_are_counted_by_reason_since_the_start() -> None:
+    machine = assembler(["h0"])
+    machine.on_rows([rejected("malformed", 0, 2), rejected("future_dated", 0, 1)], now_ms=1)
+    (first,) = machine.on_rows([rejected("malformed", 0, 5), host("h0", 0, 10)], now_ms=10_000)
+    assert dict(first.rejected) == {"malformed": 7, "future_dated": 1}
+    (second,) = machine.on_rows([rejected("malformed", 10_000, 1), host("h0", 10_000, 10)], now_ms=20_000)
+    assert dict(second.rejected) == {"malformed": 8, "future_dated": 1}
+
+
+def test_only_refused_reports_give_a_snapshot_without_hosts() -> None:
+    machine = assembler(None)
+    machine.on_rows([rejected("wrong_version", 0, 5)], now_ms=9_000)
+    (snapshot,) = machine.on_rows([rejected("wrong_version", 10_000, 9)._replace(last_ms=15_000)], now_ms=15_000)
+    assert (snapshot.coverage, snapshot.hosts, dict(snapshot.rejected)) == (0.0, (), {"wrong_version": 14})
+
+
+def test_rates_are_per_second_in_which_the_quantity_was_known() -> None:
+    machine = assembler(["h0"])
+    h0 = host("h0", 0, 10)
+    (snapshot,) = machine.on_rows([h0, worker("w0", h0), key_group(3, h0), pair(3, 4, h0, tuples=50)], now_ms=10_000)
+    (on,), (node,), (group,), (flow,) = snapshot.hosts, snapshot.nodes, snapshot.key_groups, snapshot.pairs
+    assert (on.cpu, on.received_bytes_s, on.sent_bytes_s, on.cores, on.basis) == (0.5, 1000.0, None, 2.0, "cgroup")
+    assert (node.cpu, node.capacity, node.epoch, node.generation, node.complete) == (0.01, 0.25, (3, 8), 12, True)
+    assert (group.cpu, group.tuples_in_s, group.bytes_in_s, group.bytes_out_s) == (0.02, 30.0, None, 900.0)
+    assert (group.state_bytes, group.lag_records, group.backlog, group.covered_s) == (4096, 7, None, 10.0)
+    # Reported in one second only, because there was no traffic in the others.
+    assert (flow.tuples_s, flow.bytes_s) == (5.0, 40.0)
+
+
+def test_the_owner_is_the_worker_that_reported_last_and_all_samples_count() -> None:
+    machine = assembler()
+    h0, h1 = host("h0", 0, 10), host("h1", 0, 10)
+    old = key_group(5, h0, owner="w0", seconds=4)._replace(last_ms=3_500, levels=[1.0] * 7)
+    new = key_group(5, h1, owner="w1", seconds=6)
+    (snapshot,) = machine.on_rows([h0, h1, new, old], now_ms=10_000)
+    (group,) = snapshot.key_groups
+    assert (group.worker, group.covered_s, group.tuples_in_s, group.state_bytes) == ("w1", 10.0, 30.0, 4096)
+
+
+def test_of_two_owners_in_one_report_the_newer_one_has_it() -> None:
+    machine = assembler(["h0"])
+    h0 = host("h0", 0, 10)
+    rows = [h0, key_group(5, h0, owner="w0", seconds=9), key_group(5, h0, owner="w1", seconds=1)]
+    (snapshot,) = machine.on_rows(rows, now_ms=10_000)
+    assert [group.worker for group in snapshot.key_groups] == ["w1"]
+
+
+def test_marks_and_states_of_workers_are_passed_on() -> None:
+    machine = assembler(["h0"])
+    h0 = host("h0", 0, 10)
+    away = worker("w1", h0, state=3)._replace(known_s=[0.0] * 5, sums=[None] * 5)
+    (snapshot,) = machine.on_rows([h0, worker("w0", h0, marked=1), away], now_ms=10_000)
+    assert [(node.worker, node.state, node.complete, node.cpu) for node in snapshot.nodes] == [
+        ("w0", WorkerState.RUNNING, False, 0.01),
+        ("w1", WorkerState.AWAY, True, None),
+    ]
+
+
+def test_numbers_beyond_every_measure_are_unknown_and_spoil_nobody_elses_snapshot() -> None:
+    hosts = [host("h0", 0, 10.0), host("h1", 0, 10.0)]
+    largest = float(2**63 - 1)
+    wild = hosts[0]._replace(
+        covered_s=0.001, known_s=[0.001] * 5, sums=[largest] * 5, levels=[1.0, 1.0, largest, largest] + [largest] * 3
+    )
+    rows = [
+        *hosts,
+        wild._replace(kind=Kind.WORKER, worker="w0", app="app", levels=[0.25, 0.0, 1.0] + [largest] * 4),
+        wild._replace(kind=Kind.KEY_GROUP, worker="w0", app="app", operator="count", partition=0, levels=[largest] * 7),
+        key_group(1, hosts[1], owner="w1"),
+        *(pair(0, 1, hosts[0], tuples=largest)._replace(host=each.host) for each in hosts),
+    ]
+
+    (snapshot,) = assembler().on_rows(rows, now_ms=10_000)
+
+    assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
+    spoiled, sound = snapshot.key_groups
+    assert (spoiled.tuples_in_s, spoiled.state_bytes, spoiled.backlog) == (None, None, None)
+    assert (sound.tuples_in_s, sound.state_bytes) == (30.0, 4096)
+    assert (snapshot.nodes[0].memory_bytes, snapshot.nodes[0].epoch, snapshot.nodes[0].generation) == (None, None, None)
+    assert snapshot.pairs[0].tuples_s == 1e18

@@ -1,0 +1,98 @@
+"""The inputs: what was sent, and what goes on being sent."""
+
+import asyncio
+import time
+
+from aiokafka import AIOKafkaProducer
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from tests.e2e.steering.run_setup import Setup
+from trimtab_sandbox.broker import Broker
+
+
+class Load:
+    """What the cluster is given to work on, at the setup's rate."""
+
+    def __init__(self, setup: Setup, broker: Broker) -> None:
+        self.sent: list[tuple[str, float]] = []
+        """Key and timestamp (seconds) of input number i."""
+        self.sent_besides: dict[str, list[str]] = {}
+        """Keys of the inputs of the topics that only some versions of the job read."""
+        self.partitions: dict[str, int] = {}
+        """Of topics that have another number than the others."""
+        self._setup = setup
+        self._broker = broker
+        self._stop = asyncio.Event()
+        self._fed: tuple[str, ...] = ()
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect to the broker."""
+        self._producer = AIOKafkaProducer(bootstrap_servers=self._broker.address, enable_idempotence=True)
+        await self._producer.start()
+
+    async def close(self) -> None:
+        await self._producer.stop()
+
+    async def send_numbers(self, count: int) -> None:
+        keys, partitions = self._setup.keys, self._setup.partitions
+        sending = []
+        for _ in range(count):
+            number, now = len(self.sent), time.time()
+            key = f"k{number % keys}"
+            self.sent.append((key, int(now * 1e3) / 1e3))
+            sending.append(
+                await self._producer.send(
+                    "numbers",
+                    str(number).encode(),
+                    key=key.encode(),
+                    partition=(number % keys) % partitions,
+                    timestamp_ms=int(now * 1e3),
+                )
+            )
+        await asyncio.gather(*sending)
+
+    async def add_partitions(self, topic: str, count: int) -> None:
+        """Let a topic have so many; from then on the load goes to all of them."""
+        admin = AdminClient({"bootstrap.servers": self._broker.address})
+        admin.create_partitions([NewPartitions(topic, count)])[topic].result(20.0)
+        while len(await self._producer.partitions_for(topic)) < count:
+            await self._producer.client.force_metadata_update()
+        self.partitions[topic] = count
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._send_at_rate())
+
+    async def stop(self) -> None:
+        self._stop.set()
+        if self._task is not None:
+            await self._task
+
+    def stop_at_once(self) -> None:
+        self._stop.set()
+
+    async def _send_at_rate(self) -> None:
+        began, first = time.monotonic(), len(self.sent)
+        while not self._stop.is_set():
+            due = int((time.monotonic() - began) * self._setup.rate) - (len(self.sent) - first)
+            if due > 0:
+                await self.send_numbers(due)
+                for topic in self._fed:
+                    await self.send_besides(topic, due)
+            await asyncio.sleep(0.005)
+
+    def feed(self, topic: str | None) -> None:
+        """From now on the load goes to this topic, too; None: to `numbers` alone."""
+        self._fed = () if topic is None else (topic,)
+
+    async def send_besides(self, topic: str, count: int) -> None:
+        """Inputs of a topic that only some versions of the job read."""
+        sent, sending = self.sent_besides.setdefault(topic, []), []
+        for _ in range(count):
+            number = len(sent)
+            key = f"k{number % self._setup.keys}"
+            sent.append(key)
+            partition = (number % self._setup.keys) % self.partitions.get(topic, self._setup.partitions)
+            value = str(number).encode()
+            sending.append(await self._producer.send(topic, value, key=key.encode(), partition=partition))
+        await asyncio.gather(*sending)

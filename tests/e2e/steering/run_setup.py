@@ -1,0 +1,69 @@
+"""One run of the oracle's job: its versions, what they call things, and the settings of the run."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from tests.e2e.steering.app_names import APP as FIRST_APP
+from tests.e2e.steering.app_names import OTHER_APP as SECOND_APP
+from tests.e2e.steering.app_names import Feature
+from trimtab_protocol.messages.names import AppId, HostId, OperatorId
+
+APP, OTHER_APP = AppId(FIRST_APP), AppId(SECOND_APP)
+CLUSTER = "oracle"
+HOST = HostId("h0")
+SOURCE, REGROUP = OperatorId("source"), OperatorId("regroup")
+SUMS = "oracle-sums-changelog"
+CHANGELOGS = ("oracle-counts-changelog", SUMS, "oracle-groups-changelog")
+WINDOWED = "oracle-windowed-changelog"
+EXTRAS, RENAMED = "oracle-extras-changelog", "oracle-renamed-changelog"
+OPERATORS: dict[Feature | None, tuple[OperatorId, ...]] = {
+    None: (SOURCE, REGROUP),
+    Feature.OTHER_NAMES: (OperatorId("source-2"), OperatorId("regroup-2")),
+    Feature.ONE_OPERATOR: (OperatorId("everything"),),
+    Feature.UNNAMED: (OperatorId("all"),),
+}
+"""What a version of the job calls the operators of numbers and of regrouped."""
+
+
+def operators(features: Collection[Feature]) -> tuple[OperatorId, ...]:
+    """The operators that the tiny controller places, in this version of the job."""
+    return OPERATORS[next((feature for feature in features if feature in OPERATORS), None)]
+
+
+def app_of(features: Collection[Feature]) -> AppId:
+    """The app that this version of the job is."""
+    return OTHER_APP if Feature.OTHER_APP in features else APP
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """One run.  Seconds; `rate` in events per second; `delays_s` by the name of the step they are put before."""
+
+    workers: int = 3
+    partitions: int = 8
+    rate: float = 120.0
+    keys: int = 400
+    windowed: bool = False
+    work_s: float = 0.0
+    commit_interval_s: float = 1.0
+    session_s: float = 10.0
+    heartbeat_s: float = 0.5
+    took_limit_s: float = 4.0
+    max_poll_s: float = 1000.0
+    delays_s: dict[str, float] = field(default_factory=dict)
+    preload: int = 1000
+    placed: bool = True
+    own_topics: bool = True
+    """The cluster makes changelogs and the repartition topic, and Trimtab's; else the job's client makes its own, and
+    nobody Trimtab's."""
+    besides: tuple[str, ...] = ()
+    """Topics that the first version of the job reads besides, with those of their outputs."""
+    planted: tuple[str, ...] = ()
+    """Defects of the plug-in, see the app."""
+    features: tuple[Feature, ...] = ()
+    """Of the version of the job that workers start with."""
+    seed: int = 1
+
+    @property
+    def changelogs(self) -> tuple[str, ...]:
+        return (*CHANGELOGS, *((WINDOWED,) if self.windowed else ()))

@@ -1,0 +1,65 @@
+import json
+
+import pytest
+
+from tests.shared.protocol.messages.message_samples import ACK, EPOCH, PREPARE
+from trimtab_protocol.messages import commands
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.names import Epoch, KeyGroup
+
+
+def test_a_command_that_was_tampered_with_does_not_match_its_id():
+    document = PREPARE.document() | {"target": "w9"}
+    with pytest.raises(BadMessage, match="hash of the content"):
+        commands.decode_command(json.dumps(document).encode())
+
+
+def test_the_same_step_has_the_same_id_and_another_epoch_another():
+    later = Command(**{name: getattr(PREPARE, name) for name in PREPARE.__slots__} | {"issued_at": 101.0})
+    assert later.id == PREPARE.id
+    newer = Command(**{name: getattr(PREPARE, name) for name in PREPARE.__slots__} | {"epoch": Epoch(2, 10)})
+    assert newer.id != PREPARE.id
+
+
+def test_the_stops_of_two_workers_in_one_publication_are_two_commands():
+    first, second = (
+        Command(
+            cluster="demo", kind=CommandKind.STOP, epoch=EPOCH, host="h1", worker=worker, app=None, issued_at=1.0,
+            deadline=2.0,
+        )
+        for worker in ("w1", "w2")
+    )  # fmt: skip
+    assert first.id != second.id
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key_groups": ()},
+        {"source": None},
+        {"generation": 4},
+        {"deadline": 100.0},
+        {"key_groups": (KeyGroup("other", "sums", 1),)},
+        {"kind": CommandKind.STOP},
+    ],
+)
+def test_a_command_that_makes_no_sense_cannot_exist(change):
+    with pytest.raises(BadMessage):
+        Command(**{name: getattr(PREPARE, name) for name in PREPARE.__slots__} | change)
+
+
+def test_a_refusal_has_a_reason_and_nothing_else_has_one():
+    values = {name: getattr(ACK, name) for name in ACK.__slots__}
+    with pytest.raises(BadMessage):
+        Ack(**values | {"phase": Phase.REFUSED})
+    with pytest.raises(BadMessage):
+        Ack(**values | {"refusal": Refusal.GUARD})
+
+
+def test_an_ack_is_short():
+    payload = commands.encode_ack(ACK)
+    assert commands.decode_ack(payload + b" " * (commands.MAX_ACK_BYTES - len(payload))) == ACK
+    with pytest.raises(BadMessage) as caught:
+        commands.decode_ack(payload + b" " * (commands.MAX_ACK_BYTES + 1 - len(payload)))
+    assert caught.value.fault is Fault.OVERSIZED

@@ -1,0 +1,68 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.shared.protocol.messages.message_samples import REPORT, SNAPSHOT, STATISTICS
+from trimtab_protocol.messages import report, snapshot
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.reason_text import check_reason
+
+
+@pytest.mark.parametrize(
+    ("text", "fitting"),
+    [
+        ("the parts do not add up: 0.3 + 0.4 > 0.5 s", "the parts do not add up: 0.3 + 0.4 > 0.5 s"),
+        ('a "b" [c] {d} `e` \\ ? \u00e9\n', "a 'b' (c) (d) 'e' _ _ __"),
+        ("7 s", "reason 7 s"),
+        ("", "reason"),
+        ("x" * 300, "x" * 200),
+    ],
+)
+def test_a_reason_is_kept_as_a_report_can_hold_it(text, fitting):
+    kept = replace(STATISTICS, unknown=text).unknown
+    assert kept == fitting
+    assert check_reason(kept, "unk") == kept
+    assert replace(STATISTICS, unknown=kept).unknown == kept
+
+
+@pytest.mark.parametrize(
+    ("change", "fault", "path"),
+    [
+        ({"os": ["sums"], "oc": [1, 2]}, Fault.RANGE, "w[0].oc"),
+        ({"os": ["sums", "sums"], "oc": [1, 2]}, Fault.RANGE, "w[0].os"),
+        ({"os": ["a/b"], "oc": [1]}, Fault.RANGE, "w[0].os[0]"),
+        ({"os": ["sums"], "oc": [0]}, Fault.RANGE, "w[0].oc"),
+        ({"os": ["sums"]}, Fault.MISSING, "w[0].oc[0]"),
+        ({"oc": [1]}, Fault.MISSING, "w[0].os"),
+        ({"sby": -1}, Fault.RANGE, "w[0].sby"),
+        ({"unk": "7 s"}, Fault.RANGE, "w[0].unk"),
+        ({"unk": 7}, Fault.TYPE, "w[0].unk"),
+        ({"why": "x" * 201}, Fault.RANGE, "w[0].why"),
+        ({"why": "a\nb"}, Fault.RANGE, "w[0].why"),
+        ({"why": True}, Fault.TYPE, "w[0].why"),
+    ],
+)
+def test_what_a_worker_declares_is_checked(change, fault, path):
+    document = json.loads(report.encode_report(REPORT))
+    document["w"][0].update(change)
+    with pytest.raises(BadMessage) as caught:
+        report.decode_report(json.dumps(document).encode())
+    assert (caught.value.fault, caught.value.path) == (fault, path)
+
+
+def test_what_a_worker_declares_comes_back():
+    said = {"operators": {"sums": 64, "x": 2}, "unknown": "no base yet", "reason": "workers differ"}
+    workers = (replace(REPORT.workers[0], **said, standbys=1),)
+    assert report.decode_report(report.encode_report(replace(REPORT, workers=workers))).workers == workers
+    nodes = (replace(SNAPSHOT.nodes[0], **said, standbys=0),)
+    assert snapshot.decode_snapshot(snapshot.encode_snapshot(replace(SNAPSHOT, nodes=nodes))).nodes == nodes
+
+
+@pytest.mark.parametrize("capacity", [0, 0.0009, 10_000.1])
+def test_a_worker_has_a_share_of_a_core_that_loads_can_be_divided_by(capacity):
+    document = json.loads(report.encode_report(REPORT))
+    document["w"][0]["cap"] = capacity
+    with pytest.raises(BadMessage) as caught:
+        report.decode_report(json.dumps(document).encode())
+    assert (caught.value.fault, caught.value.path) == (Fault.RANGE, "w[0].cap")
