@@ -104,7 +104,7 @@ def optimum(problem: Problem) -> float:
 
 def solved(problem: Problem, params: Params = SHORT) -> BalanceResult:
     """By search: these problems are small enough to be enumerated, larger ones are not."""
-    with patch("trimtab_models.balance.enumeration.PLANS", 0.0):
+    with patch("trimtab_models.balance.enumeration.PAIRS", -1):
         result = solve(problem, stop=Never(), seed=0, params=params)
     assert isinstance(result, BalanceResult)
     return result

@@ -16,9 +16,10 @@ from trimtab_models.balance.exact import everywhere
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
 from trimtab_models.solving.stop import Stop
 
-PLANS = 2e7  # most plans of a problem that is worth a trial; nearly all of them are dropped early
-CELLS = 4_000_000  # (partial plan, node) pairs examined per band
+PAIRS = 600  # most pairs of a key group and a node
+FEW_CELLS, CELLS = 250_000, 4_000_000  # (partial plan, node) pairs examined per band
 BANDS = 6  # the first band is 2^-BANDS of the way from the bound to the plan
+DEAREST = 1e200  # price of load that no key group carries
 TIED_PP = 1e-9
 ROUNDING = 1e-11  # of the total load
 
@@ -35,30 +36,22 @@ class Enumeration:
 
 
 def worth_trying(problem: Problem) -> bool:
-    """Whether there are few enough plans within the budgets; counts at most the key groups that each can pay for."""
-    free, nodes = np.flatnonzero(problem.movable & (problem.home != UNPLACED)), int(problem.kept.sum())
-    plans = terms = float(nodes) ** min(64, int((problem.home == UNPLACED).sum()))
-    if terms * nodes * len(free) > PLANS:
-        return False
-    moves = len(free)
-    for row, allowance in zip(problem.prices, problem.allowances.tolist(), strict=True):
-        running = np.cumsum(np.sort(row[free]))
-        moves = min(moves, int(np.searchsorted(running, allowance * (1 + 1e-9), side="right")))
-    for moved in range(moves):
-        terms *= nodes * (len(free) - moved) / (moved + 1)
-        plans += terms
-        if plans > PLANS:
-            return False
-    return plans <= PLANS
+    """Whether the problem is small, and so has a chance of being examined completely."""
+    return len(problem.load) * len(problem.capacity) <= PAIRS
 
 
-def enumerate_plans(problem: Problem, proven: float, reached: float, within: float, stop: Stop) -> Enumeration:
-    """The plans up to `within` above the least load distance, which lies between `proven` and `reached`."""
+def enumerate_plans(
+    problem: Problem, proven: float, reached: float, within: float, cells: int, stop: Stop
+) -> Enumeration:
+    """The plans up to `within` above the least load distance, which lies between `proven` and `reached`.
+
+    It gives up after `cells` pairs of a partial plan and a node.
+    """
     trials = _Trials(problem)
     low = proven
     for halvings in range(BANDS, -1, -1):
         band = low + (reached - low) * 0.5**halvings + ROUNDING * max(1.0, reached)
-        plans = trials.inside(band + within, stop)
+        plans = trials.inside(band + within, cells, stop)
         if plans is None:
             break
         distances = np.maximum(*_sides(problem, plans))
@@ -107,27 +100,26 @@ class _Trials:
         self._nodes = everywhere(problem)
         fixed_first = np.array([len(nodes) > 1 for nodes in self._nodes], np.bool_)
         self._order = np.lexsort((-problem.load, fixed_first))
-        self._left = np.concatenate((np.cumsum(problem.load[self._order][::-1])[::-1], [0.0]))  # before each step
+        self._waiting = [_Waiting(problem, self._order[step:]) for step in range(1, len(self._order) + 1)]
 
-    def inside(self, d: float, stop: Stop) -> Ints | None:
+    def inside(self, d: float, cells: int, stop: Stop) -> Ints | None:
         """(X, K) all plans of load distance `d`; None if there are too many partial ones, or `stop` ends it."""
         problem = self._problem
         load = np.zeros((1, len(problem.capacity)))
         spent = np.zeros((1, len(problem.prices)))
         used = np.zeros((1, len(problem.limit), len(problem.capacity)))
         steps: list[tuple[Ints, Ints]] = []  # per key group: the partial plan that it extends, and its node
-        cells = 0
         for step, key_group in enumerate(self._order.tolist()):
             before, node = self._choices(load, key_group, d)
-            cells += len(before) * len(problem.capacity)
-            if cells > CELLS or stop():
+            cells -= len(before) * len(problem.capacity)
+            if cells < 0 or stop():
                 return None
             row = np.arange(len(before))
             load, spent, used = load[before], spent[before], used[before]
             load[row, node] += problem.load[key_group]
             spent += np.outer(node != problem.home[key_group], problem.prices[:, key_group])
             used[row, :, node] += problem.usage[:, key_group]
-            kept = self._possible(load, spent, used, d, float(self._left[step + 1]))
+            kept = self._possible(load, spent, used, d, self._waiting[step])
             load, spent, used = load[kept], spent[kept], used[kept]
             steps.append((before[kept], node[kept]))
         return self._plans(steps)
@@ -140,13 +132,19 @@ class _Trials:
         before, choice = np.nonzero(load[:, nodes] + problem.load[key_group] <= high)
         return before, nodes[choice]
 
-    def _possible(self, load: Floats, spent: Floats, used: Floats, d: float, left: float) -> Bools:
-        """Which partial plans keep budgets and limits, and can fill the nodes below the band with load `left`."""
+    def _possible(self, load: Floats, spent: Floats, used: Floats, d: float, waiting: "_Waiting") -> Bools:
+        """Which partial plans keep the limits, and can be completed inside the band and the budgets."""
         problem = self._problem
+        high = (problem.mean + d) * problem.capacity + self._slack
         low = np.where(problem.removing, -np.inf, (problem.mean - d) * problem.capacity - self._slack)
-        possible: Bools = np.maximum(0.0, low - load).sum(axis=1) <= left + self._slack
-        possible &= (spent <= problem.allowances * (1 + 1e-12)).all(axis=1)
+        possible: Bools = np.maximum(0.0, low - load).sum(axis=1) <= waiting.load + self._slack
         possible &= (used <= self._limit).all(axis=(1, 2))
+        after = load + waiting.at_home  # if no further key group moves
+        excess = np.maximum(0.0, after - high)
+        deficit = np.maximum(0.0, np.maximum(0.0, low - after).sum(axis=1) - waiting.unplaced - self._slack)
+        for row, allowance in enumerate(problem.allowances.tolist()):
+            needed = np.maximum(excess @ waiting.cheapest[row], deficit * waiting.cheapest[row].min(initial=DEAREST))
+            possible &= spent[:, row] + needed * (1 - 1e-9) <= allowance * (1 + 1e-12)
         return possible
 
     def _plans(self, steps: list[tuple[Ints, Ints]]) -> Ints:
@@ -156,3 +154,21 @@ class _Trials:
             plans[:, key_group] = node[row]
             row = before[row]
         return plans
+
+
+class _Waiting:
+    """The key groups that are not assigned yet.
+
+    `load` in all, `at_home` (N,) by node, `unplaced` of those without one; `cheapest` (B, N) the least price per load.
+    """
+
+    def __init__(self, problem: Problem, key_groups: Ints) -> None:
+        self.load = float(problem.load[key_groups].sum())
+        placed = key_groups[problem.home[key_groups] != UNPLACED]
+        self.unplaced = self.load - float(problem.load[placed].sum())
+        home = problem.home[placed]
+        self.at_home = np.bincount(home, problem.load[placed], len(problem.capacity))
+        self.cheapest = np.full((len(problem.prices), len(problem.capacity)), DEAREST)
+        price = np.minimum(DEAREST, problem.prices[:, placed] / np.maximum(problem.load[placed], 1 / DEAREST))
+        for row, per_load in zip(self.cheapest, price, strict=True):
+            np.minimum.at(row, home, per_load)

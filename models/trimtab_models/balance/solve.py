@@ -27,7 +27,7 @@ from trimtab_models.balance.certify import booleans, certify
 from trimtab_models.balance.construct import construct, place_unplaced
 from trimtab_models.balance.core import core_of, solve_core
 from trimtab_models.balance.drain import Drain, alerts, plain_drain
-from trimtab_models.balance.enumeration import by_objectives, enumerate_plans, worth_trying
+from trimtab_models.balance.enumeration import CELLS, FEW_CELLS, by_objectives, enumerate_plans, worth_trying
 from trimtab_models.balance.evaluate import Score, evaluate
 from trimtab_models.balance.exact import Answer
 from trimtab_models.balance.flux import flux
@@ -51,6 +51,8 @@ SMALL_WORK = 5.0
 FULL_WORK = 300.0
 PACKING_S = 1.5  # least time for which it is worth trying
 CORE_WORK = 2.5
+ENDLESS = 10**9
+SEARCH_ON_SHARE = 0.8  # of the time that is left after the search and CP-SAT
 SEARCH_SHARE = 0.6  # of the time, while there are key groups on draining nodes
 WORTH_PP = 1.0  # a load distance lower by this is worth moves that empty no draining node
 
@@ -64,7 +66,7 @@ class Params:
     effort: Effort = FULL_EFFORT
     brief: Effort = BRIEF_EFFORT  # before the reduced problem of a tight budget is tried
     polish: Effort = POLISH_EFFORT  # for the second side and after draining
-    certify: bool = False  # use CP-SAT: at once for small problems, for larger ones in the time that is left
+    certify: bool = False  # use CP-SAT at once for small problems; for larger ones all of the time, CP-SAT and search
 
 
 DEFAULT_PARAMS = Params()
@@ -122,15 +124,17 @@ class _Solver:
         if self.problem.removing[self.best].any():
             return self._run_draining()
         if self._is_stuck():
+            self._bound = self._score.load_distance
             return self.result()
         self._first_plans(0.0)
-        if self._enumerate():
+        if self._solve_small():
             return self.result()
         self._certify(SMALL_BOOLEANS, SMALL_WORK)
         self._pack()
         self._improve(0.0, self._params.effort, returning=True)
         if isinstance(self._stop, Deadline):
             self._certify(np.inf, FULL_WORK)
+            self._search_on()
         self._finish(returning=True)
         return self.result()
 
@@ -147,7 +151,10 @@ class _Solver:
         ceiling = self._ceiling()
         self._improve(0.0, self._params.polish, returning=False)
         self._finish(returning=False)
-        if self._enumerated(0.0) is None and (certificate := self._certificate(SMALL_BOOLEANS, SMALL_WORK)) is not None:
+        if (
+            self._enumerated(0.0, FEW_CELLS) is None
+            and (certificate := self._certificate(SMALL_BOOLEANS, SMALL_WORK)) is not None
+        ):
             self._bound = certificate.lower_bound  # its plan is not used: the rule has decided, not the load distance
         return self.result(ceiling)
 
@@ -201,9 +208,20 @@ class _Solver:
         goal = max(enough, self._goal())
         self._take(improver.lower(self.best, Side.BOTH, self._bound, goal, effort))
 
-    def _enumerate(self) -> bool:
+    def _solve_small(self) -> bool:
+        """Try to examine all plans, for longer after a brief search; returns whether the plan is the best."""
+        if not worth_trying(self.problem):
+            return False
+        if self._enumerate(FEW_CELLS):
+            return True
+        nodes = len(self.problem.capacity)
+        brief = min(self._params.brief, self._params.effort, key=lambda effort: effort.total(nodes))
+        self._improve(0.0, brief, returning=True)
+        return self._score.load_distance > self._goal() and self._enumerate(CELLS)
+
+    def _enumerate(self, cells: int) -> bool:
         """Take the best plan by all three objectives; returns False if there are too many plans to examine."""
-        plans = self._enumerated(self._params.tolerance)
+        plans = self._enumerated(self._params.tolerance, cells)
         if plans is None:
             return False
         goal = self._goal()
@@ -214,13 +232,21 @@ class _Solver:
                 return True
         return False
 
-    def _enumerated(self, within: float) -> Ints | None:
+    def _enumerated(self, within: float, cells: int) -> Ints | None:
         """(X, K) all plans up to `within` above the optimum, if they are few enough; raises the bound in any case."""
         if self._stop() or not worth_trying(self.problem):
             return None
-        found = enumerate_plans(self.problem, self._bound, self._score.load_distance, within, self._stop)
+        found = enumerate_plans(self.problem, self._bound, self._score.load_distance, within, cells, self._stop)
         self._bound = max(self._bound, found.lower_bound)
         return found.plans
+
+    def _search_on(self) -> None:
+        """Use the time that is left for the load distance, but for what the other objectives need."""
+        if not self._params.certify:
+            return
+        whole, self._stop = self._stop, _part(self._stop, SEARCH_ON_SHARE)
+        self._improve(0.0, Effort(steps=ENDLESS), returning=True)
+        self._stop = whole
 
     def _pack(self) -> None:
         """Solve the reduced problem of a tight budget (`core.py`)."""
