@@ -25,7 +25,7 @@ import numpy as np
 from trimtab_models.balance.bound import CountConditions, lower_bound, stronger_bound
 from trimtab_models.balance.certify import booleans, certify
 from trimtab_models.balance.construct import construct, place_unplaced
-from trimtab_models.balance.core import core_of, solve_core
+from trimtab_models.balance.core import core_by_bytes, core_of, solve_core
 from trimtab_models.balance.drain import Drain, alerts, plain_drain
 from trimtab_models.balance.enumeration import CELLS, FEW_CELLS, by_objectives, enumerate_plans, worth_trying
 from trimtab_models.balance.evaluate import Score, evaluate
@@ -254,6 +254,7 @@ class _Solver:
             return
         self._improve(0.0, self._params.brief, returning=True)
         core = core_of(self.problem, self._conditions, self._score.load_distance)
+        core = core or core_by_bytes(self.problem, self._bound)
         if core is None or self._score.load_distance <= self._goal():
             return
         work, reached = min(CORE_WORK, self._left_s()), self._score.load_distance
