@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trimtab_models.balance import Problem, evaluate
+from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve
 from trimtab_models.balance.bound import CountConditions, lower_bound
-from trimtab_models.balance.core import SPARE, core_of, solve_core
+from trimtab_models.balance.core import SPARE, core_by_bytes, core_of, solve_core
 from trimtab_models.simulation import uneven_cluster
 from trimtab_models.solving import Never
 
@@ -47,6 +47,7 @@ def test_a_plan_of_the_core_keeps_the_budget_and_the_bound(seed):
     proven = lower_bound(problem, now, Never())
     core = core_of(problem, CountConditions(problem), proven + 1)
     assert core is not None
+    assert core.leaving is not None
     plan = solve_core(problem, core, proven, proven + 1, seed=0, work=5)
     assert plan is not None
     score = evaluate(problem, plan)
@@ -55,6 +56,37 @@ def test_a_plan_of_the_core_keeps_the_budget_and_the_bound(seed):
     moved = plan != problem.home
     assert (np.bincount(problem.home[moved], minlength=10) <= core.leaving + SPARE).all()
     assert (plan == solve_core(problem, core, proven, proven + 1, seed=0, work=5)).all()
+
+
+def by_bytes(seed: int, share: float) -> Problem:
+    """10 nodes, 2 of them changed by 80 percent; states are log-normal, the budget a share of all of them."""
+    cluster = uneven_cluster(10, 200, 80, seed)
+    cost = np.random.default_rng(seed).lognormal(10, 1, 200).round()
+    return replace(cluster, cost_bytes=cost, max_cost_bytes=share * float(cost.sum()))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_plan_of_the_core_by_bytes_keeps_the_budget_and_the_bound(seed):
+    problem = by_bytes(seed, 0.01)
+    now = evaluate(problem, problem.home).load_distance
+    proven = lower_bound(problem, now, Never())
+    core = core_by_bytes(problem, proven)
+    assert core is not None
+    plan = solve_core(problem, core, proven, now, seed=0, work=1)
+    assert plan is not None
+    score = evaluate(problem, plan)
+    assert score.allowed
+    assert proven - 1e-9 <= score.load_distance < now
+    assert all(node in nodes for node, nodes in zip(plan.tolist(), core.nodes, strict=True))
+    baseline = solve(problem, stop=Never(), seed=0, params=Params(effort=Effort(steps=600), polish=Effort(steps=0)))
+    assert isinstance(baseline, BalanceResult)
+    assert score.load_distance <= baseline.score.load_distance + 0.5
+
+
+def test_there_is_no_core_by_bytes_without_such_a_budget_or_where_it_is_not_tight():
+    problem = by_bytes(0, 0.01)
+    assert core_by_bytes(replace(problem, max_cost_bytes=None), 5.0) is None
+    assert core_by_bytes(problem, 0.5) is None
 
 
 def test_where_the_budget_leaves_much_to_choose_there_is_no_core():

@@ -8,9 +8,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve, solve_flux, solve_greedily
-from trimtab_models.balance.drain import Drain
+from trimtab_models.balance.bound import lower_bound
+from trimtab_models.balance.drain import Drain, plain_drain
+from trimtab_models.balance.solve import WORTH_PP
 from trimtab_models.balance.tabu import Band
-from trimtab_models.solving import Never
+from trimtab_models.solving import Deadline, Never
 
 SHORT = Params(effort=Effort(steps=300), polish=Effort(steps=60, patience=60))
 quick = settings(max_examples=40)
@@ -107,6 +109,23 @@ def test_the_greedy_plan_drains_by_the_same_rule_and_is_flux_where_nothing_is_ma
         assert result.score.load_distance <= max(SHORT.urgent, problem.max_load_distance, stayed) + 1e-9
     else:
         assert result.score.load_distance == pytest.approx(min(stayed, flux_of(problem)))
+
+
+@quick
+@given(clusters(), st.integers(1_000, 4_000))
+def test_no_plan_empties_less_than_the_rule_alone_but_for_a_real_gain(problem, ticks):
+    """Whenever the deadline stops the search: the clock ticks with each question."""
+    assume(problem.removing[problem.home].any())
+    clock = iter(range(10**9))
+    result = solve(problem, stop=Deadline(lambda: next(clock), at_s=ticks), seed=0, params=SHORT)
+    assert isinstance(result, BalanceResult)
+    stayed = evaluate(problem, problem.home).load_distance
+    target = max(lower_bound(problem, stayed, Never()), SHORT.urgent)
+    rule = plain_drain(problem, problem.home, target, Never())
+    by_rule = evaluate(problem, rule).load_distance
+    assume(by_rule <= max(SHORT.urgent, problem.max_load_distance, min(stayed, flux_of(problem))))
+    left, rule_left = (int(problem.removing[plan].sum()) for plan in (result.allocation, rule))
+    assert left <= rule_left or result.score.load_distance < by_rule - WORTH_PP
 
 
 def test_what_has_taken_another_ones_place_stays_there():

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.balance import BalanceResult, Effort, Params, Problem, solve, solve_flux
-from trimtab_models.solving import Never, Status
+from trimtab_models.solving import Deadline, Never, Status, Stop
 
 SHORT = Params(effort=Effort(steps=200, patience=100), polish=Effort(steps=50))
 quick = settings(max_examples=50)
@@ -101,10 +102,67 @@ def optimum(problem: Problem) -> float:
     return min((load_distance(problem, allocation) for allocation in allowed_allocations(problem)), default=np.inf)
 
 
-def solved(problem: Problem) -> BalanceResult:
-    result = solve(problem, stop=Never(), seed=0, params=SHORT)
+def solved(problem: Problem, params: Params = SHORT) -> BalanceResult:
+    """By search: these problems are small enough to be enumerated, larger ones are not."""
+    with patch("trimtab_models.balance.enumeration.PAIRS", -1):
+        result = solve(problem, stop=Never(), seed=0, params=params)
     assert isinstance(result, BalanceResult)
     return result
+
+
+def enumerated(problem: Problem, *, stop: Stop | None = None) -> BalanceResult:
+    result = solve(problem, stop=stop or Never(), seed=0, params=SHORT)
+    assert isinstance(result, BalanceResult)
+    return result
+
+
+def objectives(problem: Problem, allocation: np.ndarray) -> tuple[float, float, int, float]:
+    """Load distance, its other side, moves and their bytes."""
+    mean = sum(problem.load) / sum(problem.capacity[~problem.removing])
+    over = under = 0.0
+    for node in range(len(problem.capacity)):
+        deviation = sum(problem.load[allocation == node]) / problem.capacity[node] - mean
+        over, under = max(over, deviation), max(under, 0.0 if problem.removing[node] else -deviation)
+    moved = (allocation != problem.home) & (problem.home >= 0)
+    return max(over, under), min(over, under), int(moved.sum()), float(problem.cost_bytes[moved].sum())
+
+
+@quick
+@given(problems(marked=False))
+def test_a_tiny_problem_is_solved_by_all_three_objectives_at_once(problem):
+    """With the fewest moves of the exact optimum or fewer, as a plan within the tolerance is as good."""
+    assume((problem.home >= 0).all() or not len(problem.limit))
+    every = [objectives(problem, allocation) for allocation in allowed_allocations(problem)]
+    least = min(distance for distance, *_ in every)
+    best = [plan for plan in every if plan[0] <= least + 1e-9]
+    other = min(plan[1] for plan in best)
+    _, _, moves, cost = min((plan for plan in best if plan[1] <= other + 1e-9), key=lambda plan: plan[2:])
+    result = enumerated(problem)
+    assert broken_rules(problem, result.allocation) == []
+    distance, side, own_moves, own_cost = objectives(problem, result.allocation)
+    assert least - 1e-9 <= distance <= least + SHORT.tolerance + 1e-9
+    assert side <= max(other, SHORT.tolerance) + 1e-9
+    assert (own_moves, own_cost) <= (moves, cost)
+    assert least - 1e-6 <= result.lower_bound <= least + 1e-9
+
+
+@quick
+@given(problems())
+def test_the_bound_of_a_tiny_problem_is_its_optimum_marked_nodes_or_not(problem):
+    assume((problem.home >= 0).all() or not len(problem.limit))
+    result, least = enumerated(problem), optimum(problem)
+    assert result.lower_bound <= least + 1e-9
+    assert result.lower_bound >= min(least, result.score.load_distance) - 1e-6 or not result.score.migrations
+
+
+@quick
+@given(problems(), st.integers(1, 60))
+def test_an_enumeration_that_is_stopped_leaves_a_valid_bound_and_plan(problem, questions):
+    assume((problem.home >= 0).all() or not len(problem.limit))
+    asked = iter(range(questions))
+    result = enumerated(problem, stop=Deadline(lambda: next(asked, 10**9), at_s=10**6))
+    assert broken_rules(problem, result.allocation) == []
+    assert result.lower_bound <= optimum(problem) + 1e-9
 
 
 @quick
@@ -129,8 +187,7 @@ def test_the_bound_is_never_above_the_optimum(problem):
 @given(problems(marked=False))
 def test_without_marked_nodes_small_problems_are_solved_to_the_optimum(problem):
     assume((problem.home >= 0).all() or not len(problem.limit))
-    result = solve(problem, stop=Never(), seed=0, params=replace(SHORT, certify=True))
-    assert isinstance(result, BalanceResult)
+    result = solved(problem, replace(SHORT, certify=True))
     assert result.score.load_distance <= optimum(problem) + SHORT.tolerance
     assert result.lower_bound >= result.score.load_distance - SHORT.tolerance or not result.score.migrations
 
@@ -139,8 +196,7 @@ def test_without_marked_nodes_small_problems_are_solved_to_the_optimum(problem):
 @given(problems())
 def test_the_certified_bound_of_a_small_problem_is_its_optimum_marked_nodes_or_not(problem):
     assume((problem.home >= 0).all() or not len(problem.limit))
-    result = solve(problem, stop=Never(), seed=0, params=replace(SHORT, certify=True))
-    assert isinstance(result, BalanceResult)
+    result = solved(problem, replace(SHORT, certify=True))
     least = optimum(problem)
     assert result.lower_bound <= least + 1e-9
     assert result.lower_bound >= least - SHORT.tolerance or not (result.allocation != problem.home).any()

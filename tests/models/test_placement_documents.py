@@ -56,9 +56,15 @@ def test_even_deals_the_instances_out_one_by_one(solve):
 
 
 @pytest.mark.parametrize("method", ["even", "lf"])
-@pytest.mark.parametrize("change", [{"slots": []}, {"slots_wanted": 0}])
-def test_no_slot_is_exit_3(solve, method, change):
-    assert solve(DOCUMENT | change, method=method) == (3, "", "trimtab solve: there is no slot\n")
+@pytest.mark.parametrize("wanted", [{}, {"slots_wanted": 0}])
+def test_no_slot_is_exit_3(solve, method, wanted):
+    assert solve(DOCUMENT | {"slots": []} | wanted, method=method) == (3, "", "trimtab solve: there is no slot\n")
+
+
+@pytest.mark.parametrize("method", ["even", "lf"])
+def test_where_no_slot_is_wanted_key_and_value_are_named(solve, method):
+    reason = "$.slots_wanted is 0, expected at least 1: no slot may be used, 3 are free"
+    assert solve(DOCUMENT | {"slots_wanted": 0}, method=method) == (3, "", f"trimtab solve: {reason}\n")
 
 
 @pytest.mark.parametrize("method", ["even", "lf"])

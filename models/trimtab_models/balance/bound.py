@@ -115,6 +115,20 @@ class CostConditions(Transfers):
         """(P,) the cheapest pieces that bring their node to the upper end of the band; the last one counts in part."""
         return self.pieces.before < self._excesses.above(d)[self.pieces.node]
 
+    def lacking(self, d: float) -> Bools:
+        """(N,) the nodes below the band of `d`."""
+        lacking: Bools = self._excesses.spare(d) < 0
+        return lacking
+
+    def candidates(self, d: float, ample: float) -> Ints:
+        """The key groups that carry `ample` times the load that must move, with the fewest bytes per load."""
+        above, pieces = np.maximum(0.0, self._excesses.above(d)), self.pieces
+        leaving = pieces.before < ample * above[pieces.node]
+        offers = np.where(leaving, 0.0, self.offers(d))[self.cheapest]
+        missing = ample * max(0.0, self.deficit(d) - float(above.sum()))
+        further = self.cheapest[(offers > 0) & (np.cumsum(offers) - offers < missing)]
+        return pieces.key_groups[np.concatenate((np.flatnonzero(leaving), further))]
+
     def refute(self, d: float) -> bool:
         """Whether R or D refutes `d`."""
         above = np.maximum(0.0, self._excesses.above(d))

@@ -5,6 +5,9 @@ minimum number to each node below it (R and S of `bound.py`).  If these moves us
 move.  What remains is a packing problem with few large pieces, at which local search is weak.  In the reduced problem
 only nodes above the band give and only nodes below it receive, each at most `SPARE` key groups more than the minimum.
 This may exclude the optimum: a plan that CP-SAT finds is valid, but infeasibility here proves nothing.
+
+With a budget of bytes, the number of moves is not known.  There the key groups that may move are those with the fewest
+bytes per load: from each node above the band twice its excess, and from all nodes twice what the deficits still lack.
 """
 
 from collections.abc import Callable
@@ -12,22 +15,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.balance.bound import CountConditions
+from trimtab_models.balance.bound import CostConditions, CountConditions
 from trimtab_models.balance.exact import Exact
-from trimtab_models.balance.problem import UNPLACED, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, Bools, Ints, Problem
 
 SPARE = 1
 TIGHT = 0.75  # least share of the budget that the necessary moves must use
 BOOLEANS = 12_000
+BINDS_PP = 1.0  # below, a budget of bytes is not tight, and search does better
+AMPLE = 2.0  # times the load that must move
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """The nodes allowed for each key group, and the minimum number that leaves and reaches each node (N,)."""
+    """The nodes allowed for each key group, and the minimum number that leaves and reaches each node (N,), if known."""
 
     nodes: list[list[int]]
-    leaving: Ints
-    arriving: Ints
+    leaving: Ints | None = None
+    arriving: Ints | None = None
 
 
 def core_of(problem: Problem, conditions: CountConditions, reached: float) -> Core | None:
@@ -42,11 +47,28 @@ def core_of(problem: Problem, conditions: CountConditions, reached: float) -> Co
     free, receivers = problem.movable & (leaving > 0)[problem.home], np.flatnonzero(arriving).tolist()
     if not 0 < int(free.sum()) * len(receivers) <= BOOLEANS:
         return None
-    nodes = [
+    return Core(nodes=_allowed(problem, free, receivers), leaving=leaving, arriving=arriving)
+
+
+def core_by_bytes(problem: Problem, proven: float) -> Core | None:
+    """The core of a budget of bytes, for plans with a load distance near `proven`; None if it is too large or empty."""
+    if problem.max_cost_bytes is None or proven < BINDS_PP or (problem.home == UNPLACED).any():
+        return None
+    conditions = CostConditions(problem, problem.max_cost_bytes)
+    receivers = np.flatnonzero(conditions.lacking(proven)).tolist()
+    chosen = conditions.candidates(proven, AMPLE)
+    if not 0 < len(chosen) * len(receivers) <= BOOLEANS:
+        return None
+    free = np.zeros(len(problem.load), np.bool_)
+    free[chosen] = True
+    return Core(nodes=_allowed(problem, free, receivers))
+
+
+def _allowed(problem: Problem, free: Bools, receivers: list[int]) -> list[list[int]]:
+    return [
         sorted({home, *receivers}) if leaves else [home]
         for home, leaves in zip(problem.home.tolist(), free.tolist(), strict=True)
     ]
-    return Core(nodes=nodes, leaving=leaving, arriving=arriving)
 
 
 def solve_core(
@@ -61,5 +83,6 @@ def solve_core(
 ) -> Ints | None:
     """(K,) the best plan found with load distance in [`proven`, `reached`]; `work`, `left_s` as in `Exact.solve`."""
     exact = Exact(problem, core.nodes, proven, reached)
-    exact.limit_movers(core.leaving, core.arriving, SPARE)
+    if core.leaving is not None and core.arriving is not None:
+        exact.limit_movers(core.leaving, core.arriving, SPARE)
     return exact.solve(seed=seed, work=work, left_s=left_s).allocation

@@ -4,9 +4,13 @@ According to the paper's lemmas, minimising the load distance empties these node
 indivisible key groups: with 40 equal key groups on 4 nodes, one of them draining, the optimum leaves one key group
 there for ever.  So once the load distance is no longer urgent, a rule spends the rest of the budget: heaviest key
 groups first, each to the least loaded remaining node, while no remaining node rises above `ceiling`.
+
+A move that empties a draining node also fills a node below the band.  So `plain_drain` applies the rule at once, after
+the fewest moves that relieve overloaded nodes.  A search may find a smaller load distance with moves that empty
+nothing; `solve.py` says when that is worth it.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from enum import Enum
 
@@ -79,6 +83,24 @@ class Drain:
                 del candidates[position], loads[position]
                 break
 
+    def relieve(self, target: float) -> None:
+        """Moves as few key groups as possible off remaining nodes above `target` (pp), to nodes that stay within it."""
+        problem = self._problem
+        above = np.flatnonzero(problem.kept & (self._deviations > target))
+        for source in above[np.argsort(-self._deviations[above], kind="stable")].tolist():
+            own = np.flatnonzero((self.allocation == source) & problem.movable & (problem.load > 0))
+            own = own[np.argsort(problem.load[own], kind="stable")]
+            candidates, loads = own.tolist(), problem.load[own].tolist()
+            while candidates and self._deviations[source] > target and not self._stop():
+                excess = (self._deviations[source] - target) * problem.capacity[source]
+                position = min(
+                    bisect_left(loads, excess), len(loads) - 1
+                )  # the lightest that is enough, or the heaviest
+                key_group = candidates.pop(position)
+                del loads[position]
+                if (problem.prices[:, key_group] <= self._left).all():
+                    self._move_to_least_loaded(key_group, target)
+
     def empty(self, ceiling: float) -> None:
         """Moves key groups off draining nodes, heaviest first; no remaining node goes above `ceiling` (pp)."""
         problem = self._problem
@@ -89,11 +111,17 @@ class Drain:
                 break
             if (problem.prices[:, key_group] > self._left).any():
                 continue
-            after = self._deviations + problem.load[key_group] / problem.capacity
-            after[problem.removing | self._too_full(key_group) | (after > ceiling)] = np.inf
-            node = int(after.argmin())
-            if np.isfinite(after[node]):
-                self._move(key_group, node)
+            self._move_to_least_loaded(key_group, ceiling)
+
+    def _move_to_least_loaded(self, key_group: int, ceiling: float) -> None:
+        """Moves `key_group` to the remaining node that is least loaded with it, if that stays within `ceiling`."""
+        problem = self._problem
+        after = self._deviations + problem.load[key_group] / problem.capacity
+        after[problem.removing | self._too_full(key_group) | (after > ceiling)] = np.inf
+        after[self.allocation[key_group]] = np.inf
+        node = int(after.argmin())
+        if np.isfinite(after[node]):
+            self._move(key_group, node)
 
     def _too_full(self, key_group: int) -> Bools:
         after = self._used + self._problem.usage[:, [key_group]]
@@ -121,6 +149,14 @@ class Drain:
         factor = int(source == problem.home[key_group]) - int(target == problem.home[key_group])
         self._left -= factor * problem.prices[:, key_group]
         self.allocation[key_group] = target
+
+
+def plain_drain(problem: Problem, start: Ints, target: float, stop: Stop) -> Ints:
+    """(K,) the plan of the rule alone: remaining nodes down to `target` (pp), then the draining nodes emptied."""
+    drain = Drain(problem, start, stop)
+    drain.relieve(target)
+    drain.empty(max(target, problem.max_load_distance))
+    return drain.allocation
 
 
 def alerts(problem: Problem, allocation: Ints, ceiling: float) -> tuple[Alert, ...]:

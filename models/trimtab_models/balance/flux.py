@@ -1,10 +1,10 @@
 """Flux, the published baseline (Shah et al., ICDE 2003, as described by Madsen et al. 2017, section 5).
 
 Flux sorts the nodes by load.  It moves the largest key group that lowers the variance from the first node to the last,
-then from the second to the second last, and so on, in rounds until the budget is spent.  We differ in this: draining
-nodes receive nothing, limits and pins are kept, and a key group moves at most once.  With unequal capacities, the
-variance weighs each node's load in percent by its capacity (a move of load w from x to y pp then lowers it iff
-w (1/c_i + 1/c_j) < 2 (x - y)).
+then from the second to the second last, and so on up to the middle pair.  Then it sorts again, until the budget is
+spent.  We differ in this: draining nodes receive nothing, limits and pins are kept, and a key group moves at most once.
+With unequal capacities, the variance weighs each node's load in percent by its capacity (a move of load w from x to y
+pp then lowers it iff w (1/c_i + 1/c_j) < 2 (x - y)).
 """
 
 from bisect import bisect_left
@@ -41,9 +41,10 @@ class _Flux:
         kept = self._problem.kept
         while not stop() and (self._left >= self._least).all():
             descending = np.argsort(-self._loads, kind="stable")
+            rank = np.argsort(descending)
             moved = False
             for source, target in zip(descending.tolist(), descending[kept[descending]][::-1].tolist(), strict=False):
-                if self._loads[source] <= self._loads[target] or stop():
+                if rank[source] >= rank[target] or stop():
                     break
                 if (self._left < self._least).any():
                     break

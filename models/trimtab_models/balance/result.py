@@ -14,6 +14,7 @@ class Stage(Enum):
 
     STAYED = "stayed"
     CONSTRUCTED = "constructed"
+    ENUMERATED = "enumerated"
     IMPROVED = "improved"
     CERTIFIED = "certified"
     DRAINED = "drained"

@@ -13,6 +13,9 @@ present one.  Otherwise emptying a node may contradict a small load distance, an
 distance is then at most the larger of two values: the room for draining, max(`urgent`, the problem's
 `max_load_distance`), and the better of Flux and the present allocation.  So while the load distance is above that room,
 moves for the drain do not make it worse.
+
+While the load distance is above `urgent`, a plan with a load distance lower by less than WORTH_PP counts as equal.  Of
+equal plans, the one that empties more is preferred.  The rule alone, without a search, is always one of them.
 """
 
 from dataclasses import dataclass
@@ -22,8 +25,9 @@ import numpy as np
 from trimtab_models.balance.bound import CountConditions, lower_bound, stronger_bound
 from trimtab_models.balance.certify import booleans, certify
 from trimtab_models.balance.construct import construct, place_unplaced
-from trimtab_models.balance.core import core_of, solve_core
-from trimtab_models.balance.drain import Drain, alerts
+from trimtab_models.balance.core import core_by_bytes, core_of, solve_core
+from trimtab_models.balance.drain import Drain, alerts, plain_drain
+from trimtab_models.balance.enumeration import CELLS, FEW_CELLS, by_objectives, enumerate_plans, worth_trying
 from trimtab_models.balance.evaluate import Score, evaluate
 from trimtab_models.balance.exact import Answer
 from trimtab_models.balance.flux import flux
@@ -47,6 +51,10 @@ SMALL_WORK = 5.0
 FULL_WORK = 300.0
 PACKING_S = 1.5  # least time for which it is worth trying
 CORE_WORK = 2.5
+ENDLESS = 10**9
+SEARCH_ON_SHARE = 0.8  # of the time that is left after the search and CP-SAT
+SEARCH_SHARE = 0.6  # of the time, while there are key groups on draining nodes
+WORTH_PP = 1.0  # a load distance lower by this is worth moves that empty no draining node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +66,7 @@ class Params:
     effort: Effort = FULL_EFFORT
     brief: Effort = BRIEF_EFFORT  # before the reduced problem of a tight budget is tried
     polish: Effort = POLISH_EFFORT  # for the second side and after draining
-    certify: bool = False  # use CP-SAT: at once for small problems, for larger ones in the time that is left
+    certify: bool = False  # use CP-SAT at once for small problems; for larger ones all of the time, CP-SAT and search
 
 
 DEFAULT_PARAMS = Params()
@@ -116,25 +124,37 @@ class _Solver:
         if self.problem.removing[self.best].any():
             return self._run_draining()
         if self._is_stuck():
+            self._bound = self._score.load_distance
             return self.result()
         self._first_plans(0.0)
+        if self._solve_small():
+            return self.result()
         self._certify(SMALL_BOOLEANS, SMALL_WORK)
         self._pack()
         self._improve(0.0, self._params.effort, returning=True)
         if isinstance(self._stop, Deadline):
             self._certify(np.inf, FULL_WORK)
+            self._search_on()
         self._finish(returning=True)
         return self.result()
 
     def _run_draining(self) -> BalanceResult:
-        urgent, start = self._params.urgent, self.best
+        urgent, start, stayed = self._params.urgent, self.best, self._score.load_distance
+        whole, self._stop = self._stop, _part(self._stop, SEARCH_SHARE)  # the drain needs the rest
+        plain = self._drained_plainly(start)
         self._first_plans(urgent)
-        self._improve(urgent, self._params.effort, returning=True)
+        if evaluate(self.problem, plain).load_distance > max(urgent, self._bound + WORTH_PP):
+            self._improve(urgent, self._params.effort, returning=True)
+        self._stop = whole
         self._drain(start, max(urgent, self._goal(), self._score.load_distance))
+        self._prefer_emptier(plain, stayed)
         ceiling = self._ceiling()
         self._improve(0.0, self._params.polish, returning=False)
         self._finish(returning=False)
-        if (certificate := self._certificate(SMALL_BOOLEANS, SMALL_WORK)) is not None:
+        if (
+            self._enumerated(0.0, FEW_CELLS) is None
+            and (certificate := self._certificate(SMALL_BOOLEANS, SMALL_WORK)) is not None
+        ):
             self._bound = certificate.lower_bound  # its plan is not used: the rule has decided, not the load distance
         return self.result(ceiling)
 
@@ -146,7 +166,9 @@ class _Solver:
             self.offer(flux(self.problem, start, self._stop), Stage.CONSTRUCTED)
         if not draining:
             return self.result()
+        stayed, plain = evaluate(self.problem, start).load_distance, self._drained_plainly(start)
         self._drain(start, max(urgent, self._score.load_distance))
+        self._prefer_emptier(plain, stayed)
         return self.result(self._ceiling())
 
     def _is_stuck(self) -> bool:
@@ -186,12 +208,53 @@ class _Solver:
         goal = max(enough, self._goal())
         self._take(improver.lower(self.best, Side.BOTH, self._bound, goal, effort))
 
+    def _solve_small(self) -> bool:
+        """Try to examine all plans, for longer after a brief search; returns whether the plan is the best."""
+        if not worth_trying(self.problem):
+            return False
+        if self._enumerate(FEW_CELLS):
+            return True
+        nodes = len(self.problem.capacity)
+        brief = min(self._params.brief, self._params.effort, key=lambda effort: effort.total(nodes))
+        self._improve(0.0, brief, returning=True)
+        return self._score.load_distance > self._goal() and self._enumerate(CELLS)
+
+    def _enumerate(self, cells: int) -> bool:
+        """Take the best plan by all three objectives; returns False if there are too many plans to examine."""
+        plans = self._enumerated(self._params.tolerance, cells)
+        if plans is None:
+            return False
+        goal = self._goal()
+        for plan in by_objectives(self.problem, plans, goal, self._params.tolerance):
+            score = evaluate(self.problem, plan)
+            if score.allowed and score.load_distance <= max(goal, self._score.load_distance):
+                self.best, self._score, self._stage = plan, score, Stage.ENUMERATED
+                return True
+        return False
+
+    def _enumerated(self, within: float, cells: int) -> Ints | None:
+        """(X, K) all plans up to `within` above the optimum, if they are few enough; raises the bound in any case."""
+        if self._stop() or not worth_trying(self.problem):
+            return None
+        found = enumerate_plans(self.problem, self._bound, self._score.load_distance, within, cells, self._stop)
+        self._bound = max(self._bound, found.lower_bound)
+        return found.plans
+
+    def _search_on(self) -> None:
+        """Use the time that is left for the load distance, but for what the other objectives need."""
+        if not self._params.certify:
+            return
+        whole, self._stop = self._stop, _part(self._stop, SEARCH_ON_SHARE)
+        self._improve(0.0, Effort(steps=ENDLESS), returning=True)
+        self._stop = whole
+
     def _pack(self) -> None:
         """Solve the reduced problem of a tight budget (`core.py`)."""
         if not self._params.certify or self._score.load_distance <= self._goal() or self._left_s() < PACKING_S:
             return
         self._improve(0.0, self._params.brief, returning=True)
         core = core_of(self.problem, self._conditions, self._score.load_distance)
+        core = core or core_by_bytes(self.problem, self._bound)
         if core is None or self._score.load_distance <= self._goal():
             return
         work, reached = min(CORE_WORK, self._left_s()), self._score.load_distance
@@ -243,6 +306,24 @@ class _Solver:
         self._stage = Stage.DRAINED
         self._adopt(drain.allocation)
 
+    def _drained_plainly(self, start: Ints) -> Ints:
+        """The plan of the drain rule alone, without a search."""
+        return plain_drain(self.problem, start, max(self._bound, self._params.urgent), self._stop)
+
+    def _prefer_emptier(self, plain: Ints, stayed: float) -> None:
+        """Take `plain` if it empties more, and its load distance is not urgent or larger by less than WORTH_PP.
+
+        `stayed` = the load distance before any move.
+        """
+        problem, score = self.problem, evaluate(self.problem, plain)
+        urgent = self._params.urgent
+        room = max(urgent, problem.max_load_distance, min(stayed, self._baseline))
+        if not score.allowed or score.load_distance > min(room, max(urgent, self._score.load_distance + WORTH_PP)):
+            return
+        left, plainly_left = (int(problem.removing[plan].sum()) for plan in (self.best, plain))
+        if (plainly_left, score.load_distance) < (left, self._score.load_distance):
+            self.best, self._score = plain, score
+
     def _finish(self, *, returning: bool) -> None:
         """The second objective (the other side), then the third (fewer and cheaper moves)."""
         tolerance = self._params.tolerance
@@ -292,6 +373,11 @@ class _Solver:
             alerts=() if ceiling is None else alerts(problem, self.best, ceiling),
             reversed_in_flight=tuple(np.flatnonzero(changed & problem.in_flight).tolist()),
         )
+
+
+def _part(stop: Stop, share: float) -> Stop:
+    """`stop` after a share of the time that is left; without a deadline `stop` itself."""
+    return stop.part(share) if isinstance(stop, Deadline) else stop
 
 
 def _held(score: Score, goal: float, tolerance: float) -> Band:

@@ -42,6 +42,9 @@ def encode_placement(job: Job, result: PlacementResult, *, method: str) -> dict[
 
 def _method(scheduler: Scheduler) -> Method:
     def planned(topology: Topology, stop: Stop, seed: int) -> Plan | Infeasible:
+        if topology.slots and topology.slots_wanted == 0:
+            free = len(topology.slots)
+            return Infeasible(reason=f"$.slots_wanted is 0, expected at least 1: no slot may be used, {free} are free")
         job = job_of(topology)
         result = solve(job, stop=stop, seed=seed, params=Params(schedulers=(scheduler,)))
         if isinstance(result, Infeasible):

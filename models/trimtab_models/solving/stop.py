@@ -33,6 +33,10 @@ class Deadline:
         """Whether the deadline has passed."""
         return self._clock() >= self._at_s
 
+    def part(self, share: float) -> "Deadline":
+        """A deadline after `share` of the time that is left."""
+        return Deadline(self._clock, self._clock() + share * self.left_s(), wall_per_s=self._wall_per_s)
+
     def left_s(self) -> float:
         """Seconds until the deadline, at least 0."""
         return max(0.0, self._at_s - self._clock())
