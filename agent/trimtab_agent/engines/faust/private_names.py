@@ -1,7 +1,7 @@
 """The private names of Faust, aiokafka and mode that the plug-in uses, checked when the worker starts.
 
-On other versions than those that the patches were proven on, or when a name is gone, the plug-in reports but does not
-steer.  `patches.py` says what each patch repairs.
+If a package has another version than the patches were tested with, or if a name is gone, the plug-in reports but does
+not steer.  `patches.py` says what each patch repairs.
 """
 
 import inspect
@@ -34,10 +34,10 @@ VERSIONS = {"faust-streaming": "0.15.3", "aiokafka": "0.14.0", "mode-streaming":
 
 @dataclass(frozen=True, slots=True)
 class Private:
-    """Names of one class, and what they are needed for.
+    """Private names of one class, and what needs them.
 
-    `patches` are those that use them, `why` is what else does.  `calls` = methods with the parameters that they are
-    called or overridden with.
+    `patches` = the patches that use them, `why` = what else uses them.  `calls` = methods, each with the parameters
+    with which it is called or overridden.
     """
 
     owner: type
@@ -233,7 +233,7 @@ PRIVATES: tuple[Private, ...] = (
 
 
 def complaints() -> Iterator[str]:
-    """What is not as the patches expect it; nothing = steering is safe as far as names can tell."""
+    """Deviations from what the patches expect.  Without any, steering is safe as far as names can tell."""
     for package, expected in VERSIONS.items():
         try:
             found = version(package)
@@ -244,7 +244,7 @@ def complaints() -> Iterator[str]:
     for private in PRIVATES:
         yield from _missing(private)
     if faust.streams._CStreamIterator is None:
-        yield "Faust's compiled streams are not used (NO_CYTHON?): the others acknowledge events that they skip"
+        yield "Faust's compiled streams are not used (NO_CYTHON?): the pure-Python ones acknowledge events they skip"
 
 
 def _missing(private: Private) -> Iterator[str]:
