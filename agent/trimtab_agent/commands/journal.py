@@ -7,7 +7,7 @@ the journal.
 - A last line without a line end was being written when the agent died.  Nothing was done because of it, so it is
   cut off.
 - Any other break of the chain is damage.
-- A missing or empty journal is damage if there was one before: the file `<name>.begun` beside it tells.
+- A missing or empty journal is damage if there was one before: the file `<name>.begun` beside it marks that.
 - Whole lines that are cut off at the end of a journal go unnoticed.
 """
 

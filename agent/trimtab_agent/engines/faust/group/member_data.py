@@ -47,7 +47,7 @@ class MemberData(ClientMetadata, serializer="json", include_metadata=False, name
 
 
 def unknown_member() -> MemberData:
-    """Stands for a member whose data cannot be read: it owns nothing and reads nothing that is known."""
+    """Data for a member whose own data cannot be read: everything about it is unknown."""
     return MemberData(assignment=ClientAssignment(actives={}, standbys={}), url="", changelog_distribution={})
 
 

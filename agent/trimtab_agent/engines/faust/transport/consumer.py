@@ -188,7 +188,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         sources = {tp for tp in revoked | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
         if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
-            self.log.warning("begun events were not finished in time; the rebalance goes on without them")
+            self.log.warning("begun events were not finished in time; the rebalance continues without them")
         await self._on_partitions_revoked(revoked)
         self.forget(sources | revoked)
 
