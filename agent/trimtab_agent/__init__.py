@@ -1,1 +1,1 @@
-"""The agent: a light daemon on every worker host, and the plug-ins inside the stream engines."""
+"""The agent: a lightweight daemon on every worker host, and plug-ins inside the stream-processing engines."""

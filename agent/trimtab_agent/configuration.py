@@ -16,9 +16,9 @@ from trimtab_protocol.settings.listen import Listen, read_listen
 from trimtab_protocol.settings.paths import checked, read_path
 
 MAX_WORKERS = 1_000
-"""Workers in agent.toml."""
+"""Largest number of workers in agent.toml."""
 MAX_SOCKET_PATH_BYTES = 107
-"""Path of the agent's socket; Linux allows 108 bytes with the closing zero."""
+"""Longest path of the agent's socket; Linux allows 108 bytes with the closing zero."""
 
 
 class ConfigurationError(ValueError):
@@ -29,7 +29,8 @@ class ConfigurationError(ValueError):
 class WorkerConfiguration:
     """A worker of this host.
 
-    `capacity` in cores (None: one core, or less by quota); `command` lets the agent start it; `data_dir` is guarded.
+    `capacity`: in cores; None: one core, or less by quota.  `command`: command line with which the agent can start it.
+    `data_dir`: folder whose disk is checked for free space.
     """
 
     worker: WorkerId
@@ -44,7 +45,7 @@ class WorkerConfiguration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardConfiguration:
-    """What must be free, in bytes, before state or a process is added to this host; 0 = not watched."""
+    """Bytes that must be free before state or a process is added to this host; 0 = not checked."""
 
     min_free_disk_bytes: int = 0
     min_free_memory_bytes: int = 0
@@ -52,9 +53,9 @@ class GuardConfiguration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """Everything the agent is told.  `cores` None: found out (cgroup quota, else the host's).
+    """The agent's configuration.  `cores` None: taken from the cgroup quota, else from the host.
 
-    `trust`: the file of the keys whose commands are obeyed; None: commands are not verified.
+    `trust`: file of the keys that may sign commands; None: commands are not verified.
     """
 
     cluster: str
@@ -74,7 +75,7 @@ class Configuration:
 
 
 def load_configuration(path: Path) -> Configuration:
-    """The configuration in a file; raises ConfigurationError."""
+    """Read the configuration from a file.  Raises ConfigurationError."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as exc:
@@ -88,7 +89,7 @@ def load_configuration(path: Path) -> Configuration:
 
 
 def read_configuration(document: Mapping[str, Any]) -> Configuration:
-    """The configuration in a parsed file; raises BadMessage with the key, what was found and what was expected."""
+    """Read the configuration from a parsed file.  Raises BadMessage with the key, what was found and expected."""
     fields = Fields(dict(document), "")
     agent = fields.fields("agent")
     kafka = fields.fields("kafka")
@@ -169,7 +170,7 @@ def _read_environment(table: Fields, name: str) -> dict[str, str]:
         if not isinstance(value, str):
             raise BadMessage(Fault.TYPE, path, value, "a string")
         if not key or "=" in key or "\0" in key + value:
-            raise BadMessage(Fault.RANGE, path, "what no environment holds", "a name without '=', no zero character")
+            raise BadMessage(Fault.RANGE, path, "an invalid name or value", "a name without '=', no zero character")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The agent daemon: runs sampler, plug-in socket, commands and Kafka clients on one event loop."""
+"""The agent daemon: runs sampler, plug-in socket, commands and Kafka clients around one event loop."""
 
 import asyncio
 import fcntl
@@ -41,7 +41,7 @@ from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import BadKey
 
 END_LIMIT_S = 1.0
-"""How long an agent that ends lets Kafka deliver; the whole end takes less than two seconds."""
+"""How long a stopping agent waits for Kafka deliveries.  The whole stop takes less than two seconds."""
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class Agent:
         return trust
 
     async def run(self) -> None:
-        """Work until SIGTERM or SIGINT; raises StartError, also for a fault that ends the agent later."""
+        """Run until SIGTERM or SIGINT.  Raises StartError, also for a fault that ends the agent later."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
@@ -142,7 +142,7 @@ class Agent:
     async def _end(self) -> None:
         await self._plugins.stop()
         await asyncio.to_thread(self._link.stop, END_LIMIT_S)
-        await asyncio.sleep(0)  # deliveries that came meanwhile
+        await asyncio.sleep(0)  # let the callbacks of the last deliveries run
         self._commands.close()
         log.info("agent stopped; its workers keep running")
 
@@ -167,7 +167,7 @@ class Agent:
     # --- plug-ins
 
     def worker_connected(self, hello: Hello, pid: int | None) -> None:
-        """A worker has connected: from now on it is sampled and reported, and may get commands."""
+        """Start to sample and report a worker that has connected, and let it get commands."""
         self._reporter.follow(hello.worker, pid)
         process = _find_process(pid)
         if process is not None:
@@ -184,7 +184,7 @@ class Agent:
         )
 
     def worker_reported(self, worker: WorkerId, statistics: Statistics) -> None:
-        """Put its measurements into the next report, and tell the command machine what it owns."""
+        """Put a worker's measurements into the next report, and tell the command machine what the worker owns."""
         self._roster.report(worker, statistics)
         for reason, count in statistics.refused.items():
             self._metrics.worker_refused.labels(worker, reason).follow(count)
@@ -203,11 +203,11 @@ class Agent:
             )
 
     def worker_acked(self, worker: WorkerId, ack: Ack) -> None:
-        """Pass on its answer to a command."""
+        """Pass a worker's answer to the command machine."""
         self._commands.handle(WorkerAcked(worker=worker, ack=ack))
 
     def worker_gone(self, worker: WorkerId) -> None:
-        """Its connection has ended: from now on its measurements are unknown, not zero."""
+        """Note that a worker's connection has ended.  Its measurements are then unknown, not zero."""
         self._roster.disconnect(worker)
         self._reporter.leave(worker)
         self._steering.pop(worker, None)
@@ -218,20 +218,20 @@ class Agent:
         self._commands.handle(WorkerDisconnected(worker=worker))
 
     def frame_refused(self, worker: WorkerId | None, reason: str, detail: str) -> None:
-        """Count a dropped frame, and log it unless there are too many."""
+        """Count a dropped frame, and log it at a limited rate."""
         self._metrics.bad_frames.labels(reason).inc()
         self._say(logging.WARNING, "bad frame", worker=worker, reason=reason, detail=detail)
 
     def loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log a fault of the event loop, unless there are too many: without free descriptors each connection is one.
+        """Log an error of the event loop at a limited rate: without free descriptors every connection causes one.
 
-        Its rate limit is its own: a flood from others must not hide a fault of the agent.
+        It has a rate limit of its own, so that a flood of other lines cannot hide a fault of the agent.
         """
         if self._loop_complaints.spend(time.monotonic()):
             loop.default_exception_handler(context)
 
     def _say(self, level: int, event: str, **told: object) -> None:
-        """Log what another process did, unless there are too many lines: its flood must not fill this host's disk."""
+        """Log what another process did, at a limited rate, so that it cannot fill this host's disk."""
         if self._complaints.spend(time.monotonic()):
             log.log(level, event, **fields(**told))
 
@@ -242,7 +242,7 @@ class Agent:
     # --- Kafka
 
     def command_read(self, record: Envelope, position: Position) -> None:
-        """Handle a record of the commands topic; a bad one is counted, logged and skipped."""
+        """Handle a record of the commands topic.  A bad one is counted, logged and skipped."""
         try:
             if (command := self._verifier.read(record)) is not None:
                 self._commands.receive(command)
@@ -253,11 +253,11 @@ class Agent:
             if (notice := self._verifier.notice(record, exc.fault, time.time())) is not None:
                 self._produce_ack(
                     notice, lambda _: None
-                )  # it need not arrive: the next bad record brings another notice
+                )  # the notice may be lost: the next bad record triggers another one
         self._commands.advance(position)
 
     def broker_changed(self, *, there: bool, detail: str) -> None:
-        """Log it; called once per change."""
+        """Log that the broker went away or came back.  Called once per change."""
         self._metrics.broker_connected.set(there)
         told = fields(broker=self._brokers, detail=detail)
         if there:
@@ -267,13 +267,13 @@ class Agent:
             log.warning(f"broker away, or commands cannot be read; {waiting}", **told)
 
     def reader_failed(self, fault: Exception) -> None:
-        """End the agent: its service manager starts it again, and then it reads commands again."""
+        """End the agent.  Its service manager restarts it, and then it reads commands again."""
         log.error("reading commands failed, the agent stops", exc_info=fault)
         self._fail(f"reading commands failed: {fault!r}")
 
 
 def _find_process(pid: int | None) -> ProcessId | None:
-    """None also when the process cannot be inspected now, as without a free descriptor."""
+    """The process with this pid; None if there is none, or if it cannot be inspected now (no free descriptor)."""
     try:
         return identify(pid) if pid is not None else None
     except OSError:
@@ -281,7 +281,7 @@ def _find_process(pid: int | None) -> ProcessId | None:
 
 
 def run_agent(configuration: Configuration) -> None:
-    """Run until told to end.  Raises StartError."""
+    """Run an agent until SIGTERM or SIGINT.  Raises StartError."""
     try:
         configuration.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = lock_folder(configuration.state_dir)
@@ -298,7 +298,7 @@ def run_agent(configuration: Configuration) -> None:
 
 
 def lock_folder(folder: Path) -> int:
-    """Hold the folder for this process alone; raises OSError when another agent has it."""
+    """Lock the folder for this process, and return the lock's descriptor.  Raises OSError if another agent has it."""
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
 """The agent's Kafka clients: a thread that reads commands, a producer for reports and acks.
 
-There is no consumer group.  The next offset is in the agent's own journal, so no command is lost by what a broker
-forgets.  While the broker is away both clients wait, with back-off, and then go on where they were.
+There is no consumer group.  The next offset is in the agent's own journal, so the agent loses no command if the broker
+forgets offsets.  While the broker is away both clients retry with back-off, then continue where they were.
 """
 
 import asyncio
@@ -35,28 +35,29 @@ POLL_S = 0.25
 REQUEST_LIMIT_S = 5.0
 """How long the broker may take to answer a request of the agent."""
 BACKOFF = Backoff((0.5, 1.0, 2.0, 3.0))
-"""Pauses before the agent tries again."""
+"""Pauses between attempts to reach the broker."""
 DELIVERY_LIMIT_S = 30.0
-"""So long a record waits for the broker.  What an agent sends at once when it is back, a report per second of that, is
-within what the stream takes of a host (10 per second of a window); older ones would be of windows long published.
+"""How long a record waits for the broker.  When the broker is back, the agent sends the waiting reports at once, at
+most one per second of this limit.  The stream accepts that many of a host (10 per second of a window).  Older reports
+would belong to windows published long ago.
 """
 LOOK_BACK_S = 600.0
-"""At the first start, commands of the last ten minutes are read: those not past their deadline must not be lost."""
+"""How far back the agent reads commands at its first start, so that commands before their deadline are not lost."""
 MAX_UNHANDLED = 100
-"""Commands that are read ahead of the one in hand."""
+"""Largest number of commands that are read but not yet handled."""
 
 
 class LinkHandler(Protocol):
-    """Who is told, on the event loop's thread."""
+    """Receives events of the link, on the event loop's thread."""
 
     def command_read(self, record: Envelope, position: Position) -> None:
-        """A record of the commands topic, and where to read after it."""
+        """A record of the commands topic was read; `position` is the one after it."""
 
     def broker_changed(self, *, there: bool, detail: str) -> None:
         """The broker went away or came back."""
 
     def reader_failed(self, fault: Exception) -> None:
-        """Reading ended by a fault of the agent: no more commands are read."""
+        """Reading failed because of a fault of the agent.  No more commands are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ class LinkSettings:
 
 
 def check_client(kafka: KafkaSettings) -> None:
-    """Raises ConfigurationError for settings that the Kafka client does not know, or files that it cannot use."""
+    """Raises ConfigurationError for settings that the Kafka client does not know and files that it cannot use."""
     try:
         Consumer({**for_librdkafka(kafka), "group.id": "check", "log_level": 0}).close()
     except KafkaException as exc:
@@ -76,7 +77,7 @@ def check_client(kafka: KafkaSettings) -> None:
 
 
 class KafkaLink:
-    """Reads commands in a thread of its own; `produce` may be called on the event loop's thread."""
+    """Reads commands in its own thread.  Call `produce` on the event loop's thread."""
 
     def __init__(
         self, settings: LinkSettings, handler: LinkHandler, loop: asyncio.AbstractEventLoop, start: list[Position]
@@ -88,19 +89,19 @@ class KafkaLink:
         self._ids = TopicIds()
         self._there: bool | None = None
         self._hears = False
-        """Whether commands are read as far as is known.  If not, a delivered report does not make up for it."""
+        """Whether commands are being read, as far as known.  If not, a delivered report does not mean "connected"."""
         self._stop = threading.Event()
         self._room = threading.Semaphore(MAX_UNHANDLED)
         shared = {
             **for_librdkafka(settings.kafka),
-            "log_level": 0,  # the producer's errors come by error_cb; librdkafka's own log has another form
+            "log_level": 0,  # the producer's errors arrive through error_cb; librdkafka's own log has another format
             "reconnect.backoff.max.ms": 2_000,
             "socket.keepalive.enable": True,
         }
         self._producer = Producer(
             {
                 **shared,
-                "error_cb": self._note_error,  # of one client alone: two would contradict each other for moments
+                "error_cb": self._note_error,  # of one client only: two would briefly contradict each other
                 "acks": "all",
                 "enable.idempotence": True,
                 "compression.type": "lz4",
@@ -112,7 +113,7 @@ class KafkaLink:
         )
         self._reading = {
             **shared,
-            "group.id": "trimtab-agent",  # the client wants a name; no group is joined, no offset committed
+            "group.id": "trimtab-agent",  # the client requires a name; no group is joined, no offset committed
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "error",
@@ -123,17 +124,20 @@ class KafkaLink:
         self._thread = threading.Thread(target=self._run, name="kafka", daemon=True)
 
     def start(self) -> None:
-        """Begin to read and to deliver."""
+        """Start reading and delivering."""
         self._thread.start()
 
     def stop(self, limit_s: float) -> None:
-        """Deliver what can be delivered in half of the limit, then end."""
+        """Deliver what can be delivered within half of the limit, then stop reading."""
         self._producer.flush(limit_s / 2)
         self._stop.set()
         self._thread.join(limit_s / 2)
 
     def produce(self, topic: str, key: str, payload: bytes, done: Callable[[str | None], None]) -> None:
-        """Send; `done(fault or None)` is called on the event loop's thread, always later; a fault is one word."""
+        """Send a record.
+
+        `done` is called later, on the event loop's thread, with None or the error as one word.
+        """
 
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is None and self._hears:
@@ -154,11 +158,11 @@ class KafkaLink:
             while (consumer := self._connect()) is not None:
                 self._read(consumer)
                 consumer.close()
-        except Exception as exc:  # an agent that reads no commands would look healthy
+        except Exception as exc:  # otherwise an agent that reads no commands would look healthy
             self._call(self._handler.reader_failed, exc)
 
     def _connect(self) -> Consumer | None:
-        """A consumer that reads from where to begin; tries until that is known, None at the end."""
+        """A consumer at the positions where reading begins.  Retries until they are known; None after `stop`."""
         self._hears = False
         failures = 0
         consumer = None
@@ -168,13 +172,13 @@ class KafkaLink:
                 places = self._find_places(consumer)
             except KafkaException as exc:
                 failures += 1
-                detail = f"{error_text(exc)}; the next try comes in up to {BACKOFF.longest_s:g} s"
+                detail = f"{error_text(exc)}; the next attempt is in at most {BACKOFF.longest_s:g} s"
                 self._note_state(there=False, detail=detail)
                 self._producer.poll(0)
                 self._stop.wait(BACKOFF.after(failures))
             else:
                 consumer.assign(places)
-                self._producer.poll(0)  # its errors of before
+                self._producer.poll(0)  # report the producer's earlier errors first
                 offsets = ",".join(f"{place.partition}:{place.offset}" for place in places)
                 self._hears = True
                 self._note_state(there=True, detail=f"reading {self._topic} from {offsets}")
@@ -197,7 +201,7 @@ class KafkaLink:
         return place
 
     def _read(self, consumer: Consumer) -> None:
-        """Pass on records, until the end or until it is to be asked again where to read, and whether we may."""
+        """Pass on records until `stop`, or until positions and permissions must be looked up again."""
         look_at = time.monotonic() + COMPARE_EVERY_S
         while not self._stop.is_set():
             self._producer.poll(0)
@@ -209,7 +213,7 @@ class KafkaLink:
                 look_at = time.monotonic() + COMPARE_EVERY_S
             elif error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
                 self._known.clear()
-                return  # the topic was re-created, or its retention is shorter than the agent was away
+                return  # the topic was re-created, or the agent was away for longer than its retention
             elif error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 self._hears = False
                 self._note_state(there=False, detail=error.str())
@@ -219,14 +223,14 @@ class KafkaLink:
                 look_at = time.monotonic() + COMPARE_EVERY_S
 
     def _is_recreated(self) -> bool:
-        """Whether the topic is another one of the same name, which the consumer would never read."""
+        """Whether the topic was re-created under the same name; the consumer would never read the new one."""
         try:
             return self._ids.is_recreated(self._topic, self._describe_topic())
         except KafkaException:
-            return False  # the broker is away, or the topic is: nobody writes there now
+            return False  # broker or topic is away, so there is nothing to read now
 
     def _describe_topic(self) -> TopicDescription:
-        """Raises KafkaException, also when there is no such topic."""
+        """The broker's description of the commands topic.  Raises KafkaException, also if there is no such topic."""
         [found] = describe_topics(self._admin, [self._topic], REQUEST_LIMIT_S).values()
         return found.result()
 
@@ -260,13 +264,13 @@ class KafkaLink:
             self._call(lambda: self._handler.broker_changed(there=there, detail=detail))
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
-        """On the event loop's thread; after the loop has ended it is dropped."""
+        """Call a function on the event loop's thread.  Calls after the end of the loop are dropped."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
 def _signatures(message: Message) -> tuple[bytes, ...]:
-    """The record's signatures; of headers that cannot be read none, as if it were not signed."""
+    """The record's signatures.  A record with unreadable headers counts as unsigned."""
     try:
         return signatures_in(headers_in(message))
     except BadMessage:

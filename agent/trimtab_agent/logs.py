@@ -1,4 +1,4 @@
-"""Log lines of the daemon: one line each, key=value, on standard error."""
+"""Log format of the daemon: one key=value line per record, on standard error."""
 
 import json
 import logging
@@ -8,7 +8,10 @@ from typing import Any
 
 
 def fields(**values: object) -> dict[str, Any]:
-    """Keyword arguments for a logging call: `log.info("worker connected", **fields(worker="w0"))`; None is left out."""
+    """Keyword arguments for a logging call, for example `log.info("worker connected", **fields(worker="w0"))`.
+
+    None values are left out.
+    """
     return {"extra": {"fields": {name: value for name, value in values.items() if value is not None}}}
 
 
@@ -16,7 +19,7 @@ class KeyValueFormatter(logging.Formatter):
     """`ts=... level=info event="worker connected" worker=w0`; values with spaces or quotes are JSON strings."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record; a traceback is folded into it."""
+        """The line of a record, including its traceback."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         values: dict[str, object] = {
             "ts": f"{moment}.{int(record.msecs):03d}Z",
@@ -37,7 +40,7 @@ def _quote(value: object) -> str:
 
 
 def log_to_stderr() -> None:
-    """Send everything from INFO on to standard error."""
+    """Log everything from level INFO to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(KeyValueFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

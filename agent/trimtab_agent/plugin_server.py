@@ -1,9 +1,11 @@
 """The Unix socket that the engine plug-ins of this host connect to.
 
-One connection per worker process: hello, welcome, then statistics and acks from the worker, commands to it.  A bad
-frame is counted and dropped.  A connection that sends too many of them, too much, or an endless line is closed; the
-worker's limits go on where they were when it reconnects.  The memory for unfinished lines of all connections together
-is bounded, so no worker can harm the others.  docs/reference/engine-plugins.md has the protocol.
+There is one connection per worker process: hello, welcome, then statistics and acks from the worker, and commands to
+it.  docs/reference/engine-plugins.md describes the protocol.
+
+A bad frame is counted and dropped.  A connection is closed if it sends too many bad frames, too much data, or an
+endless line.  Reconnecting does not reset a worker's limits.  The memory for unfinished lines is bounded over all
+connections together, so no worker can harm the others.
 """
 
 import asyncio
@@ -32,22 +34,22 @@ from trimtab_protocol.messages.rate_limit import RateLimit, RateLimits
 from trimtab_protocol.messages.report import MAX_CORES, MAX_COUNT
 
 HELLO_LIMIT_S = 10.0
-"""How long a connection may take to say hello."""
+"""How long a new connection may take to send its hello."""
 MAX_CONNECTIONS = 1_000
-"""Plug-ins connected at a time, and new connections at once."""
+"""Largest number of connected plug-ins, and of new connections at once."""
 ARRIVALS_PER_S = 50
-"""New connections per second."""
+"""Largest number of new connections per second."""
 BYTES_PER_S = MAX_FRAME_BYTES // 4
-"""What one worker may send.  The worst frame of 8 MiB takes more than a second to parse: no worker may keep the agent
-busy.
+"""How much one worker may send.  The worst frame of 8 MiB takes more than a second to parse, and no worker may keep the
+agent busy.
 """
 MAX_HELLO_BYTES = 1024 * 1024
-"""Size of a hello."""
+"""Largest size of a hello."""
 MAX_HELD_BYTES = 64 * 1024 * 1024
-"""Unfinished lines, on all connections together."""
+"""Largest size of unfinished lines on all connections together."""
 READ_BYTES = 256 * 1024
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
-"""Commands that wait because a worker does not read them; beyond it the connection is closed."""
+"""Largest size of commands that a worker has not read; beyond it the connection is closed."""
 CLOCK_LIMIT_MS = 60_000
 """How far statistics may be dated ahead of this host's clock."""
 
@@ -60,13 +62,13 @@ class Listener(Protocol):
     """Receives what the plug-ins send."""
 
     def worker_connected(self, hello: Hello, pid: int | None) -> None:
-        """A worker has connected; `pid` is the kernel's, None when its process is not visible from here."""
+        """A worker has connected; `pid` comes from the kernel, None if the process is not visible to the agent."""
 
     def worker_reported(self, worker: WorkerId, statistics: Statistics) -> None:
         """A worker sent its measurements."""
 
     def worker_acked(self, worker: WorkerId, ack: Ack) -> None:
-        """A worker answered a command; raises BadMessage when there is no such command."""
+        """A worker answered a command.  Raises BadMessage if there is no such command."""
 
     def worker_gone(self, worker: WorkerId) -> None:
         """A worker's connection has ended."""
@@ -76,7 +78,7 @@ class Listener(Protocol):
 
 
 class _ClosedError(Exception):
-    """A connection is to be closed, and why."""
+    """A connection must be closed, for the given reason."""
 
     def __init__(self, reason: str, detail: str) -> None:
         self.reason = reason
@@ -104,7 +106,7 @@ class _Lines:
         self._waiting = bytearray()
 
     async def next(self, limit: int) -> bytes:
-        """The next line of at most `limit` bytes; empty at the end of the connection, also when that cut a line."""
+        """The next line of at most `limit` bytes; empty at the end of the connection, even after a partial line."""
         searched = 0
         while (end := self._waiting.find(b"\n", searched)) < 0:
             searched = len(self._waiting)
@@ -119,7 +121,7 @@ class _Lines:
         return line
 
     def close(self) -> None:
-        """Hold nothing more."""
+        """Release the held bytes."""
         self._drop(len(self._waiting))
 
     def _drop(self, size: int) -> None:
@@ -133,20 +135,20 @@ class PluginServer:
     def __init__(self, path: Path, welcome: Welcome, listener: Listener) -> None:
         self._path = path
         self._welcome = {False: encode_frame(welcome), True: encode_frame(replace(welcome, protocol=PROTOCOL))}
-        """By whether the plug-in says which protocol it speaks: one of 0.1.0 refuses a welcome with that field."""
+        """Key: whether the plug-in states its protocol.  A plug-in of 0.1.0 refuses a welcome with that field."""
         self._listener = listener
         self._server: asyncio.Server | None = None
         self._writers: dict[WorkerId, asyncio.StreamWriter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._held = _Held()
         self._arrivals = RateLimit(rate=ARRIVALS_PER_S, burst=MAX_CONNECTIONS)
-        # By worker and not by connection: reconnecting does not reset a limit.
+        # Limits are per worker, not per connection, so reconnecting does not reset them.
         self._frames = RateLimits(rate=200, burst=2_000, most=MAX_CONNECTIONS)
         self._volume = RateLimits(rate=BYTES_PER_S, burst=4 * MAX_FRAME_BYTES, most=MAX_CONNECTIONS)
         self._faults = RateLimits(rate=1, burst=100, most=MAX_CONNECTIONS)
 
     async def start(self) -> None:
-        """Begin to listen; raises SocketTakenError."""
+        """Start to listen.  Raises SocketTakenError."""
         self._server = await asyncio.start_unix_server(self._serve, sock=bind_socket(self._path), limit=READ_BYTES)
 
     async def stop(self) -> None:
@@ -159,7 +161,7 @@ class PluginServer:
         self._path.unlink(missing_ok=True)
 
     def tell(self, worker: WorkerId, command: Command) -> None:
-        """Send a command; nothing happens when the worker is away (it is sent again when the worker is back)."""
+        """Send a command.  Does nothing if the worker is away: the command is sent again when the worker is back."""
         writer = self._writers.get(worker)
         if writer is None:
             return
@@ -192,7 +194,7 @@ class PluginServer:
         except BadMessage as exc:
             self._listener.frame_refused(worker, exc.fault, f"connection closed: {exc}")
         except (OSError, asyncio.CancelledError):
-            pass  # the other side is gone, or the agent ends
+            pass  # the other side has disconnected, or the agent is stopping
         finally:
             self._tasks.discard(task)
             lines.close()
@@ -239,10 +241,10 @@ def _expect_hello(line: bytes) -> Hello:
 
 
 def check_statistics(worker: WorkerId, statistics: Statistics, now: float) -> None:
-    """Refuse what a worker cannot know or have: others' key groups, one twice, the future, more than any machine has.
+    """Raises BadMessage for impossible statistics.
 
-    The stream refuses a report as a whole: what one worker says must not take the other workers' samples with it.
-    Raises BadMessage.
+    Refused are key groups of other workers, duplicate key groups, times in the future, and more than any machine has.
+    The stream refuses a report as a whole, so bad statistics of one worker would discard the other workers' samples.
     """
     ahead_ms = statistics.at_ms - now * 1000
     if ahead_ms > CLOCK_LIMIT_MS:
@@ -270,11 +272,11 @@ def _check_amounts(statistics: Statistics) -> None:
 
 
 def bind_socket(path: Path) -> socket.socket:
-    """A socket at `path` that only this user may use; what an agent that died left there is removed."""
+    """A socket at `path` that only this user may use.  Replaces the socket of an agent that died."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     _remove_stale(path)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    os.fchmod(server.fileno(), 0o600)  # Linux gives the mode of the unbound socket to its path: no moment of more
+    os.fchmod(server.fileno(), 0o600)  # before the bind: Linux gives this mode to the path, so it is never wider
     try:
         server.bind(str(path))
     except OSError as exc:
@@ -300,7 +302,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def _peer_pid(writer: asyncio.StreamWriter) -> int | None:
-    """The process at the other end, as the kernel knows it; it cannot be forged."""
+    """The pid at the other end, from the kernel, so it cannot be forged; None if the process is not visible."""
     credentials = writer.get_extra_info("socket").getsockopt(
         socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
     )

@@ -1,3 +1,1 @@
-"""What agent and controller share and the models may not do: serving metrics, reading files of keys and passwords,
-finding where to begin to read a topic.
-"""
+"""I/O code shared by agent and controller: metrics port, files of keys and passwords, Kafka offsets and errors."""

@@ -1,11 +1,11 @@
-"""How long to wait before the next attempt."""
+"""Waiting times between attempts."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits of `steps_s` seconds, one after each failure; the last one for all further failures."""
+    """Waits `steps_s[i]` seconds after failure i + 1, and the last step after all further failures."""
 
     steps_s: tuple[float, ...]
 
@@ -14,16 +14,16 @@ class Backoff:
             raise ValueError(f"steps_s: found {self.steps_s}, expected at least one number of seconds, none negative")
 
     def after(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row, of which there is at least one."""
+        """Seconds to wait after `failures` failures in a row (at least 1)."""
         if failures < 1:
             raise ValueError(f"failures: found {failures}, expected 1 or more")
         return self.steps_s[min(failures, len(self.steps_s)) - 1]
 
     @property
     def longest_s(self) -> float:
-        """No wait is longer."""
+        """The longest wait, in seconds."""
         return max(self.steps_s)
 
 
 BROKER = Backoff((0.5, 1.0, 2.0, 5.0))
-"""Between attempts to reach a broker, or to do with it what it cannot do now."""
+"""Waits between attempts to reach a broker, or to repeat a request that failed for a transient reason."""

@@ -1,4 +1,4 @@
-"""Prometheus counters whose values are kept elsewhere."""
+"""Prometheus counters that mirror totals kept elsewhere."""
 
 from prometheus_client import Counter
 

@@ -1,4 +1,4 @@
-"""Files of passwords and private keys, which only their owner may use, and trust files, which everybody may read."""
+"""Reads files of passwords and private keys, which only their owner may use, and trust files, which anyone may read."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ PRIVATE_MODE = 0o600
 
 
 def read_private(path: Path) -> str:
-    """The text of the file; raises OSError, also when others than its owner can use it, and UnicodeDecodeError."""
+    """The text of the file.  Raises UnicodeDecodeError, and OSError, also if others than its owner can use it."""
     with path.open(encoding="utf-8") as file:
         found = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
         if found & 0o077:
@@ -23,13 +23,13 @@ def read_private(path: Path) -> str:
 
 
 def load_signing_key(path: Path) -> SigningKey:
-    """The key in a file that nobody but its owner can use; raises BadKey, which names the file."""
+    """The key in a file that only its owner can use.  Raises BadKey, which names the file."""
     with _named(path):
         return SigningKey.from_pem(read_private(path).encode())
 
 
 def load_trust(path: Path) -> TrustedKeys:
-    """The keys in a trust file; raises BadKey, which names the file."""
+    """The keys in a trust file.  Raises BadKey, which names the file."""
     with _named(path), path.open(encoding="utf-8") as file:
         return read_trust(file.read(MAX_TRUST_FILE + 1))
 

@@ -1,4 +1,4 @@
-"""What to install when a command needs a package of an extra that is not there."""
+"""Explains what to install if a command needs a package of an extra that is not installed."""
 
 PACKAGES = {
     "confluent_kafka": "confluent-kafka",
@@ -15,11 +15,11 @@ PACKAGES = {
     "shtab": "shtab",
     "zstandard": "zstandard",
 }
-"""Module -> package, of the extras `agent`, `models` and `controller`; tests hold it against pyproject.toml."""
+"""Module -> package, for the extras `agent`, `models` and `controller`.  A test compares it with pyproject.toml."""
 
 
 def explain_missing(error: ModuleNotFoundError, *, extra: str) -> str | None:
-    """One line that names the package and how to install it; None for a module of no extra."""
+    """One line that names the package and how to install it; None if the module belongs to no extra."""
     package = PACKAGES.get((error.name or "").partition(".")[0])
     if package is None:
         return None

@@ -1,4 +1,4 @@
-"""Faults of the Kafka client: which of them pass, and how they are told."""
+"""Errors of the Kafka client: which are transient, and how to describe them."""
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -20,21 +20,21 @@ TRANSIENT = frozenset(
         KafkaError.NOT_COORDINATOR,
     }
 )
-"""Codes after which another attempt may succeed.  librdkafka itself calls only errors of transactions retriable."""
+"""Error codes after which another attempt may succeed.  librdkafka marks only transaction errors as retriable."""
 
 
 def is_transient(error: KafkaError) -> bool:
-    """Whether it makes sense to try again."""
+    """Whether another attempt may succeed."""
     return bool(error.retriable()) or error.code() in TRANSIENT
 
 
 def error_text(fault: KafkaException) -> str:
-    """What went wrong, for a log line: the broker's or the client's own words."""
+    """Text of an error for a log line, in the words of the broker or the client."""
     error = fault.args[0] if fault.args else None
     return str(error.str()) if isinstance(error, KafkaError) else str(fault)
 
 
 def error_word(error: KafkaError) -> str:
-    """The client's name of an error as one word, for a metric's label: `msg_timed_out`."""
+    """The client's name of an error as one word, for a metric label: `msg_timed_out`."""
     name: str = error.name()
     return name.lstrip("_").lower()

@@ -1,7 +1,7 @@
 """The HTTP server on which agent and controller serve their metrics.
 
-Each connection takes a thread and a file descriptor of the process.  Their number and their duration are therefore
-limited, also for clients that send nothing, send slowly or do not read the answer.
+Each connection takes a thread and a file descriptor.  So the number and the duration of connections are limited, also
+for clients that send nothing, send slowly or do not read the answer.
 """
 
 import logging
@@ -19,24 +19,24 @@ from trimtab_protocol.messages.rate_limit import RateLimit
 from trimtab_protocol.settings.listen import Listen
 
 MAX_CONNECTIONS = 20
-"""Connections at a time; further ones are closed."""
+"""Largest number of connections at a time; further ones are closed."""
 CONNECTION_LIMIT_S = 5.0
 """Longest duration of a connection, from accept to the end of the answer."""
 RETRY_S = 0.5
-"""Wait after a connection that could not be accepted."""
+"""How long to wait after a connection could not be accepted."""
 
 log = logging.getLogger(__name__)
 
 
 class MetricsServer(ThreadingTCPServer):
-    """Answers each request with the metrics.  Connections that it closes unanswered are a metric too."""
+    """Answers each request with the metrics, and counts connections that it closes without an answer."""
 
     allow_reuse_address = True
     daemon_threads = True
     request_queue_size = 128
 
     def __init__(self, listen: Listen, registry: CollectorRegistry) -> None:
-        """Bind the address; raises OSError when that fails."""
+        """Bind the address.  Raises OSError if that fails."""
         self.address_family = socket.getaddrinfo(listen.address, listen.port, type=socket.SOCK_STREAM)[0][0]
         super().__init__((listen.address, listen.port), MetricsHandler.factory(registry))
         self._refused = refusal_counter(registry)
@@ -44,7 +44,7 @@ class MetricsServer(ThreadingTCPServer):
         self._complaints = RateLimit(rate=1 / 60, burst=10)
 
     def get_request(self) -> Any:
-        """Accept a connection.  Wait after a failure (no free descriptor), or the loop would use a whole core."""
+        """Accept a connection.  After a failure (no free descriptor) it waits, or the loop would use a whole core."""
         try:
             return super().get_request()
         except OSError:
@@ -52,7 +52,7 @@ class MetricsServer(ThreadingTCPServer):
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread, unless there are too many connections."""
+        """Answer in a new thread, or close the connection if there are too many."""
         if len(self._ends) >= MAX_CONNECTIONS:
             self._refused.labels("connections").inc()
             self.shutdown_request(request)
@@ -66,7 +66,7 @@ class MetricsServer(ThreadingTCPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Called twice a second: shut down connections past their limit, which wakes the threads that wait on them."""
+        """Shut down connections past their limit, which wakes the threads that wait on them.  Called twice a second."""
         now = time.monotonic()
         for request, end in self._ends.copy().items():
             if end <= now and self._ends.pop(request, None) is not None:
@@ -81,13 +81,13 @@ class MetricsServer(ThreadingTCPServer):
 
 
 def refusal_counter(registry: CollectorRegistry) -> Counter:
-    """The port's own metric."""
+    """Metric of connections that the port closed without an answer."""
     text = "Connections to the metrics port closed without an answer: too many, or too slow."
     return Counter("trimtab_metrics_refused_connections", text, ["reason"], registry=registry)
 
 
 def serve_metrics(listen: Listen, registry: CollectorRegistry) -> MetricsServer:
-    """Start the server in a thread of its own; raises OSError with a one-line message that names the address."""
+    """Start the server in its own thread.  Raises OSError with a one-line message that names the address."""
     try:
         server = MetricsServer(listen, registry)
     except OSError as exc:

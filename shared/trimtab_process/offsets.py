@@ -1,4 +1,4 @@
-"""Where to begin to read a topic, for who has no offsets of a consumer group."""
+"""Finds the offsets at which a reader without a consumer group begins."""
 
 from collections.abc import Iterable
 
@@ -8,11 +8,11 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 def first_since(
     consumer: Consumer, topic: str, partitions: Iterable[int], at: float, *, limit_s: float
 ) -> list[TopicPartition]:
-    """The partitions at their first record from `at` (epoch seconds) on; at their ends if there is none.
+    """Each partition with the offset of its first record at or after `at` (epoch seconds), or its end if there is none.
 
-    These are the ends of now, as numbers: a consumer looks up OFFSET_END when it has connected, and would pass over
-    what came meanwhile.  They are asked for first: what is committed between the two requests comes after them.
-    `limit_s` is that of each request.  Raises KafkaException.
+    Ends are the current ones, as numbers.  A consumer would look up OFFSET_END only when it has connected, and skip
+    the records written meanwhile.  Ends are requested first, so a record committed between the two requests comes
+    after them.  `limit_s` applies to each request.  Raises KafkaException.
     """
     wanted = [TopicPartition(topic, partition, round(at * 1000)) for partition in partitions]
     ends = [consumer.get_watermark_offsets(place, timeout=limit_s)[1] for place in wanted]

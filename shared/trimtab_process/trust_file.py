@@ -1,7 +1,7 @@
 """The trust file of this host: read at the start and whenever it changes, so that keys change without restarts.
 
-A file that is emptied, deleted or broken while we run takes no key away: a slip of whoever copies it would stop all
-commands.  So deleting it revokes nothing; a file with other keys does.
+If the file is emptied, deleted or broken while the process runs, the previous keys remain valid.  Otherwise a mistake
+in copying it would stop all commands.  So deleting the file revokes nothing; a file with other keys does.
 """
 
 import logging
@@ -19,10 +19,10 @@ _State = tuple[int, int, int]
 
 
 class TrustFile:
-    """Whose signatures count, as the file says now.  May be used from several threads."""
+    """Checks signatures against the keys in the file.  May be used from several threads."""
 
     def __init__(self, path: Path) -> None:
-        """Raises BadKey when the file cannot be used."""
+        """Read the file.  Raises BadKey if it cannot be used."""
         self._path = path
         self._seen = _state(path)
         self._trusted = load_trust(path)
@@ -31,21 +31,24 @@ class TrustFile:
 
     @property
     def keys(self) -> Mapping[KeyId, PublicKey]:
-        """The keys in the file."""
+        """The trusted keys, by id."""
         return self._follow().by_id
 
     @property
     def usable(self) -> bool:
-        """Whether the file can be used as it is now; if not, the keys of before hold."""
+        """Whether the file can be used in its current state.  If not, the previous keys remain valid."""
         self._follow()
         return self._fault is None
 
     def check(self, envelope: Envelope) -> None:
-        """Raises BadMessage unless a trusted key vouches for the record."""
+        """Raises BadMessage unless a trusted key has signed the record."""
         self._follow().check(envelope)
 
     def _follow(self) -> TrustedKeys:
-        """A file that cannot be used is tried each time: a lack of descriptors passes, and leaves the file as it is."""
+        """The trusted keys, after reading the file if it has changed.
+
+        A file that cannot be used is retried each time: a lack of descriptors passes without a change of the file.
+        """
         with self._following:
             state = _state(self._path)
             if state != self._seen or self._fault is not None:
@@ -54,20 +57,20 @@ class TrustFile:
             return self._trusted
 
     def _load(self) -> None:
-        """What is wrong is said once; until the file can be used, the keys of before hold."""
+        """Read the file.  If it cannot be used, keep the previous keys and log each fault once."""
         try:
             self._trusted = load_trust(self._path)
         except BadKey as error:
             if self._fault != (fault := str(error)):
                 self._fault = fault
-                log.error("the trust file cannot be used, the keys of before hold: %s", fault)
+                log.error("the trust file cannot be used, the previous keys remain valid: %s", fault)
         else:
             self._fault = None
             log.info("trusted keys: %s", ", ".join(self._trusted.by_id))
 
 
 def _state(path: Path) -> _State | None:
-    """What changes when the file does; None when it is not there."""
+    """A value that changes when the file changes; None if there is no file."""
     try:
         found = path.stat()
     except OSError:

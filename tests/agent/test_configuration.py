@@ -76,11 +76,11 @@ def test_everything(tmp_path: Path) -> None:
         ),
         (
             AGENT + KAFKA + '[workers.w0]\nenvironment = { "A\\n=" = "hush" }\n',
-            "workers.w0.environment.'A\\n=': found 'what",
+            "workers.w0.environment.'A\\n=': found 'an invalid",
         ),
         (
             AGENT + KAFKA + '[workers.w0]\nenvironment = { A = "hu\\u0000sh" }\n',
-            "workers.w0.environment.A: found 'what",
+            "workers.w0.environment.A: found 'an invalid",
         ),
         (
             AGENT + KAFKA + '[workers.w0]\ndata_dir = "a\\u0000"\n',

@@ -163,9 +163,9 @@ def test_only_signed_commands_are_obeyed_and_keys_change_while_it_runs(
     files.trust.write_text("")
     bench.wait_for(lambda: bench.metric("trust_file_faulty") == 1)
     bench.key = load_signing_key(files.key)
-    bench.publish(rejoin[7])  # the keys of before hold
+    bench.publish(rejoin[7])  # the previous keys remain valid
     bench.await_answers({(7, Phase.REJOINED)})
-    assert bench.log().count("the trust file cannot be used, the keys of before hold") == 1
+    assert bench.log().count("the trust file cannot be used, the previous keys remain valid") == 1
     told = {(a.epoch.number, a.refusal) for a in bench.acks(8) if a.phase is Phase.REFUSED}
     assert told >= {(2, Refusal.UNSIGNED), (3, Refusal.UNKNOWN_KEY)}
     assert rejoin[2].id not in {ack.command_id for ack in bench.acks(8)}

@@ -1,4 +1,4 @@
-"""What `trimtab-agent run` and `trimtab-agent check` do."""
+"""Implements `trimtab-agent run` and `trimtab-agent check`."""
 
 import logging
 import sys
@@ -15,7 +15,7 @@ from trimtab_protocol.signing.keys import BadKey
 
 
 def run_command(command: str, path: Path) -> int:
-    """Carry out `run` or `check` with the configuration at `path`; the exit code."""
+    """Carry out `run` or `check` with the configuration at `path`; returns the exit code."""
     try:
         configuration = load_configuration(path)
         check_client(configuration.kafka)
@@ -39,7 +39,7 @@ def run_command(command: str, path: Path) -> int:
 
 
 def describe(configuration: Configuration) -> str:
-    """What the agent would do with this configuration here, and what its measurements are relative to."""
+    """Describe what the agent would do with this configuration on this host, and the basis of its measurements."""
     quotas = find_quotas()
     limits = find_limits(quotas, configuration.cores)
     memory = f"{quotas.memory.limit:.0f} bytes by cgroup" if quotas.memory else "no quota"

@@ -1,1 +1,4 @@
-"""Commands of the controller: `machine` decides (pure), `journal` remembers on disk, `processes` starts and stops."""
+"""Carries out the controller's commands.
+
+`machine` decides (pure), `journal` keeps state on disk, `processes` starts and stops workers.
+"""

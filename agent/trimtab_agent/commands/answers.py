@@ -1,4 +1,4 @@
-"""Answers to commands: which ones there may be, which are the last, and whether a worker's own fits its command."""
+"""Answers to commands: the phases that are allowed, the phases that end a command, and a check of workers' acks."""
 
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.decode import BadMessage, Fault
@@ -11,15 +11,15 @@ ANSWERS: dict[CommandKind, frozenset[Phase]] = {
     CommandKind.START: frozenset(),
     CommandKind.STOP: frozenset(),
 }
-"""The phases that a worker may report; of scaling commands the agent itself knows the end."""
+"""The phases that a worker may report.  The agent itself reports the end of scaling commands."""
 ENDS = frozenset(
     {Phase.TOOK, Phase.RELEASED, Phase.ABANDONED, Phase.REJOINED, Phase.STARTED, Phase.STOPPED, Phase.REFUSED}
 )
-"""Phases after which nothing more comes.  `expired` is not one: a late answer is still the truth and is passed on."""
+"""Phases that end a command.  `expired` does not: a late answer is still true and is passed on."""
 
 
 def check_answer(ack: Ack, command: Command) -> None:
-    """Raises BadMessage unless a worker may give this answer to its command."""
+    """Raises BadMessage unless a worker may answer this command with this ack."""
     if ack.phase is not Phase.ACCEPTED and ack.phase not in ANSWERS[command.kind]:
         raise BadMessage(Fault.RANGE, "phase", ack.phase, f"an answer to {command.kind}")
     found, expected = _identity(ack), _identity(Ack.to(command, ack.phase, at=ack.at, refusal=ack.refusal))

@@ -1,4 +1,4 @@
-"""The checks that a command must pass before the agent carries it out, in their order.  Pure."""
+"""The checks, in order, that a command must pass before the agent carries it out.  Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ FUTURE_LIMIT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRules:
-    """What the agent's configuration says about commands."""
+    """The part of the agent's configuration that restricts commands."""
 
     startable: frozenset[WorkerId]
     configured: frozenset[WorkerId]
@@ -23,7 +23,10 @@ class CommandRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectedWorker:
-    """A worker whose plug-in is connected.  `owned` None: not reported yet; `complete`: it owns nothing else."""
+    """A worker whose plug-in is connected.
+
+    `owned` None: not reported yet.  `complete`: it owns no other key groups than `owned`.
+    """
 
     app: AppId
     process: ProcessId | None
@@ -46,13 +49,13 @@ class HostState:
 
 
 Objection = tuple[Refusal | None, str]
-"""The reason to refuse a command, and details.  Without a reason: its deadline has passed."""
+"""Reason and detail of a refused command.  Reason None: its deadline has passed."""
 
 
 def first_objection(event: CommandReceived, state: HostState, rules: CommandRules) -> Objection | None:
-    """Why a command is not carried out, by the first check that it fails; None = carry it out."""
+    """The objection of the first check that the command fails; None = carry it out."""
     command = event.command
-    # What was carried out before was issued at most this long after the agent's clock.
+    # Commands that were carried out before the damage were issued at most FUTURE_LIMIT_S after it.
     if state.damaged_at is not None and command.issued_at <= state.damaged_at + FUTURE_LIMIT_S:
         return Refusal.FAILED, "the agent's journal was damaged: this command may have been carried out before"
     if command.deadline <= state.now:
@@ -119,7 +122,7 @@ def _check_steering(event: CommandReceived, state: HostState, rules: CommandRule
 
 
 def _check_ownership(command: Command, worker: ConnectedWorker) -> Objection | None:
-    """What the worker has not reported is unknown: then its own check decides."""
+    """Check the command against the worker's report.  Without a report, the worker's own check decides."""
     if worker.owned is None:
         return None
     owned = worker.owned.intersection(command.key_groups)

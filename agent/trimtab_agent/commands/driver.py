@@ -1,4 +1,4 @@
-"""Feeds the command machine and performs its actions: journal, acks, local workers, processes."""
+"""Feeds events to the command machine and performs its actions on journal, acks, local workers and processes."""
 
 import asyncio
 import logging
@@ -44,11 +44,11 @@ POSITION_EVERY_S = 5.0
 log = logging.getLogger(__name__)
 
 ProduceAck = Callable[[Ack, Callable[[str | None], None]], None]
-"""Sends an ack and calls back with the fault, or None."""
+"""Sends an ack, then calls back with the error or None."""
 
 
 class CommandDriver:
-    """Runs the machine and performs its actions.  After a write fault of the journal it stops and calls `fail`."""
+    """Runs the machine and performs its actions.  If the journal cannot be written, it stops and calls `fail`."""
 
     def __init__(
         self,
@@ -92,22 +92,22 @@ class CommandDriver:
 
     @property
     def positions(self) -> list[Position]:
-        """Where to go on reading commands."""
+        """The positions at which to continue reading commands."""
         return list(self._positions.values())
 
     def resume(self) -> None:
-        """Go on with what was under way when the agent ended."""
+        """Continue the commands that were under way when the agent ended."""
         for worker, process in self._machine.processes.items():
             self._processes.watch(worker, process)
         self._perform(self._machine.resume())
 
     def handle(self, event: Event) -> None:
-        """Pass an event to the machine and perform its actions; raises BadMessage for an answer to no command."""
+        """Pass an event to the machine and perform its actions.  Raises BadMessage for an ack of an unknown command."""
         if not self._failed:
             self._perform(self._machine.on_event(time.time(), event))
 
     def receive(self, command: Command) -> None:
-        """A command was read: find out how much room there is, and tell the machine."""
+        """Pass a command to the machine, with the free disk space and memory of this host."""
         if command.host != self._configuration.host:
             return
         free = {
@@ -117,22 +117,22 @@ class CommandDriver:
         self.handle(CommandReceived(command=command, **free))
 
     def advance(self, position: Position) -> None:
-        """All records before this one have been dealt with."""
+        """Note that all records before this position have been handled."""
         self._positions[position.topic_id, position.partition] = position
         self._unsaved[position.topic_id, position.partition] = position
 
     def watch(self, worker: WorkerId, process: ProcessId) -> None:
-        """Notice the end of a worker's process."""
+        """Watch a worker's process for its end."""
         self._processes.watch(worker, process)
 
     async def run(self) -> None:
-        """Watch clock and processes, for ever."""
+        """Watch clock and processes until cancelled."""
         while True:
             await asyncio.sleep(TICK_S)
             self._tick(time.time())
 
     def close(self) -> None:
-        """Save what is cheap to lose, and close the journal; workers live on."""
+        """Save the positions and close the journal.  Workers keep running."""
         if not self._failed:
             self._save_positions()
         self._journal.close()
@@ -174,7 +174,10 @@ class CommandDriver:
             self._save_positions()
 
     def _save_positions(self) -> None:
-        """Stay before a command that waits for its worker: it is not in the journal yet, so it must be read again."""
+        """Save the positions, unless a command waits for its worker.
+
+        A waiting command is not in the journal yet, so it must be read again after a restart.
+        """
         if not self._machine.holding:
             self._perform([Write(entry=position) for position in self._unsaved.values()])
             self._unsaved.clear()
@@ -206,7 +209,7 @@ class CommandDriver:
                 self._stop(action)
 
     def _tell_answer(self, ack: Ack) -> None:
-        """Count an answer, and log it once: repeats of a command must not fill this host's disk."""
+        """Count an answer and log it once, so that repeated commands cannot fill this host's disk."""
         if ack.pause_s is not None:
             self._metrics.pause.observe(ack.pause_s)
         if ack.refusal is not None:
@@ -241,7 +244,7 @@ class CommandDriver:
             self._later(ProcessFailed(worker=action.worker, detail=f"cannot be signalled: {exc}"))
 
     def _later(self, event: Event) -> None:
-        """Tell the machine after the present actions: an action's outcome must not overtake the actions after it."""
+        """Pass an event to the machine after the current actions, so that an outcome cannot overtake later actions."""
         asyncio.get_running_loop().call_soon(self.handle, event)
 
     def _free_disk_bytes(self, worker: WorkerId) -> int | None:
@@ -252,7 +255,7 @@ class CommandDriver:
 
 
 def free_disk_bytes(folder: Path) -> int | None:
-    """Bytes free for this user on the disk that holds the folder, or will when it is made."""
+    """Bytes free for this user on the disk of the folder; the folder need not exist yet.  None = unknown."""
     for existing in (folder, *folder.absolute().parents):
         try:
             return shutil.disk_usage(existing).free

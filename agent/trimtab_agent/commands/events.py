@@ -8,7 +8,7 @@ from trimtab_protocol.messages.names import AppId, CommandId, Epoch, KeyGroup, W
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessId:
-    """A process; `created` (seconds after the machine's start) tells it from a later one with the same pid."""
+    """A process.  `created` (seconds after boot) distinguishes it from a later process with the same pid."""
 
     pid: int
     created: float
@@ -19,7 +19,7 @@ class ProcessId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandReceived:
-    """A command was read.  Free bytes as found now: on the worker's data disk, of memory; None = unknown."""
+    """A command was read.  Free bytes are those of now, on the worker's data disk and in memory; None = unknown."""
 
     command: Command
     free_disk_bytes: int | None = None
@@ -28,7 +28,10 @@ class CommandReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConnected:
-    """A worker's plug-in has connected.  `process` None: not visible from here; `reason`: why it is not steered."""
+    """A worker's plug-in connected.
+
+    `process` None: not visible to the agent.  `reason`: why the worker is not steered.
+    """
 
     worker: WorkerId
     app: AppId
@@ -39,14 +42,14 @@ class WorkerConnected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDisconnected:
-    """A worker's connection ended; its process may live."""
+    """A worker's connection ended; its process may still run."""
 
     worker: WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerReported:
-    """Key groups that a worker says it owns; all of them when `complete`."""
+    """A worker reported key groups that it owns; all of them if `complete`."""
 
     worker: WorkerId
     owned: frozenset[KeyGroup]
@@ -63,7 +66,7 @@ class WorkerAcked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStarted:
-    """A worker's process is there: started, or found running."""
+    """A worker's process runs: it was started, or found running."""
 
     worker: WorkerId
     process: ProcessId
@@ -79,7 +82,7 @@ class ProcessFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessEnded:
-    """A worker's process is gone; the exit code is known of own children only."""
+    """A worker's process ended.  The exit code is known only for the agent's own children."""
 
     worker: WorkerId
     process: ProcessId
@@ -143,7 +146,7 @@ class ProcessNoted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochSeen:
-    """The highest epoch of any command for this host."""
+    """The highest epoch seen in any command for this host."""
 
     epoch: Epoch
 
@@ -157,7 +160,7 @@ class Damaged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Next offset to read of one partition of the commands topic; a re-created topic has another id."""
+    """Next offset to read in one partition of the commands topic.  A re-created topic has another id."""
 
     topic_id: str
     partition: int
@@ -172,21 +175,21 @@ Entry = Admitted | Acked | Delivered | ProcessNoted | EpochSeen | Damaged | Posi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """Append to the journal, on disk before the next action."""
+    """Append an entry to the journal.  It must be on disk before the next action."""
 
     entry: Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendAck:
-    """Produce to the acks topic, again and again until delivered."""
+    """Produce an ack to the acks topic, and retry until it is delivered."""
 
     ack: Ack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TellWorker:
-    """Hand a command to its worker; a repeat is recognised there by the command's id."""
+    """Send a command to its worker, which recognises a repeat by the command's id."""
 
     worker: WorkerId
     command: Command
@@ -194,14 +197,14 @@ class TellWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartProcess:
-    """Make sure that the worker's process runs: find it, else start it."""
+    """Find the worker's process, or start it."""
 
     worker: WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopProcess:
-    """Send SIGTERM and watch for its end."""
+    """Send SIGTERM to a process and watch for its end."""
 
     worker: WorkerId
     process: ProcessId

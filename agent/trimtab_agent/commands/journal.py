@@ -1,10 +1,14 @@
-"""The journal on disk: one entry per line, in a chain of checksums, on disk before what it speaks of is done.
+"""The agent's journal: a write-ahead log with one entry per line and a chain of checksums.
 
-A line is a checksum (hex), a space, a JSON object.  The checksum is the CRC-32 of the checksum of the line before and
-the object, so a line that is missing, doubled or out of its place breaks the chain where it did.  The first line, the
-head, names the journal.  A last line without its end was being written when the agent died: nothing was done because
-of it, it is cut off.  Any other break is damage, and so is a journal that is gone, or empty, where there was one: the
-mark beside it, `<name>.begun`, says that.  Lines cut off at the end of one leave no trace.
+A line is a checksum (hex), a space and a JSON object.  The checksum is the CRC-32 of the previous line's checksum and
+the object, so a missing, duplicate or misplaced line breaks the chain at its place.  The first line, the head, names
+the journal.
+
+- A last line without a line end was being written when the agent died.  Nothing was done because of it, so it is
+  cut off.
+- Any other break of the chain is damage.
+- A missing or empty journal is damage if there was one before: the file `<name>.begun` beside it marks that.
+- Whole lines that are cut off at the end of a journal go unnoticed.
 """
 
 import os
@@ -34,34 +38,35 @@ VERSION = 2
 COMPACT_AT_BYTES = 4 * 1024 * 1024
 OWNER_ONLY = 0o600
 MAX_FAULTS = 1000
-"""Broken lines of the agent's journal after which the rest is not read: little of it would be usable."""
+"""Number of broken lines after which the rest of the agent's journal is not read: little of it would be usable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What was read from a journal: its good entries, and a line for each of the first faults."""
+    """Content of a journal: its good entries, and one line for each of the first faults."""
 
     entries: tuple[Entry, ...]
     faults: tuple[str, ...]
 
 
 class Journal:
-    """An open journal.  Every write fault is an OSError: then nothing that follows may be done."""
+    """An open journal.  A failed write raises OSError; then nothing that the entry announces may be done."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create it; call `recover` before anything else."""
+        """Open or create the journal.  Call `recover` before anything else."""
         self._path = path
         self._mark = path.with_name(path.name + ".begun")
         self._checksum = b""
-        """Of the last line."""
+        """Checksum of the last line."""
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY)
-        os.fchmod(self._file, OWNER_ONLY)  # also one that was put back from a copy
+        os.fchmod(self._file, OWNER_ONLY)  # also a journal that was restored from a copy
         self._compact_at = COMPACT_AT_BYTES
 
     def recover(self) -> Recovered:
-        """The entries so far; cuts an unfinished last line, puts a damaged journal aside as `<name>.damaged`.
+        """Return the entries so far.
 
-        One with faults must be rewritten before anything is appended; a new one is begun.
+        Cuts off an unfinished last line, copies a damaged journal to `<name>.damaged`, and begins a new journal if
+        there is none.  A journal with faults must be rewritten before anything is appended.
         """
         content = self._path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
@@ -95,7 +100,7 @@ class Journal:
                     faults.append(f"line {number + 1}: found {MAX_FAULTS} broken lines, the rest is not read")
                     return Recovered(entries=tuple(entries), faults=tuple(faults))
             self._checksum = checksum_in(line)
-        if _is_whole(rest[:-1], self._checksum):  # not torn: it was complete, and its end is another byte now
+        if _is_whole(rest[:-1], self._checksum):  # not torn: the line is complete, but its line end is another byte
             faults.append(f"line {len(lines) + 1}: found {rest[-1:]!r}, expected its end")
         return Recovered(entries=tuple(entries), faults=tuple(faults))
 
@@ -109,7 +114,7 @@ class Journal:
             os.close(descriptor)
 
     def append(self, entry: Entry, *, durable: bool = True) -> None:
-        """Add an entry; `durable` returns when it is on disk."""
+        """Append an entry.  If `durable`, return only when it is on disk."""
         line = encode_line(entry, self._checksum)
         write_all(self._file, line)
         self._checksum = checksum_in(line)
@@ -118,11 +123,11 @@ class Journal:
 
     @property
     def is_large(self) -> bool:
-        """Whether it is time to rewrite it."""
+        """Whether the journal is so large that it should be rewritten."""
         return os.lseek(self._file, 0, os.SEEK_CUR) > self._compact_at
 
     def rewrite(self, entries: Iterable[Entry]) -> None:
-        """Replace the whole content by a new journal, or nothing of it."""
+        """Atomically replace the journal by a new one with these entries."""
         lines = [_head()]
         for entry in entries:
             lines.append(encode_line(entry, checksum_in(lines[-1])))
@@ -135,24 +140,24 @@ class Journal:
         os.close(self._file)
         self._file = descriptor
         self._checksum = checksum_in(lines[-1])
-        # what must be kept may itself be large: then wait for as much again
+        # The kept entries may be large themselves, so the next rewrite waits until the size has doubled.
         self._compact_at = max(COMPACT_AT_BYTES, 2 * os.lseek(descriptor, 0, os.SEEK_CUR))
 
     def close(self) -> None:
-        """Put everything on disk and close it."""
+        """Sync the journal to disk and close it."""
         os.fsync(self._file)
         os.close(self._file)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of it; a short write (disk nearly full) is followed by the error."""
+    """Write all data.  After a short write (disk nearly full) the next attempt raises the error."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename in the folder survive a crash of the machine."""
+    """Sync a folder, so that a rename in it survives a crash of the machine."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -161,17 +166,17 @@ def sync_folder(folder: Path) -> None:
 
 
 def checksum_in(line: bytes) -> bytes:
-    """The checksum that a line states, which the next one covers."""
+    """The checksum at the beginning of a line; the next line's checksum covers it."""
     return line[:8]
 
 
 def encode_line(entry: Entry, previous: bytes = b"") -> bytes:
-    """The line of an entry, with its end; `previous`: the checksum of the line before."""
+    """The line of an entry, with its line end.  `previous` = checksum of the previous line."""
     return _sealed(encode({"v": VERSION, **_document(entry)}), previous)
 
 
 def decode_line(line: bytes, previous: bytes = b"") -> Entry:
-    """The entry of a line that stands behind one with the checksum `previous`; raises BadMessage."""
+    """The entry of a line.  `previous` = checksum of the previous line.  Raises BadMessage."""
     fields = _unsealed(line, previous)
     return _read(fields.text("entry"), fields)
 
@@ -185,7 +190,7 @@ def _is_whole(line: bytes, previous: bytes) -> bool:
 
 
 def _head() -> bytes:
-    """The first line of a journal.  Its name is like no other's: lines of another one do not fit behind it."""
+    """The first line of a journal.  Its random name makes sure that lines of another journal do not fit."""
     return _sealed(encode({"v": VERSION, "journal": secrets.token_hex(8)}), b"")
 
 
@@ -259,7 +264,7 @@ def _process(fields: Fields) -> ProcessId:
 
 
 def _nested(fields: Fields, name: str) -> Fields:
-    """A message inside an entry, its version read."""
+    """A message inside an entry, after a check of its version."""
     inner = fields.fields(name)
     inner.integer("v", low=1, high=1)
     return inner

@@ -1,6 +1,6 @@
-"""What the command machine remembers: commands with their answers, processes, the highest epoch.
+"""Memory of the command machine: commands with their answers, processes, and the highest epoch.
 
-It is what the journal holds: `restore` reads it back, `entries` writes it again.
+The journal holds the same: `restore` takes its entries, `entries` returns them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,21 +24,21 @@ from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import NO_EPOCH, CommandId, Epoch, WorkerId
 
 REMEMBER_S = 3600.0
-"""After its deadline a command is remembered so long, to answer repeats."""
+"""How long after its deadline a command is remembered, to answer repeats."""
 MAX_REMEMBERED = 2_000
-"""Commands whose answers the agent keeps, to answer a repeat."""
+"""Number of commands whose answers the agent keeps for repeats."""
 
 
 @dataclass(slots=True)
 class Record:
-    """A command, the answers given in order, and those of them that the broker has not stored yet."""
+    """A command, its answers in order, and the phases whose acks the broker has not stored yet."""
 
     command: Command
     acks: dict[Phase, Ack]
     undelivered: set[Phase]
 
     def note(self, ack: Ack) -> None:
-        """A further answer."""
+        """Note a further answer."""
         self.acks[ack.phase] = ack
         self.undelivered.add(ack.phase)
 
@@ -49,23 +49,27 @@ class Record:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more comes."""
+        """Whether no further answer can follow."""
         return not ENDS.isdisjoint(self.acks)
 
     @property
     def open(self) -> bool:
-        """Accepted, and not ended."""
+        """Whether the command is accepted and not ended."""
         return Phase.ACCEPTED in self.acks and not self.ended
 
     @property
     def unanswered(self) -> bool:
-        """Accepted, and nothing since."""
+        """Whether the command is accepted and has no further answer."""
         return self.last.phase is Phase.ACCEPTED
 
 
 @dataclass(slots=True)
 class Ledger:
-    """`processes`: started by the agent, or being stopped; `damaged_at`: what was issued until then may be lost."""
+    """What the machine remembers.
+
+    `processes`: those that the agent started or is stopping.  `damaged_at`: the journal was damaged then, so the
+    records of commands issued until then may be lost.
+    """
 
     records: dict[CommandId, Record] = field(default_factory=dict)
     processes: dict[WorkerId, ProcessId] = field(default_factory=dict)
@@ -73,7 +77,7 @@ class Ledger:
     damaged_at: float | None = None
 
     def restore(self, entries: Iterable[Entry]) -> None:
-        """Take over what the journal remembers, in its order."""
+        """Apply the entries of a journal, in order."""
         for entry in entries:
             match entry:
                 case Admitted():
@@ -91,12 +95,12 @@ class Ledger:
                 case Damaged():
                     self.damaged_at = max(self.damaged_at or 0.0, entry.at)
                 case Position():
-                    pass  # the reader's
+                    pass  # used by the reader of commands
                 case _:
                     assert_never(entry)
 
     def entries(self) -> Iterator[Entry]:
-        """A journal that restores to this."""
+        """The entries of a journal that restores this ledger."""
         yield EpochSeen(epoch=self.highest_epoch)
         if self.damaged_at is not None:
             yield Damaged(at=self.damaged_at)
@@ -112,7 +116,7 @@ class Ledger:
                     yield Delivered(command_id=command_id, phase=phase)
 
     def remember(self, command: Command, ack: Ack) -> None:
-        """A command and the first answer to it; of too many, one that has ended goes first."""
+        """Remember a command and its first answer.  Beyond the limit, drop the oldest ended command first."""
         self.records[command.id] = Record(command, {ack.phase: ack}, {ack.phase})
         if command.issued_at <= ack.at + FUTURE_LIMIT_S:
             self.highest_epoch = max(self.highest_epoch, command.epoch)
@@ -121,14 +125,14 @@ class Ledger:
             self.records.pop(next(ended, next(iter(self.records))))
 
     def note_process(self, worker: WorkerId, process: ProcessId | None) -> None:
-        """The process of a worker; None: it has ended."""
+        """Note the process of a worker; None: it has ended."""
         if process is None:
             self.processes.pop(worker, None)
         else:
             self.processes[worker] = process
 
     def open_of(self, worker: WorkerId, *kinds: CommandKind) -> list[Record]:
-        """A worker's commands that are under way, of these kinds or of any."""
+        """A worker's commands that are under way, of these kinds (of any kind if none is given)."""
         return [
             record
             for record in self.records.values()
@@ -141,7 +145,7 @@ class Ledger:
         return frozenset(record.command.worker for record in stops if record.open)
 
     def forget(self, now: float) -> None:
-        """Drop commands that will not be asked for again."""
+        """Drop commands that are long past their deadline and whose acks are all delivered."""
         for command_id, record in list(self.records.items()):
             if record.command.deadline + REMEMBER_S < now and not record.undelivered:
                 del self.records[command_id]

@@ -1,8 +1,8 @@
-"""The command machine: takes each command once, follows it to its end, answers every phase.
+"""The command machine: accepts each command once, follows it to its end, and answers every phase.
 
-Passive: events and the time go in, actions come out in the order in which they must be done.  An answer is in the
-journal before it is sent, a command before it is handed on; so a machine restored from the journal knows of everything
-that can have had an effect.  Commands for other hosts are ignored.
+Passive: events and the time go in, actions come out in the order in which they must be performed.  An answer is in the
+journal before it is sent, and a command before it is passed on.  So a machine restored from the journal knows
+everything that may have had an effect.  Commands for other hosts are ignored.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,11 +41,11 @@ from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import HostId, WorkerId
 
 WORKERS_RETURN_S = 5.0
-"""After its start the agent holds commands so long for workers that have yet to connect again."""
+"""How long after its start the agent holds commands for workers that have not reconnected yet."""
 
 
 class CommandMachine:
-    """All commands of one host.  `on_event` and `on_tick` return actions; `wake_at` says when to tick."""
+    """All commands of one host.  `on_event` and `on_tick` return actions; `wake_at` is the time of the next tick."""
 
     def __init__(self, *, cluster: str, host: HostId, rules: CommandRules, started_at: float) -> None:
         self._cluster = cluster
@@ -58,12 +58,15 @@ class CommandMachine:
 
     @property
     def processes(self) -> dict[WorkerId, ProcessId]:
-        """Processes that the agent started or is stopping, as far as it knows alive."""
+        """Processes that the agent started or is stopping, and that are alive as far as it knows."""
         return dict(self._ledger.processes)
 
     @property
     def holding(self) -> bool:
-        """Whether a command waits for its worker to connect: it is in no journal yet, so it must be read again."""
+        """Whether a command waits for its worker to connect.
+
+        Such a command is not in the journal yet, so it must be read again after a restart.
+        """
         return bool(self._held)
 
     @property
@@ -74,18 +77,18 @@ class CommandMachine:
             times.append(self._hold_until)
         return min(times, default=None)
 
-    # --- what must survive a restart
+    # --- state that survives a restart
 
     def restore(self, entries: Iterable[Entry]) -> None:
-        """Take over what the journal remembers, in its order."""
+        """Apply the entries of a journal, in order."""
         self._ledger.restore(entries)
 
     def entries(self) -> Iterator[Entry]:
-        """A journal that restores to this machine."""
+        """The entries of a journal that restores this machine."""
         return self._ledger.entries()
 
     def resume(self) -> tuple[Action, ...]:
-        """After a restart: answers that may not have arrived, and scaling that may not have been begun."""
+        """Actions after a restart: send acks that may not have arrived, begin scaling that may not have begun."""
         actions: list[Action] = []
         for record in self._ledger.records.values():
             actions += [SendAck(ack=ack) for phase, ack in record.acks.items() if phase in record.undelivered]
@@ -101,9 +104,9 @@ class CommandMachine:
     # --- entrances
 
     def on_event(self, now: float, event: Event) -> tuple[Action, ...]:
-        """What follows from an event at `now` (epoch seconds).
+        """The actions that follow from an event at `now` (epoch seconds).
 
-        Raises BadMessage for an answer nobody asked for, and for a command's id that comes with other content.
+        Raises BadMessage for an ack of an unknown command, and for a known command id with other content.
         """
         match event:
             case CommandReceived():
@@ -129,7 +132,7 @@ class CommandMachine:
                 assert_never(event)
 
     def on_tick(self, now: float) -> tuple[Action, ...]:
-        """What follows from the time alone: deadlines passed, holding over."""
+        """The actions that follow from the time alone: deadlines have passed, or holding is over."""
         actions: list[Action] = []
         for record in list(self._ledger.records.values()):
             if record.unanswered and record.command.deadline <= now:
@@ -153,16 +156,17 @@ class CommandMachine:
         if record:
             yield SendAck(ack=record.last)
         elif held:
-            pass  # answered together with the first of them
+            pass  # the held command is answered later
         elif self._must_wait(now, command):
             self._held.append(event)
         else:
             yield from self._admit(now, event)
 
     def _must_wait(self, now: float, command: Command) -> bool:
-        """Just after the agent's start a worker's absence, or its silence about what it owns, means nothing yet.
+        """Whether to hold a command for now.
 
-        A start need not wait: a process that runs already is found.
+        Just after the agent's start it means nothing yet that a worker is absent or has not reported what it owns.
+        A start need not wait, because a running process is found.
         """
         if now >= self._hold_until or command.deadline <= now or command.kind is CommandKind.START:
             return False
@@ -170,7 +174,7 @@ class CommandMachine:
         return worker is None or (command.kind is CommandKind.STOP and worker.owned is None)
 
     def _retry_held(self, now: float, worker: WorkerId | None) -> Iterator[Action]:
-        """Judge held commands again: all of them, or those for one worker."""
+        """Check held commands again: all of them, or those for one worker."""
         again = [event for event in self._held if worker in (None, event.command.worker)]
         self._held = [event for event in self._held if event not in again]
         for event in again:
@@ -243,7 +247,7 @@ class CommandMachine:
         yield SendAck(ack=ack)
 
     def _follow_ownership(self, command: Command, phase: Phase) -> None:
-        """A hand-over changes what a worker owns before its next report says so."""
+        """Update what a worker owns after a hand-over, before its next report says so."""
         worker = self._connected.get(command.worker)
         if worker is None or worker.owned is None:
             return

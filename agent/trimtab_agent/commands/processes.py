@@ -1,4 +1,4 @@
-"""Starts, finds, ends and watches worker processes.  They live in sessions of their own and outlive the agent."""
+"""Starts, finds, stops and watches worker processes.  Each has its own session and outlives the agent."""
 
 import os
 import signal
@@ -27,31 +27,34 @@ class WorkerProcesses:
         self._watched: dict[WorkerId, ProcessId] = {}
 
     def ensure(self, worker: WorkerConfiguration) -> ProcessId:
-        """The worker's process: one that runs already (after a restart of the agent), else a new one.  OSError."""
+        """Find the worker's process (it may run since before a restart of the agent) or start it.  Raises OSError."""
         process = self._find(worker.worker) or self._start(worker)
         self.watch(worker.worker, process)
         return process
 
     def watch(self, worker: WorkerId, process: ProcessId) -> None:
-        """Report the end of this process by `ended`."""
+        """Let `ended` report the end of this process."""
         self._watched[worker] = process
 
     def terminate(self, worker: WorkerId, process: ProcessId) -> None:
-        """SIGTERM, when it still is that process.  OSError."""
+        """Send SIGTERM if the pid still belongs to this process.  Raises OSError."""
         self.watch(worker, process)
         if self._lives(process):
             os.kill(process.pid, signal.SIGTERM)
 
     def ended(self) -> Iterator[ProcessEnded]:
-        """Those that ended since the last call; reaps all children, also those whose worker is another process."""
+        """Watched processes that ended since the last call.
+
+        Reaps all children, also those whose worker has another process now.
+        """
         exit_codes = {pid: code for pid, child in self._children.items() if (code := child.poll()) is not None}
-        for pid in exit_codes:  # from now on another process may have it
+        for pid in exit_codes:  # another process may get the same pid from now on
             del self._children[pid]
         for worker, process in list(self._watched.items()):
             try:
                 lives = process.pid not in exit_codes and self._lives(process)
             except OSError:
-                continue  # it cannot be looked at now: no reason to say that it has ended
+                continue  # the process cannot be inspected now, which does not mean that it has ended
             if not lives:
                 del self._watched[worker]
                 yield ProcessEnded(worker=worker, process=process, exit_code=exit_codes.get(process.pid))
@@ -72,7 +75,7 @@ class WorkerProcesses:
         return _identity(psutil.Process(child.pid))
 
     def _find(self, worker: WorkerId) -> ProcessId | None:
-        """The oldest process that was started as this worker of this agent (its children inherit the names)."""
+        """The oldest process with this worker's environment variables; its children inherit them.  None if none."""
         wanted = {**self._environment, WORKER: worker}
         found = []
         for process in psutil.process_iter():
@@ -80,11 +83,11 @@ class WorkerProcesses:
                 if process.pid != os.getpid() and wanted.items() <= process.environ().items():
                     found.append(_identity(process))
             except (psutil.Error, OSError):
-                continue  # gone meanwhile, a zombie, or another user's
+                continue  # the process has ended, is a zombie, or belongs to another user
         return min(found, key=lambda process: process.created, default=None)
 
     def _lives(self, process: ProcessId) -> bool:
-        """Whether it still is that process, or a child not yet reaped; OSError when it cannot be looked at now."""
+        """Whether the process runs or is a child not yet reaped.  Raises OSError if it cannot be inspected now."""
         return process.pid in self._children or identify(process.pid) == process
 
 
@@ -93,9 +96,9 @@ def _owner_only(path: str, flags: int) -> int:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The living process with this pid, as seen from here; None when there is none.
+    """The living process with this pid; None if there is none.
 
-    OSError when it cannot be looked at now, for want of a descriptor.
+    Raises OSError if it cannot be inspected now, for example without a free file descriptor.
     """
     try:
         process = psutil.Process(pid)
@@ -107,5 +110,5 @@ def identify(pid: int) -> ProcessId | None:
 
 
 def _identity(process: psutil.Process) -> ProcessId:
-    """Both times move with the wall clock when that is set; their difference does not."""
+    """Identity of a process.  Setting the wall clock moves creation and boot time, but not their difference."""
     return ProcessId(pid=process.pid, created=round(process.create_time() - psutil.boot_time(), 2))

@@ -1,4 +1,4 @@
-"""Reads the commands for this host from records of the commands topic, after a check of their signatures."""
+"""Verifies and decodes records of the commands topic that are for this host."""
 
 import hashlib
 from typing import Protocol
@@ -9,18 +9,21 @@ from trimtab_protocol.messages.names import CommandId, HostId
 from trimtab_protocol.signing.envelope import Envelope
 
 NOTICE_EVERY_S = 10.0
-"""The controller is told of unverified records at most this often per reason: a flood must not be passed on to it."""
+"""Shortest interval between two notices to the controller about unverified records, per reason.
+
+The agent must not pass on a flood of such records.
+"""
 
 
 class Trust(Protocol):
-    """Whose signatures count."""
+    """Checks signatures against the trusted keys."""
 
     def check(self, envelope: Envelope) -> None:
-        """Raises BadMessage unless a trusted key vouches for the record."""
+        """Raises BadMessage unless a trusted key has signed the record."""
 
 
 class CommandVerifier:
-    """`trust` None: signatures are not checked, and every record counts."""
+    """Reads commands from records.  `trust` None: signatures are not checked, and every record counts."""
 
     def __init__(self, *, cluster: str, host: HostId, trust: Trust | None) -> None:
         self._cluster = cluster
@@ -29,7 +32,7 @@ class CommandVerifier:
         self._noticed_at: dict[Refusal, float] = {}
 
     def read(self, record: Envelope) -> Command | None:
-        """The command in a record, None when it is another host's; raises BadMessage."""
+        """The command in a record; None if it is for another host.  Raises BadMessage."""
         if record.key != self._host.encode():
             return None
         if self._trust is not None:
@@ -37,9 +40,10 @@ class CommandVerifier:
         return self._decode(record)
 
     def notice(self, record: Envelope, fault: Fault, now: float) -> Ack | None:
-        """An ack that tells the controller of an unverified record, for its own key may not be trusted here; else None.
+        """An ack that reports an unverified record to the controller, whose own key may not be trusted here.
 
-        The ack's id is that of the record, not the one it claims: otherwise a forged copy would end a true command.
+        Returns None if no notice is due.  The ack's id is derived from the record, not the id that the record claims:
+        otherwise a forged copy would end a genuine command.
         """
         refusal = next((refusal for refusal in UNVERIFIED if refusal.value == fault.value), None)
         if refusal is None or now - self._noticed_at.get(refusal, 0.0) < NOTICE_EVERY_S:

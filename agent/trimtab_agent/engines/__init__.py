@@ -1,1 +1,1 @@
-"""Plug-ins that live inside the engines' own processes."""
+"""Plug-ins that run inside the processes of the stream-processing engines."""

@@ -1,6 +1,6 @@
-"""What an engine plug-in answers to a command, and what it tells about its worker.  No Faust in here.
+"""Interface of an engine plug-in: outcomes of commands, and the status of the worker.  Independent of Faust.
 
-One command may have several outcomes: a prepare is `Prepared` and, after the source's release, `Took`.
+One command may have several outcomes: a prepare first yields `Prepared` and, after the source's release, `Took`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from trimtab_protocol.messages.report import WorkerState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """The target is warm inside group `generation`: `lag_records` behind fresh changelog ends."""
+    """The target is warm in group `generation`: `lag_records` behind the changelogs' current ends."""
 
     generation: int
     lag_records: int
@@ -24,7 +24,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """The source has given away and the hand-over topic says so.  Seconds per step."""
+    """The source has given the key groups away and written so to the hand-over topic.  Seconds per step."""
 
     generation: int
     drain_s: float
@@ -34,7 +34,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Took:
-    """The target owns.  `pause_s`: from the source's stop of fetching to the target's start of fetching."""
+    """The target owns the key groups.  `pause_s`: from the source's last fetch to the target's first."""
 
     generation: int
     pause_s: float
@@ -42,7 +42,7 @@ class Took:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abandoned:
-    """What was prepared is closed."""
+    """The target has closed what it had prepared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Rejoined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Not done, and nothing irrevocable happened here; or, after `Prepared`, not taken."""
+    """The command was not carried out and nothing irrevocable happened.  After `Prepared`: nothing was taken over."""
 
     refusal: Refusal
     detail: str
@@ -69,15 +69,18 @@ class CommandExecutor(Protocol):
     """Carries out the agent's commands.  Called on the app's event loop."""
 
     async def execute(self, command: Command, report: Report) -> None:
-        """Carry out a prepare, release, abandon or rejoin; every outcome goes to `report`, also after the return."""
+        """Carry out a prepare, release, abandon or rejoin.
+
+        Every outcome goes to `report`, also those that follow after this call has returned.
+        """
 
 
 class WorkerStatus(Protocol):
-    """What a worker tells about itself.  Called on the app's event loop; nothing waits."""
+    """Current state of a worker.  Called on the app's event loop; nothing here blocks."""
 
     @property
     def refusal(self) -> str | None:
-        """Why this worker only reports; None = it steers."""
+        """Why this worker only reports; None = it can be steered."""
 
     @property
     def waits_for(self) -> str | None:
@@ -97,7 +100,7 @@ class WorkerStatus(Protocol):
 
     @property
     def breaches(self) -> int:
-        """How often, since the start, a changelog was about to overwrite state that this worker writes."""
+        """Number of times since the start that a changelog would have overwritten state that this worker writes."""
 
     @property
     def generation(self) -> int | None:
@@ -105,10 +108,10 @@ class WorkerStatus(Protocol):
 
     @property
     def work_beside_the_job(self) -> int | None:
-        """Counts what this worker has done beside the job; None while any of it goes on.
+        """Counter of the work that this worker did beside the job; None while such work is running.
 
-        Rebalances, restored records, hand-overs and whatever follows from them count.  An interval that begins and ends
-        with the same figure had nothing but the job in it.
+        Rebalances, restored records, hand-overs and their consequences count.  If the figure is the same at the
+        beginning and the end of an interval, the worker did nothing but the job in it.
         """
 
     def operators(self) -> Mapping[OperatorId, int]:
@@ -116,7 +119,7 @@ class WorkerStatus(Protocol):
 
     @property
     def standbys(self) -> int:
-        """How many standby replicas the app asks for."""
+        """Number of standby replicas that the app asks for."""
 
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""
@@ -131,4 +134,4 @@ class WorkerStatus(Protocol):
         """Changelog records that a cold owner would replay (end - start of the changelogs)."""
 
     def backlog(self, key_group: KeyGroup) -> int | None:
-        """Input tuples that wait for the key group's agents."""
+        """Input tuples that are waiting for the key group's agents."""

@@ -1,1 +1,1 @@
-"""The host's reports: which workers there are, what they report, when it is sent."""
+"""The host's reports: its workers, their measurements, and the time of sending."""

@@ -1,4 +1,4 @@
-"""The host's reports: when they are due and how they are put together.  Pure."""
+"""The host's reports: when they are due and how they are assembled.  Pure."""
 
 import math
 from dataclasses import dataclass, replace
@@ -8,9 +8,9 @@ from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.report import MAX_REPORT_BYTES, HostSample, Mark, Report, encode_report
 
 SETTLE_SHARE, SETTLE_LIMIT_S = 0.1, 0.25
-"""After an interval its statistics get so long to arrive: a share of the interval, at most so many seconds."""
+"""How long to wait for statistics after the end of an interval: a share of the interval, and a limit in seconds."""
 EARLY_SHARE = 0.05
-"""A timer may ring too early, by a share of the interval at most: wall clocks are set."""
+"""How early a timer may fire, as a share of the interval: wall clocks are adjusted."""
 
 
 def until_interval_end(now: float, interval_s: float) -> float:
@@ -19,18 +19,18 @@ def until_interval_end(now: float, interval_s: float) -> float:
 
 
 def interval_end(now: float, interval_s: float) -> float:
-    """The last multiple of the interval at `now`, though the timer rang a little early or, on a busy host, late."""
+    """The multiple of the interval at `now`, even if the timer fired a little early or, on a busy host, late."""
     return math.floor(now / interval_s + EARLY_SHARE) * interval_s
 
 
 def settle_s(interval_s: float) -> float:
-    """How long after its interval's end a report is put together."""
+    """Seconds from the end of an interval until its report is assembled."""
     return min(SETTLE_SHARE * interval_s, SETTLE_LIMIT_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportHead:
-    """Who reports, and how often."""
+    """The reporting host, and how often it reports."""
 
     cluster: str
     host: HostId
@@ -38,7 +38,7 @@ class ReportHead:
 
 
 def assemble(head: ReportHead, *, end: float, sequence: int, sample: HostSample, rows: Rows) -> bytes:
-    """The encoded report of the interval that ended at `end` (epoch seconds); if too large, without its pairs."""
+    """The encoded report of the interval that ended at `end` (epoch seconds), without pairs if it is too large."""
     report = Report(
         cluster=head.cluster,
         host=head.host,

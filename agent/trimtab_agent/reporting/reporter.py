@@ -1,4 +1,4 @@
-"""Sends one report per interval: reads the counters at its end, waits a moment for statistics, produces it."""
+"""Sends one report per interval: reads the counters at its end, waits briefly for statistics, produces the report."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from trimtab_protocol.messages.names import WorkerId
 log = logging.getLogger(__name__)
 
 ProduceReport = Callable[[bytes, Callable[[str | None], None]], None]
-"""Sends a report and calls back with the fault, a word, or None."""
+"""Sends a report, then calls back with the error as one word, or None."""
 
 
 class Reporter:
@@ -44,7 +44,7 @@ class Reporter:
         self._fault: str | None = None
 
     def follow(self, worker: WorkerId, pid: int | None) -> None:
-        """Read the counters of a worker's process from now on; None: it is not visible from here."""
+        """Start reading the counters of a worker's process; `pid` None: it is not visible to the agent."""
         self._pids[worker] = pid
 
     def leave(self, worker: WorkerId) -> None:
@@ -52,7 +52,7 @@ class Reporter:
         self._pids.pop(worker, None)
 
     async def run(self) -> None:
-        """Report at each multiple of the interval on the wall clock, for ever."""
+        """Report at each multiple of the interval on the wall clock, until cancelled."""
         interval_s = self._head.interval_s
         self._previous = self._reader.read(self._pids)
         while True:
@@ -78,7 +78,7 @@ class Reporter:
         self._produce(payload, self._settle)
 
     def _settle(self, fault: str | None) -> None:
-        """Count a report; log the first of several that are dropped in a row for the same reason."""
+        """Count a report.  Of several reports dropped in a row for the same reason, log the first."""
         if fault is None:
             self._metrics.reports_sent.inc()
         else:

@@ -1,4 +1,4 @@
-"""The workers of this host as their plug-ins report them, and the rows they give in the host's report.  Pure."""
+"""Tracks the workers of this host as their plug-ins report them, and builds their rows of the host's report.  Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,9 +10,9 @@ from trimtab_protocol.messages.reason_text import reason_text
 from trimtab_protocol.messages.report import KeyGroupSample, Mark, PairSample, WorkerSample, WorkerState
 
 MAX_STATISTICS = 16
-"""Statistics of one worker that may wait for the next report; more are a fault of the plug-in, and refused."""
+"""Number of newest statistics of one worker kept for the next report; only a faulty plug-in sends more."""
 COVERED = 0.9
-"""Share of an interval that statistics must cover to count as complete."""
+"""Smallest share of an interval that statistics must cover to count as complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class _Worker:
 
 
 class Roster:
-    """All configured workers and those that have connected; a worker without a capacity of its own has `default`."""
+    """All workers that are configured or connected.  A worker without a configured capacity has `default` cores."""
 
     def __init__(self, capacities: Mapping[WorkerId, float | None], default: float) -> None:
         self._default = default
@@ -41,25 +41,25 @@ class Roster:
         self._workers = {worker: _Worker(capacity or default) for worker, capacity in capacities.items()}
 
     def connect(self, hello: Hello) -> None:
-        """Note a worker that has connected; what it reported before is void."""
+        """Note a worker that has connected, and discard what it reported before."""
         capacity = self._workers[hello.worker].capacity if hello.worker in self._workers else self._default
         self._workers[hello.worker] = _Worker(capacity, hello)
 
     def disconnect(self, worker: WorkerId) -> None:
-        """Note the end of a worker's connection: it is away, or forgotten when the configuration does not name it."""
+        """Note the end of a worker's connection.  A configured worker is away, any other is forgotten."""
         if worker in self._configured:
             self._workers[worker] = _Worker(self._workers[worker].capacity)
         else:
             del self._workers[worker]
 
     def report(self, worker: WorkerId, statistics: Statistics) -> None:
-        """A worker's statistics; they wait for the next report."""
+        """Keep a worker's statistics for the next report."""
         entry = self._workers[worker]
         entry.last = statistics
         entry.fresh = [*entry.fresh, statistics][-MAX_STATISTICS:]
 
     def take(self, use: Mapping[WorkerId, ProcessUse], interval_s: float) -> Rows:
-        """The rows of one interval; statistics that they contain do not count again."""
+        """Build the rows of one interval.  Their statistics are used up."""
         workers: list[WorkerSample] = []
         key_groups: list[KeyGroupSample] = []
         pairs: list[PairSample] = []
@@ -74,7 +74,7 @@ class Roster:
 
 
 def _sample(worker: WorkerId, entry: _Worker, merged: Statistics | None, use: ProcessUse | None) -> WorkerSample:
-    """Away, when not connected; stale, and without key groups, when nothing came since the last report."""
+    """A worker's row: away if it is not connected, stale if it sent no statistics since the last report."""
     if entry.hello is None:
         return WorkerSample(
             worker=worker, app=None, state=WorkerState.AWAY, capacity=entry.capacity, cpu_s=None, memory_bytes=None
@@ -107,12 +107,12 @@ def _sample(worker: WorkerId, entry: _Worker, merged: Statistics | None, use: Pr
 
 
 def merge(statistics: list[Statistics], interval_s: float) -> Statistics:
-    """One statement about `interval_s` seconds out of those that came in them: sums added, levels of the last.
+    """Merge a worker's statistics into one for `interval_s` seconds: sums are added, levels are those of the last.
 
-    What was unknown in a part is unknown in the whole, for the newest reason.
+    A value that is unknown in one part is unknown in the result, with the newest reason.
 
-    A plug-in that was late covers more seconds than the interval: its sums are scaled down, so that rates are right.
-    One that covers fewer has just begun: its sums stand, marked incomplete, for nothing is known of the rest.
+    If the plug-in was late, the parts cover more seconds than the interval; sums are scaled down to keep the rates
+    right.  If it has just started, they cover fewer; sums are kept and marked incomplete, as the rest is unknown.
     """
     last, seconds = statistics[-1], sum(part.interval_s for part in statistics)
     scale = min(1.0, interval_s / seconds)
@@ -157,7 +157,7 @@ def _merge_pairs(samples: Iterable[PairSample], scale: float) -> Iterable[PairSa
 
 
 def _add(values: Iterable[float | None], scale: float) -> float | None:
-    """The sum, scaled; unknown when a part is."""
+    """The scaled sum; None if any value is unknown."""
     known = list(values)
     return None if None in known else sum(value for value in known if value is not None) * scale
 

@@ -1,1 +1,1 @@
-"""What the host and the worker processes use: `readings` reads counters, `derive` makes samples of two readings."""
+"""Resource use of host and worker processes: `readings` reads counters, `derive` computes samples from two readings."""

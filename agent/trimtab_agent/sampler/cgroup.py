@@ -1,7 +1,7 @@
-"""cgroup v2: which quota holds for this process, and what has been used of it.
+"""cgroup v2: the quota that applies to this process, and its usage.
 
-A quota of any ancestor holds, so the tightest one up to the mount point counts; its usage is that of its whole group,
-workers included.  Source: Linux Documentation/admin-guide/cgroup-v2.rst.
+The quota of every ancestor applies, so the tightest one up to the mount point counts.  Its usage is that of its whole
+group, workers included.  Source: Linux Documentation/admin-guide/cgroup-v2.rst.
 """
 
 from collections.abc import Callable
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 MAX_DIGITS = 20
-"""Digits of a number in a cgroup file: 64 bits have no more."""
+"""Largest number of digits in a cgroup file: 64-bit numbers have no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """The tightest limit found and the group that has it."""
+    """The tightest limit, and the folder of the group that sets it."""
 
     folder: Path
     limit: float
@@ -23,7 +23,7 @@ class Quota:
 def find_group(cgroup_text: str, mountinfo_text: str, root: Path = Path("/")) -> tuple[Path, Path] | None:
     """(mount point, folder of this process's group), from /proc/self/cgroup and /proc/self/mountinfo.
 
-    None without cgroup v2.  `root` is put before the mount point.
+    Returns None without cgroup v2.  The mount point is taken relative to `root`.
     """
     group = next((line[3:] for line in cgroup_text.splitlines() if line.startswith("0::/")), None)
     mount = next(filter(None, map(_cgroup2_mount, mountinfo_text.splitlines())), None)
@@ -31,7 +31,7 @@ def find_group(cgroup_text: str, mountinfo_text: str, root: Path = Path("/")) ->
         return None
     mount_root, mount_point = mount
     relative = PurePosixPath(group)
-    if relative.is_relative_to(mount_root):  # a container that sees its own group only, mounted from the host's
+    if relative.is_relative_to(mount_root):  # a container sees only its own group, mounted from the host's tree
         relative = PurePosixPath("/") / relative.relative_to(mount_root)
     point = root / mount_point.lstrip("/")
     parts = [part for part in relative.parts[1:] if part != ".."]  # ".." = outside the visible tree
@@ -72,7 +72,7 @@ def parse_bytes(text: str) -> float | None:
 
 
 def parse_cpu_usage(text: str) -> float | None:
-    """CPU seconds used, of a `cpu.stat`; None = not there."""
+    """CPU seconds used according to a `cpu.stat`; None = not stated."""
     for line in text.splitlines():
         key, _, value = line.partition(" ")
         if key == "usage_usec" and _is_number(value):
@@ -81,12 +81,12 @@ def parse_cpu_usage(text: str) -> float | None:
 
 
 def _is_number(word: str) -> bool:
-    """A whole number of no more digits than the kernel's have."""
+    """Whether a word is a whole number with at most MAX_DIGITS digits."""
     return word.isdecimal() and len(word) <= MAX_DIGITS
 
 
 def read_text(path: Path) -> str | None:
-    """The content of a kernel file; None when it is not there or may not be read, or when no file has such a name."""
+    """The content of a kernel file; None if it is missing, unreadable, or its name is impossible."""
     try:
         return path.read_text(encoding="ascii")
     except (OSError, ValueError):

@@ -1,8 +1,8 @@
 """Computes samples from two readings of the counters.  Pure: no file, no clock.
 
-A use is unknown (None), never zero: at the first reading, after a counter went back (restart, overflow), when the
-process is another one than before, or when the monotonic clock did not advance.  A use above what the hardware can do
-is cut to that and marked.
+Usage is unknown (None), not zero, at the first reading, after a counter went back (restart, overflow), for another
+process than before, and if the monotonic clock did not advance.  Usage above the hardware's limit is reduced to that
+limit and marked.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from trimtab_protocol.messages.report import Basis, HostSample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessReading:
-    """Counters of one process; `created` (epoch seconds) tells it from a later one with the same pid."""
+    """Counters of one process.  `created` (epoch seconds) distinguishes it from a later process with the same pid."""
 
     pid: int
     created: float
@@ -25,9 +25,10 @@ class ProcessReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """All counters at `monotonic_s`; None = unknown.  `cpu_s`: the host's or the container's, `own`: the agent's.
+    """All counters at `monotonic_s`; None = unknown.
 
-    `workers`: those that are there; None = its process is not visible from here.
+    `cpu_s`: of the host or the container.  `own`: of the agent itself.  `workers`: of the connected workers, None for
+    a process that is not visible to the agent.
     """
 
     monotonic_s: float
@@ -45,7 +46,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What this host may use (`cores`, by `basis`) and what it physically has (`host_cores`, link bytes per second)."""
+    """What this host may use (`cores`, by `basis`) and its hardware (`host_cores`, link bytes per second)."""
 
     basis: Basis
     cores: float
@@ -64,7 +65,7 @@ class ProcessUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """What one interval cost: the host's sample, each worker's, and the names of the host's figures that were cut."""
+    """Usage in one interval: the host's sample, each worker's use, and the names of reduced figures of the host."""
 
     host: HostSample
     workers: Mapping[WorkerId, ProcessUse]
@@ -75,7 +76,7 @@ class Use:
 
 
 def derive(previous: Reading | None, current: Reading, limits: Limits, interval_s: float) -> Use:
-    """Use per `interval_s` seconds, at the rates between the two readings."""
+    """Usage per `interval_s` seconds, at the rates between the two readings."""
     seen = {worker: process for worker, process in current.workers.items() if process is not None}
     elapsed = current.monotonic_s - previous.monotonic_s if previous else 0.0
     if previous is None or elapsed <= 0:
@@ -95,7 +96,10 @@ def derive(previous: Reading | None, current: Reading, limits: Limits, interval_
 
 
 def _host_cpu(previous: Reading, current: Reading, limits: Limits, scale: float) -> float | None:
-    """With configured cores the host is a share of a machine: it uses what its workers and its agent use."""
+    """CPU seconds of the host.
+
+    With configured cores the host is a share of a machine; its usage is then that of its workers and its agent.
+    """
     if limits.basis is not Basis.CONFIG:
         return _advance(previous.cpu_s, current.cpu_s, scale)
     shares = [_process_cpu(previous.own, current.own, scale)]

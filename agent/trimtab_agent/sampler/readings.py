@@ -1,4 +1,4 @@
-"""Reads the counters: cgroup files where a quota holds, psutil elsewhere.  `derive` turns them into samples."""
+"""Reads counters from cgroup files where a quota applies, otherwise from psutil.  `derive` turns them into samples."""
 
 import os
 import time
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quotas:
-    """The CPU and memory quotas that hold for this process; None = no limit."""
+    """The CPU and memory quotas that apply to this process; None = no limit."""
 
     cpu: Quota | None
     memory: Quota | None
@@ -48,7 +48,7 @@ def find_quotas(root: Path = Path("/")) -> Quotas:
 
 
 def find_limits(quotas: Quotas, configured_cores: float | None) -> Limits:
-    """What this host may use: as configured, else the quota when it is tighter than the hardware, else the hardware."""
+    """What this host may use: the configured cores, else a quota below the hardware's cores, else the hardware's."""
     host_cores = float(psutil.cpu_count() or 1)
     link = _link_bytes_s()
     if configured_cores is not None:
@@ -59,7 +59,7 @@ def find_limits(quotas: Quotas, configured_cores: float | None) -> Limits:
 
 
 def _link_bytes_s() -> float | None:
-    """Bytes per second that all network interfaces together can carry; None when one does not tell its speed."""
+    """Bytes per second that all network interfaces together can carry; None if one does not report its speed."""
     speeds = [nic.speed for name, nic in psutil.net_if_stats().items() if nic.isup and name != LOOPBACK]
     return sum(speeds) * 1e6 / 8 if speeds and all(speeds) else None
 
@@ -74,7 +74,7 @@ class CounterReader:
         self._processes: dict[WorkerId, psutil.Process] = {}
 
     def read(self, pids: Mapping[WorkerId, int | None]) -> Reading:
-        """The counters now; None for a worker whose process is gone, or not visible from here."""
+        """The counters now; None for a worker whose process has ended or is not visible to the agent."""
         received, sent = _known(_network) or (None, None)
         memory, limit = _known(self._memory) or (None, None)
         self._processes = {worker: process for worker, process in self._processes.items() if worker in pids}
@@ -90,7 +90,7 @@ class CounterReader:
         )
 
     def free_memory_bytes(self) -> int | None:
-        """What may still be taken under the memory quota and on the machine; None = unknown."""
+        """Bytes that are still free under the memory quota and on the machine; None = unknown."""
         return _known(self._free_memory)
 
     def _free_memory(self) -> int:
@@ -103,7 +103,7 @@ class CounterReader:
             text = read_text(self._quotas.cpu.folder / "cpu.stat")
             return parse_cpu_usage(text) if text is not None else None
         times = psutil.cpu_times()
-        # guest time is contained in user time already; iowait is idle time
+        # User time includes guest time.  Iowait is idle time.
         return float(times.user + times.nice + times.system + times.irq + times.softirq)
 
     def _memory(self) -> tuple[int | None, int | None]:
@@ -132,7 +132,7 @@ def _read_process(process: psutil.Process) -> ProcessReading | None:
     try:
         with process.oneshot():
             times = process.cpu_times()
-            # children count once they have ended; a Faust worker has none that live long
+            # Children count only after they have ended.  A Faust worker has no long-lived ones.
             cpu_s = times.user + times.system + times.children_user + times.children_system
             return ProcessReading(
                 pid=process.pid,
@@ -145,7 +145,7 @@ def _read_process(process: psutil.Process) -> ProcessReading | None:
 
 
 def _known(read: Callable[[], T]) -> T | None:
-    """What it reads; None when that fails, as it does while this process has no descriptor free."""
+    """The value that `read` returns; None if it fails, for example without a free file descriptor."""
     try:
         return read()
     except OSError:

@@ -1,4 +1,4 @@
-"""Steers a Faust app: `install(app)` is the one line in the user's code."""
+"""Plug-in that measures and steers a Faust app.  `install(app)` is the only line in the user's code."""
 
 from trimtab_agent.engines.faust.credentials import BadKafkaFile, broker_options
 from trimtab_agent.engines.faust.install import NotConfigured, Plugin, install

@@ -1,7 +1,7 @@
 """The worker's connection to the agent of its host: sends statistics and acks, receives commands.
 
-It runs on the app's event loop and never blocks the app.  Without an agent the worker goes on under the last placement,
-and the link reconnects for ever.  The number of waiting acks is bounded.  A bad frame from the agent is counted, logged
+It runs on the app's event loop and never blocks the app.  Without an agent the worker keeps the last placement, and the
+link retries until the app stops.  The number of waiting acks is bounded.  A bad frame from the agent is counted, logged
 once per reason, and ignored.
 """
 
@@ -50,26 +50,26 @@ FIRST_RETRY_S, LAST_RETRY_S = 0.2, 5.0
 WELCOME_LIMIT_S = 10.0
 """How long the plug-in waits for the agent's welcome."""
 WRITE_LIMIT_S = 10.0
-"""The plug-in closes a connection that its agent has not read for so long, and connects again."""
+"""How long the agent may take to read a frame; then the plug-in closes the connection and opens another."""
 MAX_WAITING_ACKS = 10_000
-"""Acks that wait for an agent that is away."""
+"""Largest number of acks kept while the agent is away; the oldest are dropped."""
 MAX_COMMANDS = 1_000
-"""Commands that a worker carries out or holds at a time; further ones are refused."""
+"""Largest number of commands under way in a worker; further ones are refused."""
 PACKAGES = ("trimtab", "faust-streaming", "aiokafka", "mode-streaming", "rocksdict")
 
 logger = get_logger(__name__)
 
 
 class NotWelcome(Exception):
-    """What listens on the socket does not answer as an agent does."""
+    """The process behind the socket does not answer like an agent."""
 
 
 class HelloChanged(Exception):
-    """The hello that was sent no longer holds: the worker reconnects and sends another."""
+    """The hello that was sent is out of date: the worker reconnects and sends a new one."""
 
 
 class Link(Service):  # type: ignore[misc]
-    """Add it to the app as a runtime dependency: it starts and stops with the app."""
+    """The connection as a service of the app: it starts and stops with the app."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Link(Service):  # type: ignore[misc]
     ) -> None:
         super().__init__(**options)
         self.faults: Counter[str] = Counter()
-        """What went wrong, by reason."""
+        """Number of faults by reason."""
         self._app = app
         self._worker = worker
         self._socket = socket
@@ -111,7 +111,7 @@ class Link(Service):  # type: ignore[misc]
                 try:
                     if await self._serve(reader, writer):
                         retry_s = FIRST_RETRY_S
-                except HelloChanged:  # at once: to the agent the worker is away meanwhile
+                except HelloChanged:  # without a pause, because the agent counts the worker as away meanwhile
                     logger.info(
                         "the worker's operators, or whether it can be steered, have changed: reconnecting to the agent"
                     )
@@ -120,7 +120,7 @@ class Link(Service):  # type: ignore[misc]
             retry_s = min(2 * retry_s, LAST_RETRY_S)
 
     async def on_stop(self) -> None:
-        """Cancel commands under way; report a breach of state before the connection ends."""
+        """Cancel the commands under way, and report a breach of state before the connection ends."""
         for task in self._commands:
             task.cancel()
         if self._status.breaches and self._last_words is not None:
@@ -128,7 +128,7 @@ class Link(Service):  # type: ignore[misc]
                 await self._last_words()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One connection, until either side ends it; whether it was welcome.  Raises HelloChanged."""
+        """Use one connection until either side ends it; returns whether the agent welcomed it.  Raises HelloChanged."""
         welcomed = False
         try:
             hello = self._hello()
@@ -146,8 +146,8 @@ class Link(Service):  # type: ignore[misc]
             raise
         except (OSError, TimeoutError, EOFError, NotWelcome, BadMessage) as exc:
             self._note("connection to the agent ended", exc)
-        except Exception as exc:  # ours; the app must not end by it
-            logger.exception("the connection to the agent failed by a fault of the plug-in: reconnecting")
+        except Exception as exc:  # a bug of the plug-in must not end the app
+            logger.exception("the connection to the agent failed because of a bug in the plug-in: reconnecting")
             self._note("fault of the link", exc)
         finally:
             self._last_words = None
@@ -222,13 +222,13 @@ class Link(Service):  # type: ignore[misc]
             while self._waiting:
                 answer = self._waiting[0]
                 await self._write(writer, answer)
-                if self._waiting and self._waiting[0] is answer:  # else it was dropped meanwhile
+                if self._waiting and self._waiting[0] is answer:  # otherwise it was dropped meanwhile
                     self._waiting.popleft()
             self._acks_wait.clear()
             await self._acks_wait.wait()
 
     async def _report(self, writer: asyncio.StreamWriter, welcome: Welcome, hello: Hello) -> None:
-        """Statistics at every multiple of the interval, so that all workers' intervals are the same."""
+        """Send statistics at every multiple of the interval, so that the intervals of all workers coincide."""
         interval_s = welcome.interval_s
         self._collector.skip()
         began = time.monotonic()
@@ -244,9 +244,9 @@ class Link(Service):  # type: ignore[misc]
         while True:
             await asyncio.sleep(until_multiple(self._clock(), interval_s))
             if time.monotonic() - began < interval_s / 2:
-                continue  # a timer rang early, or the link came just before the multiple
+                continue  # the timer fired early, or the connection was opened just before the multiple
             await send(round(self._clock() / interval_s) * interval_s)
-            if self._hello() != hello:  # the operators are known only some time after the start
+            if self._hello() != hello:  # for example, the operators become known only some time after the start
                 raise HelloChanged
 
     async def _write(self, writer: asyncio.StreamWriter, frame: Hello | Statistics | Ack) -> None:
@@ -259,7 +259,7 @@ class Link(Service):  # type: ignore[misc]
             await writer.drain()
 
     def _note(self, reason: str, exc: Exception) -> None:
-        """Count a fault; log the first of each reason."""
+        """Count a fault, and log the first one of each reason."""
         self.faults[reason] += 1
         if self.faults[reason] == 1:
             logger.warning("%s: %s: %s", self._socket, reason, str(exc) or type(exc).__name__)
@@ -272,7 +272,7 @@ def until_multiple(now: float, interval_s: float) -> float:
 
 @cache
 def versions() -> Mapping[str, str]:
-    """What this process runs on."""
+    """Versions of the protocol, of Python and of the packages that this process uses."""
     found = {PROTOCOL_KEY: str(PROTOCOL), "python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
@@ -281,7 +281,7 @@ def versions() -> Mapping[str, str]:
 
 
 def ack(command: Command, outcome: Outcome, *, welcome: Welcome, worker: WorkerId, at: float) -> Ack:
-    """The ack that tells an outcome of a command."""
+    """The ack that reports an outcome of a command."""
     return Ack(
         cluster=welcome.cluster,
         command_id=command.id,
@@ -313,7 +313,7 @@ def _told(outcome: Outcome) -> dict[str, Any]:
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:
-    """One frame.  Raises EOFError at the end, BadMessage when it is too long (then the connection is lost)."""
+    """Read one frame.  Raises EOFError at the end, and BadMessage if it is too long (the connection is then lost)."""
     try:
         line = await reader.readuntil(b"\n")
     except asyncio.LimitOverrunError as exc:
@@ -322,7 +322,7 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
 
 
 async def _first_of(*works: Any) -> None:
-    """Run all until the first ends; its exception is raised, the others are cancelled."""
+    """Run all until the first one ends, then cancel the others.  Raises the first one's exception."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""How a Faust app reaches the brokers, by the same `[kafka]` section as agent and controller."""
+"""Broker settings of a Faust app, from the same `[kafka]` section that agent and controller use."""
 
 import ssl
 import tomllib
@@ -19,7 +19,7 @@ class BadKafkaFile(Exception):
 def broker_options(path: Path) -> dict[str, Any]:
     """`broker` and `broker_credentials` for `faust.App(...)`, from the section [kafka] of a TOML file.
 
-    `client` is left aside: those are keys of librdkafka.  Raises BadKafkaFile.
+    Ignores `client`, whose keys are for librdkafka.  Raises BadKafkaFile.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -31,28 +31,33 @@ from trimtab_protocol.signing.keys import BadKey
 log = logging.getLogger(__name__)
 
 Operators = Mapping[str, Iterable[Any]]
-"""Operator name -> the topics and tables (or their names) that belong together."""
+"""Operator name -> its topics and tables, or their names."""
 
 
 class NotConfigured(Exception):
-    """The environment does not say which worker of which cluster this process is."""
+    """An environment variable that the plug-in needs is missing or wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugin:
-    """What `install` put into the app."""
+    """The parts that `install` added to the app."""
 
     steering: FaustSteering
     sensor: KeyGroupSensor
 
 
 def install(app: Any, *, operators: Operators | None = None, settings: SteeringSettings | None = None) -> Plugin:
-    """Have this app's key groups measured and moved by Trimtab.
+    """Let Trimtab measure and move this app's key groups.
 
-    One line, anywhere between `faust.App(...)` and the start of the worker.  `operators` names topics and tables that
-    belong together; all others form one operator.  Reads TRIMTAB_CLUSTER, TRIMTAB_WORKER (unique name of this process),
-    TRIMTAB_SOCKET (of the agent; without it the worker is steered by the placement alone) and TRIMTAB_TRUST (file of
-    the keys whose placements are followed; without it none is verified) from the environment.  Raises NotConfigured.
+    Call it once, anywhere between `faust.App(...)` and the start of the worker.  `operators` names topics and tables
+    that belong together; all others form one operator per partition count.  Raises NotConfigured.
+
+    Environment variables:
+
+    - TRIMTAB_CLUSTER: name of the cluster.
+    - TRIMTAB_WORKER: unique name of this process.
+    - TRIMTAB_SOCKET: the agent's socket.  Without it the worker is steered by the placement alone.
+    - TRIMTAB_TRUST: file of the keys that may sign placements.  Without it placements are not verified.
     """
     cluster, worker = _named("TRIMTAB_CLUSTER"), WorkerId(_named("TRIMTAB_WORKER"))
     shared = PluginState(cluster=cluster, app=AppId(app.conf.id), worker=worker, trust=_trust())
@@ -80,7 +85,7 @@ def install(app: Any, *, operators: Operators | None = None, settings: SteeringS
 
 
 def unfit(app: Any) -> Iterator[str]:
-    """Settings of the app that cannot be steered, each with the reason."""
+    """The app's settings that make steering impossible, each with the reason."""
     conf = app.conf
     if conf.processing_guarantee.value != "at_least_once":
         yield "processing_guarantee: exactly_once derives transactional ids from partitions, which move independently"
@@ -89,7 +94,7 @@ def unfit(app: Any) -> Iterator[str]:
     if conf.producer_threaded:
         yield "producer_threaded: its buffer cannot be flushed up to a mark"
     if not conf.stream_wait_empty:
-        yield "stream_wait_empty=False: begun events would be done twice"
+        yield "stream_wait_empty=False: begun events would be processed twice"
     if conf.consumer_auto_offset_reset != "earliest":
         yield f"consumer_auto_offset_reset={conf.consumer_auto_offset_reset!r}: uncommitted events would be lost"
     if conf.consumer_group_instance_id:
@@ -99,7 +104,7 @@ def unfit(app: Any) -> Iterator[str]:
 
 
 def unfit_tables(app: Any) -> Iterator[str]:
-    """Tables of the app that cannot be steered, each with the reason."""
+    """The app's tables that make steering impossible, each with the reason."""
     for name, table in app.tables.items():
         if table.is_global:
             yield f"table {name}: a global table is on every worker"
@@ -112,7 +117,7 @@ def unfit_tables(app: Any) -> Iterator[str]:
 def _steer(app: Any, shared: PluginState, steering: FaustSteering, settings: SteeringSettings) -> None:
     fence = Fence(app.conf.broker_session_timeout)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AlreadyConfiguredWarning)  # nothing has used them before the worker starts
+        warnings.simplefilter("ignore", AlreadyConfiguredWarning)  # the worker has not started, nothing uses them yet
         app.conf.table_standby_replicas = 0  # standbys follow the placement, not Faust
         app.conf.PartitionAssignor = functools.partial(PlacementAssignor, shared)
     app.transport = SteeredTransport(app, fence=fence, settings=settings, watcher=steering.watcher)
@@ -122,7 +127,7 @@ def _steer(app: Any, shared: PluginState, steering: FaustSteering, settings: Ste
 
     async def finish_and_stop() -> None:
         if fence.broken:
-            return  # nothing that is begun may be finished, and waiting for it would take for ever
+            return  # begun events must not be finished, and waiting for them would never end
         if app._consumer is not None:
             await app._consumer.finish()
         await stop_consumer()
@@ -136,7 +141,7 @@ def _steer(app: Any, shared: PluginState, steering: FaustSteering, settings: Ste
 
 
 def _link(**options: Any) -> type[Link]:
-    """A service class for the app: started when tables are restored, so that it knows what to say."""
+    """A service class for the app.  Faust starts it after tables are restored, when the worker's state is known."""
 
     class AgentLink(Link):
         def __init__(self, **service: Any) -> None:

@@ -1,7 +1,7 @@
 """The private names of Faust, aiokafka and mode that the plug-in uses, checked when the worker starts.
 
-On other versions than those that the patches were proven on, or when a name is gone, the plug-in reports but does not
-steer.  `patches.py` says what each patch repairs.
+If a package has another version than the patches were tested with, or if a name is gone, the plug-in reports but does
+not steer.  `patches.py` says what each patch repairs.
 """
 
 import inspect
@@ -34,10 +34,10 @@ VERSIONS = {"faust-streaming": "0.15.3", "aiokafka": "0.14.0", "mode-streaming":
 
 @dataclass(frozen=True, slots=True)
 class Private:
-    """Names of one class, and what they are needed for.
+    """Private names of one class, and what needs them.
 
-    `patches` are those that use them, `why` is what else does.  `calls` = methods with the parameters that they are
-    called or overridden with.
+    `patches` = the patches that use them, `why` = what else uses them.  `calls` = methods, each with the parameters
+    with which it is called or overridden.
     """
 
     owner: type
@@ -89,7 +89,7 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         THREAD,
         (Patch.FENCE,),
-        "shorter long polls, our assignor also without tables",
+        "shorter long polls; the plug-in's assignor also without tables",
         ("_consumer", "_assignor"),
         (("_create_worker_consumer", ("transport",)), ("_ensure_consumer", ())),
     ),
@@ -103,14 +103,14 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         faust.transport.producer.ProducerBuffer,
         (Patch.FLUSH,),
-        "a mark goes through it in order with the messages",
+        "a mark that passes through it in order with the messages",
         ("message", "channel", "publish_message"),
         (("put", ("fut",)), ("_send_pending", ("fut",))),
     ),
     Private(
         faust.transport.conductor.Conductor,
         (),
-        "delivery of a partition's messages begins and ends with its ownership",
+        "starting and stopping the delivery of a partition with its ownership",
         ("_tp_index", "_tp_to_callback"),
         (("_update_tp_index", ("assigned",)), ("_build_handler", ("tp", "channels"))),
     ),
@@ -132,14 +132,14 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         faust.assignor.leader_assignor.LeaderAssignor,
         (),
-        "its topic is no operator of the user",
+        "its topic belongs to no operator",
         ("_leader_topic_name",),
     ),
     Private(faust.tables.manager.TableManager, (), "table of a changelog", ("_changelogs",)),
     Private(
         faust.tables.recovery.Recovery,
         (),
-        "what is restored, and to where",
+        "which table partitions are restored, and up to which offset",
         ("active_tps", "actives_for_table", "tp_to_table", "active_offsets", "active_highwaters"),
         (("revoke", ("tp",)),),
     ),
@@ -161,21 +161,21 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         faust.tables.table.Table,
         (),
-        "the windows of a key group come and go with it",
+        "moving the windows of a key group with it",
         ("_partition_timestamps", "_partition_timestamp_keys", "_partition_latest_timestamp"),
         (("_should_expire_keys", ()), ("_to_key", ("k",))),
     ),
     Private(
         faust.Agent,
         (Patch.FENCE,),
-        "CPU by the steps of its coroutine; which messages are in an agent's hands",
+        "CPU metering of its coroutine; the messages that an agent works on",
         ("_actors",),
         (("_execute_actor", ("coro", "aref")),),
     ),
     Private(
         faust.App,
         (Patch.BEGUN_EVENTS,),
-        "what the next rebalance compares with",
+        "the assignment that the next rebalance compares with",
         ("_assignment", "_consumer"),
         (("_stop_consumer", ()),),
     ),
@@ -189,7 +189,7 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         aiokafka.AIOKafkaConsumer,
         (),
-        "set before the start",
+        "settings made before the start",
         (
             "_fetch_max_wait_ms",
             "_fetch_min_bytes",
@@ -203,7 +203,7 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         aiokafka.consumer.fetcher.Fetcher,
         (Patch.IDLE_WORKER,),
-        "prefetched records of a partition that comes or goes",
+        "dropping prefetched records of a partition that arrives or leaves",
         ("_records", "_wait_consume_future", "_subscriptions"),
         (("_notify", ("future",)),),
     ),
@@ -220,12 +220,12 @@ PRIVATES: tuple[Private, ...] = (
             ("commit_offsets", ("assignment", "offsets")),
         ),
     ),
-    Private(STATE.Subscription, (), "a rebalance has begun", ("_reassignment_in_progress",)),
+    Private(STATE.Subscription, (), "detecting that a rebalance has begun", ("_reassignment_in_progress",)),
     Private(STATE.Assignment, (), "the live assignment is changed in place", ("_topic_partitions", "_tp_state")),
     Private(
         STATE.TopicPartitionState,
         (),
-        "a partition's position",
+        "setting a partition's position",
         (),
         (("seek", ("position",)), ("pause", ()), ("resume", ()), ("update_committed", ("offset_meta",))),
     ),
@@ -233,7 +233,7 @@ PRIVATES: tuple[Private, ...] = (
 
 
 def complaints() -> Iterator[str]:
-    """What is not as the patches expect it; nothing = steering is safe as far as names can tell."""
+    """Deviations from what the patches expect.  Without any, steering is safe as far as names can tell."""
     for package, expected in VERSIONS.items():
         try:
             found = version(package)
@@ -244,7 +244,7 @@ def complaints() -> Iterator[str]:
     for private in PRIVATES:
         yield from _missing(private)
     if faust.streams._CStreamIterator is None:
-        yield "Faust's compiled streams are not used (NO_CYTHON?): the others acknowledge events that they skip"
+        yield "Faust's compiled streams are not used (NO_CYTHON?): the pure-Python ones acknowledge events they skip"
 
 
 def _missing(private: Private) -> Iterator[str]:

@@ -1,40 +1,40 @@
-"""Limits of the steering part, with units."""
+"""Limits of the plug-in's steering part, with units."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteeringSettings:
-    """How long each step may take before it is given up; all of them end in a safe state, not in a half-done one."""
+    """How long each step may take before it is abandoned.  An abandoned step leaves a safe state."""
 
     fetch_max_wait_ms: int = 200
-    """Long poll of the worker's consumer.  Faust has 1500 ms hard-coded; it is most of the pause of a rebalance."""
+    """Long poll of the worker's consumer.  Faust's hard-coded 1500 ms makes up most of the pause of a rebalance."""
     fetch_min_bytes: int = 1
-    """The broker answers a fetch when it has so much, or after `fetch_max_wait_ms`.  1: every record at once.  More:
-    CPU goes into events instead of rounds of the network, and each record waits longer.
+    """The broker answers a fetch when it has this many bytes, or after `fetch_max_wait_ms`.  1: every record at once.
+    A larger value saves network rounds, and so CPU, but each record waits longer.
     """
     fetch_round_s: float = 0.25
-    """How long one fetch of the drain loop may last; bounds how long a rebalance waits for the one in flight."""
+    """How long one fetch of the drain loop may last.  A rebalance waits at most this long for the fetch in flight."""
     placement_load_limit_s: float = 10.0
     """How long the first join waits for the placement topic to be read."""
     topics_limit_s: float = 10.0
-    """How long a worker waits, before it joins the group, until the broker knows all its topics."""
+    """How long a worker that is about to join the group waits until the broker knows all its topics."""
     assignment_metadata_limit_s: float = 5.0
-    """How long the group's leader waits, in a rebalance, for topics of members that its client does not know yet."""
+    """How long the group leader waits in a rebalance for members' topics that its client does not know yet."""
     placement_wait_s: float = 3.0
     """How long a release waits until the placement names its target as the owner."""
     prepare_limit_s: float = 60.0
     """How long a standby may take to catch up."""
     prepared_lag_records: int = 50
-    """A standby that is at most this far behind fresh ends is prepared."""
+    """A standby at most this many records behind the changelogs' current ends counts as prepared."""
     drain_limit_s: float = 10.0
-    """How long begun events of released key groups may take."""
+    """How long begun events of released key groups may take to finish."""
     commit_limit_s: float = 5.0
     """How long the commit that proves membership may take."""
     catch_up_limit_s: float = 10.0
     """How long the target may take to apply the changelog's last records."""
     took_limit_s: float = 4.0
-    """A source that has not read `took` after this asks for a rejoin."""
+    """How long the source waits for the target's `took` record before it asks for a rebalance."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

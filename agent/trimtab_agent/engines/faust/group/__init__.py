@@ -1,1 +1,1 @@
-"""The consumer group: layout of the app, assignment by the placement, which key groups this worker owns."""
+"""The consumer group: the app's layout, assignment by placement, and the key groups that this worker owns."""

@@ -1,8 +1,10 @@
-"""Partition assignor that follows the placement.  The member that the broker elects as leader uses it.
+"""Partition assignor that follows the placement.  It runs on the member that the broker elects as leader.
 
-It decides from what is in memory and in the members' JoinGroup data (no I/O: it runs in the consumer's thread).  Every
-member sends the newest placement it has seen, so that a leader whose reader lags still uses the newest, and what it
-reads, so that members of different versions of the app can share a group (`copartition.py`).
+It runs in the consumer's thread and does no I/O: it decides from memory and from the members' JoinGroup data.
+Every member sends two things with its JoinGroup:
+
+- the newest placement it has seen, so that a leader whose reader lags still uses the newest one;
+- the topics it reads, so that members with different versions of the app can share a group (`copartition.py`).
 """
 
 import logging
@@ -39,11 +41,14 @@ log = logging.getLogger(__name__)
 
 Members = Mapping[Member, MemberData]
 CHANGELOG = "-changelog"
-"""How Faust ends the names of changelogs: to tell them in the subscription of a member that does not say."""
+"""Suffix of Faust's changelogs.  Identifies them in the subscription of a member that sends no layout."""
 
 
 class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
-    """Assigns as the placement on the shared state says; without one, or on any fault, as stock Faust does."""
+    """Assigns partitions by the placement in the shared state.
+
+    Without a placement, or after any error, it assigns as stock Faust does.
+    """
 
     def __init__(self, shared: PluginState, app: Any, replicas: int = 0) -> None:
         super().__init__(app, replicas)
@@ -54,10 +59,9 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
     # ---- member -> leader
 
     def metadata(self, topics: set[str]) -> ConsumerProtocolMemberMetadata:
-        """What this member sends when it joins: what it owns now, in-place changes included, what it reads, and the
-        placement.
+        """JoinGroup data of this member: what it owns now (in-place changes included), what it reads, the placement.
 
-        Faust's distribution maps stay out: no leader reads them, and they grow with members times partitions.
+        Faust's distribution maps are left out: no leader reads them, and they grow with members times partitions.
         """
         placement, signatures = self._shared.newest or (None, ())
         layout = self._shared.layout
@@ -78,7 +82,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
     def _perform_assignment(self, cluster: Any, member_metadata: Mapping[Member, Any]) -> Any:
         self._deciding, self._differs = NO_EPOCH, None
         members = {member: self._read(member, told, cluster) for member, told in member_metadata.items()}
-        # Stock Faust, should we need it, reads only what we have understood too.
+        # If stock Faust has to assign instead, it must not trip over data that this assignor could not read.
         member_metadata = {
             member: ConsumerProtocolMemberMetadata(told.version, list(told.subscription), essence(members[member]))
             for member, told in member_metadata.items()
@@ -95,7 +99,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         return super()._perform_assignment(cluster, member_metadata)
 
     def _read(self, member: Member, told: Any, cluster: Any) -> MemberData:
-        """What a member says; of one that cannot be understood nothing is known, the others have their group."""
+        """Decode one member's data.  A member with unreadable data counts as unknown; the others are unaffected."""
         try:
             data = read_member(told.user_data)
             for part in (data.assignment.actives, data.assignment.standbys):
@@ -111,7 +115,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         log.warning("%s ignored: %s", what, error)
 
     def _offer(self, data: MemberData) -> None:
-        """Take over a member's placement if it is newer."""
+        """Adopt a member's placement if it is newer."""
         newest = self._shared.placement.epoch if self._shared.placement else NO_EPOCH
         try:
             if data.placement is not None and Epoch(*data.epoch) > newest:
@@ -161,7 +165,10 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         )
 
     def _layout_of(self, data: MemberData, subscription: frozenset[str]) -> Layout:
-        """What a member reads.  One that does not say (another plug-in, stock Faust) names operators as we do."""
+        """The topics that a member reads.
+
+        If it sent no layout (an older plug-in or stock Faust), it is assumed to name operators as this worker does.
+        """
         try:
             if data.layout is not None:
                 return read_layout(data.layout)
@@ -194,7 +201,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         subscriptions: Mapping[Member, frozenset[str]],
         count: Callable[[str], int | None],
     ) -> Iterable[CoPartitioned]:
-        """What the members co-partition, then Faust's own topics (leader election, replies) one by one."""
+        """The members' co-partitioned groups, then each of Faust's own topics (leader election, replies) alone."""
         groups = co_partitioned(layouts, count)
         yield from groups
         of_members = frozenset[str]().union(*(each.sources | each.changelogs for each in layouts.values()))
@@ -204,7 +211,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                 yield CoPartitioned(operators=(), topics=frozenset({topic}), partitions=partitions, members=readers)
 
     def _protocol_assignments(self, assignments: Any, changelogs: Any, externals: Any, topic_groups: Any) -> Any:
-        """Stock's result, with the epoch that was applied and how the members differ."""
+        """Stock Faust's result, plus the applied epoch and how the members differ."""
         return {
             member: ConsumerProtocolMemberAssignment(
                 self.version,
@@ -227,18 +234,18 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
     # ---- leader -> member
 
     def on_assignment(self, assignment: Any) -> None:
-        """Take what the leader gave, and note which placement it applied.
+        """Adopt the leader's assignment and note which placement it applied.
 
-        What it says beside that may be broken: the partitions, which the broker passed on, hold even so.
+        If the leader's extra data is malformed, the assigned partitions still hold: the broker passed them on.
         """
         try:
             data = read_member(unzipped(assignment.user_data))
             try:
                 super().on_assignment(assignment)
-            except Exception as error:  # Faust asserts, and looks into what it has not checked
+            except Exception as error:  # Faust asserts, and uses fields that it has not checked
                 raise BadMessage(Fault.MALFORMED, "assignment", shorten(error), "what belongs to it") from error
         except BadMessage as error:
-            self._refuse("what the group's leader says of an assignment is", error)
+            self._refuse("the group leader's data of an assignment", error)
             data = MemberData(
                 assignment=ClientAssignment(actives=dict(assignment.assignment), standbys={}),
                 url=str(self._url),
@@ -251,7 +258,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
 
 
 def _rows(placement: Placement, group: CoPartitioned) -> list[Owners]:
-    """The placement's row of each partition; of several names the first that has one."""
+    """The placement's row of each partition.  If the operator has several names, the first one with a row counts."""
     found = [placement.owners.get(operator, ()) for operator in group.operators]
     return [
         next((rows[partition] for rows in found if partition < len(rows)), ()) for partition in range(group.partitions)
@@ -259,7 +266,7 @@ def _rows(placement: Placement, group: CoPartitioned) -> list[Owners]:
 
 
 def _previous(group: CoPartitioned, members: Members) -> dict[int, Member]:
-    """The member that now owns most of each partition's topics."""
+    """For each partition number, the member that now owns most of the group's topics."""
     held: defaultdict[int, Counter[Member]] = defaultdict(Counter)
     for member in sorted(members):
         actives = members[member].assignment.actives

@@ -1,8 +1,8 @@
-"""Which topics the members of a group must co-partition while they run different versions of the app.  Pure.
+"""Finds the topics that must be co-partitioned while members run different versions of the app.  Pure.
 
 During a rolling upgrade some members read topics that the others do not know.  An agent of the new version may write
-any table of its operator, so partition p of all the operator's topics belongs on one worker, in every version that a
-member runs.  A partition of a topic that its worker does not read waits, unassigned, until the worker is upgraded.
+any table of its operator.  So partition p of all the operator's topics belongs on one worker, for every version that
+is running.  If that worker does not read one of the topics, the partition stays unassigned until it is upgraded.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,18 +13,18 @@ from trimtab_agent.engines.faust.group.placing import Member
 from trimtab_protocol.messages.names import OperatorId
 
 MAX_NAMED = 3
-"""Sides and workers that a remark on differing members names."""
+"""Largest number of versions, and of workers per version, named in the message about differing members."""
 
 PartitionsOf = Callable[[str], int | None]
-"""Partition count of a topic; None = the broker has not told it yet."""
+"""Partition count of a topic; None = not known from the broker yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoPartitioned:
-    """Topics whose partitions of one number belong on one worker.
+    """A group of topics: partition p of all of them belongs on one worker.
 
-    `operators` = what the members call it, the first member's name first.  `members` = who may own partitions: they
-    read at least one of the topics, and the broker knows every changelog that they would write.
+    `operators` = the members' names for the group, the first member's name first.  `members` = members that may own
+    partitions: they read at least one of the topics, and the broker knows every changelog that they would write.
     """
 
     operators: tuple[OperatorId, ...]
@@ -34,9 +34,9 @@ class CoPartitioned:
 
 
 def co_partitioned(layouts: Mapping[Member, Layout], partitions_of: PartitionsOf) -> tuple[CoPartitioned, ...]:
-    """The groups of topics that satisfy all members' layouts, by name and partition count.
+    """The groups of topics that satisfy all members' layouts, sorted by name and partition count.
 
-    With one version of the app these are its operators.
+    If all members run the same version of the app, these are its operators.
     """
     groups = {member: layout.groups(partitions_of) for member, layout in layouts.items()}
     merged: list[frozenset[str]] = []
@@ -70,14 +70,14 @@ def _describe(
 
 
 def _lacks_changelog(layout: Layout, operator: OperatorId, partitions_of: PartitionsOf) -> bool:
-    """Whether a table of the operator has a changelog that the broker does not know: its agents would fail."""
+    """Whether the broker does not know the changelog of one of the operator's tables.  Its agents would fail."""
     of_others = frozenset[str]().union(*(topics for name, topics in layout.named.items() if name != operator))
     topics = layout.named.get(operator, layout.changelogs - of_others)
     return any(partitions_of(topic) is None for topic in topics & layout.changelogs)
 
 
 def difference(layouts: Mapping[Member, Layout], names: Mapping[Member, str]) -> str | None:
-    """Who runs another version of the app than the others, in words; None when all run the same.
+    """Message that says which members run different versions of the app; None if all run the same.
 
     `names` = the workers' names by member.
     """

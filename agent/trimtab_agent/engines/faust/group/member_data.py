@@ -1,6 +1,6 @@
-"""What members of the consumer group tell their leader when they join, and what it answers: Faust's data with ours.
+"""JoinGroup and SyncGroup data of the consumer group: Faust's fields and the plug-in's.
 
-Stock Faust and older plug-ins ignore fields that they do not know; a field that is missing is unknown.
+Stock Faust and older plug-ins ignore fields that they do not know.  A missing field counts as unknown.
 """
 
 import base64
@@ -25,31 +25,34 @@ from trimtab_protocol.messages.placement import MAX_OPERATORS, Placement, encode
 from trimtab_protocol.messages.report import MAX_COUNT
 
 MAX_TOPICS = 10_000
-"""Topics that a member of the group may declare."""
+"""Largest number of topics that a member of the group may declare."""
 MAX_DIFFERENCE = 500
-"""Characters of the leader's remark on how the members differ."""
+"""Largest length, in characters, of the leader's message on how the members differ."""
 
 
 class MemberData(ClientMetadata, serializer="json", include_metadata=False, namespace="@ClientMetadata"):  # type: ignore[misc, call-arg]
-    """Faust's JoinGroup and SyncGroup data with ours; stock Faust ignores what it does not know."""
+    """Faust's JoinGroup and SyncGroup data with the plug-in's fields; stock Faust ignores fields it does not know."""
 
     worker: str = ""
     epoch: list[int] = list(NO_EPOCH)  # noqa: RUF012 - Faust's models copy their defaults
     placement: str | None = None
     signatures: list[str] = []  # noqa: RUF012
     layout: dict[str, Any] | None = None
-    """What the member reads, `{"named": {operator: topics}, "sources": topics, "changelogs": topics}`."""
+    """The member's topics: `{"named": {operator: topics}, "sources": topics, "changelogs": topics}`."""
     differs: str | None = None
-    """From the leader: how members' versions of the app differ in this generation; None = they do not, or unknown."""
+    """Set by the leader: how the members' versions of the app differ in this generation.
+
+    None = they do not differ, or it is unknown.
+    """
 
 
 def unknown_member() -> MemberData:
-    """What is known of a member whose data cannot be read: nothing."""
+    """Data for a member whose own data cannot be read: everything about it is unknown."""
     return MemberData(assignment=ClientAssignment(actives={}, standbys={}), url="", changelog_distribution={})
 
 
 def read_member(user_data: bytes) -> MemberData:
-    """A member's data, in which every field that is looked at here has its type: Faust checks none.
+    """Decode a member's data and check the type of every field that the plug-in uses: Faust checks none.
 
     Raises BadMessage.
     """
@@ -62,7 +65,7 @@ def read_member(user_data: bytes) -> MemberData:
         sound = all(isinstance(text, str) for text in texts) and all(isinstance(each, dict) for each in held)
     except BadMessage:
         raise
-    except Exception as error:  # whatever Faust's reader, and looking for what should be there, raise
+    except Exception as error:  # Faust's decoder and the access to missing fields raise all kinds of errors
         raise BadMessage(Fault.MALFORMED, "", shorten(error), "a member's data") from error
     if not sound:
         raise BadMessage(Fault.TYPE, "", user_data, "a member's data")
@@ -70,7 +73,7 @@ def read_member(user_data: bytes) -> MemberData:
 
 
 def write_layout(layout: Layout) -> dict[str, Any]:
-    """A layout as members send it."""
+    """Encode a layout in the form that members send."""
     return {
         "named": {operator: sorted(topics) for operator, topics in layout.named.items()},
         "sources": sorted(layout.sources),
@@ -79,7 +82,7 @@ def write_layout(layout: Layout) -> dict[str, Any]:
 
 
 def read_layout(found: object) -> Layout:
-    """A layout that a member sent.  Raises BadMessage."""
+    """Decode a layout that a member sent.  Raises BadMessage."""
     if not isinstance(found, dict) or not isinstance(found.get("named"), dict):
         raise BadMessage(Fault.TYPE, "layout", found, "an object with named, sources and changelogs")
     named = found["named"]
@@ -106,13 +109,16 @@ def _topics(found: object, path: str) -> frozenset[str]:
 
 
 def essence(data: MemberData) -> bytes:
-    """What stock Faust needs of a member."""
+    """Encode only the fields of a member that stock Faust needs."""
     known = MemberData(assignment=data.assignment, url=data.url, changelog_distribution={})
     return bytes(known.dumps())
 
 
 def check_held(topic: str, held: object, partitions: Collection[int] | None) -> None:
-    """Raises BadMessage unless these are partitions that the topic has; None: nobody knows the topic, nor uses it."""
+    """Raises BadMessage unless `held` are partitions of the topic.
+
+    `partitions` None = the topic is unknown, so only the type is checked.
+    """
     if not isinstance(held, list) or not all(type(partition) is int for partition in held):
         raise BadMessage(Fault.TYPE, step(topic), held, "a list of partitions")
     if partitions and not set(held) <= set(partitions):
@@ -120,12 +126,12 @@ def check_held(topic: str, held: object, partitions: Collection[int] | None) -> 
 
 
 def packed(placement: Placement) -> str:
-    """A placement as members pass it on."""
+    """Compress a placement for JoinGroup data."""
     return base64.b64encode(zlib.compress(encode_placement(placement), 9)).decode()
 
 
 def unpacked(text: str) -> bytes:
-    """The placement as it was published: its encoding has one form, which is what was signed.  Raises BadMessage."""
+    """The placement exactly as it was published and signed: its encoding is canonical.  Raises BadMessage."""
     try:
         return unzipped(base64.b64decode(text))
     except ValueError as error:
@@ -133,7 +139,7 @@ def unpacked(text: str) -> bytes:
 
 
 def unzipped(compressed: bytes) -> bytes:
-    """What was compressed, no more of it than a message may have.  Raises BadMessage."""
+    """Decompress at most `MAX_MESSAGE_BYTES`.  Raises BadMessage."""
     try:
         return zlib.decompressobj().decompress(compressed, MAX_MESSAGE_BYTES)
     except zlib.error as error:

@@ -1,7 +1,7 @@
-"""Operators of an app: which topics must be co-partitioned, and which key group a partition belongs to.  Pure.
+"""Operators of an app: the topics that must be co-partitioned, and the key group of each partition.  Pure.
 
-An operator is a group of source (or repartition) topics with the changelogs of the tables that their agents write; the
-app's author names it.  What is not named forms one operator per partition count, as stock Faust has it.
+An operator is a group of source (or repartition) topics with the changelogs of the tables that their agents write.
+The app's author names operators.  Topics without a name form one operator per partition count, as in stock Faust.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from trimtab_protocol.messages.names import OperatorId
 
 REST = "all"
-"""The operator of everything that the author did not name."""
+"""Name of the operator of all topics that the author did not name."""
 
 
 class MixedPartitions(Exception):
@@ -36,7 +36,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What an app subscribes to: its source topics, its changelogs, and the names for parts of them."""
+    """The topics of an app: sources, changelogs, and the named operators among them."""
 
     named: Mapping[OperatorId, frozenset[str]]
     sources: frozenset[str]
@@ -53,7 +53,7 @@ class Layout:
             seen |= topics
 
     def operators(self, partitions_of: Callable[[str], int | None]) -> tuple[Operator, ...]:
-        """The operators, by id.  A topic whose partition count is unknown (None) is left out until it is known.
+        """The operators, sorted by id.  A topic whose partition count is unknown (None) is left out until it is known.
 
         Raises MixedPartitions.
         """

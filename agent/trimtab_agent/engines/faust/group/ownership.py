@@ -1,8 +1,8 @@
-"""Which key groups this worker owns, as Faust's own bookkeeping says, and how to change that in place.
+"""Reads from Faust's bookkeeping which key groups this worker owns, and changes that in place.
 
-What is changed here is valid inside one generation; the next rebalance rebuilds all of it from the leader's
-assignment, which follows the placement.  Everything runs on the event loop, and no function here awaits: an owner is an
-owner in all books at once.
+A change is valid inside one generation.  The next rebalance rebuilds the bookkeeping from the leader's assignment,
+which follows the placement.  Everything runs on the event loop, and no function here awaits, so other tasks never see
+a half-done change.
 """
 
 from collections.abc import Collection, Iterable
@@ -25,7 +25,7 @@ class Ownership:
         self._missing: frozenset[str] = frozenset()
 
     def learn(self, layout: Layout) -> None:
-        """Take over partition counts from the consumer's metadata.  Raises MixedPartitions."""
+        """Derive the operators from the partition counts in the consumer's metadata.  Raises MixedPartitions."""
         found = layout.operators(self._app.consumer.thread.partition_count)
         self._operators = {operator.id: operator for operator in found}
         self._by_topic = {topic: operator for operator in found for topic in operator.topics}
@@ -37,7 +37,7 @@ class Ownership:
 
     @property
     def missing(self) -> frozenset[str]:
-        """Topics of the app that the broker did not know at the last rebalance: nobody has key groups of them."""
+        """Topics of the app that the broker did not know at the last rebalance.  Their key groups have no owner."""
         return self._missing
 
     def key_group_of(self, topic: str, partition: int) -> KeyGroup | None:
@@ -63,21 +63,27 @@ class Ownership:
         return all(k.operator in known and k.partition < known[k.operator].partitions for k in key_groups)
 
     def owns(self, key_group: KeyGroup) -> bool:
-        """Whether this worker owns it now: all of it.  What it has in part it processes, but cannot give away."""
+        """Whether this worker owns all partitions of the key group.
+
+        A worker that owns only a part processes that part, but cannot give the key group away.
+        """
         operator = self._operators.get(key_group.operator)
         return operator is not None and all(self.is_active(TP(topic, key_group.partition)) for topic in operator.topics)
 
     def holds(self, key_group: KeyGroup) -> bool:
-        """Whether this worker owns it, or a part of it: a leader of another version may not assign new topics."""
+        """Whether this worker owns any partition of the key group.
+
+        A leader that runs another version of the app may leave new topics unassigned.
+        """
         operator = self._operators.get(key_group.operator)
         return operator is not None and any(self.is_active(TP(topic, key_group.partition)) for topic in operator.topics)
 
     def is_active(self, tp: TP) -> bool:
-        """Whether the partition is this worker's to process and to write, by Faust's own books."""
+        """Whether Faust's bookkeeping says that this worker processes and writes the partition."""
         return tp in self._app.assignor._active_tps
 
     def owned(self) -> frozenset[KeyGroup]:
-        """All that this worker owns now."""
+        """All key groups that this worker owns now."""
         return frozenset(
             key_group
             for operator in self._operators.values()
@@ -90,7 +96,7 @@ class Ownership:
         return self._app.tables._changelogs[changelog.topic]
 
     def own(self, key_groups: Collection[KeyGroup]) -> None:
-        """Enter these key groups as owned wherever Faust keeps track of it."""
+        """Mark these key groups as owned everywhere in Faust's bookkeeping."""
         sources, changelogs = self.sources(key_groups), self.changelogs(key_groups)
         self._assign(sources | changelogs, own=True)
         recovery = self._app.tables.recovery
@@ -106,7 +112,7 @@ class Ownership:
             conductor._tp_to_callback[tp] = conductor._build_handler(tp, conductor._tp_index[tp])
 
     def disown(self, key_groups: Collection[KeyGroup]) -> None:
-        """Remove these key groups wherever Faust keeps track of what it owns."""
+        """Remove these key groups everywhere from Faust's bookkeeping."""
         sources, changelogs = self.sources(key_groups), self.changelogs(key_groups)
         self._assign(sources | changelogs, own=False)
         recovery = self._app.tables.recovery
@@ -120,12 +126,12 @@ class Ownership:
             conductor._tp_to_callback.pop(tp, None)
 
     def restored_to(self, changelog: TP, offset: int) -> None:
-        """The local table has the changelog up to this offset: nothing is left to recover."""
+        """Note that the local table has the changelog up to this offset, so nothing is left to recover."""
         recovery = self._app.tables.recovery
         recovery.active_offsets[changelog] = recovery.active_highwaters[changelog] = offset
 
     def _assign(self, tps: set[TP], *, own: bool) -> None:
-        """The assignor's books (`is_active()`, table iteration, the next JoinGroup), and the app's."""
+        """Update the assignor (used by `is_active()`, table iteration and the next JoinGroup) and the app."""
         app, assignor = self._app, self._app.assignor
         actives = assignor._assignment.actives
         for topic in {tp.topic for tp in tps}:

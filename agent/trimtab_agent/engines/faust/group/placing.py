@@ -1,7 +1,10 @@
-"""Who owns each partition of one operator after a rebalance.  Pure.
+"""Chooses the owner of each partition of one operator in a rebalance.  Pure.
 
-The placement says who should; it cannot know who is alive.  For each key group: the first of (owner, standbys) that is
-a member; else it stays with its previous owner; else the member with the fewest key groups of this operator gets it.
+The placement names owner and standbys; it cannot know which workers are alive.  For each key group, in this order:
+
+1. the first of (owner, standbys) that is a member of the group;
+2. its previous owner;
+3. the member with the fewest key groups of this operator.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,10 +17,10 @@ Member = str
 class Reason(StrEnum):
     """Why a key group is where it is."""
 
-    PLACED = "placed"  # with the owner the placement names
-    STANDBY = "standby"  # that one is away: with the first standby that is there
-    STAYED = "stayed"  # nobody that the placement names is there
-    SPREAD = "spread"  # and its previous owner is not there either
+    PLACED = "placed"  # on the owner that the placement names
+    STANDBY = "standby"  # the owner is away: on the first standby that is a member
+    STAYED = "stayed"  # no worker of the placement is a member: on its previous owner
+    SPREAD = "spread"  # its previous owner is away too: on the member with the fewest key groups
 
 
 def place(
@@ -29,7 +32,7 @@ def place(
 ) -> dict[int, tuple[Member, Reason]]:
     """Partition -> (member, reason), for every partition from 0.
 
-    `wanted[partition]` = members of (owner, standby ...), None for one that is away; rows may be missing.
+    `wanted[partition]` = members of (owner, standby ...), None for a worker that is away; rows may be missing.
     """
     if not members:
         raise ValueError("a group without members")

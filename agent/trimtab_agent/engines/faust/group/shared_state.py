@@ -1,7 +1,7 @@
-"""What the plug-in's threads share: the newest placement and the layout of the app.
+"""State that the plug-in's threads share: the newest placement and the app's layout.
 
-Written by the channel's thread (placements) and the event loop (layout), read by the consumer's thread (assignor) and
-the event loop.  Every field is a reference to a frozen value, so that reading needs no lock.
+The channel's thread writes placements and the event loop writes the layout.  The consumer's thread (assignor) and the
+event loop read.  Every field is a reference to a frozen value, so reading needs no lock.
 """
 
 import logging
@@ -34,19 +34,19 @@ class PluginState:
         self.newest: tuple[Placement, Signatures] | None = None
         """The placement with its signatures, so that other members can check what this worker passes on."""
         self.refused: Counter[Fault] = Counter()
-        """Placements and hand-over records that were refused, by reason."""
+        """Number of refused placements and hand-over records, by reason."""
         self.breaches = 0
-        """How often a changelog was about to overwrite state that this worker writes."""
+        """Number of times that a changelog would have overwritten state that this worker writes."""
         self.layout: Layout | None = None
-        """None until the topics are known, and for ever in an app that is not steered."""
+        """None until the topics are known; stays None in an app that is not steered."""
         self.faust_standbys = 0
-        """Standby replicas that the app asks for; Faust is given them back when it turns out not to be steered."""
+        """Standby replicas that the app asks for; restored in Faust if the app turns out not to be steerable."""
         self.applied: Epoch = NO_EPOCH
         """Epoch of the placement that the last rebalance applied; NO_EPOCH = Faust's own assignment."""
         self.refusal: str | None = None
-        """Why this worker only reports, from its start on; None = it steers, while `differs` is None too."""
+        """Why this worker only reports for its whole life; None = it can be steered while `differs` is None too."""
         self.differs: str | None = None
-        """How the group's members differ in their version of the app, as the leader of this generation says."""
+        """How the members' versions of the app differ, according to the leader of this generation."""
         self._trust = trust
         self._writing = threading.Lock()
 
@@ -57,7 +57,7 @@ class PluginState:
 
     @property
     def reports_only(self) -> str | None:
-        """Why this worker only reports now; None = it steers."""
+        """Why this worker only reports now; None = it can be steered."""
         return self.refusal or self.differs
 
     @property
@@ -66,13 +66,13 @@ class PluginState:
         return self.newest[0] if self.newest else None
 
     def take(self, value: bytes, signatures: Signatures) -> bool:
-        """Keep a placement as it was published if it is the newest; returns whether it was.  Raises BadMessage."""
+        """Decode a published placement and keep it if it is the newest; returns whether it was.  Raises BadMessage."""
         return self.offer(self.read(value, signatures), signatures)
 
     def read(self, value: bytes, signatures: Signatures) -> Placement:
-        """A placement of this app, as it was published.
+        """Decode a published placement of this app.
 
-        Raises BadMessage, and counts it: no trusted key has signed it, it cannot be read, or it is another app's.
+        Raises BadMessage, and counts it, if no trusted key has signed it, it cannot be read, or it is another app's.
         """
         try:
             if self._trust is not None:
@@ -89,7 +89,7 @@ class PluginState:
         return placement
 
     def offer(self, placement: Placement, signatures: Signatures = ()) -> bool:
-        """Keep a placement if it is ours and the newest; returns whether it was."""
+        """Keep a placement if it is of this app and the newest; returns whether it was."""
         with self._writing:
             newest = self.placement.epoch if self.placement else NO_EPOCH
             fits = (placement.cluster, placement.app) == (self.cluster, self.app)

@@ -1,6 +1,6 @@
-"""The plug-in's own Kafka clients: read placements and hand-over records without a group, write hand-over records.
+"""Reads placements and hand-over records without a consumer group, and writes hand-over records.
 
-Runs on the side loop.  While broker or topics are away it tries again; the worker goes on under the last placement.
+Runs on the side loop.  While the broker or the topics are away it retries; the worker keeps the last placement.
 """
 
 import asyncio
@@ -27,15 +27,18 @@ log = logging.getLogger(__name__)
 TOPICS_RETRY_S = 5.0
 LONG_POLL_MS = 2000
 LOAD_POLL_MS = 100
-"""While the worker waits for the placement: the end may be the mark of a transaction, which is no record to return."""
+"""Poll time until the placements are loaded.
+
+The log may end with a transaction marker, for which no record is returned, so a long poll would wait in vain.
+"""
 CLOSE_LIMIT_S = 2.0
-"""How long a client of the hand-over channel may take to close."""
+"""How long the writer of hand-over records may take to close."""
 
 
 class Channel:
-    """One reader for both topics, one writer; callbacks are called on the side loop.
+    """One reader for both topics and one writer.  Callbacks run on the side loop.
 
-    Placements go to the shared state; `on_placement` is called for a new one.  `on_handover` gets the record and its
+    Placements go to the shared state; `on_placement` is called after a new one.  `on_handover` gets the record and its
     Kafka timestamp (epoch seconds).
     """
 
@@ -58,17 +61,20 @@ class Channel:
         self._complaints = RateLimit(rate=1, burst=100)
         self._missing: frozenset[str] = frozenset()
         self._last = -1, NO_EPOCH
-        """Offset and epoch of the last placement read here; another member may have passed on a newer one."""
+        """Offset and epoch of the last placement read here.  The shared state may hold a newer one from a member."""
         self.loaded = threading.Event()
-        """All placements published so far have been read, or there is no placement topic."""
+        """Set when all placements published so far have been read, or there is no placement topic."""
 
     async def run(self) -> None:
-        """Read for ever."""
-        await for_ever(self._read, "placement and hand-overs are not read for now")
+        """Read until cancelled."""
+        await for_ever(self._read, "cannot read placements and hand-over records, retrying")
 
     async def publish(self, record: HandoverRecord) -> None:
-        """Write a hand-over record; returns when it is in the log.  Raises KafkaError: then it may or may not be."""
-        async with self._opening:  # the first two hand-overs may come together
+        """Write a hand-over record; returns when it is in the log.
+
+        Raises KafkaError: the record may or may not be in the log.
+        """
+        async with self._opening:  # two hand-overs may need the writer for the first time at once
             if self._writer is None:
                 self._writer = await self._open()
         await self._writer.send_and_wait(
@@ -85,7 +91,7 @@ class Channel:
         return writer
 
     async def close(self) -> None:
-        """Close the writer, within a limit: the broker may be away."""
+        """Close the writer, with a time limit: the broker may be away."""
         if self._writer is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_LIMIT_S):
@@ -96,7 +102,7 @@ class Channel:
             **self._connection,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            isolation_level="read_committed",  # a placement counts with the commands of its transaction
+            isolation_level="read_committed",  # a placement and its commands are one transaction
             fetch_max_wait_ms=LONG_POLL_MS,
         )
         try:
@@ -120,7 +126,7 @@ class Channel:
             await reader.stop()
 
     async def _lacks_topics(self, reader: Any) -> bool:
-        """Whether topics are missing; logged when the set of missing topics changes."""
+        """Whether topics are missing; logs when the set of missing topics changes."""
         before, wanted = self._missing, {self._placement.topic, self._handover.topic}
         self._missing = frozenset(wanted - await reader.topics())
         if self._missing - before:
@@ -137,7 +143,7 @@ class Channel:
             else:
                 self._on_handover(self._read_handover(record.value), record.timestamp / 1e3)
         except BadMessage as error:
-            if self._complaints.spend(time.monotonic()):  # they are counted: a flood of them must not fill the log
+            if self._complaints.spend(time.monotonic()):  # all are counted, but a flood must not fill the log
                 log.warning("%s offset %d ignored: %s: %s", record.topic, record.offset, error.fault, error)
 
     def _take_placement(self, record: Any) -> None:
@@ -146,7 +152,7 @@ class Channel:
             return
         signatures = signatures_in(record.headers)
         placement = self._shared.read(record.value, signatures)
-        if record.offset > self._last[0]:  # else the topic is read again, after a connection was lost
+        if record.offset > self._last[0]:  # otherwise the topic is being re-read after a lost connection
             if placement.epoch < self._last[1]:
                 self._shared.refused[Fault.OLD_EPOCH] += 1
                 raise BadMessage(Fault.OLD_EPOCH, "epoch", str(placement.epoch), f"{self._last[1]} or later")

@@ -1,12 +1,14 @@
-"""Giving key groups away and taking them over inside one generation of the consumer group.
+"""Gives key groups away and takes them over inside one generation of the consumer group.
 
-Inside generation g the owner of a key group is the one the group protocol named until a `released` record of g is in
-the hand-over topic; from then on the target of that record, once it has started.  The record is written only after the
-old owner has finished, flushed and committed under g; the target starts only after a commit of its own under g was
-accepted: the broker checks member and generation, so both were members then.  Between generations the group protocol
-decides.
+Who owns a key group in generation g:
 
-Every step looks at the generation again after every await.
+- Until a `released` record of g is in the hand-over topic: the worker that the group protocol named.  It writes the
+  record only after it has finished, flushed and committed under g.
+- From then on: the target of that record.  It starts only after the broker accepted a commit of its own under g.
+- Between generations the group protocol decides.
+
+The broker checks member and generation of a commit, so both workers were members of g when they committed.
+Every step checks the generation again after every await.
 """
 
 import asyncio
@@ -29,7 +31,7 @@ POLL_S = 0.001
 
 
 class Denied(Exception):
-    """A step is refused; this worker owns what it owned before."""
+    """A step is refused.  This worker owns the same key groups as before."""
 
     def __init__(self, refusal: Refusal, detail: str) -> None:
         super().__init__(f"{refusal}: {detail}")
@@ -39,7 +41,7 @@ class Denied(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What the old owner left: committed source offsets and changelog ends.  Seconds per step."""
+    """Result of a release: committed source offsets, changelog ends, and the seconds that each step took."""
 
     offsets: Mapping[TP, int]
     ends: Mapping[TP, int]
@@ -59,7 +61,7 @@ class Handover:
 
     @property
     def generation(self) -> int:
-        """The generation this worker works in."""
+        """The group generation that this worker is in."""
         generation: int = self._app.consumer_generation_id
         return generation
 
@@ -80,7 +82,7 @@ class Handover:
         await thread.run(thread.request_rejoin)
 
     async def release(self, key_groups: Collection[KeyGroup], generation: int) -> Given:
-        """Finish, flush, commit, and stop owning.  Whatever it raises, it then owns them as before."""
+        """Finish, flush, commit, and give up ownership.  After any exception the worker owns them as before."""
         self.check(generation)
         sources = self._ownership.sources(key_groups)
         consumer = self._app.consumer
@@ -91,7 +93,7 @@ class Handover:
             if generation == self.generation and self.is_stable:
                 await self._go_on(sources, generation)
             raise
-        # No await from the last check to here: from now on this worker does not own them in this generation.
+        # No await since the last check.  From here on this worker does not own them in this generation.
         consumer.forget(sources)
         self._ownership.disown(key_groups)
         self._standbys.keep(dict(given.ends))
@@ -108,7 +110,7 @@ class Handover:
         await self._app.producer.flush()  # outputs and changelog records of these key groups
         self.check(generation)
         flushed = time.monotonic()
-        consumer.withheld |= sources  # a periodic commit of them must not come after the new owner's first
+        consumer.withheld |= sources  # a periodic commit must not overwrite the new owner's first commit
         try:
             await consumer.wait_for_commit()
             self.check(generation)
@@ -130,9 +132,9 @@ class Handover:
         )
 
     async def _go_on(self, sources: set[TP], generation: int) -> None:
-        """Stay the owner: read again what was taken out of the queues."""
+        """Remain the owner: read the events again that were taken out of the queues."""
         consumer = self._app.consumer
-        # The drain may not have come to this.
+        # The drain may have failed before it took the events back.
         await consumer.take_back(sources, math.inf, lambda: self.check(generation))
         positions = {tp: consumer.next_offset(tp) for tp in sources}
         consumer.go_on_at(positions)
@@ -140,7 +142,7 @@ class Handover:
         consumer.unblock(sources)
 
     async def forget_released(self, key_groups: Collection[KeyGroup], generation: int) -> None:
-        """Take what was released out of aiokafka's assignment as well."""
+        """Remove released key groups from aiokafka's assignment as well."""
         consumer = self._app.consumer
         tps = self._ownership.sources(key_groups) | self._ownership.changelogs(key_groups)
         await consumer.thread.run(consumer.thread.detach, generation, tps)
@@ -148,13 +150,13 @@ class Handover:
     async def take(
         self, key_groups: Collection[KeyGroup], offsets: Mapping[TP, int], ends: Mapping[TP, int], generation: int
     ) -> None:
-        """Own what its old owner has released.  Raises Denied or GenerationOver: then it does not own them."""
+        """Take over released key groups.  After Denied or GenerationOver this worker does not own them."""
         self.check(generation)
         if any(map(self._ownership.holds, key_groups)) or not self._standbys.is_followed(key_groups):
-            raise Denied(Refusal.NOT_PREPARED, "owned already, or its tables are not followed")
+            raise Denied(Refusal.NOT_PREPARED, "owned here already, or its changelogs are not followed")
         same = self._ownership.sources(key_groups) == offsets.keys()
         if not same or self._ownership.changelogs(key_groups) != ends.keys():
-            raise Denied(Refusal.PRECONDITION, "its old owner reads other topics: it runs another version of the app")
+            raise Denied(Refusal.PRECONDITION, "the old owner reads other topics: it runs another version of the app")
         consumer = self._app.consumer
         proving = consumer.thread.prove_by_commit(generation, offsets, self._settings.commit_limit_s)
         done = await asyncio.gather(proving, self._catch_up(dict(ends), generation), return_exceptions=True)
@@ -162,7 +164,8 @@ class Handover:
             if isinstance(fault, BaseException):
                 raise fault
         self.check(generation)
-        # From here our own writes are the newest: they must not be read back.  No await until it is the owner.
+        # From here on this worker's own writes are the newest, and must not be read back from the changelog.
+        # No await until ownership is complete.
         self._standbys.leave(ends.keys())
         self._ownership.own(key_groups)
         for tp, end in ends.items():

@@ -1,4 +1,4 @@
-"""Builds the records that the two sides of a hand-over write, and converts their offsets to Faust's types."""
+"""Builds the hand-over records of source and target, and converts their offsets to and from Faust's types."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, Off
 
 
 def released(command: Command, given: Given, cluster: str, held_s: float) -> HandoverRecord:
-    """The record after which the target may take over; `held_s` = seconds since the source stopped fetching."""
+    """The record that allows the target to take over; `held_s` = seconds since the source stopped fetching."""
     assert command.handover is not None
     assert command.generation is not None
     assert command.source is not None
@@ -34,7 +34,7 @@ def released(command: Command, given: Given, cluster: str, held_s: float) -> Han
 
 
 def took(record: HandoverRecord) -> HandoverRecord:
-    """The record by which the target says that it has taken over."""
+    """The record that confirms that the target has taken over."""
     return replace(record, kind=HandoverKind.TOOK, offsets=(), ends=(), held_s=0.0)
 
 
@@ -43,5 +43,5 @@ def _rows(offsets: Mapping[TP, int]) -> Offsets:
 
 
 def by_partition(rows: Offsets) -> dict[TP, int]:
-    """Offsets of a record, as Faust knows partitions."""
+    """Offsets of a record by Faust partition."""
     return {TP(topic, partition): offset for topic, partition, offset in rows}

@@ -1,7 +1,7 @@
-"""What the key groups of a Faust worker cost, receive and send.
+"""Measures what the key groups of a Faust worker cost, receive and send.
 
-`app.sensors.add(KeyGroupSensor(app))` before the app starts; then, on the app's event loop and once per interval,
-`Collector(sensor, steering, worker=...).collect(at_ms=..., interval_s=...)`.
+Usage: call `app.sensors.add(KeyGroupSensor(app))` before the app starts.  Then call, on the app's event loop and once
+per interval, `Collector(sensor, steering, worker=...).collect(at_ms=..., interval_s=...)`.
 """
 
 from trimtab_agent.engines.faust.measure.collect import Collector

@@ -1,4 +1,4 @@
-"""One interval's statistics of a worker: the sensor's counts, by key group."""
+"""Turns the sensor's counts of one interval into a worker's statistics by key group."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +34,7 @@ class _Tally:
 
 
 class Collector:
-    """Turns what a sensor counted into statistics, and learns the worker's idle base."""
+    """Turns a sensor's counts into statistics, and learns the worker's idle base."""
 
     def __init__(self, sensor: KeyGroupSensor, status: WorkerStatus, *, worker: WorkerId) -> None:
         self._sensor = sensor
@@ -42,19 +42,19 @@ class Collector:
         self._worker = worker
         self._idle = IdleBase()
         self._calm_at: tuple[int | None, int] | None = None
-        """Generation and work beside the job when the interval began; None: the worker was not calm then."""
+        """Generation and count of work beside the job when the interval began; None if the worker was not calm then."""
         self._contradicted = False
 
     def skip(self) -> None:
-        """Throw away what was counted so far: it belongs to no interval that was asked for."""
+        """Discard the counts so far, because they belong to no requested interval."""
         self._sensor.take()
         self._calm_at = self._calm_now()
 
     def collect(self, *, at_ms: int, interval_s: float) -> Statistics:
         """The statistics since the last `collect` or `skip`, `interval_s` seconds ago.
 
-        Samples are of the key groups owned now: what another one did here before it moved away in this interval is
-        left out (its new owner reports it).  Pairs are of all that was sent.
+        There is a sample for each key group owned now.  A key group that moved away in this interval is left out,
+        because its new owner reports it.  Pairs cover everything that was sent.
         """
         taken, status = self._sensor.take(), self._status
         tallies = _by_key_group(taken, status.key_group_of)
@@ -90,7 +90,7 @@ class Collector:
         )
 
     def _calm_now(self) -> tuple[int | None, int] | None:
-        """What stays the same while the worker does nothing but its job."""
+        """A value that stays the same while the worker does nothing but its job; None while it does other work."""
         status = self._status
         work = status.work_beside_the_job
         if status.state is not WorkerState.RUNNING or work is None:
@@ -100,7 +100,7 @@ class Collector:
     def _shares(
         self, interval: Interval, work: Mapping[KeyGroup | None, Work], unknown: str | None
     ) -> Callable[[KeyGroup], float | None]:
-        """The CPU seconds of a key group; None of each when the parts do not add up."""
+        """A function from key group to CPU seconds; it returns None for all if the parts do not add up."""
         if unknown is not None and not self._contradicted:
             log.warning("the loads of this worker's key groups are unknown: %s", unknown)
         self._contradicted = unknown is not None
@@ -127,9 +127,10 @@ class Collector:
 
 
 def _by_key_group(taken: Taken, key_group_of: KeyGroupOf) -> Mapping[KeyGroup | None, _Tally]:
-    """Everything the worker did, by key group; under None what belongs to none.
+    """Everything the worker did, by key group.  Work without a key group is under None.
 
-    What the producer's buffer sends (cause None) is a changelog's: it belongs to the key group it is written for.
+    Records from the producer's buffer (cause None) are changelog records, and belong to the key group that they are
+    written for.
     """
     tallies: dict[KeyGroup | None, _Tally] = {}
 
@@ -153,7 +154,7 @@ def _by_key_group(taken: Taken, key_group_of: KeyGroupOf) -> Mapping[KeyGroup | 
 
 
 def _pairs(taken: Taken, key_group_of: KeyGroupOf) -> tuple[PairSample, ...]:
-    """What key groups sent to key groups; topics that belong to none are outside the job."""
+    """Traffic between key groups.  Topics that belong to no key group are outside the job."""
     flows: dict[tuple[KeyGroup, KeyGroup], Flow] = {}
     for (cause, target), flow in taken.sent.items():
         ends = _ends(cause, target, key_group_of)

@@ -1,9 +1,11 @@
-"""CPU of agents, exactly: every step of an agent's coroutine is charged to the partition whose event it works on.
+"""Measures the CPU of agents exactly: every step of an agent's coroutine is charged to the partition of its event.
 
-An agent is a coroutine on the event-loop thread.  From one suspension to the next it runs alone on that thread, so the
-thread's CPU clock read before and after a step is the step's cost, whatever other tasks do in between.  The stream
-tells in the middle of a step when it begins an event (`KeyGroupSensor.on_stream_event_in`); Faust suspends at least
-once between two events, so a step belongs to one event, and a step that begins none goes on with the one before.
+An agent is a coroutine on the event-loop thread.  From one suspension to the next it runs alone on that thread.  So the
+cost of a step is the difference of the thread's CPU clock before and after it, whatever other tasks do in between.
+
+The stream reports in the middle of a step that it begins an event (`KeyGroupSensor.on_stream_event_in`).  Faust
+suspends at least once between two events, so each step belongs to one event.  A step that begins no event continues
+the previous one.
 """
 
 import time
@@ -15,24 +17,24 @@ from faust.types import TP
 
 
 class CpuMeter:
-    """CPU nanoseconds per partition; None collects the steps before an agent's first event."""
+    """CPU nanoseconds per partition.  Steps before an agent's first event are under None."""
 
     __slots__ = ("clock", "current", "spent_ns")
 
     def __init__(self, clock: Callable[[], int] = time.thread_time_ns) -> None:
         self.clock = clock
         self.current: TP | None = None
-        """The partition whose event the running step works on."""
+        """The partition of the event that the running step works on."""
         self.spent_ns: dict[TP | None, int] = {}
 
     def take(self) -> dict[TP | None, int]:
-        """What was spent since the last call."""
+        """Nanoseconds spent since the last call."""
         spent, self.spent_ns = self.spent_ns, {}
         return spent
 
 
 class Metered:
-    """An awaitable that does what the given one does, and charges its steps."""
+    """Wraps an awaitable and charges its steps to a meter."""
 
     __slots__ = ("_awaitable", "_meter")
 
@@ -63,7 +65,7 @@ class Metered:
             except GeneratorExit:
                 steps.close()
                 raise
-            except BaseException as exc:  # a cancellation, too, belongs to the agent
+            except BaseException as exc:  # a cancellation, too, must reach the agent
                 fault = exc
 
 
@@ -71,7 +73,7 @@ class MeteredAgent(Agent):  # type: ignore[misc]
     """An agent whose steps are charged to the app's `KeyGroupSensor`."""
 
     def _execute_actor(self, coro: Awaitable[Any], aref: Any) -> Coroutine[Any, Any, None]:
-        # Not a coroutine itself: every step would go through it.
+        # This method is not a coroutine itself, because every step would then go through it.
         for sensor in self.app.sensors:
             meter = getattr(sensor, "cpu", None)
             if isinstance(meter, CpuMeter):
@@ -81,7 +83,7 @@ class MeteredAgent(Agent):  # type: ignore[misc]
 
 
 def meter_agents(app: Any) -> None:
-    """Meter all agents of an app, also those defined before it was known that they would be; before they start."""
+    """Meter all agents of an app, also those defined before the plug-in was installed.  Call before they start."""
     for agent in app.agents.values():
         kind = type(agent)
         if not issubclass(kind, MeteredAgent):

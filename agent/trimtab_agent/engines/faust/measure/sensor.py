@@ -1,7 +1,7 @@
 """Counts per partition what a Faust worker receives, sends and computes.
 
-Everything here runs on the worker's event-loop thread, so that `take` loses nothing.  No message and no event is kept:
-a reference would hold back Faust's acknowledgement and the memory of whole batches.
+Everything here runs on the worker's event-loop thread, so `take` loses nothing.  The sensor keeps no reference to
+messages or events: that would delay Faust's acknowledgement and keep whole batches in memory.
 """
 
 import time
@@ -29,19 +29,21 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """One interval's counts.  `sent` is by (partition whose event caused it, partition it went to); the cause is None
-    for what Faust's producer buffer sends: changelogs and `send_soon`.
+    """Counts of one interval.
+
+    `sent` is by (partition of the event that caused it, partition it went to).  The cause is None for what Faust's
+    producer buffer sends: changelog records and `send_soon`.
     """
 
     received: Mapping[TP, Flow] = field(default_factory=dict)
     sent: Mapping[tuple[TP | None, TP], Flow] = field(default_factory=dict)
     agents_ns: Mapping[TP | None, int] = field(default_factory=dict)
     process_ns: int | None = 0
-    """CPU of the whole process; None: its clock could not be read, or went back."""
+    """CPU of the whole process; None if its clock could not be read or went back."""
 
 
 class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
-    """Add it to `app.sensors`; when the app starts it meters the app's agents."""
+    """Sensor for `app.sensors`.  When the app starts, it begins to meter the app's agents."""
 
     def __init__(self, app: AppT, *, process_clock: Callable[[], int] = time.process_time_ns, **options: Any) -> None:
         super().__init__(**options)
@@ -53,31 +55,31 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
         self._sent: dict[tuple[TP | None, TP], list[int]] = {}
 
     async def on_start(self) -> None:
-        """Faust starts sensors before agents."""
+        """Meter the app's agents; Faust starts sensors before agents."""
         meter_agents(self._app)
 
     def on_message_in(self, tp: TP, offset: int, message: Message) -> None:
-        """A message comes to the first of its streams."""
+        """A message reaches the first of its streams."""
         _count(self._received, tp, len(message.key or b"") + len(message.value or b""))
 
     def on_stream_event_in(self, tp: TP, offset: int, stream: StreamT, event: EventT) -> None:
-        """A stream begins an event: from here on the running step is this partition's."""
+        """A stream begins an event: from here on the running step is charged to its partition."""
         self.cpu.current = tp
 
     def on_send_initiated(
         self, producer: Any, topic: str, message: Any, keysize: int, valsize: int
     ) -> tuple[TP | None, int]:
-        """A message goes to the producer; the state says whose event caused it and how large it is."""
+        """A message goes to the producer; returns the partition of the event that caused it, and its size in bytes."""
         event = current_event()
         return (event.message.tp if event is not None else None, keysize + valsize)
 
     def on_send_completed(self, producer: Any, state: tuple[TP | None, int], metadata: Any) -> None:
-        """The broker has it; only now its partition is known."""
+        """The broker has the message; only now its partition is known."""
         source, size = state
         _count(self._sent, (source, metadata.topic_partition), size)
 
     def take(self) -> Taken:
-        """The counts since the last call; the next interval begins."""
+        """Return the counts since the last call, and begin the next interval."""
         received, self._received = self._received, {}
         sent, self._sent = self._sent, {}
         before, self._process_ns = self._process_ns, self._read_process()
@@ -91,7 +93,7 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
     def _read_process(self) -> int | None:
         try:
             return self._process_clock()
-        except (OSError, OverflowError, RuntimeError):  # what `time` says where there is no such clock
+        except (OSError, OverflowError, RuntimeError):  # raised by `time` if there is no such clock
             return None
 
 

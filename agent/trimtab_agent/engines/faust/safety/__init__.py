@@ -1,1 +1,1 @@
-"""What stops a worker before it can damage state: fence, store guard."""
+"""Stops a worker before it can damage state: fence and store guard."""

@@ -1,16 +1,16 @@
 """Ends a worker before a table becomes wrong.
 
-Two things are watched at the stores themselves, whatever the layers above believe:
+The guard watches the stores themselves for two faults, independently of the layers above:
 
-- A write that fails, as on a full disk (patch end-when-state-is-not-written).  Faust lets the exception pass through
-  the app's agent like any other: the event counts as done, the agent is started again, and the worker goes on without
-  what it could not write.
-- A record of a changelog that is applied to a partition which is active here
-  (patch end-before-state-is-overwritten).  The worker would read back its own
-  older writes and overwrite newer ones.  Faust does that only to restore, before any source is open.
+- A write fails, for example on a full disk (patch end-when-state-is-not-written).  Faust lets the exception pass
+  through the app's agent like any other: the event counts as done, the agent restarts, and the worker goes on without
+  the state that it could not write.
+- A changelog record is applied to a partition that is active here (patch end-before-state-is-overwritten).  The worker
+  would read back its own older writes and overwrite newer ones.  Faust legitimately does that only to restore, before
+  any source is open.
 
-From that moment on nothing is committed or sent, and the worker ends: to the group it is a worker that was killed, and
-its last events, at most one commit interval, are done again by others.
+After a fault nothing more is committed or sent, and the worker ends.  The group sees a worker that was killed.  Other
+workers process its last events again, at most one commit interval of them.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from trimtab_agent.engines.faust.safety.fence import Fence
 log = logging.getLogger(__name__)
 
 END_LIMIT_S = 15.0
-"""How long a worker may take to stop in order; after that its process ends at once."""
+"""How long a worker may take for an orderly stop after a fault; then its process is killed."""
 EXIT_CODE = os.EX_SOFTWARE
 
 
@@ -44,7 +44,7 @@ class StoreGuard:
         self._on_breach = on_breach
 
     def watch(self) -> None:
-        """Watch over every table of the app, from now on."""
+        """Start to watch every table of the app."""
         for table in self._app.tables.values():
             store = table.data
             if isinstance(store, Store):
@@ -57,7 +57,7 @@ class StoreGuard:
         def write_or_end(*arguments: Any) -> None:
             try:
                 write(*arguments)
-            except AssertionError:  # the app writes outside of an event: nothing is lost by that
+            except AssertionError:  # the app writes outside of an event, which loses nothing
                 raise
             except Exception as error:
                 self._end("a table cannot be written, this worker ends: %s", error)
@@ -67,7 +67,7 @@ class StoreGuard:
 
     def _apply_or_end(self, changelog: str, apply: Callable[..., None]) -> Callable[..., None]:
         def apply_or_end(batch: Iterable[Any], to_key: Any, to_value: Any) -> None:
-            # Faust applies a late record of a partition that it has just given away to whichever table came before.
+            # Faust applies a late record of a partition that it has just given away to the table of the record before.
             own = [event for event in batch if event.message.tp.topic == changelog]
             if own and not self._restoring():
                 active = self._app.assignor._active_tps
@@ -81,12 +81,12 @@ class StoreGuard:
         return apply_or_end
 
     def _restoring(self) -> bool:
-        """Whether Faust is calling, on its own event loop, before it has opened any source."""
+        """Whether Faust itself is calling, on its own event loop and before it has opened any source."""
         consumer = self._app._consumer
         return asyncio._get_running_loop() is self._app.loop and not (consumer is not None and consumer.is_open)
 
     def _end(self, complaint: str, error: Exception) -> None:
-        """Let nothing of this worker count any more, and end it; callable from any thread."""
+        """Fence this worker for good and end it.  Callable from any thread."""
         if not self._fence.broken:
             self._fence.break_off()
             log.critical(complaint, error)
@@ -95,7 +95,7 @@ class StoreGuard:
 
 
 def _end_process_after(limit_s: float) -> None:
-    """Whatever holds up an orderly stop: a worker that may do nothing must not stay a member of its group."""
+    """Kill the process if an orderly stop takes too long: a fenced worker must not remain a member of its group."""
 
     def end() -> None:
         log.critical("this worker did not stop within %g s after its fault; killing the process", limit_s)

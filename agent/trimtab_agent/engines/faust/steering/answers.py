@@ -1,4 +1,4 @@
-"""What was answered to each command: a repeat is answered again, not carried out again."""
+"""Remembers the outcomes of each command, so that a repeated command is answered again but not carried out again."""
 
 from collections import OrderedDict
 
@@ -6,11 +6,14 @@ from trimtab_agent.engines.outcomes import Outcome, Report
 from trimtab_protocol.messages.names import CommandId
 
 MAX_REMEMBERED = 10_000
-"""Commands whose answers the worker keeps, to answer a repeat."""
+"""Number of commands whose answers the worker keeps for repeats."""
 
 
 class Answer:
-    """The outcomes of one command, and where they go; an agent that restarted asks again, and hears all of them."""
+    """The outcomes of one command and their listener.
+
+    An agent that restarted sends the command again and then receives all outcomes.
+    """
 
     def __init__(self, report: Report) -> None:
         self._outcomes: list[Outcome] = []
@@ -22,7 +25,7 @@ class Answer:
         self._report(outcome)
 
     def repeat(self, report: Report) -> None:
-        """Report all outcomes so far to another listener, who gets the later ones too."""
+        """Report all outcomes so far, and all later ones, to a new listener."""
         self._report = report
         for outcome in self._outcomes:
             report(outcome)
@@ -35,11 +38,11 @@ class Answers:
         self._answers: OrderedDict[CommandId, Answer] = OrderedDict()
 
     def known(self, command: CommandId) -> Answer | None:
-        """The answer to a command that has been seen."""
+        """The answer to a command that was received before; None for a new one."""
         return self._answers.get(command)
 
     def begin(self, command: CommandId, report: Report) -> Answer:
-        """The answer to a new command."""
+        """Begin the answer to a new command."""
         answer = self._answers[command] = Answer(report)
         if len(self._answers) > MAX_REMEMBERED:
             self._answers.popitem(last=False)

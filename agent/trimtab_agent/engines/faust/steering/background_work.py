@@ -1,4 +1,4 @@
-"""Counts and runs what a worker does beside its job: hand-overs, standbys, rebalances."""
+"""Runs and counts the work that a worker does beside its job: hand-overs, standbys, rebalances."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class BackgroundWork:
-    """Counts the work beside the job, so that the CPU of an interval with such work is not taken for idling."""
+    """Counts the work beside the job, so that its CPU is not mistaken for the idle base."""
 
     def __init__(self) -> None:
         self._begun = 0
@@ -21,15 +21,15 @@ class BackgroundWork:
 
     @property
     def begun(self) -> int | None:
-        """How many pieces of such work have begun since the start; None while any goes on."""
+        """Number of pieces of work begun since the start; None while any is running."""
         return None if self._running else self._begun
 
     def count(self) -> None:
-        """Something was done that takes no time here but costs CPU."""
+        """Count work that needs no waiting here but costs CPU."""
         self._begun += 1
 
     async def during(self, work: Awaitable[None]) -> None:
-        """Await work that is counted."""
+        """Await a piece of work and count it."""
         self._begun += 1
         self._running += 1
         try:
@@ -38,13 +38,13 @@ class BackgroundWork:
             self._running -= 1
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run it on the app's event loop; a fault is logged and nothing else ends by it."""
+        """Run work on the app's event loop.  An exception is logged and affects nothing else."""
         task = asyncio.ensure_future(self.during(work))
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on other threads may start work on this loop, the app's."""
+        """Set the app's event loop, so that other threads can start work on it."""
         self._loop = loop
 
     def start_from_thread(self, work: Work) -> None:

@@ -20,7 +20,7 @@ from trimtab_protocol.messages.names import NO_EPOCH, Epoch, KeyGroup
 log = logging.getLogger(__name__)
 
 WAITS_FOR_REBALANCE = frozenset({CommandKind.PREPARE, CommandKind.ABANDON, CommandKind.REJOIN})
-"""Commands that wait for the end of a rebalance; a release is of one generation, so it is refused at once."""
+"""Commands that wait for a rebalance to end.  A release belongs to one generation, so it is refused at once."""
 
 
 class FaustCommandExecutor:
@@ -37,14 +37,14 @@ class FaustCommandExecutor:
         }
 
     async def execute(self, command: Command, report: Report) -> None:
-        """Carry out a command; a repeat is only answered again."""
+        """Carry out a command.  A repeated command is only answered again."""
         if (known := self._answers.known(command.id)) is not None:
             known.repeat(report)
             return
         answer = self._answers.begin(command.id, report)
         try:
             await self._parts.work.during(self._carry_out(command, answer))
-        except Exception as fault:  # the worker goes on; the controller hears why this did not work
+        except Exception as fault:  # the worker goes on, and the controller gets the reason
             log.warning("refused %s %s: %r", command.kind, command.handover or command.id, fault)
             answer.say(refused_for(fault))
 
@@ -53,7 +53,7 @@ class FaustCommandExecutor:
         await self._steps[command.kind](command, answer)
 
     async def _check(self, command: Command) -> None:
-        """Raises Denied or GenerationOver for what does not fit this worker, once a rebalance is over."""
+        """Wait for a rebalance to end, then raise Denied or GenerationOver if the command does not fit this worker."""
         shared = self._parts.shared
         if (reason := shared.reports_only) is not None:
             raise Denied(Refusal.NOT_STEERING, reason)
@@ -81,7 +81,7 @@ class FaustCommandExecutor:
             lag = await self._warm_up(command, generation)
         except Exception:
             if not parts.pending.drop_prepared(command.handover):
-                return  # a rebalance has voided it, and said so
+                return  # a rebalance has voided and answered it
             raise
         sizes = [size for key_group in key_groups if (size := parts.standbys.state_bytes(key_group)) is not None]
         answer.say(Prepared(generation=generation, lag_records=lag, state_bytes=sum(sizes) if sizes else None))
@@ -115,7 +115,7 @@ class FaustCommandExecutor:
         parts.handover.check(generation)
         if command.source != parts.shared.worker or not all(map(parts.ownership.owns, key_groups)):
             raise Denied(Refusal.PRECONDITION, "this worker does not own all of them")
-        # The next rebalance must give what the hand-over gives.
+        # The next rebalance must give the key groups to the same target as this hand-over.
         if not await wait_until(parts.app, lambda: self._is_placed(command), parts.settings.placement_wait_s):
             raise Denied(Refusal.PRECONDITION, f"the placement seen here does not name {command.target} as their owner")
         began = time.monotonic()
@@ -125,7 +125,7 @@ class FaustCommandExecutor:
         parts.pending.release(command.handover)
         try:
             await parts.side.publish(released(command, given, parts.shared.cluster, time.monotonic() - began))
-        except KafkaError:  # written or not: only a rebalance can tell
+        except KafkaError:  # the record may or may not be in the log, only a rebalance can settle that
             parts.pending.forget_released(command.handover)
             await parts.handover.request_rejoin()
             raise
@@ -141,7 +141,7 @@ class FaustCommandExecutor:
         )
 
     async def _rejoin_unless_taken(self, handover: str, key_groups: tuple[KeyGroup, ...], generation: int) -> None:
-        """After a release: if nobody takes it in time, the group decides by the placement."""
+        """After a release, ask for a rebalance unless the target takes over in time."""
         parts = self._parts
         try:
             await parts.handover.forget_released(key_groups, generation)
@@ -161,7 +161,7 @@ class FaustCommandExecutor:
 
     async def _rejoin(self, command: Command, answer: Answer) -> None:
         parts = self._parts
-        # The command may be faster than the placement that it is to bring about.
+        # The command may arrive before the placement that it should apply.
         await wait_until(parts.app, lambda: self._epoch >= command.epoch, parts.settings.placement_wait_s)
         if parts.shared.applied < max(self._epoch, command.epoch):
             generation = parts.handover.generation

@@ -1,4 +1,4 @@
-"""Follows what the consumer group does: prepares the first join, voids hand-overs at a rebalance, goes on after it."""
+"""Follows the consumer group: prepares the first join, voids hand-overs at a rebalance, resumes steering after it."""
 
 import asyncio
 import gc
@@ -15,7 +15,7 @@ from trimtab_protocol.messages.names import OperatorId
 log = logging.getLogger(__name__)
 
 NamedTopics = Callable[[], Mapping[OperatorId, frozenset[str]]]
-"""The topics of the operators that the author named; called when the app is complete."""
+"""Returns the topics of the named operators.  Called when the app is complete."""
 
 
 class GroupWatcher:
@@ -33,7 +33,7 @@ class GroupWatcher:
         self._unfit_tables = unfit_tables
 
     async def before_join(self, topics: frozenset[str]) -> None:
-        """Learn what the app consists of, and the placement: this worker may be elected leader."""
+        """Learn the app's layout and the placement before the join, because this worker may be elected leader."""
         app, shared = self._parts.app, self._parts.shared
         if shared.refusal is not None:
             return
@@ -47,10 +47,10 @@ class GroupWatcher:
         except ValueError as error:
             self._withdraw(str(error))
             return
-        if self._parts.side.started:  # subscribed again, to topics that came later
+        if self._parts.side.started:  # the app subscribes again, to new topics
             return
-        # Faust collects garbage for every table at every rebalance, with everything stopped.  What has been loaded by
-        # now never becomes garbage; not looking at it makes that milliseconds instead of tenths of seconds.
+        # Faust runs the garbage collector for every table at every rebalance, while everything is stopped.  Objects
+        # loaded so far never become garbage.  Freezing them cuts a collection from tenths of a second to milliseconds.
         gc.collect()
         gc.freeze()
         self._parts.work.attach(asyncio.get_running_loop())
@@ -60,14 +60,14 @@ class GroupWatcher:
             log.warning("the placement topic was not read within %g s; joining the group without a placement", limit_s)
 
     def rebalancing(self) -> None:
-        """The group leaves its generation: what was prepared in it is void, and Faust alone restores state."""
+        """The group leaves its generation: prepared hand-overs are void, and only Faust restores state."""
         self._parts.work.count()
         self._parts.standbys.stop()
         outcome = Refused(refusal=Refusal.GENERATION, detail="a rebalance came between")
         self._parts.pending.end_all_prepared(outcome)
 
     def stable(self) -> None:
-        """Tables are restored, sources are open."""
+        """Tables are restored and sources are open."""
         parts = self._parts
         if parts.shared.layout is not None:
             try:
@@ -78,11 +78,11 @@ class GroupWatcher:
             parts.work.start(parts.windows.follow())
 
     def breached(self) -> None:
-        """Count it; the worker is about to end."""
+        """Count a breach of state; the worker is about to end."""
         self._parts.shared.breaches += 1
 
     def _withdraw(self, reason: str) -> None:
-        """Refuse now that the app is known: the group assigns as stock Faust does."""
+        """Stop steering after the app turned out to be unfit.  The group then assigns as stock Faust does."""
         shared = self._parts.shared
         shared.refuse(reason)
         shared.layout = None

@@ -1,4 +1,4 @@
-"""Reacts to the hand-over records of the other workers: takes what is released to this one."""
+"""Reacts to the hand-over records of other workers: takes over key groups that are released to this worker."""
 
 import logging
 import time
@@ -14,15 +14,15 @@ log = logging.getLogger(__name__)
 
 
 class HandoverReceiver:
-    """Called on the app's event loop, with every hand-over record of the app in the order of the topic."""
+    """Receives every hand-over record of the app, in topic order, on the app's event loop."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._seen: dict[tuple[HandoverKind, str, int], None] = {}
 
     async def receive(self, record: HandoverRecord, written_at: float) -> None:
-        """Handle a record that the broker dates `written_at` (epoch seconds)."""
-        this = record.kind, record.handover, record.generation  # another attempt has the id, not the generation
+        """Handle a record with the broker's timestamp `written_at` (epoch seconds)."""
+        this = record.kind, record.handover, record.generation  # a retry has the same id in another generation
         if this in self._seen:  # a repeat must not revive an old hand-over
             return
         self._seen[this] = None
@@ -44,7 +44,7 @@ class HandoverReceiver:
             log.warning("hand-over %s: not taken: %r", record.handover, fault)
             pending.end_prepared(record.handover, refused_for(fault))
             if handover.generation == record.generation and handover.is_stable:
-                await handover.request_rejoin()  # do not let its events wait for the source's time-out
+                await handover.request_rejoin()  # otherwise the events would wait for the source's time-out
             return
         pause_s = record.held_s + max(0.0, time.time() - written_at)
         names = ", ".join(map(str, sorted(record.key_groups)))

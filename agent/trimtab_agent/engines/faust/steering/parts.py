@@ -1,4 +1,4 @@
-"""The parts of one steered worker that command executor, hand-over receiver and group watcher work with."""
+"""Parts of one steered worker, shared by command executor, hand-over receiver and group watcher."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ from trimtab_agent.engines.faust.tables.windows import Windows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Each of them says what it is for; none of them decides what is done."""
+    """The parts that carry out steps.  None of them decides which steps to take."""
 
     app: Any
     shared: PluginState

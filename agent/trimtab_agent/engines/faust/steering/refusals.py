@@ -1,4 +1,4 @@
-"""How a step that failed is told to the controller."""
+"""Translates the exception of a failed step into the refusal that the controller receives."""
 
 from trimtab_agent.engines.faust.handover.handover import Denied
 from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
@@ -7,7 +7,7 @@ from trimtab_protocol.messages.commands import Refusal
 
 
 def refused_for(fault: Exception) -> Refused:
-    """The outcome that stands for an exception of a step."""
+    """The outcome to report for an exception of a step."""
     match fault:
         case Denied():
             return Refused(refusal=fault.refusal, detail=fault.detail)

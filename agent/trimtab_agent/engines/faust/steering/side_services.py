@@ -1,4 +1,4 @@
-"""What the plug-in runs in a thread of its own: the channel to controller and workers, and the changelog reader."""
+"""Services that the plug-in runs in its own thread: the hand-over channel and the changelog reader."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from trimtab_protocol.messages.handover import HandoverRecord
 
 
 class SideServices:
-    """Called on the app's event loop."""
+    """Starts, uses and stops the services of the side thread.  Called on the app's event loop."""
 
     def __init__(self, channel: Channel, reader: ChangelogReader) -> None:
         self._channel = channel
@@ -18,7 +18,7 @@ class SideServices:
 
     @property
     def started(self) -> bool:
-        """Whether the thread runs."""
+        """Whether the thread is running."""
         return self._loop is not None
 
     def start(self) -> None:
@@ -32,7 +32,10 @@ class SideServices:
         return self._channel.loaded.is_set()
 
     async def publish(self, record: HandoverRecord) -> None:
-        """Write a hand-over record; returns when it is in the log.  Raises KafkaError: then it may or may not be."""
+        """Write a hand-over record; returns when it is in the log.
+
+        Raises KafkaError: the record may or may not be in the log.
+        """
         assert self._loop is not None, "not started"
         await asyncio.wrap_future(self._loop.submit(self._channel.publish(record)))
 

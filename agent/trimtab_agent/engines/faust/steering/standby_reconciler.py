@@ -1,4 +1,4 @@
-"""Which key groups this worker keeps warm: those that the placement and its prepared hand-overs name, and no others."""
+"""Keeps exactly those key groups warm that the placement and the prepared hand-overs name for this worker."""
 
 import asyncio
 import logging
@@ -15,11 +15,14 @@ from trimtab_protocol.messages.names import KeyGroup
 log = logging.getLogger(__name__)
 
 WARMED_AT_ONCE = 4
-"""Key groups that are opened before a command has its turn; each of their tables takes 5 to 70 ms."""
+"""Number of key groups opened before a command gets its turn.  Opening one table takes 5 to 70 ms."""
 
 
 class StandbyReconciler:
-    """One step at a time; `ready` waits for the end of a rebalance and says whether there is anything to keep warm."""
+    """Opens and closes standbys, one step at a time.
+
+    `ready` waits for the end of a rebalance and returns whether standbys may be kept warm.
+    """
 
     def __init__(
         self,
@@ -40,10 +43,10 @@ class StandbyReconciler:
         self._turn = asyncio.Lock()
 
     async def settle(self) -> None:
-        """Close standbys that are no longer wanted, open those that are missing.
+        """Close standbys that are no longer wanted, then open those that are missing.
 
-        There may be hundreds to open: a few at a time, with as long a pause for the app's own work.  Commands come in
-        between.
+        Hundreds may be missing.  They are opened a few at a time, each time followed by an equally long pause for the
+        app's own work.  Commands may run in between.
         """
         cold = sorted(await self.cool())
         for first in range(0, len(cold), WARMED_AT_ONCE):
@@ -53,7 +56,7 @@ class StandbyReconciler:
             await asyncio.sleep(time.monotonic() - began)
 
     async def cool(self) -> frozenset[KeyGroup]:
-        """Close what is not to be kept warm; returns what is to be, and is not yet."""
+        """Close standbys that are no longer wanted; returns the key groups that should be warm but are not yet."""
         async with self._turn:
             if not await self._ready():
                 return frozenset()
@@ -62,12 +65,15 @@ class StandbyReconciler:
             return frozenset(key_group for key_group in wanted if not self._standbys.is_followed([key_group]))
 
     async def warm(self, key_groups: Collection[KeyGroup], generation: int) -> None:
-        """Open and follow these.  Raises GenerationOver, and whatever keeps a table from being used."""
+        """Open and follow these key groups.  Raises GenerationOver, or the error that makes a table unusable."""
         async with self._turn:
             await self._standbys.warm(key_groups, lambda: self._handover.check(generation))
 
     async def _warm_placed(self, key_groups: Iterable[KeyGroup]) -> bool:
-        """Follow those that are still placed here.  False: a rebalance came between, and ends with a reconciliation."""
+        """Follow the key groups that are still placed here.
+
+        Returns False if a rebalance came between; at its end the standbys are reconciled again.
+        """
         async with self._turn:
             generation = self._handover.generation
             try:
@@ -78,7 +84,10 @@ class StandbyReconciler:
             return True
 
     async def _warm_each(self, key_groups: Collection[KeyGroup], generation: int) -> None:
-        """Together, with two requests; one by one where a table cannot be used: the others must not stay cold."""
+        """Warm key groups together with two requests, or one by one if a table cannot be used.
+
+        One unusable table must not keep the other key groups cold.
+        """
         try:
             await self._standbys.warm(key_groups, lambda: self._handover.check(generation))
         except GenerationOver:
@@ -99,7 +108,7 @@ class StandbyReconciler:
         )
 
     def _is_placed(self, key_group: KeyGroup) -> bool:
-        """Whether the placement gives it to this worker in any role, and this worker does not own it (yet)."""
+        """Whether the placement names this worker for the key group, in any role, and it does not own it (yet)."""
         placement = self._shared.placement
         row = placement.of(key_group.operator, key_group.partition) if placement is not None else ()
         return self._shared.worker in row and not self._ownership.holds(key_group)

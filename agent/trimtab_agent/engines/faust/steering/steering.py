@@ -1,4 +1,4 @@
-"""Puts the steering part of the plug-in together, for one app in one worker process."""
+"""Assembles the steering part of the plug-in for one app in one worker process."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -25,11 +25,11 @@ from trimtab_agent.engines.faust.transport.client import Connection
 from trimtab_protocol.messages.handover import HandoverRecord
 
 SETTLE_LIMIT_S = 10.0
-"""How long a command waits for a rebalance to end."""
+"""How long the reconciliation of standbys waits for a rebalance to end."""
 
 
 class FaustSteering:
-    """`executor` and `status` serve the link to the agent, `watcher` the transport."""
+    """The steering part: `executor` and `status` serve the link to the agent, `watcher` serves the transport."""
 
     def __init__(
         self,
@@ -76,16 +76,19 @@ class FaustSteering:
         self.status = FaustWorkerStatus(parts)
 
     async def close(self) -> None:
-        """End everything that runs beside the app."""
+        """Stop everything that runs beside the app."""
         await self._side.close()
 
     async def _may_keep_warm(self) -> bool:
-        """Not in a rebalance: at its end the watcher has the standbys reconciled again."""
+        """Wait until the worker is stable; False if that takes too long.
+
+        At the end of a rebalance the watcher starts another reconciliation.
+        """
         return self._shared.refusal is None and await wait_until(
             self._app, lambda: self._handover.is_stable, SETTLE_LIMIT_S
         )
 
-    # ---- what comes over the channel, in its thread
+    # ---- callbacks of the channel, in its thread
 
     def _on_placement(self) -> None:
         if self._side.placement_loaded():

@@ -1,4 +1,4 @@
-"""What a worker tells about itself; nothing here changes anything, and nothing waits."""
+"""Current state of a Faust worker.  Read-only, and nothing here blocks."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from trimtab_protocol.messages.names import Epoch, KeyGroup, OperatorId
 from trimtab_protocol.messages.report import WorkerState
 
 NAMED = 5
-"""Of the topics that are missing."""
+"""Largest number of missing topics that the message names."""
 
 
 class FaustWorkerStatus:
@@ -24,7 +24,7 @@ class FaustWorkerStatus:
 
     @property
     def refusal(self) -> str | None:
-        """Why this worker only reports; None = it steers."""
+        """Why this worker only reports; None = it can be steered."""
         return self._shared.reports_only
 
     @property
@@ -53,7 +53,7 @@ class FaustWorkerStatus:
 
     @property
     def breaches(self) -> int:
-        """How often, since the start, a changelog was about to overwrite state that this worker writes."""
+        """Number of times since the start that a changelog would have overwritten state that this worker writes."""
         return self._shared.breaches
 
     @property
@@ -63,7 +63,7 @@ class FaustWorkerStatus:
 
     @property
     def work_beside_the_job(self) -> int | None:
-        """Counts all that is done here beside the job's own work; None while any of it goes on."""
+        """Counter of the work done here beside the job; None while such work is running."""
         begun = self._work.begun
         return None if begun is None else begun + self._standbys.applied_records
 
@@ -73,7 +73,7 @@ class FaustWorkerStatus:
 
     @property
     def standbys(self) -> int:
-        """How many standby replicas the app asks for."""
+        """Number of standby replicas that the app asks for."""
         return self._shared.faust_standbys
 
     def owned(self) -> frozenset[KeyGroup]:
@@ -89,10 +89,10 @@ class FaustWorkerStatus:
         return self._standbys.state_bytes(key_group)
 
     def lag_records(self, key_group: KeyGroup) -> int | None:
-        """Changelog records written so far: what a cold owner would replay (fewer where the log was compacted)."""
+        """Number of changelog records that a cold owner would replay (fewer if the log was compacted)."""
         return self._standbys.written_records(key_group)
 
     def backlog(self, key_group: KeyGroup) -> int | None:
-        """Input tuples that the key group's agents have not finished; None = not fetched here."""
+        """Number of input tuples that the key group's agents have not finished; None = not fetched here."""
         backlogs = [self._app.consumer.backlog(tp) for tp in self._ownership.sources([key_group])]
         return None if None in backlogs else sum(backlogs)

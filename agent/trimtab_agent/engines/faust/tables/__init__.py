@@ -1,1 +1,1 @@
-"""Tables of key groups: warm standbys and windows."""
+"""Tables of key groups: warm standbys and expiry of windows."""

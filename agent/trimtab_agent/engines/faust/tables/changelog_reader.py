@@ -1,7 +1,7 @@
-"""Warm standby: applies changelogs to the local tables of key groups that this worker does not own.
+"""Applies changelogs to the warm standby tables of key groups that this worker does not own.
 
-Faust's own standby goes through the drain loop record by record, and holds up the worker's source events while it
-catches up.  This one has a consumer of its own, without a group, on the side loop.
+Faust's own standby goes through the drain loop record by record and delays the worker's source events while it catches
+up.  This reader has its own consumer, without a group, on the side loop.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from faust.types import TP
 from trimtab_agent.engines.faust.transport.client import Connection, for_ever
 
 CHUNK_RECORDS = 500
-"""Applied under the lock: a few milliseconds."""
+"""Largest number of records applied at once under the lock: takes a few milliseconds."""
 IDLE_S = 0.1
-"""Between two looks whether there is something to follow: each takes the interpreter from the app's agents."""
+"""Pause while there is nothing to follow.  Each check takes the interpreter away from the app's agents."""
 
 
 class _Message(NamedTuple):
@@ -29,13 +29,13 @@ class _Message(NamedTuple):
 
 
 class _Event(NamedTuple):
-    """What a table's store needs of a Faust event."""
+    """The part of a Faust event that a table's store needs."""
 
     message: _Message
 
 
 class ChangelogReader:
-    """`applied[changelog partition]` = last offset in the local table; only what is here is followed."""
+    """Follows changelog partitions and keeps the last offset applied to each local table."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -44,11 +44,11 @@ class ChangelogReader:
         self._changed = False
         self._lock = threading.Lock()
         self.records = 0
-        """Applied since the start."""
+        """Number of records applied since the start."""
 
     @property
     def followed(self) -> frozenset[TP]:
-        """Changelog partitions that are followed."""
+        """The changelog partitions that are followed."""
         with self._lock:
             return frozenset(self._applied)
 
@@ -57,12 +57,12 @@ class ChangelogReader:
         return self._applied.get(tp)
 
     def follow(self, tp: TP, table: Any, applied: int) -> None:
-        """Apply what comes after offset `applied` to `table`."""
+        """Apply all records after offset `applied` to `table`."""
         with self._lock:
             self._tables[tp], self._applied[tp], self._changed = table, applied, True
 
     def leave(self, tps: Iterable[TP]) -> None:
-        """Stop following; when this returns nothing is written to their tables any more."""
+        """Stop following.  After the return nothing more is written to the tables of these partitions."""
         with self._lock:
             for tp in tps:
                 self._tables.pop(tp, None)
@@ -70,8 +70,8 @@ class ChangelogReader:
                     self._changed = True
 
     async def run(self) -> None:
-        """Follow for ever (on the side loop)."""
-        await for_ever(self._follow, "standby tables do not follow for now")
+        """Follow until cancelled.  Runs on the side loop."""
+        await for_ever(self._follow, "cannot read changelogs for standby tables, retrying")
 
     async def _follow(self) -> None:
         reader = AIOKafkaConsumer(
@@ -108,7 +108,7 @@ class ChangelogReader:
     def _apply(self, tp: TP, records: Collection[Any]) -> None:
         with self._lock:
             applied = self._applied.get(tp)
-            if applied is None or self._changed:  # the latter: read before a seek, there may be a gap
+            if applied is None or self._changed:  # changed: read before a seek, so there may be a gap
                 return
             fresh = [record for record in records if record.offset > applied]
             if fresh:

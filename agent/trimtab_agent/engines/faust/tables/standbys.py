@@ -1,4 +1,4 @@
-"""Warm standbys on this worker: opens local tables, follows their changelogs, says how far they are."""
+"""Warm standbys on this worker: opens local tables, follows their changelogs, and measures their lag."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
@@ -13,7 +13,7 @@ from trimtab_protocol.messages.names import KeyGroup
 SIZES = ("rocksdb.estimate-live-data-size", "rocksdb.cur-size-all-mem-tables")
 
 Check = Callable[[], None]
-"""Raises when the step it guards has become pointless: the group has moved on."""
+"""Raises if the step has become pointless because the group has moved on."""
 
 
 class Standbys:
@@ -25,10 +25,10 @@ class Standbys:
         self._reader = reader
 
     async def warm(self, key_groups: Collection[KeyGroup], check: Check) -> None:
-        """Open the tables of these key groups and follow their changelogs, where that is not so already.
+        """Open the tables of these key groups and follow their changelogs, unless they are followed already.
 
-        Left out is every partition that is active here, whatever else of its key group is: the worker would read its
-        own writes back, and overwrite a newer one with an older one whenever it lags.
+        Skips every partition that is active here, even if the rest of its key group is not.  Otherwise the worker
+        would read back its own writes and, when it lags, overwrite newer values with older ones.
         """
         todo = self._not_active(key_groups) - self._reader.followed
         if not todo:
@@ -40,7 +40,7 @@ class Standbys:
             table = self._ownership.table(tp)
             await self._open(table, tp.partition, check)
             if self._ownership.is_active(tp):
-                continue  # taken while its database was being opened
+                continue  # taken over while its database was being opened
             persisted = table.persisted_offset(tp)
             applied = max(-1 if persisted is None else persisted, starts[tp] - 1)
             if applied > ends[tp] - 1:
@@ -48,7 +48,7 @@ class Standbys:
             self._reader.follow(tp, table, applied)
 
     async def _open(self, table: Any, partition: int, check: Check) -> None:
-        """Open one database off the event loop: it takes 35 to 70 ms."""
+        """Open one database in an executor: it takes 35 to 70 ms."""
         store = table.data
         if partition not in store._dbs:
             loop = asyncio.get_running_loop()
@@ -57,7 +57,7 @@ class Standbys:
             store._dbs.setdefault(partition, opened)
 
     async def lag_records(self, key_groups: Collection[KeyGroup]) -> int:
-        """Changelog records between the local tables and fresh ends."""
+        """Number of changelog records between the local tables and the changelogs' current ends."""
         changelogs = self._ownership.changelogs(key_groups)
         if not changelogs:
             return 0
@@ -66,7 +66,7 @@ class Standbys:
 
     @property
     def applied_records(self) -> int:
-        """Changelog records applied to standbys since the start."""
+        """Number of changelog records applied to standbys since the start."""
         return self._reader.records
 
     def is_followed(self, key_groups: Collection[KeyGroup]) -> bool:
@@ -74,16 +74,19 @@ class Standbys:
         return self._ownership.changelogs(key_groups) <= self._reader.followed
 
     def has(self, ends: dict[TP, int]) -> bool:
-        """Whether the local tables have the changelogs up to these ends."""
+        """Whether the local tables contain the changelogs up to these ends."""
         return all(self._applied(tp) >= end - 1 for tp, end in ends.items())
 
     def followed(self) -> frozenset[KeyGroup]:
-        """Key groups of which anything is followed."""
+        """Key groups with at least one followed changelog."""
         found = (self._ownership.key_group_of(*tp) for tp in self._reader.followed)
         return frozenset(key_group for key_group in found if key_group is not None)
 
     def keep(self, ends: dict[TP, int]) -> None:
-        """Go on as the standby of what this worker has just given away: all up to these ends is its own work."""
+        """Continue as the standby of key groups that this worker has just given away.
+
+        Their tables contain everything up to these ends, because this worker wrote it.
+        """
         for tp, end in ends.items():
             table = self._ownership.table(tp)
             if end:
@@ -91,22 +94,22 @@ class Standbys:
             self._reader.follow(tp, table, end - 1)
 
     def leave(self, changelogs: Collection[TP]) -> None:
-        """Stop following these; the tables stay open: this worker is about to own them."""
+        """Stop following these changelogs.  Their tables stay open: this worker is about to own them."""
         self._reader.leave(changelogs)
 
     def cool(self, key_groups: Collection[KeyGroup]) -> None:
-        """Stop following these key groups, and close those of their tables that are not active here."""
+        """Stop following these key groups, and close their tables that are not active here."""
         changelogs = self._not_active(key_groups)
         self._reader.leave(changelogs)
         for tp in changelogs:
             self._ownership.table(tp).data._dbs.pop(tp.partition, None)
 
     def stop(self) -> None:
-        """Follow nothing: Faust is about to open and restore what the group assigns."""
+        """Stop following everything: Faust is about to open and restore what the group assigns."""
         self._reader.leave(self._reader.followed)
 
     def state_bytes(self, key_group: KeyGroup) -> int | None:
-        """Live data of the key group's tables, memtables included; None when one of them is not open here."""
+        """Live bytes in the key group's tables, memtables included; None if one of them is not open here."""
         stores = [self._ownership.table(tp).data for tp in self._ownership.changelogs([key_group])]
         databases = [store._dbs.get(key_group.partition) for store in stores]
         if not databases or None in databases:
@@ -114,7 +117,10 @@ class Standbys:
         return sum(int(database.property_int_value(name) or 0) for database in databases for name in SIZES)
 
     def written_records(self, key_group: KeyGroup) -> int | None:
-        """Records that the key group's changelogs have had, as its local tables know; None when not open here."""
+        """Number of records written to the key group's changelogs, as far as its local tables know.
+
+        None if one of the tables is not open here.
+        """
         changelogs = self._ownership.changelogs([key_group])
         if any(tp.partition not in self._ownership.table(tp).data._dbs for tp in changelogs):
             return None

@@ -1,9 +1,9 @@
-"""Windowed tables that expire: who has a key group also closes its windows.
+"""Expiry of windowed tables: the owner of a key group closes its windows.
 
-Faust knows which windows a partition has only from its own writes; what it restores or takes over would never expire,
-and what it has given away would be closed by the old owner as well.  Here the windows of a key group are forgotten when
-it leaves and read from the local table when it comes.  The reading is not part of the pause: until it is done
-(milliseconds) only `table[key].now()` may see an older window.
+Faust learns the windows of a partition only from its own writes.  Windows that it restores or takes over would never
+expire, and windows that it has given away would be closed by the old owner as well.  So this module forgets the windows
+of a key group when it leaves, and reads them from the local table when it arrives.  The reading is not part of the
+pause.  Until it is done (milliseconds), only `table[key].now()` may see an older window.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class Windows:
         self._known: set[TP] = set()
 
     async def follow(self) -> None:
-        """Know the windows of the key groups owned now, and of no others."""
+        """Track the windows of exactly the key groups that are owned now."""
         wanted = {tp for tp in self._ownership.changelogs(self._ownership.owned()) if self._expires(tp)}
         for tp in self._known - wanted:
             _forget(self._ownership.table(tp), tp.partition)
@@ -48,8 +48,8 @@ class Windows:
 def _stored(table: Any, partition: int) -> list[Windowed]:
     """The windows in the local table that may still have to be closed.
 
-    Stock Faust deletes closed windows locally and not in the changelog, so a table restored from it has them all.  A
-    window that was stale for two cleanings has been closed by its owner of that time.
+    Stock Faust deletes closed windows locally but not in the changelog, so a restored table contains all of them.  A
+    window that has been stale for two cleanup intervals was closed by its owner at that time.
     """
     store = table.data
     database = store._dbs.get(partition)
@@ -61,7 +61,7 @@ def _stored(table: Any, partition: int) -> list[Windowed]:
 
 
 def _remember(table: Any, partition: int, found: Iterable[Windowed]) -> None:
-    """Add windows to Faust's books; those it has noted meanwhile stay."""
+    """Add windows to Faust's bookkeeping; windows that it has noted meanwhile stay."""
     timestamps = table._partition_timestamps[partition]
     for key in found:
         end = key[1][1]
@@ -73,7 +73,10 @@ def _remember(table: Any, partition: int, found: Iterable[Windowed]) -> None:
 
 
 def _forget(table: Any, partition: int) -> None:
-    """Drop the windows of a partition; its list is emptied, not removed: the cleaning may be iterating over them."""
+    """Drop the windows of a partition.
+
+    Its list is emptied, not removed, because Faust's cleanup may be iterating over it.
+    """
     if partition in table._partition_timestamps:
         table._partition_timestamps[partition].clear()
     for known in [k for k in table._partition_timestamp_keys if k[0] == partition]:

@@ -1,1 +1,1 @@
-"""Consumer, producer and transport of Faust's aiokafka driver, with the repairs that `patches.py` lists."""
+"""Faust's aiokafka driver (consumer, producer, transport) with the patches that `patches.py` lists."""

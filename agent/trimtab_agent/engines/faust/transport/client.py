@@ -1,4 +1,4 @@
-"""The plug-in's own Kafka clients: how they connect, and how their loops go on after an error."""
+"""Connection settings and retry loop of the plug-in's own Kafka clients."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ Connection = Mapping[str, Any]
 
 
 async def for_ever(work: Callable[[], Awaitable[None]], complaint: str) -> None:
-    """Repeat the work for ever, whatever it raises; log a fault at most once a minute."""
+    """Repeat the work until cancelled, whatever it raises.  Logs at most one error a minute."""
     complaints = RateLimit(rate=1 / 60, burst=1)
     while True:
         try:

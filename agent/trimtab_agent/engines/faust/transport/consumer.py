@@ -1,4 +1,4 @@
-"""Faust's consumer with the patches of `patches.py`, which can stop and start single partitions in a generation."""
+"""Faust's consumer with the patches of `patches.py`.  It can stop and start single partitions inside a generation."""
 
 import asyncio
 import time
@@ -23,11 +23,11 @@ FETCH_LIMIT_S = 5.0
 
 
 Check = Callable[[], None]
-"""Raises when what is waited for has become pointless."""
+"""Raises if the wait has become pointless."""
 
 
 class SteeredConsumer(Consumer):  # type: ignore[misc]
-    """Faust's consumer; `blocked` partitions are owned, but nothing of them reaches a stream."""
+    """Faust's consumer.  Records of `blocked` partitions reach no stream although the worker owns the partitions."""
 
     _thread: SteeredThread
     _n_acked: int
@@ -38,18 +38,18 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.watcher: Watcher = transport.watcher
         self.blocked: set[TP] = set()
         self.withheld: set[TP] = set()
-        """Left out of periodic commits: a hand-over is committing them itself."""
+        """Partitions left out of periodic commits, because a hand-over commits them itself."""
         self._rebalances = 0
         self._changing = False
-        """From the revocation until Faust has begun the recovery of the new assignment, and given up the one before."""
+        """True from a revocation until Faust has started to recover the new assignment and dropped the old recovery."""
         self._sought = False
         self._open = False
         self._round: dict[TP, list[Any]] = {}
         self._delivering: TP | None = None
         self._delivered: dict[TP, deque[int]] = {}
-        """Offsets given to the streams and not yet handed to a commit, in order (patch commit-up-to-first-gap)."""
+        """Offsets given to the streams and not yet passed to a commit, in order (patch commit-up-to-first-gap)."""
         self._position: dict[TP, int] = {}
-        """Where `_delivered` begins: the offset after the last one handed to a commit, at first the one sought."""
+        """Start of `_delivered`: the offset after the last one passed to a commit, initially the sought offset."""
         super().__init__(transport, *args, **options)
 
     def _new_consumer_thread(self) -> SteeredThread:
@@ -62,11 +62,11 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     @property
     def is_open(self) -> bool:
-        """Whether source partitions are fetched: this generation's seek is done."""
+        """Whether source partitions are fetched, that is, whether the seek of this generation is done."""
         return self._open
 
     async def subscribe(self, topics: Collection[str]) -> None:
-        """Subscribe when placement and topics are known (patch topics-known-before-assignment)."""
+        """Subscribe once placement and topics are known (patch topics-known-before-assignment)."""
         await self.watcher.before_join(frozenset(topics))
         await self._thread.wait_for_topics(frozenset(topics), self.settings.topics_limit_s)
         await super().subscribe(topics)
@@ -74,14 +74,14 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     # ---- fetching
 
     async def _drain_messages(self, fetcher: Any) -> None:
-        """Fetch and deliver, for ever.
+        """Fetch and deliver until the worker stops.
 
         Stock Faust races every single message against the end of the flow, with four tasks each time.  Here one race
-        covers a fetched round; what that saves pays for the measuring of key groups.
+        covers a whole fetched round.  The saving pays for the measurement of key groups.
         """
         try:
             while not (self.should_stop or fetcher.should_stop):
-                await asyncio.sleep(0)  # a fetch that is answered at once gives nobody a turn
+                await asyncio.sleep(0)  # a fetch that returns at once would let no other task run
                 if records := await self._next_round():
                     await self._while_flowing(self._deliver(records, self._rebalances))
         except (asyncio.CancelledError, *self.consumer_stopped_errors):
@@ -92,15 +92,15 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             raise
 
     async def _while_flowing(self, delivery: Coroutine[Any, Any, None]) -> None:
-        """Deliver until it is done, or the flow or the worker stops; in any case nothing is delivered afterwards."""
+        """Deliver until all is delivered, or the flow or the worker stops.  Nothing is delivered after the return."""
         task = asyncio.ensure_future(delivery)
-        await self.wait_first(task, self.suspend_flow.wait())  # cancels it when it was not the first
+        await self.wait_first(task, self.suspend_flow.wait())  # cancels the task if it was not the first
         await asyncio.wait([task])
         if not task.cancelled():
             task.result()
 
     async def _next_round(self) -> dict[TP, list[Any]]:
-        """Records by partition; none when the worker stops."""
+        """The next records by partition; empty when the worker stops."""
         while not self.should_stop:
             if not self.flow_active:
                 await self.wait(self.can_resume_flow)
@@ -110,7 +110,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             if not self._open:  # (patch seek-before-sources-open)
                 active = frozenset(tp for tp in active if self._is_changelog_tp(tp))
             records = await self._fetch(active)
-            # What was fetched before a rebalance is dropped: the seek at the end of the recovery gives it back.
+            # Records fetched before a rebalance are dropped: after the seek at the end of the recovery they come again.
             if self.flow_active and rebalances == self._rebalances:
                 for tp in self.blocked.intersection(records):
                     del records[tp]
@@ -130,7 +130,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self.not_waiting_next_records.set()
 
     async def _deliver(self, records: Mapping[TP, list[Any]], rebalances: int) -> None:
-        """Give a round to the streams, partitions and topics in turns; the agents have a turn after every message."""
+        """Give a round to the streams, alternating topics and partitions.  Agents may run after every message."""
         changelogs = frozenset(filter(self._is_changelog_tp, records))
         track_end, give = self.app.monitor.track_tp_end_offset, self.callback
         for tp, record in self.scheduler.iterate(records):
@@ -151,7 +151,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             await asyncio.sleep(0)
             if self._commit_every is not None and self._n_acked >= self._commit_every:
                 self._n_acked = 0
-                await asyncio.shield(self.commit())  # half a commit would be forgotten
+                await asyncio.shield(self.commit())  # a cancelled commit would lose its offsets
 
     def _note_delivery(self, tp: TP, offset: int) -> None:
         delivered = self._delivered.get(tp)
@@ -164,21 +164,21 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     @Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Finish, commit, and only then forget (patch begun-events-finished, patch offsets-kept-until-commit)."""
+        """Finish begun events, commit, then forget (patch begun-events-finished, patch offsets-kept-until-commit)."""
         self._rebalances += 1
         self._changing = True
         self._sought = self._open = False
         self.watcher.rebalancing()
-        self.withheld.clear()  # if a hand-over's commit is refused now, the last commit of the generation has them
+        self.withheld.clear()  # if a hand-over's commit is refused now, the generation's last commit includes them
         sources = {tp for tp in revoked | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
         if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
-            self.log.warning("begun events were not finished in time; the rebalance goes on without them")
+            self.log.warning("begun events were not finished in time; the rebalance continues without them")
         await self._on_partitions_revoked(revoked)
         self.forget(sources | revoked)
 
     async def finish(self) -> None:
-        """Finish what was begun: Faust is about to stop and to clear the queues (patch begun-events-finished)."""
+        """Finish begun events before Faust stops and clears the queues (patch begun-events-finished)."""
         sources = {tp for tp in self._active_partitions | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
         if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
@@ -189,7 +189,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._sought = self._open = False
         self.stop_flow()
         self.app.flow_control.suspend()
-        self.watcher.rebalancing()  # again: a step of a hand-over may have raced with the revocation
+        self.watcher.rebalancing()  # once more, because a hand-over step may have raced with the revocation
         self.blocked.clear()
         self._delivered.clear()
         try:
@@ -203,10 +203,10 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._changing = False
 
     async def perform_seek(self) -> None:
-        """Seek every source partition, also those nobody has committed (patch seek-before-sources-open).
+        """Seek every source partition, also those without a committed offset (patch seek-before-sources-open).
 
-        Between two assignments only the recovery of the first can ask for it.  It waits until Faust cancels it: done
-        late, its seek would pass for that of the second, and the second's would take back what has been processed.
+        Between two assignments only the recovery of the first one can call this.  The call waits until Faust cancels
+        it.  Otherwise its late seek would count for the second assignment, whose own seek would then rewind the input.
         """
         while self._changing:
             await asyncio.sleep(POLL_S)
@@ -221,14 +221,14 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._sought = True
 
     async def _stay_if_overtaken(self, rebalances: int) -> None:
-        """A recovery that a rebalance overtook must not end: it would open the next one's flow.  It is cancelled."""
+        """Hold a recovery that a rebalance overtook until Faust cancels it: its end would open the next one's flow."""
         if rebalances != self._rebalances:
             await asyncio.Event().wait()
 
     def resume_flow(self) -> None:
-        """Let messages flow; source partitions only when they have been sought in this generation.
+        """Let messages flow, those of source partitions only after the seek of this generation.
 
-        Without an assignment nothing is sought, and nothing can be fetched too early (patch seek-before-sources-open).
+        Without an assignment there is nothing to seek or to fetch too early (patch seek-before-sources-open).
         """
         was_open, self._open = self._open, self._sought or not self.assignment()
         super().resume_flow()
@@ -238,21 +238,21 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     # ---- commits
 
     async def commit_and_end_transactions(self) -> None:
-        """Commit, after a periodic commit that is running (patch last-commit-not-skipped)."""
+        """Commit after any running periodic commit has ended (patch last-commit-not-skipped)."""
         await self.wait_for_commit()
         await self.commit(start_new_transaction=False)
 
     async def wait_for_commit(self) -> None:
-        """Wait until no commit is running: it may carry older offsets."""
+        """Wait until no commit is running, because it may carry older offsets."""
         while self._commit_fut is not None:
             await self.maybe_wait_for_commit_to_finish()
 
     def _new_offset(self, tp: TP) -> int | None:
-        """Offset of the first unfinished event (patch commit-up-to-first-gap); None when it is committed already."""
+        """Offset of the first unfinished event, or None if it is committed already (patch commit-up-to-first-gap)."""
         if tp in self.withheld or self.fence.broken:
             return None
         acked, delivered = self._acked_index[tp], self._delivered.get(tp)
-        self._acked[tp].clear()  # the stock bookkeeping, of which only the keys are used
+        self._acked[tp].clear()  # stock Faust's bookkeeping, only its keys are used here
         before = self._position.get(tp)
         while delivered and delivered[0] in acked:
             acked.discard(delivered[0])
@@ -262,32 +262,32 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     # ---- single partitions, inside a generation
 
     def block(self, tps: Collection[TP]) -> None:
-        """Deliver no further record of these partitions."""
+        """Stop delivering records of these partitions."""
         self.blocked |= set(tps)
         self._active_partitions -= set(tps)
-        self._buffered_partitions -= set(tps)  # or a queue that empties would activate them again
+        self._buffered_partitions -= set(tps)  # otherwise an emptying queue would activate them again
         self._paused_partitions |= set(tps)
         for tp in tps:
             if tp in self._round:
                 self._round[tp].clear()  # the drain loop's iterators over these lists end
 
     def unblock(self, tps: Collection[TP]) -> None:
-        """Deliver records of these partitions."""
+        """Deliver records of these partitions again."""
         self.blocked -= set(tps)
         self._paused_partitions -= set(tps)
         self._active_partitions |= set(tps)
 
     async def drain(self, tps: Collection[TP], limit_s: float, check: Check = lambda: None) -> bool:
-        """Take back what no agent has begun, wait for what was begun; False when that takes too long."""
+        """Take back events that no agent has begun, wait for the begun ones; False if it takes over `limit_s`."""
         deadline = time.monotonic() + limit_s
         return await self.take_back(tps, deadline, check) and await _until(
             lambda: not self._begun(tps), deadline, check
         )
 
     async def take_back(self, tps: Collection[TP], deadline: float, check: Check = lambda: None) -> bool:
-        """Take events of blocked partitions that no agent has begun out of the queues: the next owner reads them again.
+        """Take events of blocked partitions that no agent has begun out of the queues; the next owner reads them again.
 
-        First the message that the drain loop is delivering: put after the purge, it would be done out of order.
+        First waits for the message being delivered: queued after the purge, it would be processed out of order.
         """
         if not await _until(lambda: self._delivering not in tps, deadline, check):
             return False
@@ -295,9 +295,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         return True
 
     def _clean_unacked_messages(self) -> None:
-        """Wait only for messages in an agent's hands once the fence has refused one (patch fence-after-session).
+        """After the fence has refused an event, wait only for messages that agents work on (patch fence-after-session).
 
-        Refused by one agent and done by another, it is never acked; it is read again in the next generation.
+        A message that one agent refused and another finished is never acked.  It is read again in the next generation.
         """
         super()._clean_unacked_messages()
         if self.fence.tripped:
@@ -333,12 +333,12 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             delivered.pop()
 
     def next_offset(self, tp: TP) -> int:
-        """Where a partition goes on that is blocked and purged."""
+        """The offset at which a blocked and purged partition continues."""
         delivered = self._delivered.get(tp)
         return delivered[-1] + 1 if delivered else self._position[tp]
 
     def backlog(self, tp: TP) -> int | None:
-        """Records in the log that the streams have not finished; None when the partition is not fetched here."""
+        """Number of records in the log that the streams have not finished; None if not fetched here."""
         highwater: int | None = self.highwater(tp) if self._thread.fetches(tp) else None
         if highwater is None or tp not in self._position:
             return None
@@ -346,7 +346,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         return max(0, highwater - self.next_offset(tp)) + max(0, unfinished)
 
     def start_at(self, positions: Mapping[TP, int]) -> None:
-        """Expect these offsets next, as committed; all before them is done."""
+        """Continue at these offsets and count them as committed: everything before them is done."""
         for tp, offset in positions.items():
             self._delivered.pop(tp, None)
             self._acked_index.pop(tp, None)
@@ -355,7 +355,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self._read_offset[tp] = self._committed_offset[tp] = offset or None
 
     def go_on_at(self, positions: Mapping[TP, int]) -> None:
-        """Expect these offsets next; what was begun before is still in work."""
+        """Continue at these offsets; events begun before them may still be unfinished."""
         for tp, offset in positions.items():
             self._read_offset[tp] = offset or None
 
@@ -377,7 +377,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
 
 async def _until(done: Callable[[], bool], deadline: float, check: Check) -> bool:
-    """Wait until `done()`, looking once a millisecond; False at the deadline (monotonic seconds)."""
+    """Wait until `done()`, polled every millisecond; returns False at the deadline (monotonic seconds)."""
     while not done():
         check()
         if time.monotonic() > deadline:

@@ -1,8 +1,7 @@
-"""Wait until the broker's metadata has a topic (patch topics-known-before-assignment).
+"""Waits until the broker's metadata has a topic (patch topics-known-before-assignment).
 
-A topic that has just been created is not in every client's metadata.  A leader that does not know it yet would assign a
-part of the job, and an agent that writes a table with an unknown changelog fails on every event, each of which Faust
-counts as done.
+A new topic is not in every client's metadata at once.  A leader that does not know it yet would assign only a part of
+the job.  An agent that writes a table with an unknown changelog fails on every event, and Faust counts each as done.
 """
 
 import asyncio
@@ -17,12 +16,15 @@ FIRST_LOOK_AFTER_S = 0.1
 WAIT_AT_MOST_S = 1.0
 LOOK_AGAIN_AFTER_S = 2.0
 LOOK_AGAIN_AT_MOST_S = 30.0
-"""Pauses between two looks, each twice the one before: while somebody waits, and afterwards.  aiokafka logs an error
-for each topic that it does not find, so a fixed short pause would flood the worker's log."""
+"""First and longest pause between two metadata requests: while a caller waits, and afterwards in the background.
+
+Each pause is twice the previous one.  aiokafka logs an error for every topic that it does not find, so a short fixed
+pause would flood the worker's log.
+"""
 
 
 class TopicMetadata:
-    """The partition counts that one aiokafka client knows; everything runs on the client's event loop."""
+    """Waits for topics in the metadata of one aiokafka client.  Everything runs on the client's event loop."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -30,10 +32,10 @@ class TopicMetadata:
         self._looking: asyncio.Task[None] | None = None
 
     async def wait_for(self, topics: Collection[str], limit_s: float) -> frozenset[str]:
-        """Wait until the client knows these topics; returns those that it does not know after `limit_s`.
+        """Wait until the client knows these topics; returns those that are still unknown after `limit_s`.
 
-        A topic that is not there is waited for only once.  It is looked for in the background: aiokafka asks for a
-        rebalance when it appears.
+        A missing topic is waited for only once.  After that it is looked for in the background; when it appears,
+        aiokafka asks for a rebalance.
         """
         deadline = time.monotonic() + limit_s
         pause_s = FIRST_LOOK_AFTER_S
@@ -42,16 +44,14 @@ class TopicMetadata:
             await asyncio.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
             pause_s = min(2 * pause_s, WAIT_AT_MOST_S)
         if new := missing - self._given_up:
-            log.warning(
-                "topics that the broker does not know, %g s after they were asked for: %s", limit_s, sorted(new)
-            )
+            log.warning("the broker still does not know these topics after %g s: %s", limit_s, sorted(new))
         self._given_up = missing
         if missing and (self._looking is None or self._looking.done()):
             self._looking = asyncio.ensure_future(self._look())
         return missing
 
     def stop(self) -> None:
-        """Look for nothing more."""
+        """Stop looking for missing topics."""
         if self._looking is not None:
             self._looking.cancel()
 

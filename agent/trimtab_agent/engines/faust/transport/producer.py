@@ -1,4 +1,4 @@
-"""Producer that knows when all of it is in the log, and that sends nothing while the worker is fenced.
+"""Producer whose flush covers everything sent before it, and that sends nothing while the worker is fenced.
 
 (patch flush-waits-for-all, patch fence-after-session)
 """
@@ -18,13 +18,13 @@ POLL_S = 0.001
 
 
 class Fenced(KafkaError):  # type: ignore[misc]
-    """Not sent: the worker has lost its place in the group."""
+    """The record was not sent: the worker is no longer a member of the group, or its state is broken."""
 
     retriable = False
 
 
 class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
-    """Sends nothing while the fence is closed; once membership is lost, nothing for ever."""
+    """Sends nothing while the fence is closed.  Once membership is lost, it never sends again."""
 
     def __init__(self, fence: Fence, **settings: Any) -> None:
         super().__init__(**settings)
@@ -50,9 +50,9 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
 
 
 class _Mark:
-    """Put into the producer's buffer like a message: once it is published, all before it have been.
+    """A mark in the producer's buffer: when the buffer publishes it, all messages before it have been published.
 
-    Costs nothing per message, as counting what goes in and out would.
+    Unlike counting messages in and out, it costs nothing per message.
     """
 
     def __init__(self) -> None:
@@ -60,16 +60,16 @@ class _Mark:
 
     @property
     def message(self) -> Self:
-        """What the buffer publishes: `mark.message.channel.publish_message(mark, wait=False)`."""
+        """The mark itself: the buffer calls `mark.message.channel.publish_message(mark, wait=False)`."""
         return self
 
     @property
     def channel(self) -> Self:
-        """Where the buffer publishes it."""
+        """The mark itself, see `message`."""
         return self
 
     async def publish_message(self, _: Any, *, wait: bool) -> None:
-        """The buffer has come to the mark."""
+        """Called when the buffer reaches the mark."""
         self.reached = True
 
 
@@ -84,11 +84,11 @@ class SteeredProducer(Producer):  # type: ignore[misc]
         return FencedProducer(self.transport.fence, **settings)
 
     def _settings_extra(self) -> Mapping[str, Any]:
-        """Idempotent: a retry after a broker's restart writes no record twice."""
+        """Settings of an idempotent producer: a retry after a broker restart writes no record twice."""
         return {"acks": "all", "enable_idempotence": True}
 
     async def flush(self) -> None:
-        """Wait until everything sent before this call is in the log; a busy worker goes on sending.
+        """Wait until everything sent before this call is in the log.  Messages sent later do not prolong the wait.
 
         (patch flush-waits-for-all)
         """
@@ -101,7 +101,7 @@ class SteeredProducer(Producer):  # type: ignore[misc]
         await asyncio.sleep(0)  # let the callbacks run that persist the changelog offsets
 
     async def renew_if_condemned(self) -> None:
-        """After a lost membership: a fresh producer, without what the old one held back."""
+        """Replace a producer that lost membership, and drop the messages that it held back."""
         old = self._producer
         if old is not None and old.condemned:
             fresh = self._new_producer()

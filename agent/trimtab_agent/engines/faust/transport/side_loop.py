@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: steering must not wait for the app's agents, nor they for it."""
+"""An event loop in its own thread, so that steering and the app's agents never wait for each other."""
 
 import asyncio
 import logging
@@ -23,11 +23,11 @@ class SideLoop:
             logging.getLogger(log).addFilter(self._is_news)
 
     def submit(self, coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
-        """Start a coroutine; its result may be awaited with `asyncio.wrap_future`."""
+        """Start a coroutine.  Another loop can await the result with `asyncio.wrap_future`."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     async def close(self) -> None:
-        """Cancel what runs and end the thread.  Called from another loop."""
+        """Cancel all running coroutines and end the thread.  Called from another loop."""
 
         async def cancel_all() -> None:
             others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -43,5 +43,8 @@ class SideLoop:
         self._loop.close()
 
     def _is_news(self, record: logging.LogRecord) -> bool:
-        """Drop what aiokafka logs at each change of our own clients' partitions; keep the app's consumer's lines."""
+        """Drop aiokafka's info lines from this thread's clients; keep those of the app's consumer.
+
+        aiokafka logs one at each change of a client's partitions.
+        """
         return record.thread != self._thread.ident or record.levelno > logging.INFO

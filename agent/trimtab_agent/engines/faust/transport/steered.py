@@ -1,4 +1,4 @@
-"""The transport that puts the patched consumer and producer into an app."""
+"""Transport that gives an app the patched consumer and producer."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from trimtab_agent.engines.faust.transport.watcher import Watcher
 
 
 class SteeredTransport(Transport):  # type: ignore[misc]
-    """Faust's aiokafka driver with our consumer and producer, which share one fence and tell one watcher."""
+    """Faust's aiokafka driver with the patched consumer and producer.  They share one fence and one watcher."""
 
     Consumer = SteeredConsumer
     Producer = SteeredProducer
@@ -25,7 +25,7 @@ class SteeredTransport(Transport):  # type: ignore[misc]
         self.watcher = watcher
 
     def create_consumer(self, callback: Any, **options: Any) -> SteeredConsumer:
-        """The app's consumer; its tables are all there by now."""
+        """Create the app's consumer.  All tables of the app exist by now, so the store guard starts here."""
         StoreGuard(self.app, self.fence, lambda: self.watcher.breached()).watch()
         consumer: SteeredConsumer = super().create_consumer(callback, **options)
         return consumer

@@ -1,7 +1,7 @@
-"""The consumer's thread: what touches aiokafka's consumer, coordinator and live assignment.
+"""The consumer's thread: everything that touches aiokafka's consumer, coordinator and live assignment.
 
-All of it runs on the thread's own event loop.  `generation` arguments make each step a compare-and-set: it is refused
-when the group has moved on.
+All of it runs on the thread's own event loop.  A `generation` argument makes a step a compare-and-set: the step is
+refused if the group has moved on.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from trimtab_agent.engines.faust.transport.metadata import TopicMetadata
 Result = TypeVar("Result")
 NO_GENERATION: int = OffsetCommitRequest.DEFAULT_GENERATION_ID
 GOOD = (NoError.errno, RebalanceInProgressError.errno)
-"""Answers to a heartbeat that say: you are a member, your session goes on."""
+"""Error codes of a heartbeat response that confirm membership and extend the session."""
 
 
 class GenerationOver(Exception):
-    """The group has left, or is leaving, the generation this step was meant for."""
+    """The group has left, or is leaving, the generation of this step."""
 
 
 class CommitRefused(GenerationOver):
-    """The broker did not accept the commit that was to prove membership."""
+    """The broker did not accept the commit that should have proved membership."""
 
 
 class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
-    """Faust's consumer thread with a fence, in-place assignment and a commit that proves membership."""
+    """Faust's consumer thread with a fence, in-place assignment and commits that prove membership."""
 
     _topics: TopicMetadata | None = None
 
@@ -49,13 +49,13 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = self.transport.settings.fetch_max_wait_ms
         consumer._fetch_min_bytes = self.transport.settings.fetch_min_bytes
-        # Without tables and standby replicas Faust silently takes aiokafka's round robin.
+        # In an app without tables and standby replicas Faust silently uses aiokafka's round-robin assignor.
         self._assignor = self.app.assignor
         consumer._partition_assignment_strategy = [self._assignor]
         return consumer
 
     async def on_start(self) -> None:
-        """Start the consumer, and listen to what its coordinator hears from the broker (patch fence-after-session)."""
+        """Start the consumer and connect its coordinator to the fence (patch fence-after-session)."""
         await super().on_start()
         coordinator = self._consumer._coordinator
         known = self._topics = TopicMetadata(self._consumer._client)
@@ -69,7 +69,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             response = await send(request)
             if isinstance(request, HeartbeatRequest | SyncGroupRequest) and response.error_code in GOOD:
                 self.fence.heard(sent_at)
-                if self.fence.tripped:  # still a member, but events were dropped from the queues
+                if self.fence.tripped:  # still a member, but events have been dropped from the queues
                     coordinator.request_rejoin()
             return response
 
@@ -95,15 +95,15 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         await super().on_thread_stop()
 
     async def wait_for_topics(self, topics: Collection[str], limit_s: float) -> frozenset[str]:
-        """Wait until the broker knows these topics; returns those that it does not know after `limit_s`."""
+        """Wait until the broker knows these topics; returns those that are still unknown after `limit_s`."""
         assert self._topics is not None, "not started"
         waiting = asyncio.run_coroutine_threadsafe(self._topics.wait_for(topics, limit_s), self.thread_loop)
         return await asyncio.wrap_future(waiting)
 
     async def run(self, step: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function of this class in the thread.
+        """Call a method of this class in the thread.
 
-        Not `call_thread()`: both workers of its queue may be busy with a long poll and a commit.
+        `call_thread()` will not do: both workers of its queue may be busy with a long poll and a commit.
         """
 
         async def call() -> Result:
@@ -112,9 +112,9 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call(), self.thread_loop))
 
     def partition_count(self, topic: str) -> int | None:
-        """Number of partitions by the client's metadata (the coordinator's snapshot has them on the leader only).
+        """Number of partitions of a topic in the client's metadata; None if unknown.  Callable from any thread.
 
-        Callable from any thread.
+        The coordinator's own snapshot has them only on the leader.
         """
         return len(self._ensure_consumer().partitions_for_topic(topic) or ()) or None
 
@@ -124,17 +124,17 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         return assigned
 
     def touch(self) -> None:
-        """Count as fetching (patch idle-worker-stays-member)."""
+        """Make aiokafka count this worker as fetching (patch idle-worker-stays-member)."""
         if self._consumer is not None:
             with self._consumer._fetcher._subscriptions.fetch_context():
                 pass
 
     def request_rejoin(self) -> None:
-        """Ask for a rebalance."""
+        """Ask the group for a rebalance."""
         self._ensure_consumer()._coordinator.request_rejoin()
 
     def attach(self, generation: int, positions: Mapping[TP, int]) -> None:
-        """Fetch these partitions from these offsets: added to the live assignment, or only sought when in it."""
+        """Fetch these partitions from these offsets, adding them to the live assignment if they are not in it."""
         consumer, assignment = self._live(generation)
         for tp, offset in _keys(positions).items():
             state = assignment._tp_state.setdefault(tp, TopicPartitionState(assignment))
@@ -145,24 +145,24 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         self._wake_fetcher(consumer)
 
     def detach(self, generation: int, tps: Collection[TP]) -> None:
-        """Take partitions out of the live assignment.
+        """Remove partitions from the live assignment.
 
-        Their states stay: the answer to a fetch in flight looks them up.
+        Their states stay, because the response to a fetch in flight looks them up.
         """
         consumer, assignment = self._live(generation)
         for tp in map(_key, tps):
             state = assignment._tp_state.get(tp)
-            if state is not None:  # nobody refreshes its committed offset any more: let waiters go
+            if state is not None:  # its committed offset is no longer refreshed: release the waiters
                 state.update_committed(OffsetAndMetadata(-1, ""))
             consumer._fetcher._records.pop(tp, None)
         assignment._topic_partitions = assignment._topic_partitions - set(map(_key, tps))
         self._wake_fetcher(consumer)
 
     def pause(self, generation: int, tps: Collection[TP]) -> None:
-        """Fetch nothing of these partitions.
+        """Stop fetching these partitions.
 
-        Faust only stops asking for them; aiokafka would go on to prefetch, and would hold back all fetches from a
-        broker because of the batch that nobody takes.
+        Faust alone would only stop asking for them.  aiokafka would go on prefetching, and one batch that is never
+        taken would hold back all fetches from its broker.
         """
         consumer, assignment = self._live(generation)
         for tp in map(_key, tps):
@@ -171,7 +171,10 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         self._wake_fetcher(consumer)
 
     async def prove_by_commit(self, generation: int, offsets: Mapping[TP, int], limit_s: float) -> None:
-        """Commit, and thereby prove to be a member of this generation now.  Raises GenerationOver."""
+        """Commit these offsets and thereby prove that this worker is a member of the generation now.
+
+        Raises GenerationOver, or CommitRefused if the broker does not accept the commit within `limit_s`.
+        """
 
         async def commit() -> None:
             consumer, assignment = self._live(generation)
@@ -187,7 +190,10 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             raise CommitRefused(f"the commit was not accepted: {error!r}") from error
 
     def _live(self, generation: int) -> tuple[Any, Any]:
-        """The consumer and its assignment, if the group is and stays in this generation, and the state is sound."""
+        """The consumer and its live assignment.
+
+        Raises GenerationOver unless the group is in this generation, no rebalance has begun, and the state is sound.
+        """
         consumer = self._ensure_consumer()
         subscription = consumer._subscription.subscription
         if self.fence.broken:

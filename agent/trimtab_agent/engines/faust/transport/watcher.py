@@ -4,16 +4,16 @@ from typing import Protocol
 
 
 class Watcher(Protocol):
-    """Told of the group's events, on the app's event loop."""
+    """Receives the events of the consumer group, on the app's event loop."""
 
     async def before_join(self, topics: frozenset[str]) -> None:
         """The worker is about to subscribe to these topics."""
 
     def rebalancing(self) -> None:
-        """The group leaves its generation: from here Faust alone opens and restores state."""
+        """The group leaves its generation.  From here on only Faust opens and restores state."""
 
     def stable(self) -> None:
-        """Tables are restored, sources are open."""
+        """Tables are restored and sources are open."""
 
     def breached(self) -> None:
-        """A changelog was about to overwrite state that this worker writes; it ends.  Called from any thread."""
+        """The worker ends because a changelog was about to overwrite its state.  Called from any thread."""
