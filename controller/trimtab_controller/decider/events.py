@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from trimtab_controller.decider.decision import Decision
-from trimtab_controller.decider.promises import Mispredicted
+from trimtab_controller.decider.predictions import MispredictedWorker
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -75,7 +75,7 @@ class RoundMeasured:
     planned: float
     load_distance: float | None
     incomparable: str | None = None
-    missed: tuple[Mispredicted, ...] = ()
+    missed: tuple[MispredictedWorker, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ Every snapshot ends in one decision: at once, or when the solver has answered.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from trimtab_controller.decider.concerns import NO_STRAINS, Concern, Strains, concerns_of, follow_strains
+from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern, concerns_of, follow_use
 from trimtab_controller.decider.decide import (
     Settings,
     SolveWanted,
@@ -29,7 +29,6 @@ from trimtab_controller.decider.decision import (
     StandbysPlaced,
     not_ready,
 )
-from trimtab_controller.decider.deliveries import Deliveries, Parts, Views
 from trimtab_controller.decider.evaluate import NO_HISTORY, Evaluation, History, evaluate, follow
 from trimtab_controller.decider.events import (
     Action,
@@ -52,6 +51,7 @@ from trimtab_controller.decider.observe import (
     parts_of,
     placed_workers,
 )
+from trimtab_controller.decider.prediction_tracker import Parts, PredictionTracker, Views
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standby_rounds import StandbyRounds
 from trimtab_controller.decider.view import AppView, NotReady
@@ -74,7 +74,7 @@ class Known:
     snapshot: Snapshot | None = None
     views: dict[AppId, AppView | NotReady] = field(default_factory=dict)
     evaluations: dict[AppId, Evaluation] = field(default_factory=dict)
-    strains: Strains = NO_STRAINS
+    use: ClusterUse = NO_USE
     concerns: tuple[Concern, ...] = ()
     not_ready: NotReady | None = NOTHING_SEEN
     missing_standbys: dict[AppId, int] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Decider:
         self._wanted: SolveWanted | None = None
         self._in_vain: dict[AppId, float] = {}  # when an app was last asked about, and nothing came of it
         self._measured: str | None = None
-        self._deliveries = Deliveries(load_distance=settings.load_distance, min_gain=settings.min_gain)
+        self._predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
         self._stale_at: float | None = None
         self.known = Known()
 
@@ -125,7 +125,7 @@ class Decider:
                 was_paused = self.paused is not None
                 self._intents = intents
                 if was_paused and self.paused is None:
-                    self._deliveries.forgive()  # the operator who resumes has looked at what was missed
+                    self._predictions.forgive()  # the operator who resumes has looked at what was missed
             case ExecutionChanged(execution=execution):
                 self._execution = execution
             case HoldChanged(reason=reason):
@@ -185,15 +185,15 @@ class Decider:
         }
         self._standbys.see(views, self._execution.placements)
         self._in_vain = {app: at for app, at in self._in_vain.items() if app in views}
-        strains = follow_strains(snapshot, self.known.strains)
+        use = follow_use(snapshot, self.known.use)
         measured = self._measure(raw, parts)
-        self._deliveries.review(raw, parts, strains)
-        concerns = (*concerns_of(strains), *self._deliveries.concerns)
+        self._predictions.review(raw, parts, use)
+        concerns = (*concerns_of(use), *self._predictions.concerns)
         self.known = Known(
             snapshot=snapshot,
             views=views,
             evaluations=evaluations,
-            strains=strains,
+            use=use,
             concerns=concerns,
             not_ready=missing,
             missing_standbys=dict(self._standbys.missing),
@@ -238,7 +238,7 @@ class Decider:
         view = raw.get(last.app)
         if not isinstance(view, AppView) or view.start_s > last.ended_at + self._needs.max_age_s:
             return []
-        found = self._deliveries.measure(last, view, parts[last.app])
+        found = self._predictions.measure(last, view, parts[last.app])
         if found.load_distance is None and found.incomparable is None:
             return []
         self._measured = last.plan
@@ -316,7 +316,7 @@ class Decider:
         if stop is not None:
             return stop
         found = admit(now, view, evaluation, self._execution, self._settings, windows=windows)
-        return (self._deliveries.hold(found) if isinstance(found, SolveWanted) else None) or found
+        return (self._predictions.hold(found) if isinstance(found, SolveWanted) else None) or found
 
     def _place_standbys(self, now: float) -> StandbysPlaced | None:
         """When nothing else is to be done."""
@@ -367,5 +367,5 @@ class Decider:
             return not_ready(missing)
         decision = judge(wanted, answer, self._settings)
         if isinstance(decision, Planned) and self._acting:
-            self._deliveries.plan(now, wanted.view.app)
+            self._predictions.plan(now, wanted.view.app)
         return decision

@@ -121,7 +121,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
     loads: dict[WorkerId, float] = {}
     for evaluation in decider.known.evaluations.values():
         loads.update(evaluation.worker_loads)
-    strains = decider.known.strains.workers
+    use = decider.known.use.workers
     owned: Counter[WorkerId] = Counter()
     for block in snapshot.blocks:
         owned.update(block.owned())
@@ -136,7 +136,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
             key_groups=owned[row.worker],
             draining=row.worker in decider.draining,
             steering=row.steering,
-            used_pct=strains[row.worker].used_pct if row.worker in strains else None,
+            used_pct=use[row.worker].used_pct if row.worker in use else None,
             reason=row.reason,
         )
         for row in sorted(snapshot.nodes, key=lambda row: row.worker)

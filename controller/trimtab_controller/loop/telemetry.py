@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from trimtab_controller.decider.concerns import NO_STRAINS, Concern, ConcernKind
+from trimtab_controller.decider.concerns import NO_USE, Concern, ConcernKind
 from trimtab_controller.decider.decision import Decision, Planned, Skip
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import DrainBlocked, RoundMeasured
@@ -53,7 +53,7 @@ class Telemetry:
         self._metrics.coverage.set(snapshot.coverage)
         self._metrics.see_evaluations(decider.known.evaluations)
         self._metrics.see_missing_standbys(decider.known.missing_standbys)
-        self._metrics.see_strains(decider.known.strains)
+        self._metrics.see_use(decider.known.use)
         self._see_concerns(decider.known.concerns)
 
     def _see_concerns(self, concerns: Sequence[Concern]) -> None:
@@ -83,7 +83,7 @@ class Telemetry:
         if isinstance(decision, Skip) and decision.reason is SkipReason.STALE_SNAPSHOT:
             self._metrics.see_evaluations({})
             self._metrics.see_missing_standbys({})
-            self._metrics.see_strains(NO_STRAINS)
+            self._metrics.see_use(NO_USE)
         if isinstance(decision, Planned):
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
             self._metrics.planned.labels(decision.plan.app).set(decision.plan.planned)

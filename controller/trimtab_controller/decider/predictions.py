@@ -1,18 +1,18 @@
-"""Whether plans bring what they promise: the first whole window after a round against the loads it was planned with.
+"""Compare a plan with its effect: the first whole window after the round against the loads the plan was made with.
 
-A plan takes the load of a key group from its present owner, and promises that the next owner has the same.  Where that
-is wrong (a worker that measures its key groups as zero, a host that is slower), each plan makes it worse: the worker
-that looks idle is given more and more.  So after MISSES rounds in a row that missed, no further plan is made for
-balance in that app.
+A plan assumes that a key group costs its next owner what it costs its present owner.  Where that is wrong (a worker
+that measures its key groups as zero, a slower host), each plan makes things worse: the worker that looks idle gets more
+and more.  So after MISSES_BEFORE_HOLD missed rounds in a row, no further plan for balance is made in that app.
 
-Compared is like with like: the loads of the last window before the plan, summed up over the owners that the first
-window after it shows, with what was measured there.  Not the smoothed loads that the plan was made from: they lag
-behind.  The key groups that did not move are the control: how much their loads differ between the two windows says how
-much those that moved may differ by chance.  With relative errors r of the loads x (r^2 = sum of squared differences /
-sum of x^2, over the unmoved) a worker may differ by NOISE_ERRORS * r * sqrt(sum of its x^2).
+The comparison takes the loads of the last window before the plan, summed over the owners of the first window after the
+round, and the loads measured in that window.  It does not take the smoothed loads that the plan was made from, since
+those lag behind.  The key groups that did not move are the control: the difference of their loads between the two
+windows shows how much the moved ones may differ by chance.  With relative errors r of the loads x
+(r^2 = sum of squared differences / sum of x^2, over the unmoved) a worker may differ by
+NOISE_ERRORS * r * sqrt(sum of its x^2).
 
-When the unmoved of a worker differ by more than that together, the load itself has changed: the round cannot be
-compared.  Nor can it when workers came or went in between, or when the plan was to bring less than chance may.
+A round cannot be compared in three cases: the unmoved key groups of a worker together differ by more than that, so the
+load itself has changed; workers joined or left in between; the predicted gain is smaller than the noise.
 """
 
 import math
@@ -27,7 +27,7 @@ from trimtab_controller.decider.owned import Floats
 from trimtab_controller.decider.view import AppView, first_few
 from trimtab_protocol.messages.names import WorkerId
 
-MISSES = 2
+MISSES_BEFORE_HOLD = 2
 """After so many missed rounds in a row no plan is made for balance; a single one may be chance."""
 AGREEING_WINDOWS = 3
 """In so many windows what moved must be measured as promised, before plans are made again."""
@@ -36,7 +36,7 @@ TRY_AGAIN_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
+class Prediction:
     """What was measured when a plan was made; it promises that this moves along with the key groups."""
 
     decided_at: float
@@ -44,7 +44,7 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mispredicted:
+class MispredictedWorker:
     """A worker's load as the plan promised it and as it was measured, percent of its capacity."""
 
     worker: WorkerId
@@ -66,11 +66,11 @@ class Comparison:
     load_distance: float | None
     noise: float = 0.0
     incomparable: str | None = None
-    missed: tuple[Mispredicted, ...] = ()
+    missed: tuple[MispredictedWorker, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Misses:
+class MissedRounds:
     """Rounds of an app in a row that missed their plans; the rest is of the last of them.
 
     `noise` = what workers may differ by (pp), `generation` = of the workers' group then, `agreed` = in how many windows
@@ -78,8 +78,8 @@ class Misses:
     """
 
     plans: tuple[str, ...]
-    promise: Promise
-    workers: tuple[Mispredicted, ...]
+    prediction: Prediction
+    workers: tuple[MispredictedWorker, ...]
     noise: float
     generation: int | None
     at: float
@@ -88,37 +88,37 @@ class Misses:
     @property
     def holding(self) -> bool:
         """Whether no further plan is made for balance."""
-        return len(self.plans) >= MISSES
+        return len(self.plans) >= MISSES_BEFORE_HOLD
 
     @property
     def detail(self) -> str:
         """Which plans missed, and at which workers."""
-        plans = ", ".join(self.plans[-MISSES:])
+        plans = ", ".join(self.plans[-MISSES_BEFORE_HOLD:])
         return f"plans {plans} did not bring what was planned (noise {self.noise:.1f}): {first_few(self.workers)}"
 
     @property
     def concern(self) -> Concern:
         """For the operator."""
         workers = tuple(sorted(each.worker for each in self.workers))
-        return Concern(kind=ConcernKind.PLANS_MISS, app=self.promise.view.app, workers=workers, detail=self.detail)
+        return Concern(kind=ConcernKind.PLANS_MISS, app=self.prediction.view.app, workers=workers, detail=self.detail)
 
 
-def compare(promise: Promise, view: AppView, *, load_distance: float, min_gain: float) -> Comparison:
+def compare(prediction: Prediction, view: AppView, *, load_distance: float, min_gain: float) -> Comparison:
     """What the window (not smoothed) shows of the plan.
 
     Inside the band of `load_distance` any plan was good enough, and less than `min_gain` is nothing to speak of.
     """
     view = replace(view, flows={})
     found = evaluate(view)
-    if (changed := _changed(promise.view, view)) is not None or found.load_distance is None:
+    if (changed := _changed(prediction.view, view)) is not None or found.load_distance is None:
         return Comparison(load_distance=None, incomparable=changed or "every worker is being drained")
     if found.load_distance <= load_distance:
         return Comparison(load_distance=found.load_distance)
-    before, unmoved = view.owned.loads_in(promise.view.owned), ~view.owned.moved_since(promise.view.owned)
+    before, unmoved = view.owned.loads_in(prediction.view.owned), ~view.owned.moved_since(prediction.view.owned)
     noise = max(min_gain, _noise(view, before, unmoved))
     foreseen = _with_loads(view, before)
     planned = evaluate(foreseen).load_distance or 0.0
-    if (unclear := _unclear(promise.view, foreseen, view, unmoved, noise)) is not None:
+    if (unclear := _unclear(prediction.view, foreseen, view, unmoved, noise)) is not None:
         return Comparison(load_distance=found.load_distance, noise=noise, incomparable=unclear)
     missed = _mispredicted(foreseen, view, noise) if found.load_distance > planned + noise else ()
     return Comparison(load_distance=found.load_distance, noise=noise, missed=missed)
@@ -147,20 +147,28 @@ def _noise(view: AppView, before: Floats, unmoved: NDArray[np.bool_]) -> float:
 
 
 def follow_misses(
-    before: Misses | None, found: Comparison, *, plan: str, promise: Promise, generation: int | None, now: float
-) -> Misses | None:
+    before: MissedRounds | None,
+    found: Comparison,
+    *,
+    plan: str,
+    prediction: Prediction,
+    generation: int | None,
+    now: float,
+) -> MissedRounds | None:
     """The misses with this round in them: one that was kept ends them, one that cannot be compared changes nothing."""
     if found.incomparable is not None:
         return before
     if not found.missed:
         return None
-    plans = (*(before.plans if before else ()), plan)[-MISSES:]
-    return Misses(plans=plans, promise=promise, workers=found.missed, noise=found.noise, generation=generation, at=now)
+    plans = (*(before.plans if before else ()), plan)[-MISSES_BEFORE_HOLD:]
+    return MissedRounds(
+        plans=plans, prediction=prediction, workers=found.missed, noise=found.noise, generation=generation, at=now
+    )
 
 
 def review(
-    misses: Misses, view: AppView, *, generation: int | None, over_capacity: frozenset[WorkerId], now: float
-) -> Misses | None:
+    misses: MissedRounds, view: AppView, *, generation: int | None, over_capacity: frozenset[WorkerId], now: float
+) -> MissedRounds | None:
     """The misses after one more window (not smoothed), None when they no longer count.
 
     They end when a mispredicted worker is gone, when the group has a new generation (somebody was started), when what
@@ -201,20 +209,20 @@ def _with_loads(view: AppView, loads: Floats) -> AppView:
     return replace(view, key_groups=view.owned.with_load(loads))
 
 
-def _mispredicted(foreseen: AppView, view: AppView, noise: float) -> tuple[Mispredicted, ...]:
+def _mispredicted(foreseen: AppView, view: AppView, noise: float) -> tuple[MispredictedWorker, ...]:
     """The workers whose load is not as promised, worst first; at least the worst."""
     planned, measured = evaluate(foreseen).worker_loads, evaluate(view).worker_loads
     workers = sorted(
-        (Mispredicted(worker=each, planned=planned[each], measured=measured[each]) for each in planned),
+        (MispredictedWorker(worker=each, planned=planned[each], measured=measured[each]) for each in planned),
         key=lambda each: -abs(each.measured - each.planned),
     )
     wrong = tuple(each for each in workers if abs(each.measured - each.planned) > noise)
     return wrong or tuple(workers[:1])
 
 
-def _agrees(misses: Misses, view: AppView) -> bool:
+def _agrees(misses: MissedRounds, view: AppView) -> bool:
     """Whether what moved costs its owners now what it cost before; theirs of before may have been measured wrong."""
-    owned, before = view.owned, misses.promise.view.owned
+    owned, before = view.owned, misses.prediction.view.owned
     moved, view = owned.moved_since(before), replace(view, flows={})
     planned = evaluate(_with_loads(view, np.where(moved, owned.loads_in(before), 0.0))).worker_loads
     measured = evaluate(_with_loads(view, np.where(moved, owned.load, 0.0))).worker_loads
