@@ -1,8 +1,9 @@
-"""What an operator should know though balancing goes on: workers over their capacity, growing backlogs.
+"""Concerns: conditions that an operator should know of while balancing continues.
 
-The loads of key groups are parts; the CPU of the worker's process is the whole.  The parts are smaller: rounds of the
-network belong to no key group, and in calm windows they are two thirds of the process.  So the parts are not compared
-with the whole by their ratio, but what a worker really uses is what is held against its capacity.
+These are workers over their capacity and growing backlogs; missed predictions add their own (`predictions.py`).
+
+The capacity of a worker is compared with the CPU of its process, not with the sum of its key groups' loads.  The sum is
+smaller: rounds of the network belong to no key group, and in calm windows they are two thirds of the process.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,11 +20,11 @@ from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
 WINDOWS = 3
-"""A worker over its capacity, or a growing backlog, is reported after so many windows in a row."""
+"""Number of windows in a row after which a worker over its capacity, or a growing backlog, is reported."""
 
 
 class ConcernKind(StrEnum):
-    """Each is an alert and has a runbook."""
+    """Kinds of concerns.  Each is an alert and has a runbook."""
 
     OVER_CAPACITY = "over_capacity"
     BACKLOG_GROWS = "backlog_grows"
@@ -32,7 +33,7 @@ class ConcernKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concern:
-    """Something is wrong with an app; `workers` = with which of its workers, empty when with none in particular."""
+    """A problem of an app.  `workers` are those it concerns; empty when it concerns none in particular."""
 
     kind: ConcernKind
     app: AppId
@@ -42,7 +43,7 @@ class Concern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """A backlog (inputs that wait) now, and before it began to grow `windows` windows ago."""
+    """A backlog (inputs that wait): its size now, and `before` it began to grow, `windows` windows ago."""
 
     now: int
     before: int
@@ -51,10 +52,11 @@ class Growth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerUse:
-    """A worker in the last window: percent of its capacity, None = unknown; `inputs_s` = inputs taken per second.
+    """How much of its capacity a worker used in the last window.
 
-    `used_pct` is what its process used, `load_pct` the part of it that its key groups are charged.
-    `over` = for how many windows in a row it has used more than its capacity; by its key groups when nobody knows more.
+    `used_pct` is the use by its process, `load_pct` the sum of its key groups' loads: both in percent of the capacity,
+    None = unknown.  `inputs_s` is the number of inputs taken per second.  `over` counts the windows in a row in which
+    the worker used more than its capacity, judged by `load_pct` where `used_pct` is unknown.
     """
 
     app: AppId | None
@@ -67,7 +69,10 @@ class WorkerUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterUse:
-    """All workers up to a window, and the backlogs of the apps whose every key group tells its own."""
+    """The use of all workers up to a window.
+
+    `backlogs` has the apps in which every key group reports its backlog.
+    """
 
     end_ms: int = 0
     window_s: float = 0.0
@@ -89,14 +94,14 @@ NO_USE = ClusterUse()
 
 @dataclass(slots=True)
 class _Parts:
-    """Sums over the key groups of a worker, or of an app; None = of one of them it is unknown."""
+    """Sums over the key groups of a worker or of an app; None = unknown for at least one of them."""
 
     cores: float | None = 0.0
     inputs_s: float | None = 0.0
     backlog: float | None = 0.0
 
     def add(self, cores: float, inputs_s: float, backlog: float) -> None:
-        """Add sums that are NaN where a part of them is unknown."""
+        """Add further sums; NaN = unknown."""
         self.cores = _sum(self.cores, cores)
         self.inputs_s = _sum(self.inputs_s, inputs_s)
         self.backlog = _sum(self.backlog, backlog)
@@ -107,7 +112,7 @@ def _sum(total: float | None, more: float) -> float | None:
 
 
 def follow_use(snapshot: Snapshot, before: ClusterUse = NO_USE) -> ClusterUse:
-    """The use of capacity with this window in them; after a gap of more than a window the counts restart."""
+    """The use of capacity after this window.  The counts restart after a gap of more than one window."""
     window_ms = snapshot.end_ms - snapshot.start_ms
     known = before if snapshot.start_ms - before.end_ms <= window_ms else NO_USE
     workers, apps = _parts(snapshot)
@@ -165,7 +170,7 @@ def _grown(backlog: float | None, before: Growth | None) -> Growth | None:
 
 
 def concerns_of(use: ClusterUse) -> tuple[Concern, ...]:
-    """What is wrong, by app: the workers over their capacity, then the backlogs that grow."""
+    """The concerns, by app: first the workers over their capacity, then the growing backlogs."""
     return (*_over_capacity(use), *_backlogs(use))
 
 
@@ -183,7 +188,7 @@ def _use_text(worker: WorkerId, worker_use: WorkerUse) -> str:
 
 
 def _backlogs(use: ClusterUse) -> Iterator[Concern]:
-    """A backlog that grows in each of several windows, by more than is worked off in one."""
+    """Backlogs that grew in each of several windows, together by more than the inputs processed in one window."""
     growing = {
         worker
         for worker, worker_use in use.workers.items()

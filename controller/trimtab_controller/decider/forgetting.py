@@ -1,4 +1,4 @@
-"""Answers operators who want an app or a worker forgotten.  Pure."""
+"""Answers requests of operators to forget an app or a worker.  Pure."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,10 +15,10 @@ from trimtab_protocol.messages.snapshot import Snapshot
 def to_forget(
     intents: Iterable[Intent], execution: Execution, snapshot: Snapshot | None, not_ready: NotReady | None
 ) -> Forgotten | None:
-    """The answer to the first intent to forget; `not_ready` = why the last `snapshot` is of no use.
+    """The answer to the first intent to forget; `not_ready` = why the last `snapshot` cannot be used.
 
-    It moves nothing, so a pause does not forbid it; and it may be what ends a loss of hosts.  It waits while a plan is
-    in flight, and while the snapshot is too old to tell what runs.
+    Forgetting moves nothing, so a pause does not forbid it.  Nor do lost hosts: it may be what ends that state.  It
+    waits while a plan is in flight, and while the snapshot is too old to show what runs.
     """
     stale = not_ready is not None and not_ready.reason is SkipReason.STALE_SNAPSHOT
     if execution.busy or stale or snapshot is None:

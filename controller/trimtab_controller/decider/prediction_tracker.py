@@ -1,6 +1,6 @@
-"""Remembers what the last plan promised, and the apps whose plans missed.
+"""Remembers what the last plan predicted, and the apps whose plans missed.
 
-A successor starts without it: it neither compares its predecessor's plan nor knows of earlier misses.
+A new leader starts with an empty memory: it does not compare its predecessor's plan and knows of no earlier misses.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ Parts = Mapping[AppId, Snapshot]
 
 
 class PredictionTracker:
-    """`load_distance` is the band, `min_gain` the least that a plan must bring (pp)."""
+    """Compares each round with its plan.  `load_distance` is the band, `min_gain` the smallest useful gain (pp)."""
 
     def __init__(self, *, load_distance: float, min_gain: float) -> None:
         self._load_distance = load_distance
@@ -33,11 +33,11 @@ class PredictionTracker:
 
     @property
     def concerns(self) -> tuple[Concern, ...]:
-        """The apps for which no plan is made for balance."""
+        """One concern for each app that gets no plans for balance at present."""
         return tuple(misses.concern for misses in self._misses.values() if misses.holding)
 
     def hold(self, wanted: SolveWanted) -> Skip | None:
-        """Why no plan is made for balance: the last ones of this app missed.  A drain goes on."""
+        """The reason to make no plan for balance, if the app's last plans missed.  Drains continue."""
         misses = self._misses.get(wanted.view.app)
         if wanted.draining or misses is None or not misses.holding:
             return None
@@ -45,15 +45,15 @@ class PredictionTracker:
         return Skip(reason=SkipReason.PLANS_MISS, detail=detail)
 
     def forgive(self) -> None:
-        """Forget all misses, as an operator has resumed."""
+        """Forget all misses, because an operator has resumed."""
         self._misses.clear()
 
     def plan(self, now: float, app: AppId) -> None:
-        """A plan was made for an app, and will be carried out."""
+        """Note that a plan was made for an app and will be carried out."""
         self._prediction = Prediction(decided_at=now, view=self._seen[app]) if app in self._seen else None
 
     def measure(self, last: Round, view: AppView, part: Snapshot) -> Comparison:
-        """What the first whole window after a round shows of it."""
+        """Compare the last round with the first whole window after it."""
         prediction = self._prediction
         if prediction is None or prediction.view.app != last.app or prediction.decided_at > last.started_at:
             return Comparison(load_distance=evaluate(view).load_distance)  # a predecessor's plan
@@ -71,7 +71,7 @@ class PredictionTracker:
         return found
 
     def review(self, views: Views, parts: Parts, use: ClusterUse) -> None:
-        """What a window (not smoothed) shows, and which misses still count; those of an app that is gone do not."""
+        """Update the misses with one more window (not smoothed); drop those of apps that are gone."""
         self._seen = {app: replace(view, flows={}) for app, view in views.items() if isinstance(view, AppView)}
         for app, misses in list(self._misses.items()):
             view = views.get(app)
@@ -86,5 +86,5 @@ class PredictionTracker:
 
 
 def _generation(part: Snapshot) -> int | None:
-    """Of the consumer group, by the workers' word."""
+    """The generation of the consumer group, as the workers report it."""
     return max((row.generation for row in part.nodes if row.generation is not None), default=None)

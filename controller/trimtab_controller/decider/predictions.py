@@ -28,16 +28,16 @@ from trimtab_controller.decider.view import AppView, first_few
 from trimtab_protocol.messages.names import WorkerId
 
 MISSES_BEFORE_HOLD = 2
-"""After so many missed rounds in a row no plan is made for balance; a single one may be chance."""
+"""Number of missed rounds in a row after which no plan is made for balance.  A single miss may be chance."""
 AGREEING_WINDOWS = 3
-"""In so many windows what moved must be measured as promised, before plans are made again."""
+"""Number of windows in a row in which the moved load must agree with the prediction before plans are made again."""
 TRY_AGAIN_S = 3600.0
-"""After that one more round is tried."""
+"""How long to wait after the last miss before one more round is tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What was measured when a plan was made; it promises that this moves along with the key groups."""
+    """The view that a plan was made with.  The plan predicts that each load moves along with its key group."""
 
     decided_at: float
     view: AppView
@@ -45,7 +45,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MispredictedWorker:
-    """A worker's load as the plan promised it and as it was measured, percent of its capacity."""
+    """A worker's load as the plan predicted it and as it was measured, in percent of its capacity."""
 
     worker: WorkerId
     planned: float
@@ -57,10 +57,11 @@ class MispredictedWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A round against its plan.  `load_distance` (pp) as measured, None when that says nothing about the plan.
+    """A round compared with its plan.
 
-    `incomparable` says why it cannot be told whether the plan was kept; `missed` are the workers that are wrong, worst
-    first, when it was not; `noise` is what workers may differ by (pp).
+    `load_distance` is the measured one (pp); None when it says nothing about the plan.  `noise` is the difference that
+    chance explains (pp).  `incomparable` says why the round cannot be compared.  `missed` names the mispredicted
+    workers, worst first; it is empty when the plan met its prediction.
     """
 
     load_distance: float | None
@@ -71,10 +72,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissedRounds:
-    """Rounds of an app in a row that missed their plans; the rest is of the last of them.
+    """Consecutive rounds of an app that missed their predictions.
 
-    `noise` = what workers may differ by (pp), `generation` = of the workers' group then, `agreed` = in how many windows
-    since then what moved was measured as promised.
+    `plans` names them; the other fields describe the last one.  `noise` is the difference that chance explains (pp),
+    `generation` that of the consumer group at the time.  `agreed` counts the windows in a row since then in which the
+    moved load agreed with the prediction.
     """
 
     plans: tuple[str, ...]
@@ -98,15 +100,15 @@ class MissedRounds:
 
     @property
     def concern(self) -> Concern:
-        """For the operator."""
+        """The concern to show to the operator."""
         workers = tuple(sorted(each.worker for each in self.workers))
         return Concern(kind=ConcernKind.PLANS_MISS, app=self.prediction.view.app, workers=workers, detail=self.detail)
 
 
 def compare(prediction: Prediction, view: AppView, *, load_distance: float, min_gain: float) -> Comparison:
-    """What the window (not smoothed) shows of the plan.
+    """Compare a window (not smoothed) with what the plan predicted.
 
-    Inside the band of `load_distance` any plan was good enough, and less than `min_gain` is nothing to speak of.
+    A round that ends inside the band `load_distance` counts as kept.  A difference below `min_gain` is ignored.
     """
     view = replace(view, flows={})
     found = evaluate(view)
@@ -125,7 +127,7 @@ def compare(prediction: Prediction, view: AppView, *, load_distance: float, min_
 
 
 def _unclear(before: AppView, foreseen: AppView, view: AppView, unmoved: NDArray[np.bool_], noise: float) -> str | None:
-    """Why a difference between what was foreseen and the window says nothing about the plan."""
+    """Why a difference between prediction and window says nothing about the plan; None if it does."""
     gain = (evaluate(before).load_distance or 0.0) - (evaluate(foreseen).load_distance or 0.0)
     if noise > max(0.0, gain):
         return f"loads differ by {noise:.1f} between two windows, the plan was to bring {gain:.1f}"
@@ -137,7 +139,7 @@ def _unclear(before: AppView, foreseen: AppView, view: AppView, unmoved: NDArray
 
 
 def _noise(view: AppView, before: Floats, unmoved: NDArray[np.bool_]) -> float:
-    """What a worker's load may differ by between two windows, by the key groups that did not move (pp)."""
+    """The difference of a worker's load between two windows that chance explains (pp), from the unmoved key groups."""
     squares = float(np.sum(before[unmoved] ** 2))
     if not squares:
         return 0.0
@@ -155,7 +157,7 @@ def follow_misses(
     generation: int | None,
     now: float,
 ) -> MissedRounds | None:
-    """The misses with this round in them: one that was kept ends them, one that cannot be compared changes nothing."""
+    """The missed rounds after this one.  A kept round clears them; one that cannot be compared changes nothing."""
     if found.incomparable is not None:
         return before
     if not found.missed:
@@ -169,11 +171,11 @@ def follow_misses(
 def review(
     misses: MissedRounds, view: AppView, *, generation: int | None, over_capacity: frozenset[WorkerId], now: float
 ) -> MissedRounds | None:
-    """The misses after one more window (not smoothed), None when they no longer count.
+    """The missed rounds after one more window (not smoothed); None when they no longer count.
 
-    They end when a mispredicted worker is gone, when the group has a new generation (somebody was started), when what
-    moved is measured as promised in AGREEING_WINDOWS, and after TRY_AGAIN_S for one more round; but not as long as a
-    mispredicted worker uses more than its capacity.
+    They end when a mispredicted worker is gone, when the group has a new generation (a worker was started), or when the
+    moved load agrees with the prediction in AGREEING_WINDOWS windows in a row.  After TRY_AGAIN_S one more round is
+    tried.  None of this applies while a mispredicted worker uses more than its capacity.
     """
     blamed = {each.worker for each in misses.workers}
     if not blamed <= {worker.id for worker in view.workers}:
@@ -191,7 +193,7 @@ def review(
 
 
 def _changed(before: AppView, after: AppView) -> str | None:
-    """What of the job is not what it was when the plan was made: its key groups, or its workers."""
+    """How the key groups or the workers of the app changed since the plan was made; None if they did not."""
     if before.owners.keys() != after.owners.keys():
         return "the app has other key groups"
     old, new = {worker.id: worker for worker in before.workers}, {worker.id: worker for worker in after.workers}
@@ -210,7 +212,7 @@ def _with_loads(view: AppView, loads: Floats) -> AppView:
 
 
 def _mispredicted(foreseen: AppView, view: AppView, noise: float) -> tuple[MispredictedWorker, ...]:
-    """The workers whose load is not as promised, worst first; at least the worst."""
+    """The workers whose load differs from the prediction, worst first; at least one."""
     planned, measured = evaluate(foreseen).worker_loads, evaluate(view).worker_loads
     workers = sorted(
         (MispredictedWorker(worker=each, planned=planned[each], measured=measured[each]) for each in planned),
@@ -221,7 +223,10 @@ def _mispredicted(foreseen: AppView, view: AppView, noise: float) -> tuple[Mispr
 
 
 def _agrees(misses: MissedRounds, view: AppView) -> bool:
-    """Whether what moved costs its owners now what it cost before; theirs of before may have been measured wrong."""
+    """Whether the moved key groups cost their owners now what they cost before the move.
+
+    Only the moved ones are compared: the other loads of these workers may have been measured wrong before.
+    """
     owned, before = view.owned, misses.prediction.view.owned
     moved, view = owned.moved_since(before), replace(view, flows={})
     planned = evaluate(_with_loads(view, np.where(moved, owned.loads_in(before), 0.0))).worker_loads
