@@ -63,7 +63,7 @@ def run_rotate(args: argparse.Namespace, files: KeyFiles) -> int:
             then = f"copy {files.trust} to all hosts (they notice by themselves), then `trimtab keys rotate switch`"
         case "switch":
             key = files.switch()
-            then = "restart the controller, which signs its placements anew, then `trimtab keys rotate finish`"
+            then = "restart the controller, which signs its placements again, then `trimtab keys rotate finish`"
         case _:
             if args.config is not None:
                 _check_placements(args.config, files)
@@ -88,7 +88,7 @@ def _check_placements(config: Path, files: KeyFiles) -> None:
     if others := [f"{app} (key {signer})" for app, signer in signers.items() if signer != key.public.id]:
         raise BadKey(
             f"found placements signed by an older key, expected key {key.public.id}: {first_few(others)}; "
-            "the leading controller signs them anew when it is restarted after `switch`"
+            "the leading controller signs them again when it is restarted after `switch`"
         )
 
 

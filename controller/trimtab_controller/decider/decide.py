@@ -133,7 +133,7 @@ def drift(view: AppView, placement: Placement | None) -> Adopted | None:
     if not other:
         return None
     detail = (
-        f"{len(other)} key groups are not where they were placed, such as {other[0]}: the placement follows the reports"
+        f"{len(other)} key groups have other owners than placed, such as {other[0]}: the placement follows the reports"
     )
     return Adopted(app=view.app, owners=view.owners, detail=detail)
 

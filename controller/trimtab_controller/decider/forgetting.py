@@ -31,12 +31,12 @@ def to_forget(
         what, found = f"app {wish.app}", [row for row in running if row.app == wish.app]
         placed = execution.placements.get(wish.app)
         count = sum(map(len, placed.owners.values())) if placed else 0
-        detail = f"its placement of {count} key groups is taken back" if placed else "it had no placement"
+        detail = f"its placement of {count} key groups is revoked" if placed else "it had no placement"
         forgotten = Forgotten(what=what, answered=(wish.key,), detail=detail, app=wish.app)
     else:
         what, found = f"worker {wish.worker}", [row for row in running if row.worker == wish.worker]
         keys = (wish.key, drain_key(wish.worker))
-        detail = "it is not waited for, started or drained any more"
+        detail = "it is no longer awaited, started or drained"
         forgotten = Forgotten(what=what, answered=keys, detail=detail, worker=wish.worker)
     if found:
         names = first_few(f"{row.worker} on {row.host}" for row in found)

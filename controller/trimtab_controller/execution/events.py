@@ -60,7 +60,7 @@ class ScalingWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetWanted:
-    """Withdraw an app's placement, or forget a worker.  `answered`: keys of the intents that this ends."""
+    """Revoke an app's placement, or forget a worker.  `answered`: keys of the intents that this ends."""
 
     answered: tuple[str, ...]
     app: AppId | None = None

@@ -97,7 +97,7 @@ class Membership:
 
     def _assigned(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         ours = [TopicPartition(row.topic, row.partition, OFFSET_END) for row in partitions]
-        if ours:  # only the ownership matters; nothing is read
+        if ours:  # only ownership matters; nothing is read
             consumer.incremental_assign(ours)
             consumer.pause(ours)
         self._heard.append(GroupEvent.GRANTED if _has_lease(partitions) else GroupEvent.NOTHING_GRANTED)

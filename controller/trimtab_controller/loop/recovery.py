@@ -29,7 +29,7 @@ class RecoveredState:
     """The state found on the topics.
 
     `execution` is the predecessor's.  `acks` are the unprocessed ones, from the offsets `acks_read` on.  Continue
-    reading at `positions`.  `placements` are all that were found, withdrawn ones included, with their `signatures`.  On
+    reading at `positions`.  `placements` are all that were found, revoked ones included, with their `signatures`.  On
     `hold` the execution has only the readable placements and the newest epoch that was used.
     """
 

@@ -146,7 +146,7 @@ def _judge_workers(seen: ReportsSeen) -> Iterator[Finding]:
 def judge_refusals(seen: ReportsSeen) -> Iterator[Finding]:
     """Which agents refuse records because of their signatures."""
     if seen.refusing:
-        text = f"refused for the signature lately: {listed(f'{host} ({how})' for host, how in seen.refusing.items())}"
+        text = f"recently refused a signature: {listed(f'{host} ({how})' for host, how in seen.refusing.items())}"
         yield warning(Check.SIGNING, text, "copy the trust file to these hosts; see runbooks/bad_commands.md")
 
 
@@ -164,7 +164,7 @@ def judge_leader(seen: LeaderSeen) -> Iterator[Finding]:
     elif seen.heard_s is None or seen.heard_s > SILENT_AFTER_S:
         since = "never" if seen.heard_s is None else f"{seen.heard_s:.0f} s ago"
         text = f"{seen.leader} leads, but its last status came {since}{also}"
-        yield warning(Check.LEADER, text, "wait if it has just started; else see its log")
+        yield warning(Check.LEADER, text, "wait if it has just started; otherwise see its log")
     else:
         yield ok(Check.LEADER, f"{seen.leader} leads{also}")
     if seen.hold is not None:

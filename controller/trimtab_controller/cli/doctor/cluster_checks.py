@@ -127,7 +127,7 @@ def judge_topics(found: Mapping[str, TopicSeen], wanted: Sequence[TopicSettings]
     missing = [each.name for each in wanted if each.name not in found]
     if len(missing) == len(wanted):
         text = "none of the cluster's topics exists"
-        remedy = "fine before the first start: the controller creates them; else correct controller.cluster"
+        remedy = "fine before the first start: the controller creates them; otherwise correct controller.cluster"
         yield warning(Check.TOPICS, text, remedy)
         return
     if missing:
