@@ -317,7 +317,7 @@ def _outcome(row: RoundStatus) -> Text:
 
 
 def _decisions(status: Status) -> Table | None:
-    """The decisions before the last one, newest first; the last one is in the headline."""
+    """The decisions before the last one, newest first; the last one is shown at the top."""
     if len(status.decisions) < 2:
         return None
     table = Table.grid(padding=(0, 2))

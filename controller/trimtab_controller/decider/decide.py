@@ -105,7 +105,7 @@ def to_start(
 
 
 def to_stop(view: AppView, execution: Execution) -> Scaled | None:
-    """Stop a drained worker that owns nothing in reports and placements, unless a stop has just failed."""
+    """Stop a drained worker that owns nothing in reports and placements; a repeated stop waits SCALING_PATIENCE_S."""
     for worker in view.workers:
         if not worker.draining or view.owned_by(worker.id) or owned_by(execution.placements.values(), worker.id):
             continue

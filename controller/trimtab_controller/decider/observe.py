@@ -29,7 +29,7 @@ HOST_MEMORY_S = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
-    """What a snapshot must fulfil.  `lost_worker_s`: how long a worker may be absent before it counts as gone."""
+    """The requirements for a snapshot.  `lost_worker_s`: how long a worker may be absent before it counts as gone."""
 
     min_coverage: float = 0.95
     max_age_s: float = 45.0
