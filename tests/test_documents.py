@@ -10,7 +10,7 @@ from trimtab_agent.commands import verifier
 from trimtab_agent.engines.faust.measure import apportion
 from trimtab_agent.engines.faust.safety import store_guard
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_controller.decider import observe, promises, standby_rounds
+from trimtab_controller.decider import observe, predictions, standby_rounds
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.execution.inheritance import Flaw
 from trimtab_controller.kafka import chunks
@@ -100,8 +100,8 @@ PAGES = {
         *(f"| `{flaw}` |" for flaw in Flaw),
     ),
     "decisions/0009-plans-that-miss-stop": (
-        f"After {promises.MISSES} rounds in a row",
-        f"After {promises.TRY_AGAIN_S / 3600:g} h one more round",
+        f"After {predictions.MISSES_BEFORE_HOLD} rounds in a row",
+        f"After {predictions.TRY_AGAIN_S / 3600:g} h one more round",
     ),
     "guides/secure-it": (f"({keys.MAX_TRUST_FILE:,} characters)",),
     "guides/steer-your-own-app": (

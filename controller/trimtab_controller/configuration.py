@@ -1,4 +1,4 @@
-"""controller.toml: strict reading into frozen values; a fault names file, key, what was found and what was expected."""
+"""Reads controller.toml strictly into frozen values; an error names file, key, found value and expected value."""
 
 import tomllib
 from collections.abc import Callable, Mapping
@@ -22,22 +22,22 @@ from trimtab_protocol.signing.keys import BadKey
 T = TypeVar("T")
 
 LEASE_S = 6.0
-"""The shortest that Kafka's brokers allow unless they are told otherwise."""
+"""The shortest session time-out that Kafka's brokers allow by default."""
 MISSED_WINDOWS = 3
-"""A snapshot older than so many windows is stale."""
+"""Age in windows from which a snapshot is stale."""
 MAX_MIGRATIONS = 1_000
-"""Key groups of one round: a round with all its commands is one message of the journal."""
+"""Maximum number of key groups per round, since a round with all its commands is one message of the journal."""
 
 
 class BadConfiguration(Exception):
-    """The file cannot be used; the message is for the operator."""
+    """The file cannot be used; the message tells the operator why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """Everything the controller is told.  Times in seconds, distances in pp.
+    """The configuration of the controller.  Times in seconds, distances in pp.
 
-    `signing` None: what it publishes is not signed.  `lease_s`: so long a leader that is silent counts as one.
+    `signing` None: publications are not signed.  `lease_s`: how long a silent leader keeps the lead.
     """
 
     cluster: str
@@ -53,7 +53,7 @@ class Configuration:
 
 
 def load(path: Path) -> Configuration:
-    """The configuration in a file; raises BadConfiguration."""
+    """Read a configuration file; raises BadConfiguration."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -67,7 +67,7 @@ def load(path: Path) -> Configuration:
 
 
 def decode(document: Mapping[str, Any]) -> Configuration:
-    """The configuration in a parsed document; raises BadMessage."""
+    """Decode a parsed document; raises BadMessage."""
     fields = Fields(dict(document), "")
     controller, kafka = fields.fields("controller"), fields.fields("kafka")
     stream = read_stream_settings(fields.take("stream") or {}, "stream")
@@ -144,7 +144,7 @@ def _read_execution(fields: Fields) -> Limits:
 
 
 def _or(preset: T, fields: Fields, name: str, read: Callable[[str], T]) -> T:
-    """The member, or its preset value when it is not there."""
+    """The value of the key, or its default if it is missing."""
     return read(name) if fields.has(name) else preset
 
 

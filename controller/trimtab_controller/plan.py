@@ -1,4 +1,4 @@
-"""A plan: the moves of one round and why; what the decider hands to the execution."""
+"""A plan: the moves of one round and their reason, passed from the decider to the execution."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 
 
 class PlanReason(StrEnum):
-    """Why a plan is made, under the name that status and metrics use."""
+    """Why a plan is made; status and metrics use these names."""
 
     DRAIN = "drain"
     COLLOCATION = "collocation"
@@ -18,7 +18,7 @@ class PlanReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One key group leaves `source` for `target`; `state_bytes` None = not measured."""
+    """The move of one key group from `source` to `target`; `state_bytes` None = not measured."""
 
     key_group: KeyGroup
     source: WorkerId
@@ -34,7 +34,7 @@ class Move:
 class Collocation:
     """Share of the tuples between key groups that stay within a worker, from 0 to 1.
 
-    `saved_pp`: by how much the mean load falls with what these tuples cost between workers (pp of capacity).
+    `saved_pp`: by how much the mean load falls because fewer tuples go between workers (pp of capacity).
     """
 
     before: float
@@ -43,7 +43,7 @@ class Collocation:
 
     @property
     def gain_pp(self) -> float:
-        """What a plan brings, in percentage points of the tuples."""
+        """The gain of the plan, in percentage points of the tuples."""
         return 100.0 * (self.planned - self.before)
 
 
@@ -52,10 +52,10 @@ class Plan:
     """The moves of one round of one app.
 
     `detail`: the reason in numbers and names, for the operator.
-    `before` and `planned` are load distances in pp, `lower_bound` what is provably reachable within the budget.
+    `before` and `planned` are load distances in pp; no plan within the budget has one below `lower_bound`.
     `status` is the solver's, `fallback` True when the solver was killed and the greedy method answered.
     `hosts` has the host of every worker named in a move; `collocation` None: not part of this plan.
-    `note`: what else the operator should know.
+    `note`: anything else that the operator should know.
     """
 
     app: AppId

@@ -283,13 +283,13 @@ def test_an_app_and_a_worker_that_are_gone_for_good_are_forgotten_for_successors
     world.status_when("other app", lambda shown: {row["app"] for row in shown["nodes"]} == {"other"})
     world.trimtab("forget", "app", "--reason", "replaced by other")
     deadline = time.monotonic() + LIMIT_S
-    while "forget app app: its placement of 12 key groups is taken back" not in world.log_text():
+    while "forget app app: its placement of 12 key groups is revoked" not in world.log_text():
         assert time.monotonic() < deadline, world.log_text()
         world.publish_window(nodes=nodes, key_groups=())
     world.wait("the empty placement", lambda: world.placements[-1].is_taken_back)
     shown = world.status_when("answer", lambda status: "forget" in [row["kind"] for row in status["decisions"]])
     assert [row["text"].partition(", asked")[0] for row in shown["decisions"] if row["kind"] == "forget"] == [
-        "forget app app: its placement of 12 key groups is taken back"
+        "forget app app: its placement of 12 key groups is revoked"
     ]
 
     world.running[-1].kill()
@@ -300,7 +300,7 @@ def test_an_app_and_a_worker_that_are_gone_for_good_are_forgotten_for_successors
     assert [row["app"] for row in shown["apps"]] == ["other"]
     world.trimtab("forget", "--worker", "w9")
     deadline = time.monotonic() + LIMIT_S
-    while "forget worker w9: it is not waited for" not in world.log_text():
+    while "forget worker w9: it is no longer awaited" not in world.log_text():
         assert time.monotonic() < deadline, world.log_text()
         world.publish_window(nodes=nodes, key_groups=())
     world.wait("the app is back", lambda: not world.placements[-1].is_taken_back, windows=True)

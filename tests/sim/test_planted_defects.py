@@ -24,7 +24,7 @@ from trimtab_agent.commands.events import CommandReceived, Entry, SendAck
 from trimtab_agent.commands.events import Event as AgentEvent
 from trimtab_agent.commands.machine import CommandMachine
 from trimtab_agent.engines.faust.group.shared_state import PluginState
-from trimtab_controller.decider import observe, promises
+from trimtab_controller.decider import observe, predictions
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.execution import handovers
 from trimtab_controller.execution.events import Action, Limits, Publish
@@ -338,7 +338,7 @@ MANY_WINDOWS_S = 900.0
 def test_that_plans_never_stop_for_a_worker_that_counts_nothing_is_found() -> None:
     with (
         simulating() as run,
-        patch.object(promises, "MISSES", NEVER),
+        patch.object(predictions, "MISSES_BEFORE_HOLD", NEVER),
         pytest.raises(Violation, match="number 3 in a row that gives to w1a"),
     ):
         until_found(lambda seed: run(seed, faults=(faults.reread,), worker_type=CountsNothing))

@@ -1,7 +1,7 @@
 """The command line `trimtab`.
 
-Help and completion need the standard library alone: parsers name the function of a command, which is imported when the
-command is called.
+Help and completion need only the standard library: a parser names the function of its command, which is imported when
+the command is called.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from trimtab_process.extras import explain_missing
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 INTERRUPTED, CUT_OFF = 130, 141
-"""As shells have it, for SIGINT and SIGPIPE."""
+"""The exit codes that shells use for SIGINT and SIGPIPE."""
 PARSERS = "trimtab_controller.cli.parsers"
 COMMANDS = {
     **{name: (f"{PARSERS}.operator", text) for name, text in OPERATOR_COMMANDS.items()},
@@ -34,7 +34,7 @@ ENTRY_POINTS = "trimtab.commands"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code (2: wrong usage or configuration, or a package is not installed)."""
+    """Run one command and return its exit code (2: wrong usage or configuration, or a package is not installed)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     called = next((each for each in arguments if not each.startswith("-")), None)
     options = parser_for(called).parse_args(arguments)
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Call what the parser names: a function, or `module:function`."""
+    """Call the function that the parser names, directly or as `module:function`."""
     if not isinstance(options.run, str):
         return int(options.run(options))
     module, _, function = options.run.partition(":")
@@ -64,12 +64,12 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def all_commands() -> dict[str, tuple[str, str]]:
-    """Our own commands and those that installed packages register, such as `sandbox`."""
+    """Trimtab's own commands and those that installed packages register, such as `sandbox`."""
     return COMMANDS | {entry.name: entry.load() for entry in metadata.entry_points(group=ENTRY_POINTS)}
 
 
 def parser_for(called: str | None, *, complete: bool = False) -> argparse.ArgumentParser:
-    """A parser that knows all commands by name, and the called one (`complete`: every one) with its options."""
+    """A parser that knows all commands by name; the called one (`complete`: every one) also with its options."""
     parser = argparse.ArgumentParser(
         prog="trimtab",
         description="Keeps a stateful stream-processing cluster balanced while it runs.",

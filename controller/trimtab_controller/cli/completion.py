@@ -1,4 +1,4 @@
-"""`trimtab completion SHELL`: a static script; the shell starts no Python to complete a word."""
+"""`trimtab completion SHELL`: prints a static script, so that the shell need not start Python to complete a word."""
 
 import argparse
 
@@ -7,7 +7,7 @@ import shtab
 from trimtab_controller.cli import DONE, parser_for
 
 FILES = ("FILE", "PATH", "INSTANCE")
-"""Values of options and arguments, by their placeholder in the help, that are files."""
+"""Placeholders in the help of options and arguments whose values are files."""
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`trimtab controller run`: the controller as a process."""
+"""`trimtab controller run`: runs the controller as a process."""
 
 import argparse
 import logging
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"trimtab controller: signing: {error}", file=sys.stderr)
         return BAD_CONFIGURATION
     except FencedError as error:
-        print(f"trimtab controller: {error}; this one ends", file=sys.stderr)
+        print(f"trimtab controller: {error}; this controller ends", file=sys.stderr)
         return FENCED
     except (PublicationError, MissingTopicsError, MembershipError, OSError) as error:
         print(f"trimtab controller: {error}", file=sys.stderr)
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_stream_modules(configuration: Configuration) -> None:
-    """Raise ModuleNotFoundError now for what the stream, a process of its own, would miss over and over."""
+    """Raise ModuleNotFoundError now for packages that the stream's process would miss at each restart."""
     for name in STREAM_MODULES if configuration.stream.embedded else ():
         if find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
@@ -74,7 +74,7 @@ def _serve(configuration: Configuration) -> ProcessMetrics:
 
 
 def _look_on(configuration: Configuration, path: Path, served: ProcessMetrics, stopping: Callable[[], bool]) -> None:
-    """A dry run stands for no election: it commands nobody."""
+    """Run a dry run; it sends no commands, so it takes no part in the election."""
     metrics = Metrics()
     served.show(metrics.registry)
     ControllerRun(configuration, path, acting=False, stopping=stopping, metrics=metrics).run()
@@ -82,7 +82,7 @@ def _look_on(configuration: Configuration, path: Path, served: ProcessMetrics, s
 
 def _act(configuration: Configuration, path: Path, served: ProcessMetrics, stopping: Callable[[], bool]) -> None:
     if configuration.signing is not None:
-        configuration.signing.load()  # a standby hears of a bad key now, not when it is needed
+        configuration.signing.load()  # a standby reports a bad key now, not when it takes over
 
     def new_term(lease: LeaseView) -> ControllerRun:
         metrics = Metrics()

@@ -1,4 +1,4 @@
-"""`trimtab jars`: fetch what the broker and Spark need, so that nothing has to be fetched later."""
+"""`trimtab jars`: fetches the jars of broker and Spark ahead of their first use."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ def add_parser(commands: "Commands") -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Download what is missing, verify all, print where they are; the exit code."""
+    """Download the missing jars, verify all, print their folder, and return the exit code."""
     code = main()
     if code == 0:
         print(f"all jars are there, with the listed checksums: {cache_folder()}")

@@ -18,7 +18,7 @@ from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
-UNSEEN = "with --key-file and --trust-file in place of --config placements are not looked at"
+UNSEEN = "with --key-file and --trust-file instead of --config, placements are not checked"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def run_init(_: argparse.Namespace, files: KeyFiles) -> int:
-    """Make both files."""
+    """Create both files."""
     key = files.create()
     print(f"key {key.public.id}: private half in {files.key} (mode 0600), public half in {files.trust}")
     print(f"next: copy {files.trust} to all hosts; [signing] in controller.toml, [trust] in agent.toml, TRIMTAB_TRUST")
@@ -42,7 +42,7 @@ def run_init(_: argparse.Namespace, files: KeyFiles) -> int:
 
 
 def run_show(_: argparse.Namespace, files: KeyFiles) -> int:
-    """The ids; nothing that is secret."""
+    """Print the ids of the keys, and no secrets."""
     signing = load_signing_key(files.key).public.id
     trusted = load_trust(files.trust).by_id
     print(f"signs:   {signing}  {files.key}")
@@ -56,14 +56,14 @@ def run_show(_: argparse.Namespace, files: KeyFiles) -> int:
 
 
 def run_rotate(args: argparse.Namespace, files: KeyFiles) -> int:
-    """One step."""
+    """Carry out one step of a rotation."""
     match args.step:
         case "begin":
             key = files.begin()
             then = f"copy {files.trust} to all hosts (they notice by themselves), then `trimtab keys rotate switch`"
         case "switch":
             key = files.switch()
-            then = "restart the controller, which signs its placements anew, then `trimtab keys rotate finish`"
+            then = "restart the controller, which signs its placements again, then `trimtab keys rotate finish`"
         case _:
             if args.config is not None:
                 _check_placements(args.config, files)
@@ -74,7 +74,7 @@ def run_rotate(args: argparse.Namespace, files: KeyFiles) -> int:
 
 
 def _check_placements(config: Path, files: KeyFiles) -> None:
-    """Raises BadKey while a placement is signed by another key: its workers would refuse it from `finish` on."""
+    """Raise BadKey if another key has signed a placement, since its workers would refuse it after `finish`."""
     configuration = load(config)
     topic = Topics(configuration.cluster).placement
     try:
@@ -82,13 +82,13 @@ def _check_placements(config: Path, files: KeyFiles) -> None:
             found = drain(consumer, starts(consumer, [topic]))
     except (KafkaException, ReadError) as error:
         why = error.args[0].str() if isinstance(error, KafkaException) else str(error)
-        raise BadKey(f"the placements could not be looked at: {why}; {UNSEEN}") from error
+        raise BadKey(f"the placements could not be checked: {why}; {UNSEEN}") from error
     key, trusted = files.load()
     signers = placements_signed_by(found, topic, trusted)
     if others := [f"{app} (key {signer})" for app, signer in signers.items() if signer != key.public.id]:
         raise BadKey(
             f"found placements signed by an older key, expected key {key.public.id}: {first_few(others)}; "
-            "the leading controller signs them anew when it is restarted after `switch`"
+            "the leading controller signs them again when it is restarted after `switch`"
         )
 
 

@@ -1,4 +1,4 @@
-"""The operator's commands: see what the controller sees and does, and say what should be."""
+"""The operator's commands: show what the controller sees and does, and tell it what to do."""
 
 import argparse
 import getpass
@@ -101,7 +101,7 @@ def read_target(args: argparse.Namespace) -> Target:
 
 
 def run_status(args: argparse.Namespace, target: Target) -> int:
-    """Who leads and who stands by, nodes, loads, plan in flight, last decisions."""
+    """Print leader and standbys, workers, loads, plan in flight and last decisions."""
     status = read_status(target)
     if status is None:
         cluster = target.configuration.cluster
@@ -118,7 +118,7 @@ def run_status(args: argparse.Namespace, target: Target) -> int:
 
 
 def _controllers(target: Target) -> tuple[Member, ...] | None:
-    """Who stands for the lead; None when the broker does not say: the rest of the status is worth showing then too."""
+    """The group of controllers; None when the broker does not answer, since the rest is still worth showing."""
     try:
         return members(AdminClient(target.connection.client("trimtab-status")), target.topics.cluster)
     except (KafkaException, TimeoutError):
@@ -130,7 +130,7 @@ def _console() -> Console:
 
 
 def read_status(target: Target) -> Status | None:
-    """The status of the acting controller; when that is silent, of the one last heard of.  Raises CommandError."""
+    """The status of the acting controller or, if that is silent, the newest one.  Raises CommandError."""
     with reading(target.connection, "status") as consumer:
         found = drain(consumer, starts(consumer, [target.topics.status]))
     try:
@@ -142,7 +142,7 @@ def read_status(target: Target) -> Status | None:
 
 
 def run_plan(args: argparse.Namespace, target: Target) -> int:
-    """What the controller would do now, pause and minimum interval left aside."""
+    """Print what the controller would do now, ignoring pause and minimum interval."""
     from trimtab_controller.solver.balance import answer
 
     now = time.time()
@@ -157,7 +157,7 @@ def run_plan(args: argparse.Namespace, target: Target) -> int:
 
 
 def run_snapshot(args: argparse.Namespace, target: Target) -> int:
-    """The present cluster as an instance file."""
+    """Write the present cluster to an instance file."""
     now, configuration = time.time(), target.configuration
     known = informed(read_cluster_state(target.connection, configuration, now), configuration, now).known
     if known.not_ready is not None:
@@ -184,7 +184,7 @@ def run_snapshot(args: argparse.Namespace, target: Target) -> int:
 
 
 def run_drain(args: argparse.Namespace, target: Target) -> int:
-    """Write the drain of a worker that the controller knows."""
+    """Ask the controller to drain a worker that it knows."""
     node = _name(args.node)
     status = read_status(target)
     known = [row.worker for row in status.nodes] if status else []
@@ -199,7 +199,7 @@ def run_drain(args: argparse.Namespace, target: Target) -> int:
 
 
 def _caveats(status: Status | None, node: WorkerId) -> list[str]:
-    """What keeps a drain from beginning at once."""
+    """The reasons why a drain does not start at once."""
     if status is None:
         return ["no controller has reported yet: the drain starts when one leads"]
     why_not = {
@@ -218,7 +218,7 @@ def _caveats(status: Status | None, node: WorkerId) -> list[str]:
 
 
 def run_undrain(args: argparse.Namespace, target: Target) -> int:
-    """Take a drain back."""
+    """Cancel a drain."""
     key = drain_key(WorkerId(_name(args.node)))
     return _take_back(
         args,
@@ -230,7 +230,7 @@ def run_undrain(args: argparse.Namespace, target: Target) -> int:
 
 
 def run_forget(args: argparse.Namespace, target: Target) -> int:
-    """Write the wish to forget an app or a worker that does not run any more."""
+    """Ask the controller to forget an app or a worker that no longer runs."""
     if (args.app is None) == (args.worker is None):
         return _refuse("name what to forget: either APP, or --worker NAME", BAD_USAGE)
     by, at = _who(), time.time()
@@ -253,14 +253,14 @@ def run_forget(args: argparse.Namespace, target: Target) -> int:
 
 
 def run_pause(args: argparse.Namespace, target: Target) -> int:
-    """Write the pause."""
+    """Pause the controller."""
     intent = Pause(by=_who(), at=time.time(), reason=args.reason)
     _write(target, intent.key, intent)
     return _say(args, "paused: a plan in flight is finished, no new one starts until `trimtab resume`", intent.key)
 
 
 def run_resume(args: argparse.Namespace, target: Target) -> int:
-    """Take the pause back, or end a hold."""
+    """End a pause or a hold."""
     if args.accept_journal:
         return _accept_journal(args, target)
     idle = "the controller is not paused; `trimtab resume --accept-journal` ends a hold"
@@ -288,7 +288,7 @@ def _take_back(args: argparse.Namespace, target: Target, key: str, text: str, id
 
 
 def read_intents(target: Target) -> dict[str, Intent | None]:
-    """The intents that hold, by key; None for one that cannot be read (it can be taken back all the same)."""
+    """The intents in force, by key; None for one that cannot be read (it can still be cancelled)."""
     with reading(target.connection, "intents") as consumer:
         found = drain(consumer, starts(consumer, [target.topics.intents]))
     intents: dict[str, Intent | None] = {}
@@ -301,10 +301,10 @@ def read_intents(target: Target) -> dict[str, Intent | None]:
 
 
 def _write(target: Target, key: str, intent: Intent | None) -> None:
-    """Write one intent, or its tombstone, and wait for the broker's word.  Raises CommandError, BadMessage."""
+    """Write one intent, or its tombstone, and wait until the broker has stored it.  Raises CommandError, BadMessage."""
     value = None if intent is None else encode_intent(intent)
     if value is not None:
-        decode_intent(key.encode(), value)  # nobody would tell the operator here that the controller refuses it
+        decode_intent(key.encode(), value)  # check it here: a refusal by the controller would not be seen here
     failures: list[str] = []
     producer = Producer(target.connection.client("trimtab-cli", enable_idempotence=True))
     producer.produce(
@@ -359,4 +359,4 @@ FUNCTIONS: dict[str, Callable[[argparse.Namespace, Target], int]] = {
     "pause": run_pause,
     "resume": run_resume,
 }
-"""Command -> what carries it out."""
+"""Command -> its function."""

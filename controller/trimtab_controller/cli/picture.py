@@ -1,4 +1,4 @@
-"""Simulated rounds as a picture: one panel per measure, one line per policy. Needs matplotlib, which is optional."""
+"""Draws simulated rounds: one panel per measure, one line per policy.  Needs matplotlib, which is optional."""
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -13,16 +13,16 @@ PANELS: tuple[tuple[str, Callable[[Round], float], float], ...] = (
     ("load index", lambda each: each.load_index, 100.0),
     ("migrations", lambda each: each.migrations, 1.0),
 )
-"""Title, measure, and what the axis reaches at least."""
+"""Title, measure, and the minimum upper end of the axis."""
 POINTS_UP_TO = 60  # rounds; more of them are a line
 
 
 class PictureError(Exception):
-    """No picture; the message says why."""
+    """The picture cannot be drawn; the message says why."""
 
 
 def check_picture(path: Path) -> None:
-    """Raises PictureError where `path` could not be drawn: to be asked before anything is computed."""
+    """Raise PictureError if `path` cannot be drawn; call this before computing anything."""
     if path.suffix not in FORMATS:
         raise PictureError(f"--picture {path}: one of {', '.join(FORMATS)} expected")
     if find_spec("matplotlib") is None:
@@ -30,7 +30,7 @@ def check_picture(path: Path) -> None:
 
 
 def draw(title: str, runs: Mapping[str, Run], path: Path) -> None:
-    """Writes the picture; the suffix of `path` is its format. Raises OSError."""
+    """Write the picture; the suffix of `path` is its format.  Raises OSError."""
     import matplotlib as mpl
 
     mpl.use("Agg")

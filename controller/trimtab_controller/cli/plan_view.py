@@ -1,4 +1,4 @@
-"""A decision for people and for machines: what would be moved, where to, and what it brings."""
+"""Prints a decision as text or JSON: what would move, where to, and the predicted gain."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ from trimtab_controller.plan import Plan
 
 
 def show_decision(decision: Decision, console: Console) -> None:
-    """Print a decision, and the moves when it is a plan."""
+    """Print a decision and, if it is a plan, its moves."""
     console.print(Text(describe(decision)))
     if not isinstance(decision, Planned):
         return
     plan = decision.plan
     known = [move.state_bytes for move in plan.moves if move.state_bytes is not None]
-    unknown = f", {len(plan.moves) - len(known)} of unknown size" if len(known) < len(plan.moves) else ""
+    unknown = f", {len(plan.moves) - len(known)} key groups of unknown size" if len(known) < len(plan.moves) else ""
     console.print(f"{sum(known):,} bytes of state{unknown}; {plan.status}, found in {plan.solve_s:.2f} s")
     console.print()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
@@ -32,7 +32,7 @@ def show_decision(decision: Decision, console: Console) -> None:
 
 
 def decision_document(decision: Decision) -> dict[str, Any]:
-    """The same for machines."""
+    """The decision as a JSON object."""
     kind, reason = names_of(decision)
     plan = _plan_document(decision.plan) if isinstance(decision, Planned) else None
     return {"kind": kind, "reason": reason, "text": describe(decision), "plan": plan}

@@ -1,7 +1,7 @@
 """`trimtab simulate POLICY`: rounds of a policy on a generated or recorded workload.
 
-Everything but the planning seconds is the same for the same options: no clock is read but to time the plans, and to
-stop them where `--time-limit` asks for it.
+The same options give the same results, except for the planning seconds: the clock only times the plans, and stops them
+if `--time-limit` is given.
 """
 
 import argparse
@@ -41,12 +41,12 @@ LEAST_BUDGET, BUDGET_SHARE = 10, 0.01
 
 
 class BadInput(Exception):
-    """What was asked for cannot be simulated; the message says why."""
+    """The options cannot be simulated; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """What every policy is played on; `moments` begins anew with every call."""
+    """The workload on which each policy is played; each call of `moments` starts over."""
 
     name: str
     moments: Callable[[], Iterable[Moment]]
@@ -64,7 +64,7 @@ def run_compare(args: argparse.Namespace) -> int:
 
 
 def run(args: argparse.Namespace, names: Sequence[str], command: str) -> int:
-    """Plays the policies `names`; exit codes and errors like those of `trimtab solve`."""
+    """Play the policies `names`; exit codes and errors are like those of `trimtab solve`."""
     try:
         if args.picture is not None:
             check_picture(args.picture)
@@ -102,7 +102,7 @@ def _deadline(seconds: float) -> Stop:
 def scene_of(args: argparse.Namespace) -> Scene:
     """The workload and the changes that the options name. Raises BadInput, InvalidSize, BadInstance, OSError."""
     if not args.smoothing:
-        raise BadInput("--smoothing must be above 0: nothing would ever be measured")
+        raise BadInput("--smoothing must be above 0: otherwise no measurement would ever count")
     if args.recorded:
         snapshots = [_read(path) for path in _files(args.recorded)][: args.rounds]
         name, rounds = f"{len(snapshots)} snapshots", len(snapshots)

@@ -1,4 +1,4 @@
-"""What a simulation came to: tables for people, JSON for programs."""
+"""Shows the results of a simulation as tables or JSON."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ SHOWN_ROUNDS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of the rounds; an `optional` one is left out where all its values are 0."""
+    """A column of the table of rounds; an `optional` one is left out if all its values are 0."""
 
     title: str
     value: Callable[[Round], float]
@@ -41,7 +41,7 @@ COLUMNS = (
 
 
 def document(workload: str, seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """All rounds and their summary by policy; what depends on the machine is in `planning_seconds` alone."""
+    """All rounds and their summary by policy; only `planning_seconds` depends on the machine."""
     policies = {
         name: {
             "summary": asdict(summarise(run.rounds)),
@@ -59,7 +59,7 @@ def document(workload: str, seed: int, runs: Mapping[str, Run]) -> dict[str, Any
 
 
 def write_json(content: dict[str, Any], target: str) -> None:
-    """To the file `target`, or to standard output if it is `-`. Raises OSError."""
+    """Write to the file `target`, or to standard output if it is `-`.  Raises OSError."""
     text = json.dumps(content, allow_nan=False) + "\n"
     if target == "-":
         sys.stdout.write(text)
@@ -68,7 +68,7 @@ def write_json(content: dict[str, Any], target: str) -> None:
 
 
 def show_run(workload: str, seed: int, named: tuple[str, Run]) -> None:
-    """Prints the rounds of one policy, at most `SHOWN_ROUNDS` of them, and what they came to."""
+    """Print the rounds of one policy, at most `SHOWN_ROUNDS` of them, and their summary."""
     name, run = named
     console = Console(highlight=False)
     shown = _shown(run.rounds)
@@ -96,7 +96,7 @@ def show_run(workload: str, seed: int, named: tuple[str, Run]) -> None:
 
 
 def _shown(rounds: tuple[Round, ...]) -> list[Round]:
-    """All of a few, else as many at equal steps, the first and the last among them."""
+    """The rounds to show: all if there are few, else some at equal steps with the first and the last."""
     if len(rounds) <= SHOWN_ROUNDS:
         return list(rounds)
     last = len(rounds) - 1
@@ -104,7 +104,7 @@ def _shown(rounds: tuple[Round, ...]) -> list[Round]:
 
 
 def show_comparison(workload: str, seed: int, runs: Mapping[str, Run]) -> None:
-    """Prints one row per policy."""
+    """Print one row per policy."""
     console = Console(highlight=False)
     count = len(next(iter(runs.values())).rounds)
     table = Table(

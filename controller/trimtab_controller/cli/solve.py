@@ -12,11 +12,11 @@ from trimtab_models.solving import Deadline, Infeasible, Never, method_named
 
 PLAN, BAD_INPUT, INFEASIBLE = 0, 2, 3
 SOLVE_SECONDS = {"solve_seconds": "How long solving took (s)."}
-"""What the command adds to the plan of a method that is timed -> what it says."""
+"""Fields that the command adds to the plan of a timed method -> their description."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code of the contract: 0 a plan, 2 bad input, 3 proven infeasible; the reason on standard error."""
+    """Return the exit code of the contract: 0 a plan, 2 bad input, 3 proven infeasible; errors go to standard error."""
     method = method_named(args.method)
     try:
         instance = method.read(args.instance.read_bytes())
@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
         return _refuse(f"{args.instance}: {error.strerror or error}", BAD_INPUT)
     except BadInstance as error:
         return _refuse(str(error), BAD_INPUT)
-    started = time.monotonic()  # the limit is for solving: reading a large file does not eat it up
+    started = time.monotonic()  # the limit is for solving only, not for reading a large file
     stop = Never() if args.time_limit is None else Deadline(time.monotonic, started + args.time_limit)
     answer = method.solve(instance, stop, args.seed)
     seconds = time.monotonic() - started

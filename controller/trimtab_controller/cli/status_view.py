@@ -1,4 +1,4 @@
-"""The status for people: what somebody who was woken at night wants to know first comes first, in 80 columns."""
+"""Prints the status in 80 columns; what an operator on call needs first comes first."""
 
 import statistics
 import time
@@ -20,9 +20,9 @@ from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import AppStatus, NodeStatus, RoundStatus, Status
 
 SILENT_AFTER_S = 15.0
-"""A controller publishes its status every 5 s."""
+"""Age from which a status counts as silence; a controller publishes one every 5 s."""
 OLD_SNAPSHOT_S = 60.0
-"""So old a snapshot is looked at twice; whether a controller takes it for stale depends on its windows."""
+"""Age from which a snapshot is shown as old; what the controller takes for stale depends on its windows."""
 SHOWN_NODES = 20
 SHOWN_DECISIONS = 5
 SHOWN_ROUNDS = 3
@@ -39,13 +39,13 @@ CALM = frozenset(
         SkipReason.TOO_FEW_WINDOWS,
     }
 )
-"""Nothing is done, and nobody need do anything; every other reason is the name of a runbook."""
+"""Reasons to do nothing that need no action; every other reason is the name of a runbook."""
 
 
 class State(StrEnum):
-    """What the controller as a whole is at."""
+    """The state of the controller as a whole."""
 
-    SILENT = "silent"  # whatever it was: nobody has heard of it
+    SILENT = "silent"  # no status for SILENT_AFTER_S; the real state is unknown
     HOLD = "hold"
     PAUSED = "paused"
     ACTING = "acting"
@@ -63,7 +63,7 @@ STYLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A status at the time `now`, and who stands for the lead; None: the broker did not say."""
+    """A status at the time `now`, and the group of controllers; None: the broker did not answer."""
 
     status: Status
     controllers: Sequence[Member] | None
@@ -71,7 +71,7 @@ class Seen:
 
     @property
     def state(self) -> State:
-        """The worst that is true."""
+        """The most serious state that applies."""
         if self.silent_s > SILENT_AFTER_S:
             return State.SILENT
         if self.status.hold:
@@ -82,22 +82,22 @@ class Seen:
 
     @property
     def silent_s(self) -> float:
-        """For how long the controller has not said anything."""
+        """Seconds since the controller last published a status."""
         return max(0.0, self.now - self.status.at)
 
     @property
     def snapshot_age_s(self) -> float | None:
-        """How long ago the last window ended; None: there was none yet."""
+        """Seconds since the last window ended; None before the first window."""
         return None if self.status.window_end is None else max(0.0, self.now - self.status.window_end)
 
     @property
     def leader(self) -> str | None:
-        """The controller that leads by the broker's word."""
+        """The controller that leads, according to the broker."""
         return next((row.name for row in self.controllers or () if row.leads), None)
 
     @property
     def runbook(self) -> str | None:
-        """The name of the runbook to open; None while all is as it should be."""
+        """The name of the runbook to open; None if there is no problem."""
         last = self.status.decisions[-1] if self.status.decisions else None
         if self.state is State.SILENT:
             return "no_leader"
@@ -109,7 +109,7 @@ class Seen:
 
 
 def summary(seen: Seen) -> dict[str, object]:
-    """The first lines for machines."""
+    """The first lines of the status as a JSON object."""
     return {
         "state": str(seen.state),
         "leader": seen.leader,
@@ -131,10 +131,10 @@ def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> Non
     for title, part in (
         ("apps", _apps(status)),
         (_nodes_title(status, all_nodes=all_nodes), _nodes(status, all_nodes=all_nodes)),
-        ("what workers say", _reasons(status)),
+        ("what workers report", _reasons(status)),
         ("plan in flight", _plan_in_flight(seen)),
         ("last plans", _rounds(status)),
-        ("decisions before", _decisions(status)),
+        ("earlier decisions", _decisions(status)),
         ("refused messages", _rejected(status)),
     ):
         if part is not None:
@@ -153,7 +153,7 @@ def _headline(seen: Seen) -> Text:
         old = seen.snapshot_age_s > OLD_SNAPSHOT_S
         text.append(f"snapshot {_ago(seen.snapshot_age_s)} old", "yellow" if old else "")
         if status.coverage is not None and status.coverage < 1.0:
-            text.append(f" of {status.coverage:.0%} of the hosts", "yellow")
+            text.append(f", from {status.coverage:.0%} of the hosts", "yellow")
     return text
 
 
@@ -162,35 +162,37 @@ def _leadership(seen: Seen) -> str:
         return "leader unknown"
     waiting = len(seen.controllers) - (seen.leader is not None)
     standbys = f", {waiting} stand{'s' if waiting == 1 else ''} by" if waiting else ""
-    return (f"{seen.leader} leads" if seen.leader else "nobody leads") + standbys
+    return (f"{seen.leader} leads" if seen.leader else "no leader") + standbys
 
 
 def _remedies(seen: Seen) -> Iterator[Text]:
-    """What is not as it should be, and what to do about it."""
+    """The problems, and what to do about each."""
     status = seen.status
     if seen.silent_s > SILENT_AFTER_S:
-        yield Text(f"No word from the controller for {_ago(seen.silent_s)}; all below is as old as that.", "bold red")
         yield Text(
-            "Workers go on with their last placement. Is `trimtab controller run` alive, and what is in its log?"
+            f"No status from the controller for {_ago(seen.silent_s)}; everything below is that old.", "bold red"
+        )
+        yield Text(
+            "Workers continue with their last placement. Is `trimtab controller run` alive? What does its log say?"
         )
     if status.hold:
-        yield Text(f"On hold, nothing is moved: {status.hold.text}.", "bold red")
-        yield Text("A plan may have been in flight. To begin anew from the placement and what workers report:")
+        yield Text(f"On hold, nothing moves: {status.hold.text}.", "bold red")
+        yield Text("A plan may have been in flight. To start over from the placement and the workers' reports:")
         yield Text("  trimtab resume --accept-journal", "bold")
     if status.paused:
-        yield Text(f"{status.paused[:1].upper()}{status.paused[1:]}. `trimtab resume` ends that.", "yellow")
+        yield Text(f"{status.paused[:1].upper()}{status.paused[1:]}. `trimtab resume` ends the pause.", "yellow")
     if seen.snapshot_age_s is None:
-        yield Text("The stream takes half a minute to start, and agents must report; the controller's log says more.")
+        yield Text("The stream needs half a minute to start, and agents must report. See the controller's log.")
     elif seen.snapshot_age_s > OLD_SNAPSHOT_S and seen.silent_s <= SILENT_AFTER_S:
         yield Text(
-            "No new window comes. Do the agents report? Does the stream run? See the controller's log.", "yellow"
+            "No new windows arrive. Do the agents report? Does the stream run? See the controller's log.", "yellow"
         )
     if seen.controllers is None:
-        yield Text("The broker did not say in time who leads.", "yellow")
+        yield Text("The leader is unknown: the broker did not answer in time.", "yellow")
     for concern in status.concerns:
         yield Text(f"{concern.kind} ({concern.app}): {concern.text}", "bold yellow")
     if seen.runbook is not None:
-        yield Text(f"What to check and to do: runbooks/{seen.runbook}.md")
+        yield Text(f"What to check and what to do: runbooks/{seen.runbook}.md")
 
 
 def _apps(status: Status) -> Table | None:
@@ -218,7 +220,7 @@ def _nodes_title(status: Status, *, all_nodes: bool) -> str:
     count = len(status.nodes)
     if all_nodes or count <= SHOWN_NODES:
         return "workers"
-    return f"workers, {SHOWN_NODES} of {count}: those with a remark, then the most loaded (--all shows all)"
+    return f"workers, {SHOWN_NODES} of {count}: those with remarks first, then the most loaded (--all shows all)"
 
 
 def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
@@ -251,7 +253,7 @@ def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
 
 
 def _remarks(row: NodeStatus) -> list[str]:
-    """What sets a worker apart from one that runs and is steered."""
+    """How a worker differs from one that runs and is steered."""
     remarks = [] if row.state is WorkerState.RUNNING else [str(row.state)]
     if row.used_pct is not None and row.used_pct > 100.0:
         remarks.append("over capacity")
@@ -263,12 +265,12 @@ def _remarks(row: NodeStatus) -> list[str]:
 
 
 def _reasons(status: Status) -> Text | None:
-    """A sentence per reason: which workers only report, and which of those that steer lack something."""
+    """A sentence for each reason: which workers only report, and which steered workers lack something."""
     reporting: defaultdict[str, list[str]] = defaultdict(list)
     lacking: defaultdict[str, list[str]] = defaultdict(list)
     for row in (row for row in status.nodes if row.state is not WorkerState.AWAY):
         if not row.steering:
-            reporting[row.reason or "no reason is given, see the logs of their agents"].append(row.worker)
+            reporting[row.reason or "no reason given, see the agents' logs"].append(row.worker)
         elif row.reason:
             lacking[row.reason].append(row.worker)
     said = [
@@ -288,7 +290,7 @@ def _plan_in_flight(seen: Seen) -> Text | None:
     total = sum(row.handovers.values())
     phases = ", ".join(f"{count} {phase}" for phase, count in row.handovers.items() if count)
     return Text(
-        f"{row.plan} of {row.app}, for {_ago(seen.now - row.started_at)}: {row.reason}\n"
+        f"{row.plan} of {row.app}, started {_ago(seen.now - row.started_at)} ago: {row.reason}\n"
         f"load distance {row.before:.1f} -> {row.planned:.1f} planned (bound {row.lower_bound:.1f})\n"
         f"{total} hand-overs: {phases}; {row.migrations} key groups moved so far"
     )
@@ -308,14 +310,14 @@ def _outcome(row: RoundStatus) -> Text:
     after = f"{row.planned:.1f} planned" if row.after is None else f"{row.after:.1f} ({row.planned:.1f} planned)"
     text = Text(f"{row.reason}\n{row.before:.1f} -> {after}, {row.migrations} key groups moved")
     if row.failed:
-        text.append(f", {row.failed} not", "red")
+        text.append(f", {row.failed} failed", "red")
     if row.incomparable:
         text.append(f", cannot be compared: {row.incomparable}", "yellow")
     return text.append(f", pause {statistics.median(row.pauses_s):.2f} s" if row.pauses_s else "")
 
 
 def _decisions(status: Status) -> Table | None:
-    """Newest first, as in the rounds; the last one stands at the top of all."""
+    """The decisions before the last one, newest first; the last one is shown at the top."""
     if len(status.decisions) < 2:
         return None
     table = Table.grid(padding=(0, 2))
@@ -334,7 +336,7 @@ def _clock(at: float) -> str:
 
 
 def _ago(seconds: float) -> str:
-    """A span in the two units that matter."""
+    """A time span in its largest useful units."""
     whole = max(0, round(seconds))
     if whole < 120:
         return f"{whole} s"

@@ -1,8 +1,9 @@
-"""What an operator should know though balancing goes on: workers over their capacity, growing backlogs.
+"""Concerns: conditions that an operator should know of while balancing continues.
 
-The loads of key groups are parts; the CPU of the worker's process is the whole.  The parts are smaller: rounds of the
-network belong to no key group, and in calm windows they are two thirds of the process.  So the parts are not compared
-with the whole by their ratio, but what a worker really uses is what is held against its capacity.
+These are workers over their capacity and growing backlogs; missed predictions add their own (`predictions.py`).
+
+The capacity of a worker is compared with the CPU of its process, not with the sum of its key groups' loads.  The sum is
+smaller: rounds of the network belong to no key group, and in calm windows they are two thirds of the process.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,11 +20,11 @@ from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
 WINDOWS = 3
-"""A worker over its capacity, or a growing backlog, is reported after so many windows in a row."""
+"""Number of windows in a row after which a worker over its capacity, or a growing backlog, is reported."""
 
 
 class ConcernKind(StrEnum):
-    """Each is an alert and has a runbook."""
+    """Kinds of concerns.  Each is an alert and has a runbook."""
 
     OVER_CAPACITY = "over_capacity"
     BACKLOG_GROWS = "backlog_grows"
@@ -32,7 +33,7 @@ class ConcernKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concern:
-    """Something is wrong with an app; `workers` = with which of its workers, empty when with none in particular."""
+    """A problem of an app.  `workers` are those it concerns; empty when it concerns none in particular."""
 
     kind: ConcernKind
     app: AppId
@@ -42,7 +43,7 @@ class Concern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """A backlog (inputs that wait) now, and before it began to grow `windows` windows ago."""
+    """A backlog (inputs that wait): its size now, and `before` it began to grow, `windows` windows ago."""
 
     now: int
     before: int
@@ -50,11 +51,12 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strain:
-    """A worker in the last window: percent of its capacity, None = unknown; `inputs_s` = inputs taken per second.
+class WorkerUse:
+    """How much of its capacity a worker used in the last window.
 
-    `used_pct` is what its process used, `load_pct` the part of it that its key groups are charged.
-    `over` = for how many windows in a row it has used more than its capacity; by its key groups when nobody knows more.
+    `used_pct` is the use by its process, `load_pct` the sum of its key groups' loads: both in percent of the capacity,
+    None = unknown.  `inputs_s` is the number of inputs taken per second.  `over` counts the windows in a row in which
+    the worker used more than its capacity, judged by `load_pct` where `used_pct` is unknown.
     """
 
     app: AppId | None
@@ -66,12 +68,15 @@ class Strain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strains:
-    """All workers up to a window, and the backlogs of the apps whose every key group tells its own."""
+class ClusterUse:
+    """The use of all workers up to a window.
+
+    `backlogs` has the apps in which every key group reports its backlog.
+    """
 
     end_ms: int = 0
     window_s: float = 0.0
-    workers: Mapping[WorkerId, Strain] = field(default_factory=dict)
+    workers: Mapping[WorkerId, WorkerUse] = field(default_factory=dict)
     backlogs: Mapping[AppId, Growth] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -81,22 +86,22 @@ class Strains:
     @property
     def over_capacity(self) -> frozenset[WorkerId]:
         """The workers that have used more than their capacity for several windows."""
-        return frozenset(worker for worker, strain in self.workers.items() if strain.over >= WINDOWS)
+        return frozenset(worker for worker, worker_use in self.workers.items() if worker_use.over >= WINDOWS)
 
 
-NO_STRAINS = Strains()
+NO_USE = ClusterUse()
 
 
 @dataclass(slots=True)
 class _Parts:
-    """Sums over the key groups of a worker, or of an app; None = of one of them it is unknown."""
+    """Sums over the key groups of a worker or of an app; None = unknown for at least one of them."""
 
     cores: float | None = 0.0
     inputs_s: float | None = 0.0
     backlog: float | None = 0.0
 
     def add(self, cores: float, inputs_s: float, backlog: float) -> None:
-        """Add sums that are NaN where a part of them is unknown."""
+        """Add further sums; NaN = unknown."""
         self.cores = _sum(self.cores, cores)
         self.inputs_s = _sum(self.inputs_s, inputs_s)
         self.backlog = _sum(self.backlog, backlog)
@@ -106,16 +111,16 @@ def _sum(total: float | None, more: float) -> float | None:
     return None if total is None or np.isnan(more) else total + more
 
 
-def follow_strains(snapshot: Snapshot, before: Strains = NO_STRAINS) -> Strains:
-    """The strains with this window in them; after a gap of more than a window the counts restart."""
+def follow_use(snapshot: Snapshot, before: ClusterUse = NO_USE) -> ClusterUse:
+    """The use of capacity after this window.  The counts restart after a gap of more than one window."""
     window_ms = snapshot.end_ms - snapshot.start_ms
-    known = before if snapshot.start_ms - before.end_ms <= window_ms else NO_STRAINS
+    known = before if snapshot.start_ms - before.end_ms <= window_ms else NO_USE
     workers, apps = _parts(snapshot)
-    return Strains(
+    return ClusterUse(
         end_ms=snapshot.end_ms,
         window_s=window_ms / 1000.0,
         workers={
-            row.worker: _strain(row, workers.get(row.worker, _Parts()), known.workers.get(row.worker))
+            row.worker: _worker_use(row, workers.get(row.worker, _Parts()), known.workers.get(row.worker))
             for row in snapshot.nodes
             if row.state is WorkerState.RUNNING
         },
@@ -141,11 +146,11 @@ def _parts(snapshot: Snapshot) -> tuple[dict[WorkerId, _Parts], dict[AppId, _Par
     return workers, apps
 
 
-def _strain(row: NodeWindow, parts: _Parts, before: Strain | None) -> Strain:
+def _worker_use(row: NodeWindow, parts: _Parts, before: WorkerUse | None) -> WorkerUse:
     used_pct = None if row.cpu is None else 100.0 * row.cpu / row.capacity
     load_pct = None if parts.cores is None else 100.0 * parts.cores / row.capacity
     held = load_pct if used_pct is None else used_pct
-    return Strain(
+    return WorkerUse(
         app=row.app,
         used_pct=used_pct,
         load_pct=load_pct,
@@ -164,45 +169,43 @@ def _grown(backlog: float | None, before: Growth | None) -> Growth | None:
     return Growth(now=now, before=before.before, windows=before.windows + 1)
 
 
-def concerns_of(strains: Strains) -> tuple[Concern, ...]:
-    """What is wrong, by app: the workers over their capacity, then the backlogs that grow."""
-    return (*_over_capacity(strains), *_backlogs(strains))
+def concerns_of(use: ClusterUse) -> tuple[Concern, ...]:
+    """The concerns, by app: first the workers over their capacity, then the growing backlogs."""
+    return (*_over_capacity(use), *_backlogs(use))
 
 
-def _over_capacity(strains: Strains) -> Iterator[Concern]:
-    for app, workers in _by_app(strains, strains.over_capacity):
-        said = (_use(worker, strains.workers[worker]) for worker in workers)
+def _over_capacity(use: ClusterUse) -> Iterator[Concern]:
+    for app, workers in _by_app(use, use.over_capacity):
+        said = (_use_text(worker, use.workers[worker]) for worker in workers)
         detail = f"{first_few(said, len(workers))}; for {WINDOWS} windows or longer"
         yield Concern(kind=ConcernKind.OVER_CAPACITY, app=app, workers=workers, detail=detail)
 
 
-def _use(worker: WorkerId, strain: Strain) -> str:
-    used = "?" if strain.used_pct is None else f"{strain.used_pct:.0f}"
-    load = "?" if strain.load_pct is None else f"{strain.load_pct:.0f}"
+def _use_text(worker: WorkerId, worker_use: WorkerUse) -> str:
+    used = "?" if worker_use.used_pct is None else f"{worker_use.used_pct:.0f}"
+    load = "?" if worker_use.load_pct is None else f"{worker_use.load_pct:.0f}"
     return f"{worker} uses {used} % of its capacity, its key groups {load} %"
 
 
-def _backlogs(strains: Strains) -> Iterator[Concern]:
-    """A backlog that grows in each of several windows, by more than is worked off in one."""
+def _backlogs(use: ClusterUse) -> Iterator[Concern]:
+    """Backlogs that grew in each of several windows, together by more than the inputs processed in one window."""
     growing = {
         worker
-        for worker, strain in strains.workers.items()
-        if _is_growing(strain.backlog, strain.inputs_s * strains.window_s)
+        for worker, worker_use in use.workers.items()
+        if _is_growing(worker_use.backlog, worker_use.inputs_s * use.window_s)
     }
     inputs_s: dict[AppId | None, float] = {}
-    for strain in strains.workers.values():
-        inputs_s[strain.app] = inputs_s.get(strain.app, 0.0) + strain.inputs_s
+    for worker_use in use.workers.values():
+        inputs_s[worker_use.app] = inputs_s.get(worker_use.app, 0.0) + worker_use.inputs_s
     of_apps = {
-        app
-        for app, growth in strains.backlogs.items()
-        if _is_growing(growth, inputs_s.get(app, 0.0) * strains.window_s)
+        app for app, growth in use.backlogs.items() if _is_growing(growth, inputs_s.get(app, 0.0) * use.window_s)
     }
-    named = dict(_by_app(strains, growing))
+    named = dict(_by_app(use, growing))
     for app in sorted(named.keys() | of_apps):
         workers = named.get(app, ())
-        said = [f"{_waiting(strains.workers[worker].backlog, strains.window_s)} at {worker}" for worker in workers]
+        said = [f"{_waiting(use.workers[worker].backlog, use.window_s)} at {worker}" for worker in workers]
         if app in of_apps:
-            said.insert(0, f"{_waiting(strains.backlogs[app], strains.window_s)} in all")
+            said.insert(0, f"{_waiting(use.backlogs[app], use.window_s)} in all")
         yield Concern(kind=ConcernKind.BACKLOG_GROWS, app=app, workers=workers, detail=first_few(said))
 
 
@@ -217,10 +220,10 @@ def _waiting(growth: Growth | None, window_s: float) -> str:
     )
 
 
-def _by_app(strains: Strains, workers: Iterable[WorkerId]) -> Iterator[tuple[AppId, tuple[WorkerId, ...]]]:
+def _by_app(use: ClusterUse, workers: Iterable[WorkerId]) -> Iterator[tuple[AppId, tuple[WorkerId, ...]]]:
     found: dict[AppId, list[WorkerId]] = {}
     for worker in sorted(workers):
-        app = strains.workers[worker].app
+        app = use.workers[worker].app
         if app is not None:
             found.setdefault(app, []).append(worker)
     yield from ((app, tuple(found[app])) for app in sorted(found))

@@ -1,4 +1,4 @@
-"""Decide: what to do about one app, and why; or why not.  Pure functions from view, evaluation and state to a value."""
+"""Decide what to do about one app, and why.  Pure functions of view, evaluation and state."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -19,20 +19,21 @@ from trimtab_protocol.messages.placement import Placement
 
 NO_SAVING = "collocation: not used, no measured saving (each hop goes through the broker)"
 SCALING_PATIENCE_S = 60.0
-"""How long after a stop or start it may take until the reports show it; then it is asked for again."""
+"""How long the reports may take to show a stop or start before it is commanded again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """From the configuration's [balance]; distances in pp, times in seconds.
+    """The configuration's [balance]; distances in pp, times in seconds.
 
-    Nothing moves while the load distance is within `load_distance`, or for less than `min_gain`.  A worker is emptied
-    while the others stay within `drain_load_distance`: higher than the band, or one heavy key group would hold it up.
-    Loads and flows are smoothed over windows (`smoothing` = weight of the newest) and believed after `min_windows`.
-    With ALBIC key groups also move inside the band, if more of the tuples between them stay within a worker (by
-    `min_collocation_gain`, in pp) and that lowers the mean load by `min_gain`.  What is saved follows from
-    `remote_tuple_cpu_s`, the measured CPU seconds that a tuple costs only because it goes to another worker; while
-    that is unknown (None), ALBIC plans for balance alone.
+    Nothing moves while the load distance is within the band `load_distance`, or for a gain below `min_gain`.  A drain
+    may raise the load distance of the other workers up to `drain_load_distance`.  That is higher than the band, since
+    otherwise one heavy key group would block the drain.  Loads and flows are smoothed over windows (`smoothing` =
+    weight of the newest) and used after `min_windows`.
+
+    With ALBIC key groups also move inside the band if that raises collocation by `min_collocation_gain` (pp) and lowers
+    the mean load by `min_gain`.  The saving follows from `remote_tuple_cpu_s`, the measured CPU seconds that a tuple
+    costs only because it goes to another worker.  While that is unknown (None), ALBIC plans for balance alone.
     """
 
     method: Method = Method.MILP
@@ -53,13 +54,13 @@ class Settings:
 
     @property
     def note(self) -> str:
-        """Why `method` is not what plans are made with."""
+        """Why plans are not made with `method`; empty if they are."""
         return "" if self.planned_with is self.method else NO_SAVING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolveWanted:
-    """A plan is worth looking for.  `balancing`: the load distance asks for one, whatever the first reason is."""
+    """A plan is worth looking for.  `balancing`: the load distance alone would justify one, whatever `reason` is."""
 
     view: AppView
     reason: PlanReason
@@ -68,12 +69,12 @@ class SolveWanted:
 
     @property
     def draining(self) -> bool:
-        """Whether a worker is to be emptied."""
+        """Whether the plan is to empty a worker."""
         return self.reason is PlanReason.DRAIN
 
 
 def admit_cluster(execution: Execution, *, paused: str | None, held: str | None = None) -> Skip | None:
-    """What forbids any decision, before anything is computed."""
+    """The reason to do nothing in the whole cluster, if there is one; checked before anything is computed."""
     if held is not None:
         return Skip(reason=SkipReason.JOURNAL, detail=f"on hold: {held}")
     if execution.busy and execution.round is not None:
@@ -90,18 +91,21 @@ def admit_cluster(execution: Execution, *, paused: str | None, held: str | None 
 def to_start(
     now: float, execution: Execution, draining: frozenset[WorkerId], hosts: frozenset[HostId]
 ) -> Scaled | None:
-    """A worker that we stopped and that is no longer to be drained; once more when that failed and its host reports."""
+    """Start a worker that the controller stopped and whose drain was cancelled.
+
+    A failed start is repeated while the host reports.
+    """
     for worker, scaling in execution.scalings.items():
         failed = scaling.command.kind is CommandKind.START and scaling.phase is ScalingPhase.FAILED
         again = failed and now >= scaling.at + SCALING_PATIENCE_S and scaling.command.host in hosts
         if (scaling.stopped or again) and worker not in draining:
-            detail = "it was stopped by a drain that an operator has taken back"
+            detail = "an operator cancelled the drain that had stopped it"
             return Scaled(kind=CommandKind.START, worker=worker, host=scaling.command.host, detail=detail)
     return None
 
 
 def to_stop(view: AppView, execution: Execution) -> Scaled | None:
-    """A drained worker that owns nothing by reports and placements, unless its stop was just refused."""
+    """Stop a drained worker that owns nothing in reports and placements; a repeated stop waits SCALING_PATIENCE_S."""
     for worker in view.workers:
         if not worker.draining or view.owned_by(worker.id) or owned_by(execution.placements.values(), worker.id):
             continue
@@ -114,7 +118,7 @@ def to_stop(view: AppView, execution: Execution) -> Scaled | None:
 
 
 def drift(view: AppView, placement: Placement | None) -> Adopted | None:
-    """The reports show other owners or other key groups than the placement, or there is no placement yet."""
+    """Adopt the reported owners if they, or the key groups, differ from the placement, or if there is no placement."""
     if placement is None:
         detail = f"first placement: {len(view.key_groups)} key groups with their present owners"
         return Adopted(app=view.app, owners=view.owners, detail=detail)
@@ -129,13 +133,13 @@ def drift(view: AppView, placement: Placement | None) -> Adopted | None:
     if not other:
         return None
     detail = (
-        f"{len(other)} key groups are not where they were placed, such as {other[0]}: the placement follows the reports"
+        f"{len(other)} key groups have other owners than placed, such as {other[0]}: the placement follows the reports"
     )
     return Adopted(app=view.app, owners=view.owners, detail=detail)
 
 
 def _changed_operators(view: AppView, placement: Placement) -> str | None:
-    """Which operators the placement has and nobody declares any more, which are new, which have other key groups."""
+    """Which operators of the placement are gone, which are new, and which have another number of key groups."""
     now, before = view.owned.sizes, {operator: len(rows) for operator, rows in placement.owners.items()}
     if now == before:
         return None
@@ -155,7 +159,7 @@ def _changed_operators(view: AppView, placement: Placement) -> str | None:
 def admit(
     now: float, view: AppView, evaluation: Evaluation, execution: Execution, settings: Settings, *, windows: int
 ) -> Skip | SolveWanted:
-    """Whether a plan is worth looking for.  A worker to be drained overrides band and samples, not the interval."""
+    """Whether a plan is worth looking for.  A drain ignores the band and `min_windows`, but not the interval."""
     distance, noise = evaluation.load_distance, evaluation.noise
     if distance is None or noise is None:
         return Skip(
@@ -183,7 +187,7 @@ def admit(
 
 
 def _calm(view: AppView, distance: float, noise: float, settings: Settings, windows: int, *, idle: bool) -> Skip | None:
-    """Why nothing need be done; `idle`: nor is there anything to bring together."""
+    """Why no plan for balance is needed; `idle`: collocation cannot be raised either."""
     if idle and distance <= settings.load_distance:
         detail = f"{view.app}: load distance inside band {distance:.1f} <= {settings.load_distance:.1f}"
         return Skip(reason=SkipReason.INSIDE_BAND, detail=detail)
@@ -235,7 +239,7 @@ def _named(view: AppView, moves: Iterable[tuple[int, int]]) -> Iterator[tuple[Ow
 
 
 def blocked_drains(view: AppView, answer: Answer) -> list[DrainBlocked]:
-    """The drains that cannot go on, by worker and obstacle."""
+    """The drains that cannot continue, by worker and obstacle."""
     blocked: dict[tuple[WorkerId, str], list[KeyGroup]] = {}
     for stuck in answer.stuck:
         key_groups = blocked.setdefault((view.workers[stuck.worker].id, stuck.obstacle), [])
@@ -254,7 +258,7 @@ def _together_pays(answer: Answer, settings: Settings) -> bool:
 
 
 def noted(decision: Decision, settings: Settings) -> Decision:
-    """A decision about the balance of an app, with the settings' note."""
+    """The decision, with the settings' note added if it is about the balance of an app."""
     if not settings.note:
         return decision
     match decision:

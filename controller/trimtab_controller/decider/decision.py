@@ -1,4 +1,4 @@
-"""Decisions as values: what can be done about an app or a worker, or nothing."""
+"""The decisions: values that say what to do about an app or a worker, or why to do nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from trimtab_protocol.messages.placement import Owners
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """Nothing is done."""
+    """Do nothing."""
 
     reason: SkipReason
     detail: str
@@ -21,7 +21,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A plan to carry out; `standbys` = new rows of key groups that it does not move."""
+    """Carry out a plan.  `standbys` = new rows of key groups that the plan does not move."""
 
     plan: Plan
     standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """The placement is to say what the reports show; `standbys` = rows in which other workers stand by than before."""
+    """Change the placement to what the reports show.  `standbys` = rows with changed standbys."""
 
     app: AppId
     owners: Mapping[KeyGroup, WorkerId]
@@ -39,7 +39,7 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbysPlaced:
-    """Other workers are to keep the state of these key groups warm; their owners stay."""
+    """Change the standbys of these key groups; their owners stay."""
 
     app: AppId
     rows: Mapping[KeyGroup, Owners]
@@ -48,7 +48,7 @@ class StandbysPlaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
-    """A worker is to be stopped or started."""
+    """Stop or start a worker."""
 
     kind: CommandKind
     worker: WorkerId
@@ -58,9 +58,9 @@ class Scaled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """The answer to an operator: an app or a worker is forgotten, or, when both are None, it cannot be.
+    """Answer an operator's request to forget an app or a worker; both None = refused.
 
-    `answered`: the keys of the intents that end with it.
+    `answered`: the keys of the intents that this ends.
     """
 
     what: str
@@ -74,6 +74,6 @@ Decision = Skip | Planned | Adopted | StandbysPlaced | Scaled | Forgotten
 
 
 def not_ready(found: NotReady) -> Skip:
-    """The decision to do nothing until what is missing is known."""
+    """The decision to do nothing until the missing facts are known."""
     where = f"{found.app}: " if found.app else ""
     return Skip(reason=found.reason, detail=f"{where}{found.reason}: {found.detail}")

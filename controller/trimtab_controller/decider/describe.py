@@ -1,4 +1,4 @@
-"""How decisions are worded: for operators in logs and status, and as names of metrics."""
+"""Words for decisions: a line for operators in logs and status, and the names in metrics."""
 
 from typing import assert_never
 
@@ -30,7 +30,7 @@ def describe(decision: Decision) -> str:
 
 
 def names_of(decision: Decision) -> tuple[str, str]:
-    """Kind and reason, as metrics and the status name them."""
+    """The kind and reason of a decision, as metrics and status name them."""
     match decision:
         case Skip():
             return "skip", str(decision.reason)
@@ -48,7 +48,7 @@ def names_of(decision: Decision) -> tuple[str, str]:
 
 
 def collocation_of(found: Answer | Plan) -> str:
-    """What it gains in collocation, if it is about that."""
+    """The gain in collocation, if the answer or plan is about that; else empty."""
     if found.collocation is None:
         return ""
     return (
@@ -58,5 +58,5 @@ def collocation_of(found: Answer | Plan) -> str:
 
 
 def method_of(found: Answer | Plan) -> str:
-    """How it was found, if that is unusual."""
+    """How the answer or plan was found, if it was not by the solver; else empty."""
     return ", by the greedy method as the solver gave no answer" if found.fallback else ""

@@ -1,14 +1,14 @@
-"""Evaluate: smoothed loads of key groups and workers, the load distance, and how sure it is.
+"""Evaluate a view: smoothed loads of key groups and workers, the load distance, and its noise.
 
-Loads are percent of one core; loads of workers and load distances are percent of the worker's own capacity, as in
-`trimtab solve`: mean = sum of loads / capacity of the workers that stay; load distance = largest deviation from it,
-upwards only for a worker that is being drained.
+Loads of key groups are percent of one core.  Loads of workers and load distances are percent of the worker's own
+capacity, as in `trimtab solve`: mean = sum of loads / capacity of the workers that stay; load distance = largest
+deviation from the mean, upwards only for a worker being drained.
 
-A load is the mean over the windows at first, then exponentially smoothed.  How sure a load distance is follows from how
-well the last windows were foreseen: for every window the loads of workers that the history predicts are compared
-with what was measured.  That takes in noise of single key groups, noise that all of a worker share, and
-key groups that cost more in one place than in another.  With weights w_i of the windows and f = sum of w_i^2 the
-prediction errors vary by s^2 (1 + f), the smoothed loads by s^2 f.
+A load is first the mean over the windows, later exponentially smoothed.  The noise of a load distance follows from the
+prediction errors of the last windows: in every window the measured loads of the workers are compared with those that
+the history predicts.  The errors contain the noise of single key groups, noise that all key groups of a worker share,
+and key groups that cost more in one place than in another.  With weights w_i of the windows and f = sum of w_i^2, the
+prediction errors have the variance s^2 (1 + f), the smoothed loads s^2 f.
 """
 
 import math
@@ -21,21 +21,19 @@ from trimtab_controller.decider.view import AppView
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 
 NOISE_ERRORS = 3.0
-"""A load distance within so many standard errors may well be none: it is the largest of many deviations."""
+"""Number of standard errors within which a load distance counts as noise; it is the largest of many deviations."""
 
 
 FORGOTTEN_RATE = 1e-3
-"""Tuples per second: who once talked to each other and no longer does is forgotten in the end."""
+"""Tuples per second below which a smoothed flow is dropped, so that pairs without traffic are forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Loads and flows of the key groups of an app up to a window.  They belong to the key groups: a move does not
-    void them.
+    """Smoothed loads and flows of an app's key groups up to a window; they stay valid when key groups move.
 
     `concentration` = f, the sum of the squared weights of the windows: 1 with one window, 1/n with n equal ones.
-    `error` = smoothed mean square of the errors of the predicted deviations of the workers (pp^2).
-    `loads` are the smoothed ones.
+    `error` = smoothed mean square of the errors of the workers' predicted deviations (pp^2).
     """
 
     end_s: float = 0.0
@@ -47,7 +45,7 @@ class History:
 
     @property
     def noise(self) -> float:
-        """What part of a load distance may be noise (pp); 0 while only one window is known."""
+        """The part of a load distance that may be noise (pp); 0 while only one window is known."""
         return NOISE_ERRORS * math.sqrt(self.error * self.concentration / (1.0 + self.concentration))
 
 
@@ -56,9 +54,10 @@ NO_HISTORY = History()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """`load_distance` in pp, and the part of it that may be noise; None when every worker is being drained.
+    """Loads and load distance of a view.
 
-    `collocation`: share of the tuples between key groups that stay within a worker; None when there are none.
+    `load_distance` and `noise`, the part of it that may be noise, are in pp; None when every worker is being drained.
+    `collocation`: share of the tuples between key groups that stay within a worker; None without such tuples.
     """
 
     worker_loads: Mapping[WorkerId, float]
@@ -72,7 +71,7 @@ class Evaluation:
 
 
 def follow(view: AppView, history: History, smoothing: float) -> tuple[AppView, History]:
-    """The view with its loads smoothed, and the history with this window in it."""
+    """The view with smoothed loads, and the history after this window."""
     windows = history.windows + 1
     weight = max(smoothing, 1.0 / windows)
     owned = view.owned
@@ -83,7 +82,7 @@ def follow(view: AppView, history: History, smoothing: float) -> tuple[AppView, 
         key_groups=owned.with_load(before + weight * (owned.load - before)),
         flows=_smoothed(view.flows, history.flows, weight),
     )
-    # The first window was not foreseen; the second one is the first to err, and then weighs all.
+    # The first window has no prediction; the error of the second is the first, so its weight is 1.
     error_weight = max(smoothing, 1.0 / max(1, windows - 1))
     error = 0.0 if windows == 1 else _mean_square(view, predicted)
     return smoothed, History(
@@ -100,19 +99,19 @@ Flows = Mapping[tuple[KeyGroup, KeyGroup], float]
 
 
 def _smoothed(now: Flows, before: Flows, weight: float) -> Flows:
-    """weight * now + (1 - weight) * before: in a window that is complete, a pair that is missing sent nothing."""
+    """weight * now + (1 - weight) * before; the window is complete, so a missing pair sent nothing."""
     rates = {pair: weight * now.get(pair, 0.0) + (1.0 - weight) * before.get(pair, 0.0) for pair in now.keys() | before}
     return {pair: rate for pair, rate in rates.items() if rate > FORGOTTEN_RATE}
 
 
 def _mean_square(measured: AppView, predicted: AppView) -> float:
-    """Mean square of the difference of the workers' deviations from the mean (pp^2)."""
+    """Mean square of the differences between the workers' measured and predicted deviations (pp^2)."""
     found, foreseen = _deviations(measured), _deviations(predicted)
     return sum((found[worker] - foreseen[worker]) ** 2 for worker in found) / len(found)
 
 
 def evaluate(view: AppView, history: History = NO_HISTORY) -> Evaluation:
-    """Loads and load distance of the present placement."""
+    """The loads and the load distance under the present placement."""
     worker_loads = _worker_loads(view)
     if all(worker.draining for worker in view.workers):
         return Evaluation(
@@ -149,7 +148,7 @@ def _worker_loads(view: AppView) -> dict[WorkerId, float]:
 
 
 def _mean_load(view: AppView) -> float:
-    """All load over the capacity of the workers that stay, or of all when none does."""
+    """Total load divided by the capacity of the workers that stay, or of all workers if none stays."""
     kept = [worker for worker in view.workers if not worker.draining] or view.workers
     return float(view.owned.load.sum()) / sum(worker.capacity for worker in kept)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from trimtab_controller.decider.decision import Decision
-from trimtab_controller.decider.promises import Mispredicted
+from trimtab_controller.decider.predictions import MispredictedWorker
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -21,21 +21,21 @@ class SnapshotArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntentsChanged:
-    """All intents that hold now."""
+    """All intents in force now."""
 
     intents: tuple[Intent, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionChanged:
-    """What the execution published last."""
+    """The execution state as last published."""
 
     execution: Execution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldChanged:
-    """Why the journal cannot be trusted; None: it can again."""
+    """The reason why the journal cannot be trusted; None: it is trusted again."""
 
     reason: str | None
 
@@ -66,21 +66,22 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundMeasured:
-    """The first whole window after a round: its load distance (pp), or why that says nothing about the plan.
+    """The result of a round, from the first whole window after it.
 
-    `missed` = the workers that were mispredicted, worst first, when the plan was not kept.
+    `load_distance` (pp) is the measured one.  `incomparable` says why it cannot be compared with the plan.  `missed`
+    names the mispredicted workers, worst first; it is empty when the plan met its prediction.
     """
 
     plan: str
     planned: float
     load_distance: float | None
     incomparable: str | None = None
-    missed: tuple[Mispredicted, ...] = ()
+    missed: tuple[MispredictedWorker, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainBlocked:
-    """Key groups that cannot leave a worker that is being drained, and why not."""
+    """Key groups that cannot leave a worker being drained, and the obstacle."""
 
     worker: WorkerId
     key_groups: tuple[KeyGroup, ...]

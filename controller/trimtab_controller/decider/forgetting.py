@@ -1,4 +1,4 @@
-"""Answers operators who want an app or a worker forgotten.  Pure."""
+"""Answers requests of operators to forget an app or a worker.  Pure."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,10 +15,10 @@ from trimtab_protocol.messages.snapshot import Snapshot
 def to_forget(
     intents: Iterable[Intent], execution: Execution, snapshot: Snapshot | None, not_ready: NotReady | None
 ) -> Forgotten | None:
-    """The answer to the first intent to forget; `not_ready` = why the last `snapshot` is of no use.
+    """The answer to the first intent to forget; `not_ready` = why the last `snapshot` cannot be used.
 
-    It moves nothing, so a pause does not forbid it; and it may be what ends a loss of hosts.  It waits while a plan is
-    in flight, and while the snapshot is too old to tell what runs.
+    Forgetting moves nothing, so a pause does not forbid it.  Nor do lost hosts: it may be what ends that state.  It
+    waits while a plan is in flight, and while the snapshot is too old to show what runs.
     """
     stale = not_ready is not None and not_ready.reason is SkipReason.STALE_SNAPSHOT
     if execution.busy or stale or snapshot is None:
@@ -31,12 +31,12 @@ def to_forget(
         what, found = f"app {wish.app}", [row for row in running if row.app == wish.app]
         placed = execution.placements.get(wish.app)
         count = sum(map(len, placed.owners.values())) if placed else 0
-        detail = f"its placement of {count} key groups is taken back" if placed else "it had no placement"
+        detail = f"its placement of {count} key groups is revoked" if placed else "it had no placement"
         forgotten = Forgotten(what=what, answered=(wish.key,), detail=detail, app=wish.app)
     else:
         what, found = f"worker {wish.worker}", [row for row in running if row.worker == wish.worker]
         keys = (wish.key, drain_key(wish.worker))
-        detail = "it is not waited for, started or drained any more"
+        detail = "it is no longer awaited, started or drained"
         forgotten = Forgotten(what=what, answered=keys, detail=detail, worker=wish.worker)
     if found:
         names = first_few(f"{row.worker} on {row.host}" for row in found)

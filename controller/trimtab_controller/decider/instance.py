@@ -1,4 +1,4 @@
-"""A view for the solver: as arrays for the controller's own, and as the instance that `trimtab snapshot` writes."""
+"""Translates a view into a problem: arrays for the solver, or the instance file that `trimtab snapshot` writes."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from trimtab_models.instances import KeyGroup as InstanceKeyGroup
 
 
 def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Question:
-    """What the solver is asked about the app; places of key groups and workers are those of the view."""
+    """The question to the solver; key groups and workers are numbered as in the view."""
     table = view.owned
     places = {worker.id: place for place, worker in enumerate(view.workers)}
     return Question(
@@ -45,12 +45,12 @@ def _flows(view: AppView) -> Flows:
 
 
 def _max_load_distance(view: AppView, settings: Settings) -> float:
-    """How uneven a plan may be: the band, or what a drain may cost while a worker is emptied."""
+    """The largest load distance that a plan may leave: the band, or the larger limit during a drain."""
     return settings.drain_load_distance if view.draining else settings.load_distance
 
 
 def _remote_cost(settings: Settings) -> float:
-    """Percent of a core per tuple/s that goes to another worker, at each of both ends."""
+    """Percent of a core, at each end, per tuple/s that goes to another worker."""
     return 100.0 * (settings.remote_tuple_cpu_s or 0.0) / 2.0
 
 

@@ -1,12 +1,12 @@
-"""The decider as a pure machine: snapshots, intents, answers and the execution's state in; decisions out.
+"""The decider, a pure state machine: it takes snapshots, intents, answers and the execution state, and makes decisions.
 
-Every snapshot ends in one decision: at once, or when the solver has answered.
+Each snapshot leads to one decision, at once or when the solver has answered.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from trimtab_controller.decider.concerns import NO_STRAINS, Concern, Strains, concerns_of, follow_strains
+from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern, concerns_of, follow_use
 from trimtab_controller.decider.decide import (
     Settings,
     SolveWanted,
@@ -29,7 +29,6 @@ from trimtab_controller.decider.decision import (
     StandbysPlaced,
     not_ready,
 )
-from trimtab_controller.decider.deliveries import Deliveries, Parts, Views
 from trimtab_controller.decider.evaluate import NO_HISTORY, Evaluation, History, evaluate, follow
 from trimtab_controller.decider.events import (
     Action,
@@ -52,6 +51,7 @@ from trimtab_controller.decider.observe import (
     parts_of,
     placed_workers,
 )
+from trimtab_controller.decider.prediction_tracker import Parts, PredictionTracker, Views
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standby_rounds import StandbyRounds
 from trimtab_controller.decider.view import AppView, NotReady
@@ -66,22 +66,23 @@ NOTHING_SEEN = NotReady(reason=SkipReason.NO_SNAPSHOT, detail="the stream has no
 
 @dataclass(slots=True)
 class Known:
-    """What the last snapshot showed, for the status; `not_ready`: why nothing is known of any app.
+    """What the last snapshot showed, for the status.
 
-    `missing_standbys` = how many key groups of an app have fewer standbys than it asks for.
+    `not_ready`: why nothing is known of any app.  `missing_standbys`: per app, the number of key groups that have fewer
+    standbys than the app asks for.
     """
 
     snapshot: Snapshot | None = None
     views: dict[AppId, AppView | NotReady] = field(default_factory=dict)
     evaluations: dict[AppId, Evaluation] = field(default_factory=dict)
-    strains: Strains = NO_STRAINS
+    use: ClusterUse = NO_USE
     concerns: tuple[Concern, ...] = ()
     not_ready: NotReady | None = NOTHING_SEEN
     missing_standbys: dict[AppId, int] = field(default_factory=dict)
 
 
 class Decider:
-    """`known` is what was seen last; `on_event` and `on_tick` return what to do, in order."""
+    """Decides what to do.  `on_event` and `on_tick` return the actions in order; `known` is what was seen last."""
 
     def __init__(self, settings: Settings, needs: Requirements, execution: Execution, *, acting: bool) -> None:
         self._settings = settings
@@ -94,9 +95,9 @@ class Decider:
         self._history: dict[AppId, History] = {}
         self._standbys = StandbyRounds()
         self._wanted: SolveWanted | None = None
-        self._in_vain: dict[AppId, float] = {}  # when an app was last asked about, and nothing came of it
+        self._in_vain: dict[AppId, float] = {}  # when the solver was last asked about an app without a plan as result
         self._measured: str | None = None
-        self._deliveries = Deliveries(load_distance=settings.load_distance, min_gain=settings.min_gain)
+        self._predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
         self._stale_at: float | None = None
         self.known = Known()
 
@@ -108,7 +109,7 @@ class Decider:
 
     @property
     def draining(self) -> frozenset[WorkerId]:
-        """The workers that are to be emptied and stopped."""
+        """The workers to empty and stop."""
         return frozenset(intent.worker for intent in self._intents if isinstance(intent, Drain))
 
     @property
@@ -117,7 +118,7 @@ class Decider:
         return self._stale_at
 
     def on_event(self, now: float, event: Event) -> list[Action]:
-        """What follows from the event."""
+        """Process an event and return the actions that follow."""
         match event:
             case SnapshotArrived(snapshot=snapshot):
                 return self._on_snapshot(now, snapshot)
@@ -125,7 +126,7 @@ class Decider:
                 was_paused = self.paused is not None
                 self._intents = intents
                 if was_paused and self.paused is None:
-                    self._deliveries.forgive()  # the operator who resumes has looked at what was missed
+                    self._predictions.forgive()  # an operator who resumes has looked at the missed plans
             case ExecutionChanged(execution=execution):
                 self._execution = execution
             case HoldChanged(reason=reason):
@@ -135,7 +136,7 @@ class Decider:
         return []
 
     def on_tick(self, now: float) -> list[Action]:
-        """While no window comes, say so once per interval."""
+        """Report once per interval that no window arrives."""
         if self._stale_at is None:
             self._stale_at = now + self._needs.max_age_s
         if now < self._stale_at:
@@ -149,12 +150,12 @@ class Decider:
         return [Decided(decision=not_ready(missing))]
 
     def preview(self, now: float, solve: Callable[[AppView], Answer | NoAnswer]) -> Decision:
-        """What a dry run would decide now on the windows recorded so far; `solve` is asked where a plan is wanted.
+        """The decision that a dry run would make now, from the windows recorded so far.
 
-        Changes nothing: the next preview starts from the same.
+        `solve` is called when a plan is wanted.  The decider's state does not change.
         """
         if self._acting:
-            raise ValueError("a decider that acts has no preview: what it decides is carried out")
+            raise ValueError("only a dry run has a preview: the decisions of an acting decider are carried out")
         if self.known.snapshot is None:
             return not_ready(NOTHING_SEEN)
         found = self._decide(now)
@@ -167,12 +168,12 @@ class Decider:
     def _on_snapshot(self, now: float, snapshot: Snapshot) -> list[Action]:
         previous = self.known.snapshot
         if previous is not None and snapshot.end_ms <= previous.end_ms:
-            return []  # published once more, or out of order
+            return []  # a repetition, or out of order
         measured = self.record(now, snapshot)
         return [*measured, *([self._next(now)] if self._wanted is None else [])]
 
     def record(self, now: float, snapshot: Snapshot) -> list[RoundMeasured]:
-        """Learn from a window that is newer than all before, without deciding anything."""
+        """Learn from a window newer than all previous ones, without making a decision."""
         self._stale_at = now + self._needs.max_age_s
         self._forget(snapshot.start_ms / 1000.0)
         self._liveness.see(snapshot, placed_workers(self._execution.placements.values()))
@@ -185,15 +186,15 @@ class Decider:
         }
         self._standbys.see(views, self._execution.placements)
         self._in_vain = {app: at for app, at in self._in_vain.items() if app in views}
-        strains = follow_strains(snapshot, self.known.strains)
+        use = follow_use(snapshot, self.known.use)
         measured = self._measure(raw, parts)
-        self._deliveries.review(raw, parts, strains)
-        concerns = (*concerns_of(strains), *self._deliveries.concerns)
+        self._predictions.review(raw, parts, use)
+        concerns = (*concerns_of(use), *self._predictions.concerns)
         self.known = Known(
             snapshot=snapshot,
             views=views,
             evaluations=evaluations,
-            strains=strains,
+            use=use,
             concerns=concerns,
             not_ready=missing,
             missing_standbys=dict(self._standbys.missing),
@@ -218,12 +219,12 @@ class Decider:
         return view
 
     def _forget(self, start_s: float) -> None:
-        """Drop the history of apps that were not seen for long."""
+        """Drop the history of apps not seen for more than `max_age_s`."""
         oldest_s = start_s - self._needs.max_age_s
         self._history = {app: history for app, history in self._history.items() if history.end_s >= oldest_s}
 
     def _smooth(self, view: AppView) -> AppView:
-        """The view with loads over the windows so far."""
+        """The view with loads smoothed over the windows so far."""
         history = self._history.get(view.app, NO_HISTORY)
         if history.loads is not None and history.loads.sizes != view.owned.sizes:
             history = NO_HISTORY  # the app has other key groups now
@@ -231,14 +232,14 @@ class Decider:
         return smoothed
 
     def _measure(self, raw: Views, parts: Parts) -> list[RoundMeasured]:
-        """What the first whole window after the last round shows, not smoothed; a later one shows something else."""
+        """Compare the last round with the first whole window after it, not smoothed; later windows do not count."""
         last = self._execution.round
         if last is None or last.ended_at is None or last.plan == self._measured:
             return []
         view = raw.get(last.app)
         if not isinstance(view, AppView) or view.start_s > last.ended_at + self._needs.max_age_s:
             return []
-        found = self._deliveries.measure(last, view, parts[last.app])
+        found = self._predictions.measure(last, view, parts[last.app])
         if found.load_distance is None and found.incomparable is None:
             return []
         self._measured = last.plan
@@ -260,7 +261,7 @@ class Decider:
         return Decided(decision=found)
 
     def _decide(self, now: float) -> Decision | SolveWanted:
-        """The decision about the app that needs it most; those for which nothing could be done lately come last."""
+        """The decision for the app that needs one most; apps for which a plan was last sought in vain come last."""
         hosts = frozenset(row.host for row in self.known.snapshot.hosts) if self.known.snapshot else frozenset()
         decision = (
             self._forget_wanted(hosts) or self._admit_cluster() or to_start(now, self._execution, self.draining, hosts)
@@ -280,7 +281,7 @@ class Decider:
         return self._place_standbys(now) or (skips[apps[0]] if apps else nobody)
 
     def _forget_wanted(self, reporting: frozenset[HostId]) -> Forgotten | None:
-        """What an operator wants forgotten, gone from what is remembered here; `reporting` = hosts that report."""
+        """Forget what an operator wants forgotten; `reporting` = hosts that report."""
         if not self._acting or self._held is not None:
             return None
         found = to_forget(self._intents, self._execution, self.known.snapshot, self.known.not_ready)
@@ -298,7 +299,7 @@ class Decider:
         return admit_cluster(self._execution, paused=self.paused, held=self._held)
 
     def _urgency(self, app: AppId) -> tuple[bool, float]:
-        """Workers to be drained first, then the largest load distance; what is not ready comes last."""
+        """Sort key: drains first, then the largest load distance; apps that are not ready come last."""
         view, evaluation = self.known.views[app], self.known.evaluations.get(app)
         if evaluation is None or not isinstance(view, AppView):
             return False, -1.0
@@ -316,10 +317,10 @@ class Decider:
         if stop is not None:
             return stop
         found = admit(now, view, evaluation, self._execution, self._settings, windows=windows)
-        return (self._deliveries.hold(found) if isinstance(found, SolveWanted) else None) or found
+        return (self._predictions.hold(found) if isinstance(found, SolveWanted) else None) or found
 
     def _place_standbys(self, now: float) -> StandbysPlaced | None:
-        """When nothing else is to be done."""
+        """Standbys to place; asked only when there is nothing else to do."""
         return self._standbys.place(now, self.known.views, self._execution.placements) if self._acting else None
 
     # --- an answer ------------------------------------------------------------------------------------------------
@@ -330,7 +331,7 @@ class Decider:
             return []
         decision = self._conclude(now, wanted, answer)
         if isinstance(decision, Planned):
-            self._in_vain.clear()  # or one that gains in each round would always come before them
+            self._in_vain.clear()  # otherwise an app that gains in every round would always come before the others
         else:
             self._in_vain[wanted.view.app] = now
         blocked = blocked_drains(wanted.view, answer) if isinstance(answer, Answer) else []
@@ -347,7 +348,7 @@ class Decider:
         return noted(decision, self._settings)
 
     def _instead_of(self, now: float, skip: Skip) -> Decision:
-        """Standbys, where a plan was looked for in vain; what forbids a plan forbids them too."""
+        """Standbys to place instead of a skip; whatever forbids a plan forbids these too."""
         if self._admit_cluster() is not None or self.known.not_ready is not None:
             return skip
         drifted = (
@@ -357,7 +358,7 @@ class Decider:
         return skip if any(drifted) else self._place_standbys(now) or skip
 
     def _judge(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Planned | Skip:
-        """What the answer is worth, after all that was heard while the solver worked."""
+        """Judge the answer by what became known while the solver worked."""
         if isinstance(answer, NoAnswer):
             return Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason)
         if (changed := self._admit_cluster()) is not None:
@@ -367,5 +368,5 @@ class Decider:
             return not_ready(missing)
         decision = judge(wanted, answer, self._settings)
         if isinstance(decision, Planned) and self._acting:
-            self._deliveries.plan(now, wanted.view.app)
+            self._predictions.plan(now, wanted.view.app)
         return decision

@@ -1,8 +1,8 @@
-"""Observe: a snapshot, the placement and the intents become views of the apps, or a reason why they are not ready.
+"""Observe: turn snapshot, placement and intents into a view of each app, or a reason why the app is not ready.
 
-The reports say who owns what.  Which key groups there are is what the app's workers declare; where their agents do not
-say that yet, the placement tells it.  A host, worker, key group or load that is missing is unknown, never idle or zero:
-then there is no view.
+The owners come from the reports.  The set of key groups comes from the declarations of the app's workers, or from the
+placement if their agents do not report declarations yet.  A missing host, worker, key group or load is unknown, never
+idle or zero; then there is no view.
 """
 
 import math
@@ -22,14 +22,14 @@ from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, PairWindow, Snapshot
 
 LOST_HOSTS_SHARE = 0.4
-"""From this share of lost hosts on, hold: more likely the network failed than the hosts."""
+"""Share of lost hosts from which on nothing is done: the network has more likely failed than the hosts."""
 HOST_MEMORY_S = 600.0
-"""How long a host that no longer reports counts as lost; after that as gone."""
+"""How long a host that no longer reports counts as lost; after that it counts as gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
-    """What a snapshot must bring; `lost_worker_s` = after that an absent worker is gone, not just away."""
+    """The requirements for a snapshot.  `lost_worker_s`: how long a worker may be absent before it counts as gone."""
 
     min_coverage: float = 0.95
     max_age_s: float = 45.0
@@ -38,7 +38,7 @@ class Requirements:
 
 @dataclass(slots=True)
 class Liveness:
-    """When hosts and workers were last seen, in seconds of the windows' ends.  Level-triggered memory."""
+    """When hosts and workers were last seen, by the ends of the windows (epoch seconds)."""
 
     hosts: dict[HostId, float] = field(default_factory=dict)
     owners: frozenset[WorkerId] = frozenset()
@@ -48,7 +48,7 @@ class Liveness:
     ran: dict[WorkerId, tuple[HostId, AppId | None]] = field(default_factory=dict)
 
     def see(self, snapshot: Snapshot, owners: Iterable[WorkerId]) -> None:
-        """Take note of who is there, and of owners in the placement that are not."""
+        """Note which hosts and workers are there, and which owners in the placement are not."""
         end_s = snapshot.end_ms / 1000.0
         self.hosts.update({row.host: end_s for row in snapshot.hosts})
         self.hosts = {host: seen for host, seen in self.hosts.items() if end_s - seen <= HOST_MEMORY_S}
@@ -61,11 +61,11 @@ class Liveness:
         self.ran = {worker: where for worker, where in self.ran.items() if where[0] in self.hosts}
 
     def forget_app(self, app: AppId, reporting: Collection[HostId]) -> None:
-        """Nobody waits for its workers any more, nor for the silent hosts on which only they ran."""
+        """Stop waiting for the app's workers, and for silent hosts on which only these ran."""
         self._forget({worker for worker, (_, of) in self.ran.items() if of == app}, reporting)
 
     def forget_worker(self, worker: WorkerId, reporting: Collection[HostId]) -> None:
-        """It counts as gone, and so does its host if that is silent and nobody else ran there."""
+        """Count the worker as gone, and its host too if that is silent and no other worker ran there."""
         self._forget({worker}, reporting)
         if worker in self.owners:
             self.absent_since[worker] = -math.inf
@@ -78,24 +78,24 @@ class Liveness:
         self.hosts = {host: seen for host, seen in self.hosts.items() if host not in silent}
 
     def lost_hosts(self, snapshot: Snapshot) -> list[HostId]:
-        """Hosts that reported lately and do not any more."""
+        """Hosts that reported recently and no longer do."""
         return sorted(self.hosts.keys() - {row.host for row in snapshot.hosts})
 
     def lost_owners(self, end_s: float) -> list[WorkerId]:
-        """Owners in the placement of which no host has spoken yet, not even as away.
+        """Owners in the placement that no host has reported yet, not even as away.
 
-        Who has just begun has never seen a host that was lost before; this tells it nevertheless.
+        They reveal to a controller that has just started that a host was lost before.
         """
         return sorted(worker for worker, since in self.strangers.items() if end_s - since <= HOST_MEMORY_S)
 
     def gone(self, worker: WorkerId, end_s: float, limit_s: float) -> bool:
-        """Whether the worker has been absent for so long that it does not count any more."""
+        """Whether the worker has been absent for `limit_s` and no longer counts."""
         since = self.absent_since.get(worker)
         return since is not None and end_s - since >= limit_s
 
 
 def check_cluster(snapshot: Snapshot, now: float, liveness: Liveness, needs: Requirements) -> NotReady | None:
-    """Why nothing can be said about any app, or None."""
+    """The reason why no app can be judged, or None."""
     age_s = now - snapshot.end_ms / 1000.0
     if age_s > needs.max_age_s:
         return NotReady(reason=SkipReason.STALE_SNAPSHOT, detail=f"the last window ended {age_s:.0f} s ago")
@@ -117,9 +117,9 @@ def check_cluster(snapshot: Snapshot, now: float, liveness: Liveness, needs: Req
 
 
 def parts_of(snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> dict[AppId, Snapshot]:
-    """The apps that the snapshot or the placements speak of, each with its key groups, pairs and workers alone.
+    """Split a snapshot into one per app with only its key groups, pairs and workers; apps with a placement included.
 
-    A fleet has many apps: so the whole is gone through once, not once per app.
+    A fleet has many apps, so this reads the snapshot once, not once per app.
     """
     blocks: defaultdict[AppId, list[KeyGroupBlock]] = defaultdict(list)
     pairs: defaultdict[AppId, list[PairWindow]] = defaultdict(list)
@@ -144,12 +144,12 @@ def parts_of(snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> dict[
 
 
 def placed_workers(placements: Iterable[Placement]) -> set[WorkerId]:
-    """The workers that the placements name as owners."""
+    """All owners in the placements."""
     return {row[0] for placement in placements for rows in placement.owners.values() for row in rows if row}
 
 
 def ownership(snapshot: Snapshot) -> dict[KeyGroup, WorkerId]:
-    """Who reported which key group as its own, of the workers that were running."""
+    """The owner of each key group, as reported by the running workers."""
     running = {row.worker for row in snapshot.nodes if row.state is WorkerState.RUNNING}
     return {
         KeyGroup(block.app, block.operator, partition): block.workers[worker]
@@ -168,12 +168,12 @@ def observe(
     liveness: Liveness,
     needs: Requirements,
 ) -> AppView | NotReady:
-    """The view of one app in its part of a snapshot of which `check_cluster` has nothing to say."""
+    """The view of one app, from its part of a snapshot that has passed `check_cluster`."""
     end_s = snapshot.end_ms / 1000.0
     blocks = [block for block in snapshot.blocks if block.app == app]
     owners = {worker for block in blocks for worker in block.owned()}
     placed = placed_workers([placement]) if placement else set()
-    # A worker that has been started again with another app is none of this one, and not waited for.
+    # A worker that was restarted with another app no longer belongs to this one.
     elsewhere = {row.worker for row in snapshot.nodes if row.app not in (None, app)}
     ours = (owners | placed) - elsewhere
     rows = [row for row in snapshot.nodes if row.app == app or row.worker in ours]
@@ -181,13 +181,13 @@ def observe(
     unseen = placed - elsewhere - {row.worker for row in rows}
     absent = sorted(worker for worker in unseen if not liveness.gone(worker, end_s, needs.lost_worker_s))
     present = {row.worker for row in rows}
-    # Workers of different versions do not steer: that they differ is the cause, and goes first.
+    # Workers whose operators differ do not steer either.  The difference is the cause, so it is checked first.
     missing = _check_workers(app, rows, absent) or _check_agreement(app, rows) or _check_reports(app, rows)
     if missing is not None:
         return missing
     declared = _declared(app, rows)
     wanted = _placed_or_seen(placement, blocks) if declared is None else declared
-    # In the window in which operators change there are reports of those of before, too.
+    # In the window in which operators change, some reports still show the old ones.
     blocks = [kept for block in blocks if len(kept := block.below(wanted.get(block.operator, 0)))]
     missing = (
         _check_size(app, blocks, present)
@@ -216,7 +216,10 @@ def observe(
 
 
 def _wanted_standbys(rows: list[NodeWindow], blocks: list[KeyGroupBlock]) -> int | None:
-    """As many as the app asks for (the most, while its workers say different numbers) and its placement can hold."""
+    """The number of standbys that the app asks for, limited by the size of its placement.
+
+    While its workers ask for different numbers, the largest counts.
+    """
     asked = [row.standbys for row in rows if row.standbys is not None]
     if not asked:
         return None
@@ -261,7 +264,7 @@ def _check_reports(app: AppId, rows: list[NodeWindow]) -> NotReady | None:
 
 
 def _first_found(app: AppId, checks: Iterable[tuple[SkipReason, Sequence[str], str]]) -> NotReady | None:
-    """The first of these that some workers are the cause of."""
+    """The first check that some workers fail."""
     for reason, names, what in checks:
         if names:
             return NotReady(reason=reason, detail=f"workers that {what}: {first_few(names)}", app=app)
@@ -269,7 +272,7 @@ def _first_found(app: AppId, checks: Iterable[tuple[SkipReason, Sequence[str], s
 
 
 def _check_agreement(app: AppId, rows: list[NodeWindow]) -> NotReady | None:
-    """Key groups are an app's, not a worker's: while it is upgraded its workers may see different ones."""
+    """Check that all workers declare the same key groups; during an upgrade of the app they may differ."""
     sides: defaultdict[frozenset[tuple[OperatorId, int]], list[WorkerId]] = defaultdict(list)
     for row in rows:
         if row.app == app and row.operators is not None:
@@ -286,13 +289,13 @@ def _check_agreement(app: AppId, rows: list[NodeWindow]) -> NotReady | None:
 
 
 def _declared(app: AppId, rows: list[NodeWindow]) -> Mapping[OperatorId, int] | None:
-    """How many key groups each operator has, by the word of workers that agree; None: an agent does not say it yet."""
+    """The number of key groups of each operator, as declared by workers that agree; None: an agent is too old."""
     said = [row.operators for row in rows if row.app == app]
     return next(iter(said), None) if None not in said else None
 
 
 def _placed_or_seen(placement: Placement | None, blocks: list[KeyGroupBlock]) -> Mapping[OperatorId, int]:
-    """How many key groups each operator must have: those of the placement, those below the highest reported."""
+    """The number of key groups of each operator, from the placement and from the highest reported partitions."""
     wanted = {operator: len(rows) for operator, rows in placement.owners.items()} if placement else {}
     for block in blocks:
         wanted[block.operator] = max(wanted.get(block.operator, 0), max(block.partition) + 1)
@@ -300,7 +303,7 @@ def _placed_or_seen(placement: Placement | None, blocks: list[KeyGroupBlock]) ->
 
 
 def _check_size(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId]) -> NotReady | None:
-    """Every worker and every successor must be able to read the placement, which is one message."""
+    """Check that the placement fits in one message that workers and the next leader can read."""
     counts = {block.operator: len(block) for block in blocks}
     size = most_bytes(counts, max(map(len, present)))
     if size <= MAX_MESSAGE_BYTES and len(counts) <= MAX_OPERATORS:
@@ -317,7 +320,7 @@ def _check_key_groups(app: AppId, blocks: list[KeyGroupBlock], wanted: Mapping[O
     missing = sum(wanted.values()) - sum(map(len, blocks))
     if not missing and blocks:
         return None
-    # Only the first ones are made: one wild partition number stands for a hundred thousand that are missing.
+    # Lazy: a single absurd partition number makes a hundred thousand others missing.
     names = (
         f"{operator}/{partition}"
         for operator, count in sorted(wanted.items())
@@ -344,7 +347,7 @@ def _check_owners(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId
 
 
 def _check_loads(app: AppId, blocks: list[KeyGroupBlock], rows: list[NodeWindow]) -> NotReady | None:
-    """A load that could not be measured is its worker's matter, so the workers are named, and why they say so."""
+    """Check that all loads are known; otherwise name the workers that could not measure, and their reasons."""
     unmeasured = [
         block.row(place)
         for block in blocks

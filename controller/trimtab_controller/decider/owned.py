@@ -1,6 +1,6 @@
-"""The key groups of one app as columns; a row is made when it is asked for.
+"""The key groups of one app as columns; rows are created on demand.
 
-A fleet has a million of them, gone through in every window, and kept until the next.
+A fleet has a million key groups.  They are processed in every window and kept until the next one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """A key group where it really is: `load` in percent of one core, `state_bytes` None = not measured."""
+    """A key group with its reported owner.  `load` in percent of one core; `state_bytes` None = not measured."""
 
     key_group: KeyGroup
     owner: WorkerId
@@ -32,7 +32,7 @@ class Owned:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OwnedTable(Sequence[Owned]):
-    """Rows `Owned` of one app: `operator` and `owner` are places in `operators` and `workers`; UNKNOWN state is -1."""
+    """The `Owned` rows of one app.  `operator` and `owner` index `operators` and `workers`; unknown state = -1."""
 
     app: AppId
     operators: tuple[OperatorId, ...]
@@ -45,7 +45,7 @@ class OwnedTable(Sequence[Owned]):
 
     @classmethod
     def of(cls, app: AppId, rows: Sequence[Owned]) -> "OwnedTable":
-        """The rows in their order; a table is returned as it is."""
+        """A table of the rows, in their order; a table is returned unchanged."""
         if isinstance(rows, cls):
             return rows
         operators = {name: place for place, name in enumerate(dict.fromkeys(row.key_group.operator for row in rows))}
@@ -63,7 +63,7 @@ class OwnedTable(Sequence[Owned]):
 
     @classmethod
     def of_blocks(cls, app: AppId, blocks: Iterable[KeyGroupBlock]) -> "OwnedTable":
-        """The rows of an app's blocks, in order of the key groups; the CPU of each must be known."""
+        """A table of an app's blocks, sorted by key group; the CPU of each must be known."""
         ordered = sorted(blocks, key=lambda block: block.operator)
         workers = {
             name: place for place, name in enumerate(sorted({name for each in ordered for name in each.workers}))
@@ -110,27 +110,27 @@ class OwnedTable(Sequence[Owned]):
 
     @property
     def owners(self) -> dict[KeyGroup, WorkerId]:
-        """Who owns which key group."""
+        """The owner of each key group."""
         return dict(zip(self._key_groups(), (self.workers[place] for place in self.owner.tolist()), strict=True))
 
     @property
     def sizes(self) -> dict[OperatorId, int]:
-        """How many key groups each operator has, when none below the highest is missing."""
+        """The number of key groups of each operator, provided that none below the highest is missing."""
         counts = np.bincount(self.operator, minlength=len(self.operators)).tolist()
         return dict(zip(self.operators, counts, strict=True))
 
     def loads_of_workers(self) -> dict[WorkerId, float]:
-        """Percent of one core per owner."""
+        """The load of each owner, in percent of one core."""
         sums = np.bincount(self.owner, weights=self.load, minlength=len(self.workers))
         return dict(zip(self.workers, sums.tolist(), strict=True))
 
     def owned_by(self, worker: WorkerId) -> int:
-        """How many key groups the worker owns."""
+        """The number of key groups that the worker owns."""
         return int(np.count_nonzero(self.owner == self.workers.index(worker))) if worker in self.workers else 0
 
     @property
     def assumed_state_bytes(self) -> Integers:
-        """Unknown state counts as much as the largest known of its operator: its cost is not guessed away."""
+        """State sizes; an unknown one counts as the largest known of its operator, so that it is not moved for free."""
         largest = np.zeros(len(self.operators), np.int64)
         np.maximum.at(largest, self.operator, np.maximum(self.state_bytes, 0))
         return np.where(self.state_bytes == UNKNOWN, largest[self.operator], self.state_bytes)
@@ -159,7 +159,7 @@ class OwnedTable(Sequence[Owned]):
         return replace(self, load=load)
 
     def loads_in(self, before: "OwnedTable") -> Floats:
-        """What each key group had there; its load here where it was not yet there."""
+        """The load of each key group in `before`; its present load if it is not there."""
         if (
             self.operators == before.operators
             and np.array_equal(self.operator, before.operator)
@@ -171,7 +171,7 @@ class OwnedTable(Sequence[Owned]):
         return np.array([known.get(key_group, load) for key_group, load in found])
 
     def moved_since(self, before: "OwnedTable") -> NDArray[np.bool_]:
-        """Which key groups had another owner there, or were not there."""
+        """A mask of the key groups that had another owner in `before`, or were not there."""
         known = before.owners
         found = zip(self._key_groups(), (self.workers[place] for place in self.owner.tolist()), strict=True)
         return np.array([known.get(key_group) != owner for key_group, owner in found], np.bool_)

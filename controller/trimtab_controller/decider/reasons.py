@@ -1,10 +1,10 @@
-"""Every reason to do nothing, under the name that status, metrics and runbooks use."""
+"""The reasons to do nothing, with the names that status, metrics and runbooks use."""
 
 from enum import StrEnum
 
 
 class SkipReason(StrEnum):
-    """Why nothing is done."""
+    """Why the controller does nothing."""
 
     JOURNAL = "journal"
     PAUSED = "paused"
@@ -57,9 +57,9 @@ NOT_READY = frozenset(
         SkipReason.TOO_FEW_WINDOWS,
     }
 )
-"""Too little is known of the cluster or of an app to plan for it; only these are reasons of a `NotReady`."""
+"""Too little is known about the cluster or an app to plan for it.  Only these are reasons of a `NotReady`."""
 
 OF_BALANCE = frozenset(
     {SkipReason.TOO_SOON, SkipReason.INSIDE_BAND, SkipReason.INSIDE_NOISE, SkipReason.NOTHING_BETTER}
 )
-"""The loads of an app need no plan, or not yet."""
+"""The loads of an app need no plan, or no plan yet."""

@@ -1,4 +1,4 @@
-"""Decides when standbys are placed and how many at once, so that restores do not flood the hosts."""
+"""Decides when to place standbys and how many at a time, so that restores do not overload the hosts."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -10,14 +10,14 @@ from trimtab_protocol.messages.names import AppId, KeyGroup
 from trimtab_protocol.messages.placement import Placement
 
 ROUND = Budget(key_groups=20, state_bytes=1 << 30)
-"""What one worker begins to restore in one round; it opens 20 databases in a second or two."""
+"""The most that one worker begins to restore in one round; it opens 20 databases in one or two seconds."""
 ROUND_INTERVAL_S = 10.0
-"""Between two rounds of an app in which restores begin."""
+"""Minimum time between two rounds of an app in which restores begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Situation:
-    """What the standbys of an app depend on; the placement is looked at once, however many windows it holds."""
+    """What the standbys of an app depend on; as long as it stays the same, they need not be computed again."""
 
     placement: Placement
     workers: tuple[Worker, ...]
@@ -33,7 +33,7 @@ class _Situation:
 
 
 class StandbyRounds:
-    """`missing` = key groups of each app that have fewer standbys than they should; not known of the others."""
+    """Plans the rounds.  `missing` = per known app, the number of key groups with too few standbys."""
 
     def __init__(self) -> None:
         self.missing: dict[AppId, int] = {}
@@ -42,7 +42,7 @@ class StandbyRounds:
         self._begun_at: dict[AppId, float] = {}
 
     def see(self, views: Mapping[AppId, AppView | NotReady], placements: Mapping[AppId, Placement]) -> None:
-        """Count what is missing in the apps that are known now."""
+        """Count the missing standbys of the apps that are known now."""
         before, self.missing = self.missing, {}
         for app, view in views.items():
             found = _situation(view, placements.get(app)) if isinstance(view, AppView) else None
@@ -58,7 +58,7 @@ class StandbyRounds:
     def next_round(
         self, now: float, view: AppView, placement: Placement | None, *, besides: Collection[KeyGroup] = ()
     ) -> StandbyRows:
-        """What is to be published now, nothing about the key groups `besides`.  No rows: nothing, or not yet."""
+        """The rows to publish now, without the key groups `besides`; empty if nothing changes or it is too early."""
         if view.standbys is None:
             return StandbyRows()
         found = _situation(view, placement)
@@ -77,7 +77,7 @@ class StandbyRounds:
     def place(
         self, now: float, views: Mapping[AppId, AppView | NotReady], placements: Mapping[AppId, Placement]
     ) -> StandbysPlaced | None:
-        """New rows for the first app that lacks standbys, or has too many."""
+        """New rows for the first app that has too few or too many standbys."""
         for app, view in views.items():
             placement = placements.get(app)
             if isinstance(view, NotReady) or placement is None:
@@ -88,13 +88,13 @@ class StandbyRounds:
         return None
 
     def with_adopted(self, now: float, view: AppView, placement: Placement | None, adopted: Adopted) -> Adopted:
-        """What is adopted and, in the same publication, new standbys."""
+        """The adoption, with new standbys in the same publication."""
         found = self.next_round(now, view, placement)
         detail = f"{adopted.detail}; {_described(found)}" if found.rows else adopted.detail
         return replace(adopted, detail=detail, standbys=found.rows)
 
     def with_plan(self, now: float, view: AppView, placement: Placement | None, planned: Planned) -> Planned:
-        """The plan and, in the same publication, new standbys of the key groups that it does not move."""
+        """The plan, with new standbys for the key groups that it does not move in the same publication."""
         moved = {move.key_group for move in planned.plan.moves}
         return replace(planned, standbys=self.next_round(now, view, placement, besides=moved).rows)
 

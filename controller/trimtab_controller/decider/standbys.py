@@ -1,10 +1,12 @@
-"""Standbys: which workers keep a key group's state warm, so that the loss of its owner costs no restore.
+"""Choose standbys: the workers that keep a key group's state warm, so that the loss of its owner needs no restore.
 
-Every key group gets as many as its app asks for: on other hosts than the owner's and than each other's, never on a
-worker that is to be drained; on other workers of the same host where all run on one.  A standby that fits stays: a
-change costs a restore.  A gap is filled with the worker whose expected load is the least: its own, a share of what it
-follows, and what it would inherit when the owner's host is lost, by its capacity.  Orphans of one host are dealt out
-heaviest first, so they spread over the others as evenly as their loads allow.
+Every key group gets as many standbys as its app asks for.  Owner and standbys run on different hosts, or on different
+workers if there is only one host.  A worker being drained is never a standby.  A standby that fits stays, because a
+change costs a restore.
+
+A gap is filled with the worker of the smallest expected load relative to its capacity: its own load, a share of the
+load that it follows, and the load that it would inherit if the owner's host were lost.  The key groups of one host are
+assigned heaviest first, so they spread over the other workers as evenly as their loads allow.
 """
 
 from collections import defaultdict
@@ -20,14 +22,14 @@ from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Owners, Placement
 
 FOLLOWING_SHARE = 0.2
-"""What following a key group costs, as a share of its load: a guess, it evens out what workers follow."""
+"""Cost of following a key group, as a share of its load.  A guess; it spreads the followed load evenly."""
 IDLE_SHARE = 0.1
-"""A key group counts for at least so much of the mean load: those without load are spread too."""
+"""Minimum weight of a key group, as a share of the mean load, so that key groups without load are spread too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one worker may begin to restore in one round; one key group it may always."""
+    """The most that one worker may begin to restore in one round; one key group is always allowed."""
 
     key_groups: int
     state_bytes: int
@@ -35,9 +37,10 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbyRows:
-    """`rows` = (owner, standby ...) of the key groups whose standbys change, `added` of them new.
+    """The changes to publish.
 
-    `missing` = key groups that still have fewer standbys than they should.
+    `rows` = (owner, standby ...) of the key groups whose standbys change.  `added` = number of new standbys.  `missing`
+    = number of key groups that still have too few standbys.
     """
 
     rows: Mapping[KeyGroup, Owners] = field(default_factory=dict)
@@ -49,7 +52,7 @@ class StandbyRows:
 
 
 def count_missing(view: AppView, placement: Placement | None, wanted: int) -> int:
-    """How many key groups have fewer standbys in the placement than they should."""
+    """Number of key groups with too few standbys in the placement."""
     cluster = _Cluster.of(view)
     kept = cluster.fitting(placement, wanted)
     return sum(len(found) < cluster.due(owner, wanted) for found, owner in zip(kept, cluster.owner, strict=True))
@@ -79,7 +82,7 @@ def choose_standbys(view: AppView, placement: Placement | None, wanted: int, bud
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cluster:
-    """The view by places: workers in their order, `owner` and `host` are places of workers and of hosts."""
+    """The view with numbers for names: a place is an index of a worker, a host or a key group."""
 
     view: AppView
     table: OwnedTable
@@ -120,11 +123,11 @@ class _Cluster:
         )
 
     def apart(self, owner: int) -> bool:
-        """Whether there is another host for the standbys of what this worker owns."""
+        """Whether another host can take standbys of this worker's key groups."""
         return len(self.eligible_hosts) > (self.host[owner] in self.eligible_hosts)
 
     def domain(self, owner: int) -> tuple[bool, int]:
-        """What is lost together with this worker: its host, or itself where there is no other host."""
+        """What fails together with this worker: its host, or the worker alone if there is no other host."""
         return (True, self.host[owner]) if self.apart(owner) else (False, owner)
 
     def lost_with(self, domain: tuple[bool, int]) -> list[int]:
@@ -132,13 +135,13 @@ class _Cluster:
         return self.on_host[domain[1]] if domain[0] else [domain[1]]
 
     def due(self, owner: int, wanted: int) -> int:
-        """How many standbys a key group of this worker can have, of so many wanted."""
+        """Number of standbys that a key group of this worker can have, at most `wanted`."""
         if self.apart(owner):
             return min(wanted, len(self.eligible_hosts) - (self.host[owner] in self.eligible_hosts))
         return min(wanted, sum(self.eligible[each] for each in self.on_host[self.host[owner]] if each != owner))
 
     def placed(self, placement: Placement | None) -> list[Owners]:
-        """The standbys in the placement, without the owner: by what the reports show it may be one of them."""
+        """The standbys in the placement, without the reported owner, which may be one of them."""
         if placement is None:
             return [()] * len(self.table)
         rows = [placement.owners.get(operator, ()) for operator in self.table.operators]
@@ -152,7 +155,7 @@ class _Cluster:
         return found
 
     def fitting(self, placement: Placement | None, wanted: int) -> list[list[int]]:
-        """Of each key group the standbys in the placement that may stay."""
+        """For each key group, the standbys in the placement that may stay."""
         due = [self.due(owner, wanted) for owner in range(len(self.workers))]
         return [
             self._fitting(standbys, owner, due[owner])
@@ -187,7 +190,7 @@ class _Filling:
         self._bytes = table.assumed_state_bytes
         self._capacity = np.array([worker.capacity for worker in cluster.workers], np.float64)
         self._carried: Floats = np.bincount(cluster.owner, weights=table.load, minlength=size).astype(np.float64)
-        """Own load, and a share of what is followed."""
+        """Each worker's own load plus a share of the load that it follows."""
         self._inherited: dict[tuple[bool, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))
         self._begun = np.zeros(size, np.int64)
         self._begun_bytes = np.zeros(size, np.float64)
@@ -197,7 +200,7 @@ class _Filling:
                 self._note(place, standby, rank)
 
     def fill(self, rank: int, wanted: int) -> None:
-        """Give a standby to each key group that has exactly `rank` of them and should have more."""
+        """Give a standby to each key group that has `rank` standbys and should have more."""
         cluster = self._cluster
         due = [cluster.due(owner, wanted) for owner in range(len(cluster.workers))]
         orphans: dict[tuple[bool, int], list[int]] = defaultdict(list)
@@ -224,7 +227,7 @@ class _Filling:
                 expected[standby] = np.inf
 
     def _beside(self, place: int, *, apart: bool) -> list[int]:
-        """The workers that cannot be the next standby, since they or their neighbours are one already."""
+        """The workers that cannot be the next standby: a worker of their host, or they themselves, already is one."""
         cluster, found = self._cluster, self._kept[place]
         return [worker for each in found for worker in cluster.on_host[cluster.host[each]]] if apart else found
 
@@ -237,7 +240,7 @@ class _Filling:
         return None if expected[least] == np.inf else least
 
     def _note(self, place: int, standby: int, rank: int) -> float:
-        """What the standby has more to expect; only the first one inherits."""
+        """Record a standby and return its additional expected load; only the first standby inherits."""
         weight = float(self._weight[place])
         self._carried[standby] += FOLLOWING_SHARE * weight
         if rank:
@@ -246,7 +249,7 @@ class _Filling:
         return (1.0 + FOLLOWING_SHARE) * weight
 
     def _begin(self, place: int, standby: int) -> bool:
-        """Count a restore; returns whether the worker may begin no more in this round."""
+        """Count a restore; return whether the worker's budget for this round is used up."""
         self._begun[standby] += 1
         self._begun_bytes[standby] += self._bytes[place]
         full = self._begun[standby] >= self._budget.key_groups or self._begun_bytes[standby] >= self._budget.state_bytes

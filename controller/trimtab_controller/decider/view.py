@@ -1,4 +1,4 @@
-"""What the decider knows of one app in one window, or why it does not know enough."""
+"""The decider's view of one app in one window, or the reason why it knows too little."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from trimtab_controller.decider.reasons import NOT_READY, SkipReason
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 
 NAMED = 5
-"""So many names are shown in a line; the others are counted."""
+"""Number of names shown in a line; the others are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotReady:
-    """Too little is known to plan; `app` None = of the whole cluster."""
+    """Too little is known to plan for `app`; None = for any app of the cluster."""
 
     reason: SkipReason
     detail: str
@@ -28,7 +28,7 @@ class NotReady:
 
 
 def first_few(names: Iterable[object], count: int | None = None) -> str:
-    """The first names, and how many more there are; `count` = of how many, where not all are given."""
+    """The first names, and how many more there are.  `count` = total number, if `names` has only some of them."""
     if count is None:
         names = list(names)
         count = len(names)
@@ -38,7 +38,7 @@ def first_few(names: Iterable[object], count: int | None = None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A worker: `capacity` in cores; `draining`: it is to be emptied."""
+    """A worker.  `capacity` in cores; `draining`: its key groups are to leave it."""
 
     id: WorkerId
     host: HostId
@@ -48,11 +48,11 @@ class Worker:
 
 @dataclass(frozen=True, kw_only=True)
 class AppView:
-    """One app, completely known: every key group with its owner and load, every owner a running worker.
+    """A complete view of one app: every key group has an owner and a load, every owner is a running worker.
 
     `start_s`, `end_s` bound the window (epoch seconds); `flows` are tuples per second between key groups.  `key_groups`
-    becomes an `OwnedTable`, whatever sequence is given.  `standbys` = how many each key group should have;
-    None = not known, older agents do not say it.
+    becomes an `OwnedTable`, whatever sequence is given.  `standbys` is the number that each key group should have;
+    None = unknown, because older agents do not report it.
     """
 
     app: AppId
@@ -74,7 +74,7 @@ class AppView:
 
     @property
     def owners(self) -> dict[KeyGroup, WorkerId]:
-        """Who owns which key group; large, and built at each call."""
+        """The owner of each key group; large, and built at each call."""
         return self.owned.owners
 
     @cached_property
@@ -84,7 +84,7 @@ class AppView:
 
     @property
     def draining(self) -> tuple[WorkerId, ...]:
-        """The workers that are to be emptied."""
+        """The workers being drained."""
         return tuple(worker.id for worker in self.workers if worker.draining)
 
     def owned_by(self, worker: WorkerId) -> int:

@@ -1,9 +1,9 @@
-"""What an agent's ack means for the command that it answers."""
+"""How to read an agent's ack of a command."""
 
 from trimtab_protocol.messages.commands import Ack, Command, Refusal
 
 ACK_GRACE_S = 2.0
-"""How long after a command's deadline its last ack may still arrive."""
+"""How long after a command's deadline its ack may still arrive."""
 
 MAX_DETAIL = 200
 """Characters of an ack's detail that are kept."""
@@ -16,7 +16,7 @@ UNCERTAIN = frozenset(
 
 
 def answers(ack: Ack, command: Command | None) -> bool:
-    """Whether the ack answers this command and comes from the agent it went to."""
+    """Whether the ack answers this command and comes from the agent that received it."""
     return (
         command is not None
         and ack.command_id == command.id
@@ -26,6 +26,6 @@ def answers(ack: Ack, command: Command | None) -> bool:
 
 
 def said(ack: Ack) -> str:
-    """The ack in one line; short, as the journal holds one for each of a thousand hand-overs in one message."""
+    """The ack in one short line; the journal holds up to a thousand of these in one message."""
     word = ack.refusal if ack.refusal is not None else ack.phase
     return f"{ack.worker} on {ack.host}: {word}" + (f" ({ack.detail[:MAX_DETAIL]})" if ack.detail else "")

@@ -12,7 +12,7 @@ from trimtab_protocol.messages.placement import Owners, Placement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Seconds and counts from the configuration's [execution]."""
+    """The configuration's [execution]."""
 
     handovers_in_flight: int = 2
     key_groups_per_handover: int = 4
@@ -31,9 +31,9 @@ class PlanDecided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementWanted:
-    """Publish the ownership as the reports show it: the first placement, or the engine decided otherwise.
+    """Publish the reported ownership: as the first placement, or because the engine decided otherwise.
 
-    `standbys` = rows in which other workers stand by than before.
+    `standbys` = rows with changed standbys.
     """
 
     app: AppId
@@ -43,7 +43,7 @@ class PlacementWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbysWanted:
-    """Publish rows in which other workers stand by than before; the owners stay."""
+    """Publish rows with changed standbys; the owners stay."""
 
     app: AppId
     rows: Mapping[KeyGroup, Owners]
@@ -60,7 +60,7 @@ class ScalingWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetWanted:
-    """Take an app's placement back, or drop what is known of a worker; `answered`: keys of intents that end with it."""
+    """Revoke an app's placement, or forget a worker.  `answered`: keys of the intents that this ends."""
 
     answered: tuple[str, ...]
     app: AppId | None = None
@@ -76,7 +76,7 @@ class AckSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnershipSeen:
-    """Who reported which key group as its own in a window that began at `start_s` (epoch seconds)."""
+    """The reported owner of each key group in a window that began at `start_s` (epoch seconds)."""
 
     start_s: float
     owners: Mapping[KeyGroup, WorkerId]
@@ -84,7 +84,7 @@ class OwnershipSeen:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A new leader took over this state: the commands in flight are published once more, with the same ids."""
+    """A new leader has taken over this state: publish the commands in flight again, with the same ids."""
 
 
 Event = (
@@ -94,7 +94,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publish:
-    """To be written in one transaction: the state as journal entry, placements, commands, ends of intents (keys)."""
+    """Write in one transaction: the state as journal entry, placements, commands, tombstones of `answered` intents."""
 
     execution: Execution
     placements: tuple[Placement, ...] = ()
@@ -104,14 +104,14 @@ class Publish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoverEnded:
-    """For the log and the metrics."""
+    """A hand-over has ended: for log and metrics."""
 
     handover: Handover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEnded:
-    """For the log and the metrics; the state has it as its last round."""
+    """A round has ended: for log and metrics."""
 
     round: Round
 

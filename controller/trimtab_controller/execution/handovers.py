@@ -1,7 +1,7 @@
 """The life of a hand-over, as steps of the execution.
 
-WAITING -> PREPARING -> RELEASING -> DONE (docs/concepts/how-it-moves.md).  Before the release every
-fault leads back to the previous placement; after it only acks and reports decide.
+WAITING -> PREPARING -> RELEASING -> DONE (docs/concepts/how-it-moves.md).  Before the release every fault leads back to
+the previous placement; after it, acks and reports decide who owns the key groups.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,13 +16,16 @@ from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import MAX_STANDBYS, Owners, Placement
 
 RETRY_DELAY_S = 2.0
-"""Times the attempt: a rebalance that came between needs about a second."""
+"""Delay before the next attempt, multiplied by the attempt's number.  A rebalance takes about a second."""
 RESOLVE_TIMEOUTS = 6
-"""So many hand-over time-outs the reports have to show who owns after a release without an answer."""
+"""How long the reports may take to show the owner after an unanswered release, in hand-over time-outs."""
 
 
 def handovers_of(step: Step, plan: Plan) -> tuple[Handover, ...]:
-    """Moves of one pair of workers go together; workers that also give away receive last."""
+    """The hand-overs of a plan.
+
+    Moves between the same two workers share hand-overs.  Workers that also give key groups away receive last.
+    """
     pairs: dict[tuple[WorkerId, WorkerId], list[Move]] = {}
     for move in plan.moves:
         pairs.setdefault((move.source, move.target), []).append(move)
@@ -51,18 +54,18 @@ def handovers_of(step: Step, plan: Plan) -> tuple[Handover, ...]:
 
 
 def _row(placement: Placement, move: Move) -> Owners:
-    """The owners of a key group before its move; the plan's source is the owner that the reports showed."""
+    """The row of a key group before its move; the plan's source is the reported owner."""
     row = placement.of(move.key_group.operator, move.key_group.partition)
     return row if row and row[0] == move.source else (move.source,)
 
 
-# --- the way to its end -----------------------------------------------------------------------------------------------
+# --- the normal course ------------------------------------------------------------------------------------------------
 
 
 def prepare(step: Step, handover: Handover) -> None:
-    """The target opens the state and follows it; the placement names it as a standby.
+    """Make the target open the state and follow it; the placement names it as a standby.
 
-    It comes behind the others: should the source die now, they are warm and it is not yet.
+    It is the last standby: if the source dies now, the others are warm and the target is not yet.
     """
     command = _command(step, CommandKind.PREPARE, handover, step.limits.prepare_timeout_s)
     step.put(
@@ -86,7 +89,7 @@ def prepare(step: Step, handover: Handover) -> None:
 
 
 def _given(handover: Handover) -> dict[KeyGroup, Owners]:
-    """The rows once the target owns: the source is its first standby, and there are as many as before, or one."""
+    """The rows after the move: the source is the first standby; the number of standbys stays, but is at least one."""
     ends = (handover.source, handover.target)
     return {
         key_group: (*ends[::-1], *(each for each in row[1:] if each not in ends))[: max(2, len(row))]
@@ -121,8 +124,8 @@ def _hear_of_prepare(step: Step, handover: Handover, ack: Ack) -> None:
 
 def _hear_of_release(step: Step, handover: Handover, ack: Ack) -> None:
     if handover.phase is not HandoverPhase.RELEASING or ack.phase not in (Phase.REFUSED, Phase.EXPIRED):
-        return  # `released` needs nothing of us: the target's `took` is the end
-    if ack.phase is Phase.EXPIRED or ack.refusal in UNCERTAIN:  # what has expired may still be done, late
+        return  # `released` needs no reaction: the target's `took` ends the hand-over
+    if ack.phase is Phase.EXPIRED or ack.refusal in UNCERTAIN:  # an expired command may still be carried out late
         _ask_reports(step, handover, said(ack))
     elif ack.refusal in RETRYABLE:
         _try_again(step, handover, said(ack))
@@ -131,7 +134,7 @@ def _hear_of_release(step: Step, handover: Handover, ack: Ack) -> None:
 
 
 def release(step: Step, handover: Handover, ack: Ack) -> None:
-    """The target is warm: the source lets go, and from now on the two workers talk to each other."""
+    """The target is warm: tell the source to let go.  From now on the two workers talk to each other."""
     if ack.generation is None:
         _give_back(step, handover, "prepared without the engine's generation")
         return
@@ -152,7 +155,7 @@ def release(step: Step, handover: Handover, ack: Ack) -> None:
 
 def _finish(step: Step, handover: Handover, ack: Ack) -> None:
     _end(step, handover, HandoverPhase.DONE, None, pause_s=ack.pause_s)
-    if handover.phase is HandoverPhase.WAITING:  # it was given up too early: the placement follows it
+    if handover.phase is HandoverPhase.WAITING:  # given up too early: the placement must follow
         step.owners.update(_given(handover))
 
 
@@ -172,7 +175,7 @@ def time_out(step: Step, handover: Handover) -> None:
 
 
 def _try_again(step: Step, handover: Handover, detail: str) -> None:
-    """Back to the previous placement; another attempt after a pause, while there are any left."""
+    """Return to the previous placement, and try again after a pause while attempts are left."""
     if handover.attempt >= step.limits.attempts:
         _give_back(step, handover, f"{detail}, {handover.attempt} times")
         return
@@ -182,7 +185,7 @@ def _try_again(step: Step, handover: Handover, detail: str) -> None:
 
 
 def _give_back(step: Step, handover: Handover, detail: str) -> None:
-    """The source keeps: previous placement under a new epoch, and the target closes what it opened."""
+    """Leave the key groups at the source: publish the previous placement, and make the target close their state."""
     _end(step, handover, HandoverPhase.FAILED, detail)
     step.owners.update(zip(handover.key_groups, handover.previous, strict=True))
     step.commands.append(_command(step, CommandKind.ABANDON, handover, step.limits.handover_timeout_s))
@@ -194,7 +197,7 @@ def _ask_reports(step: Step, handover: Handover, detail: str) -> None:
 
 
 def resolve(step: Step, handover: Handover, reported: Mapping[KeyGroup, WorkerId]) -> None:
-    """End a hand-over without acks by what the reports show; wait for key groups that are not reported."""
+    """End a hand-over without acks as the reports show it; wait while key groups are not reported."""
     owners = [reported.get(key_group) for key_group in handover.key_groups]
     if all(owner == handover.target for owner in owners):
         _end(step, handover, HandoverPhase.DONE, f"{handover.detail}; the reports show it done")
@@ -205,7 +208,7 @@ def resolve(step: Step, handover: Handover, reported: Mapping[KeyGroup, WorkerId
 
 
 def _settle(step: Step, handover: Handover, owners: Iterable[WorkerId]) -> None:
-    """The engine decided otherwise: the placement follows it."""
+    """Follow the engine, which gave the key groups to other workers."""
     _end(step, handover, HandoverPhase.FAILED, f"{handover.detail}; other workers own it now")
     rows = zip(handover.key_groups, handover.previous, owners, strict=True)
     step.owners.update({kg: (owner, *(each for each in row[1:] if each != owner)) for kg, row, owner in rows})

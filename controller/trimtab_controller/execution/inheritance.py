@@ -1,8 +1,8 @@
-"""What a successor inherits: the journal's last entry, or a hold that says why it cannot be trusted.
+"""What a new leader inherits: the journal's last entry, or a hold that says why the journal cannot be trusted.
 
-Journal, placements and commands are written in the same transactions, under epochs that only rise.  So the last entry
-is at least as new as every placement, command and status, and newer than every other entry; where it is not, entries
-are lost or were tampered with.  What stood in them can only be guessed, and a wrong guess gives a key group two owners.
+Journal, placements and commands are written in the same transactions, under increasing epochs.  So the last entry is at
+least as new as every placement, command and status, and newer than every other entry.  If it is not, entries were lost
+or changed.  Their content could only be guessed, and a wrong guess would give a key group two owners.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ class Flaw(StrEnum):
     MISSING = "missing"  # no entry, though something was published
     CORRUPTED = "corrupted"  # the last entry cannot be read, or its checksum is wrong
     TRUNCATED = "truncated"  # something newer than the last entry was published
-    DISORDERED = "disordered"  # an older entry stands behind a newer one
-    PLACEMENT = "placement"  # the journal is whole, but a placement it speaks of is not
+    DISORDERED = "disordered"  # an older entry follows a newer one
+    PLACEMENT = "placement"  # the journal is intact, but a placement that it refers to is not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """Nothing is decided; `newest` = the newest epoch that is known to have been given out."""
+    """The controller decides nothing, because of a flaw.  `newest` = the newest epoch known to have been used."""
 
     flaw: Flaw
     detail: str
@@ -36,25 +36,25 @@ class Hold:
 
     @property
     def id(self) -> str:
-        """Names this hold and no other: what an operator accepts."""
+        """Identifies this hold, so that an operator accepts this one and no later one."""
         return hashlib.sha256(f"{self.flaw}: {self.detail}: {self.newest}".encode()).hexdigest()[:16]
 
     @property
     def reason(self) -> str:
-        """For status and log."""
+        """The reason for status and log."""
         return f"the journal cannot be trusted ({self.flaw}): {self.detail}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """One record of the journal; `found` is its entry, what is wrong with it, or None: it was deleted."""
+    """One record of the journal.  `found` is its entry or its error; None: the entry was deleted."""
 
     offset: int
     found: JournalEntry | BadMessage | None
 
 
 def read_record(offset: int, value: bytes | None) -> Written:
-    """A record as it is on the topic."""
+    """Decode a record of the journal's topic."""
     if value is None:
         return Written(offset=offset, found=None)
     try:
@@ -64,7 +64,10 @@ def read_record(offset: int, value: bytes | None) -> Written:
 
 
 def inherit(journal: Sequence[Written], published: Epoch) -> JournalEntry | Hold:
-    """The last of the records, oldest first; `published` = the newest epoch of placements and status."""
+    """The last entry of the journal, if it can be trusted.
+
+    `journal` is oldest first; `published` = the newest epoch of placements and status.
+    """
     entries = [record.found for record in journal if isinstance(record.found, JournalEntry)]
     newest = max([published, *(entry.execution.epoch for entry in entries)])
 
@@ -82,5 +85,5 @@ def inherit(journal: Sequence[Written], published: Epoch) -> JournalEntry | Hold
     if epoch < published:
         return hold(Flaw.TRUNCATED, f"it ends with {epoch}, but {published} was published")
     if epoch < newest:
-        return hold(Flaw.DISORDERED, f"{epoch} at offset {journal[-1].offset} stands behind {newest}")
+        return hold(Flaw.DISORDERED, f"{epoch} at offset {journal[-1].offset} follows {newest}")
     return last

@@ -1,7 +1,7 @@
-"""The journal entry: the execution state without its placements, and how far the acks were read when it was written.
+"""The journal entry: the execution state without placements, and the offsets up to which acks were read.
 
-Each entry is the whole state, so the last one is all that a successor needs; its epoch is its place in the sequence.
-It ends with a checksum of what stands before: a digit that changed on its way would else be a state as good as any.
+Each entry holds the whole state, so a new leader needs only the last one; its epoch is its place in the sequence.  It
+ends with a checksum of the rest, since a changed digit could otherwise still be a valid state.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from trimtab_protocol.messages.placement import Owners
 VERSION = 2
 KEY = b"execution"
 MAX_HANDOVERS = 100_000
-"""Hand-overs of one round in the journal."""
+"""Maximum number of hand-overs of one round in the journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class JournalEntry:
 
 
 def encode_entry(entry: JournalEntry) -> bytes:
-    """The wire form."""
+    """The entry in its wire form."""
     execution = entry.execution
     document = {
         "v": VERSION,
@@ -46,12 +46,12 @@ def encode_entry(entry: JournalEntry) -> bytes:
 
 
 def _seal(body: bytes) -> bytes:
-    """The member that closes the object `body` instead of its brace."""
+    """The checksum as last member of the object `body`; it replaces the closing brace."""
     return b',"sha256":"%s"}' % hashlib.sha256(body).hexdigest().encode()
 
 
 def _check_seal(payload: bytes) -> None:
-    """Raises BadMessage when the entry does not end with the checksum of what stands before."""
+    """Raise BadMessage if the entry does not end with the checksum of the rest."""
     size = len(_seal(b""))
     found, expected = payload[-size:], _seal(payload[:-size] + b"}")
     if found != expected:
@@ -79,7 +79,7 @@ def _scaling_document(row: Scaling) -> dict[str, Any]:
 
 
 def decode_entry(payload: bytes | None) -> JournalEntry:
-    """An entry from the wire; raises BadMessage."""
+    """Decode an entry; raises BadMessage."""
     fields = parse(payload, version=VERSION)
     _check_seal(payload or b"")
     fields.take("sha256")

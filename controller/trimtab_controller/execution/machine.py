@@ -1,7 +1,7 @@
-"""The execution as a pure machine: events and time in; publications out, each to be written in one transaction.
+"""The execution, a pure state machine: events and time in, publications out, each written in one transaction.
 
-Here is what rounds, placements and scalings have to do with each other; the life of a hand-over is in `handovers.py`.
-Whatever changes the state is published with the state, so a successor that reads the journal stands where we stood.
+This module coordinates rounds, placements and scalings; `handovers.py` has the life of a single hand-over.  Each change
+is published together with the new state, so a new leader that reads the journal continues from the same point.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ from trimtab_protocol.messages.placement import Owners, Placement
 
 
 class ExecutionMachine:
-    """`state` is what was last published; `on_event` and `on_tick` return what to do, in order."""
+    """Carries out decisions.  `on_event` and `on_tick` return the actions in order; `state` was published last."""
 
     def __init__(self, cluster: str, limits: Limits, state: Execution) -> None:
         self._cluster = cluster
@@ -48,13 +48,13 @@ class ExecutionMachine:
 
     @property
     def wake_at(self) -> float | None:
-        """When `on_tick` has something to do at the latest (epoch seconds)."""
+        """When `on_tick` must be called at the latest (epoch seconds); None: no deadline is pending."""
         times = [row.wake_at for row in self._handovers() if row.phase not in ENDED]
         times += [scalings.give_up_at(scaling) for scaling in self.state.scalings.values()]
         return min((at for at in times if at is not None), default=None)
 
     def on_event(self, now: float, event: Event) -> list[Action]:
-        """What follows from the event; nothing when it does not matter any more."""
+        """Process an event and return the actions that follow; none if the event no longer matters."""
         step = self._step(now)
         match event:
             case PlanDecided(plan=plan, standbys=rows):
@@ -80,7 +80,7 @@ class ExecutionMachine:
         return self._close(step)
 
     def on_tick(self, now: float) -> list[Action]:
-        """What time alone brings about."""
+        """Process the time-outs that have passed."""
         step = self._step(now)
         for handover in self._handovers():
             if handover.phase in IN_FLIGHT and handover.wake_at is not None and handover.wake_at <= now:
@@ -94,7 +94,7 @@ class ExecutionMachine:
         return Step(now, self._cluster, self._limits, self.state)
 
     def _close(self, step: Step) -> list[Action]:
-        """Start what may start, and make the one publication."""
+        """Start the hand-overs that may start, and make the publication."""
         self._start_waiting(step)
         actions = step.close()
         self.state = step.execution
@@ -133,7 +133,7 @@ class ExecutionMachine:
                 free -= 1
 
     def _hear(self, step: Step, ack: Ack) -> None:
-        """An agent's word."""
+        """Process an agent's ack."""
         scaling = self.state.scalings.get(ack.worker)
         if scaling is not None and answers(ack, scaling.command):
             scalings.hear(step, scaling, ack)
@@ -148,7 +148,7 @@ class ExecutionMachine:
                 handovers.resolve(step, handover, seen.owners)
 
     def _forget(self, step: Step, wanted: ForgetWanted) -> None:
-        """What was forgotten already, or could not be, is answered all the same."""
+        """Answer a request to forget, even if there is nothing to forget."""
         if self.state.busy:
             raise ValueError("nothing is forgotten while a round is in flight")
         step.answered, step.changed = wanted.answered, True
@@ -158,7 +158,7 @@ class ExecutionMachine:
             scalings.forget(step, wanted.worker)
 
     def _place_standbys(self, step: Step, app: AppId, rows: Mapping[KeyGroup, Owners]) -> None:
-        """Rows of key groups that do not move; none may name another owner than the placement."""
+        """Publish rows of key groups that do not move.  Raises ValueError for a row that names another owner."""
         placement = self.state.placements[app]
         for key_group, row in rows.items():
             if placement.of(key_group.operator, key_group.partition)[:1] != row[:1]:

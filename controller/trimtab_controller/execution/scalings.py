@@ -12,7 +12,7 @@ from trimtab_protocol.messages.names import WorkerId
 
 
 def command_scaling(step: Step, wanted: ScalingWanted) -> None:
-    """Stop or start a worker; one that is stopped keeps no standbys."""
+    """Stop or start a worker; a stopped worker is no longer a standby."""
     command = Command(
         cluster=step.cluster,
         kind=wanted.kind,
@@ -31,7 +31,7 @@ def command_scaling(step: Step, wanted: ScalingWanted) -> None:
 
 
 def forget(step: Step, worker: WorkerId) -> None:
-    """Forget a worker that is gone for good: it is not started again, and keeps no standbys."""
+    """Forget a worker that is gone for good: do not start it again, and do not use it as a standby."""
     kept = {name: scaling for name, scaling in step.execution.scalings.items() if name != worker}
     step.execution = replace(step.execution, scalings=kept)
     for placement in step.execution.placements.values():
@@ -39,7 +39,7 @@ def forget(step: Step, worker: WorkerId) -> None:
 
 
 def hear(step: Step, scaling: Scaling, ack: Ack) -> None:
-    """Apply an agent's ack; a late one corrects what was taken for a failure."""
+    """Apply an agent's ack; a late one corrects an assumed failure."""
     if scaling.phase is ScalingPhase.DONE:
         return
     outcome = partial(replace, scaling, at=step.now)
@@ -54,7 +54,7 @@ def hear(step: Step, scaling: Scaling, ack: Ack) -> None:
 
 
 def give_up_at(scaling: Scaling) -> float | None:
-    """When its last ack is overdue (epoch seconds); None: it has come."""
+    """When its ack is overdue (epoch seconds); None if no ack is awaited."""
     return scaling.command.deadline + ACK_GRACE_S if scaling.phase is ScalingPhase.SENT else None
 
 

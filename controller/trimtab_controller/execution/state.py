@@ -1,4 +1,4 @@
-"""What the execution is: a frozen value, journalled with every publication, so that a successor can go on from it."""
+"""The execution state: a frozen value, journalled with each publication so that a new leader can continue from it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,14 +11,14 @@ from trimtab_protocol.messages.placement import Owners, Placement
 
 
 class HandoverPhase(StrEnum):
-    """How far a hand-over has come; the last three are ends."""
+    """The phase of a hand-over; the last three are final."""
 
-    WAITING = "waiting"  # for a free place among those in flight, or for its next attempt
-    PREPARING = "preparing"  # prepare is published
-    RELEASING = "releasing"  # release is published: source and target talk to each other
-    RESOLVING = "resolving"  # nobody answered after the release: the next reports show who owns
+    WAITING = "waiting"  # until fewer hand-overs are in flight, or for the next attempt
+    PREPARING = "preparing"  # `prepare` is published
+    RELEASING = "releasing"  # `release` is published: source and target talk to each other
+    RESOLVING = "resolving"  # no clear answer after the release: the next reports show the owner
     DONE = "done"
-    FAILED = "failed"  # the source owns, or whoever the reports named
+    FAILED = "failed"  # the owner is the source, or the worker that the reports show
     UNRESOLVED = "unresolved"  # the reports did not show an owner in time; the placement names the target
 
 
@@ -28,10 +28,11 @@ ENDED = frozenset({HandoverPhase.DONE, HandoverPhase.FAILED, HandoverPhase.UNRES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
-    """Key groups that go from one worker to another in one release.
+    """Key groups that move from one worker to another in one release.
 
-    `previous` = what the placement said of each key group before. `wake_at` (epoch seconds): WAITING = not before,
-    in flight = time-out; None = none. `since` = when the phase began. `pause_s` as the new owner measured it.
+    `previous` = the row of each key group in the placement before the move.  `since` = when the phase began.  `wake_at`
+    (epoch seconds) = earliest start while WAITING, time-out while in flight; None = none.  `pause_s` is measured by the
+    new owner.
     """
 
     id: str
@@ -67,7 +68,7 @@ class Handover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """A plan being carried out, or the last one that was: `ended_at` None while in flight."""
+    """The plan in flight or, if there is none, the last one.  `ended_at` is None while it is in flight."""
 
     plan: str
     app: AppId
@@ -83,16 +84,16 @@ class Round:
 
     @property
     def ended(self) -> bool:
-        """Whether every hand-over has come to an end."""
+        """Whether every hand-over has ended."""
         return all(handover.phase in ENDED for handover in self.handovers)
 
     def key_groups(self, *phases: HandoverPhase) -> int:
-        """How many key groups belong to hand-overs in one of the phases."""
+        """The number of key groups in hand-overs in one of the phases."""
         return sum(len(handover.key_groups) for handover in self.handovers if handover.phase in phases)
 
 
 class ScalingPhase(StrEnum):
-    """How far the start or stop of a worker has come."""
+    """The phase of a worker's start or stop."""
 
     SENT = "sent"
     DONE = "done"
@@ -110,15 +111,15 @@ class Scaling:
 
     @property
     def stopped(self) -> bool:
-        """Whether the worker was stopped by us and not started since."""
+        """Whether the controller stopped the worker and has not started it since."""
         return self.command.kind is CommandKind.STOP and self.phase is ScalingPhase.DONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """Everything a successor needs: the last epoch given out, placements, the round, starts and stops of workers.
+    """Everything that a new leader needs: the last epoch, the placements, the round, starts and stops of workers.
 
-    The placements are not in the journal: their own topic has them, written in the same transaction.
+    The placements are not in the journal; the same transaction writes them to a topic of their own.
     """
 
     generation: int
@@ -138,7 +139,7 @@ class Execution:
 
     @property
     def hosts(self) -> frozenset[HostId]:
-        """The hosts that were commanded: nobody else's answers are waited for."""
+        """The hosts that received commands; only their acks matter."""
         handovers = self.round.handovers if self.round else ()
         ends = {host for handover in handovers for host in (handover.source_host, handover.target_host)}
         return frozenset(ends | {scaling.command.host for scaling in self.scalings.values()})
@@ -150,7 +151,7 @@ class Execution:
 
     @property
     def changed_at(self) -> float | None:
-        """When the last round, stop or start ended (epoch seconds): windows that began earlier mix two clusters."""
+        """When the last round, stop or start ended (epoch seconds).  Windows that began earlier mix two placements."""
         times = [scaling.at for scaling in self.scalings.values() if scaling.phase is not ScalingPhase.SENT]
         if self.round is not None and self.round.ended_at is not None:
             times.append(self.round.ended_at)
@@ -168,7 +169,7 @@ class Execution:
         return None
 
     def commands_in_flight(self) -> tuple[Command, ...]:
-        """The commands that wait for an ack, in the order of their epochs."""
+        """The commands without an ack so far, in the order of their epochs."""
         found = [scaling.command for scaling in self.scalings.values() if scaling.phase is ScalingPhase.SENT]
         for handover in self.round.handovers if self.round else ():
             command = {HandoverPhase.PREPARING: handover.prepare, HandoverPhase.RELEASING: handover.release}
@@ -178,7 +179,7 @@ class Execution:
 
 
 def with_owners(placement: Placement, epoch: Epoch, owners: Mapping[KeyGroup, Owners]) -> Placement:
-    """The placement with the owners of some of its key groups replaced, under a new epoch."""
+    """The placement with the rows of some key groups replaced, under a new epoch."""
     rows = {operator: list(each) for operator, each in placement.owners.items()}
     for key_group, row in owners.items():
         rows[key_group.operator][key_group.partition] = row
@@ -188,7 +189,7 @@ def with_owners(placement: Placement, epoch: Epoch, owners: Mapping[KeyGroup, Ow
 def placement_of(
     cluster: str, app: AppId, epoch: Epoch, owners: Mapping[KeyGroup, WorkerId], previous: Placement | None
 ) -> Placement:
-    """A placement that names exactly these owners; standbys are kept where the previous one had them."""
+    """A placement with exactly these owners; the standbys of the previous one are kept."""
     rows: dict[OperatorId, list[Owners]] = {}
     for key_group, owner in sorted(owners.items()):
         partitions = rows.setdefault(key_group.operator, [])
@@ -201,7 +202,7 @@ def placement_of(
 
 
 def without_standby(placement: Placement, worker: WorkerId) -> dict[KeyGroup, Owners]:
-    """The changed rows when `worker` no longer stands by for anybody."""
+    """The rows that change when `worker` is no longer a standby of any key group."""
     return {
         KeyGroup(placement.app, operator, partition): (row[0], *(each for each in row[1:] if each != worker))
         for operator, rows in placement.owners.items()
@@ -211,6 +212,6 @@ def without_standby(placement: Placement, worker: WorkerId) -> dict[KeyGroup, Ow
 
 
 def owned_by(placements: Iterable[Placement], worker: WorkerId) -> int:
-    """How many key groups the placements give to `worker`."""
+    """The number of key groups that `worker` owns in the placements."""
     rows = (row for placement in placements for rows in placement.owners.values() for row in rows)
     return sum(1 for row in rows if row and row[0] == worker)

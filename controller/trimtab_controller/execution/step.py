@@ -1,4 +1,4 @@
-"""What one event changes, gathered; it becomes one publication under one epoch."""
+"""Collects the changes that follow from one event into one publication under one epoch."""
 
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +11,10 @@ from trimtab_protocol.messages.placement import Owners, Placement
 
 @dataclass(slots=True)
 class Step:
-    """`execution` is the state as it becomes; `owners` and `adopted` the placements, `commands` what is commanded."""
+    """The changes so far.
+
+    `execution` is the new state, `owners` and `adopted` are changes of placements, `commands` the commands to send.
+    """
 
     now: float
     cluster: str
@@ -42,13 +45,13 @@ class Step:
         self.changed = True
 
     def scale(self, scaling: Scaling) -> None:
-        """Replace what is known of a worker's stop or start."""
+        """Replace the last stop or start of a worker."""
         scalings = {**self.execution.scalings, scaling.command.worker: scaling}
         self.execution = replace(self.execution, scalings=scalings)
         self.changed = True
 
     def close(self) -> list[Action]:
-        """The one publication and what it ended; `execution` is then what was published.  Nothing without a change."""
+        """The publication and what it ended; nothing without a change.  `execution` becomes the published state."""
         row = self.execution.round
         finished = row is not None and row.ended_at is None and row.ended
         if finished and row is not None:

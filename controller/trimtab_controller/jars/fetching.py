@@ -1,8 +1,8 @@
-"""The jars of the sandbox's broker and of Spark's Kafka connector: fetched once, checked always.
+"""Fetches the jars of the sandbox's broker and of Spark's Kafka connector once, and verifies them at each use.
 
-What belongs to a set stands in `<set>.ivy.xml`, its exact content in `<set>.sha256`, both in the folder `jars/` at the
-top of the repository (in a wheel: beside this module). They are fetched with the Ivy that PySpark ships, so Java is the
-only tool needed, and kept in a folder of their own. The two sets stay apart: their Kafka clients differ in version.
+`<set>.ivy.xml` lists a set of jars, `<set>.sha256` their checksums.  Both are in the folder `jars/` at the top of the
+repository (in a wheel: beside this module).  The Ivy that PySpark ships fetches them, so Java is the only tool needed.
+The two sets have separate folders, because their Kafka clients differ in version.
 """
 
 import fcntl
@@ -24,20 +24,20 @@ from trimtab_controller.jars.java import JavaMissingError, java_command
 SETS = {"broker": "the Kafka broker, 44 MB", "spark": "Spark's Kafka connector, 10 MB"}
 """Name of each set -> what it is for, and its size."""
 FETCH_LIMIT_S = 540.0
-"""How long the fetch of the jars may take: 54 MB, so 100 kB/s suffice."""
+"""How long fetching the jars may take; they have 54 MB, so 100 kB/s suffice."""
 
 Tell = Callable[[str], None]
-"""Hears what is going on, one line at a time."""
+"""Called with each line of progress."""
 Retrieve = Callable[[Path, Path], None]
-"""Fetches what an Ivy file lists into an empty folder."""
+"""Fetches the jars listed in an Ivy file into an empty folder."""
 
 
 class JarError(Exception):
-    """Jars could not be had, or are not the ones listed."""
+    """Jars could not be fetched, or differ from the listed ones."""
 
 
 def broker_classpath() -> str:
-    """The class path of the Kafka broker; fetches what is missing."""
+    """The class path of the Kafka broker; missing jars are fetched."""
     return os.pathsep.join(str(jar) for jar in jars_of("broker"))
 
 
@@ -51,12 +51,12 @@ def broker_version() -> str:
 
 
 def spark_jars() -> list[Path]:
-    """The jars Spark needs to read from and write to Kafka; fetches what is missing."""
+    """The jars that Spark needs to read and write Kafka; missing ones are fetched."""
     return jars_of("spark")
 
 
 def fetch(tell: Tell) -> None:
-    """Make sure that all jars are there and are the listed ones; `tell` hears of what is downloaded."""
+    """Fetch all missing jars and verify all of them; `tell` is called with each line of progress."""
     for name in SETS:
         jars_of(name, tell=tell)
 
@@ -71,8 +71,8 @@ def jars_of(
 ) -> list[Path]:
     """The jars of one set, present and with the listed checksums.
 
-    Safe to call from several processes at once: one fetches, the others wait for it.
-    Raises JarError when a fetch fails or a file is not what the list says.
+    Several processes may call this at once: one fetches, the others wait.  Raises JarError if fetching fails or a file
+    does not have its listed checksum.
     """
     lists = lists or list_folder()
     folder = (cache or cache_folder()) / name
@@ -89,13 +89,13 @@ def jars_of(
 
 
 def list_folder() -> Path:
-    """Where the Ivy files and checksum lists are: in the wheel beside this module, else at the repository's top."""
+    """The folder of Ivy files and checksum lists: beside this module in a wheel, else at the top of the repository."""
     shipped = Path(__file__).with_name("lists")
     return shipped if shipped.is_dir() else Path(__file__).parents[3] / "jars"
 
 
 def cache_folder() -> Path:
-    """Where fetched jars are kept: TRIMTAB_JARS, else `trimtab/jars` in the user's cache folder."""
+    """The folder of the fetched jars: TRIMTAB_JARS, else `trimtab/jars` in the user's cache folder."""
     chosen = os.environ.get("TRIMTAB_JARS")
     if chosen:
         return Path(chosen).absolute()
@@ -115,7 +115,7 @@ def read_checksums(path: Path) -> dict[str, str]:
 
 
 def complete(folder: Path, wanted: Mapping[str, str]) -> bool:
-    """Whether every wanted file is there. Raises JarError for one whose content is not the listed one."""
+    """Whether every wanted file exists.  Raises JarError for one with another checksum than the listed one."""
     if not all((folder / name).is_file() for name in wanted):
         return False
     for name, digest in wanted.items():
@@ -124,7 +124,7 @@ def complete(folder: Path, wanted: Mapping[str, str]) -> bool:
 
 
 def verify(path: Path, wanted: str) -> None:
-    """Raise JarError unless the file has the wanted SHA-256."""
+    """Raise JarError if the file does not have the wanted SHA-256."""
     with path.open("rb") as content:
         found = hashlib.file_digest(content, "sha256").hexdigest()
     if found != wanted:
@@ -133,14 +133,14 @@ def verify(path: Path, wanted: str) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock file. No wait is endless: a fetch is limited, and the kernel releases a dead holder's lock."""
+    """Hold the lock file.  The wait ends: fetching has a limit, and the kernel releases the lock of a dead process."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def ivy_retrieve(ivy_file: Path, folder: Path) -> None:
-    """Fetch what the Ivy file lists into the folder, with Ivy's own default settings."""
+    """Fetch the jars of the Ivy file into the folder, with Ivy's default settings."""
     command = [java_command(), "-cp", str(_ivy_jar()), "org.apache.ivy.Main", "-warn", "-ivy", str(ivy_file)]
     with tempfile.TemporaryDirectory(prefix="trimtab-ivy-") as scratch:
         command += ["-cache", scratch, "-retrieve", f"{folder}/[artifact]-[revision](-[classifier]).[ext]"]
@@ -154,7 +154,7 @@ def ivy_retrieve(ivy_file: Path, folder: Path) -> None:
 
 
 def main() -> int:
-    """`python -m trimtab_controller.jars.fetching`: fetch what is missing; the exit code."""
+    """`python -m trimtab_controller.jars.fetching`: fetch the missing jars; return the exit code."""
     try:
         fetch(partial(print, flush=True))
     except (JarError, JavaMissingError) as error:
@@ -164,7 +164,7 @@ def main() -> int:
 
 
 def _fetch_into(folder: Path, ivy_file: Path, wanted: Mapping[str, str], retrieve: Retrieve) -> None:
-    """Fetch beside the folder, check, then move file by file: nobody ever sees half a jar under its name."""
+    """Fetch into a temporary folder, verify, then move file by file, so that no partial jar is ever visible."""
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as fetched:
         retrieve(ivy_file, Path(fetched))
         for name, digest in wanted.items():

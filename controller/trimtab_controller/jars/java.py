@@ -1,4 +1,4 @@
-"""Where the Java that runs broker, Ivy and Spark is."""
+"""Finds the Java that runs broker, Ivy and Spark."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ class JavaMissingError(Exception):
 
 
 def java_command() -> str:
-    """The `java` to run: of JAVA_HOME when that is set (as PySpark does it), else of PATH."""
+    """The `java` to run: from JAVA_HOME if that is set (as in PySpark), else from PATH.  Raises JavaMissingError."""
     home = os.environ.get("JAVA_HOME")
     if home:
         command = Path(home, "bin", "java")

@@ -1,1 +1,1 @@
-"""The adapters to Kafka: everything that blocks, retries or is refused is here."""
+"""The adapters to Kafka; all blocking, retrying and refusal happens here."""

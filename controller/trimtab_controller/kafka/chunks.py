@@ -1,7 +1,7 @@
 """A snapshot on the topic: zstd-compressed, cut into chunks that fit into Kafka's default message size.
 
-Chunks are keyed by the cluster, so they stay in order.  Their headers say to which snapshot they belong and where in
-it; a snapshot is read only when all its chunks are there.
+Chunks are keyed by the cluster, so they stay in order.  Their headers name the snapshot and the position in it; a
+snapshot is decoded when all its chunks have arrived.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault
 from trimtab_protocol.messages.snapshot import MAX_SNAPSHOT_BYTES, Snapshot, decode_snapshot, encode_snapshot
 
 MAX_CHUNK_BYTES = 900_000
-"""Size of one chunk of a snapshot; Kafka's default limit for a message is 1 MB with its headers."""
+"""Maximum size of one chunk; Kafka's default limit for a message is 1 MB with its headers."""
 MAX_CHUNKS = 4_096
-"""Chunks of one snapshot."""
+"""Maximum number of chunks of one snapshot."""
 MAX_EXPANSION, SMALL_BYTES = 200, 1024 * 1024
 """How many times its size a snapshot may unpack to; zstd makes them 3 to 15 times smaller."""
 LEVEL = 3
 END_HEADER = "end_ms"
-"""Holds the end of the window; a restarted stream reads there how far its predecessor came."""
+"""Header with the end of the window; from it a restarted stream knows the last published window."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -48,10 +48,10 @@ class Chunk:
 
 
 def split(snapshot: Snapshot, *, max_chunk_bytes: int = MAX_CHUNK_BYTES) -> list[Chunk]:
-    """The chunks of a snapshot, in the order in which they are to be sent."""
+    """The chunks of a snapshot, in sending order."""
     packed = zstandard.ZstdCompressor(level=LEVEL).compress(encode_snapshot(snapshot))
     parts = [packed[start : start + max_chunk_bytes] for start in range(0, len(packed), max_chunk_bytes)]
-    # A window that is published again, after a crash in the middle of it, must not mix with its first try.
+    # A window that is published again after a crash must not mix with the chunks of the first attempt.
     name = f"{snapshot.end_ms}-{snapshot.published_ms}"
     return [
         Chunk(snapshot=name, end_ms=snapshot.end_ms, index=index, count=len(parts), payload=part)
@@ -60,7 +60,7 @@ def split(snapshot: Snapshot, *, max_chunk_bytes: int = MAX_CHUNK_BYTES) -> list
 
 
 def read_chunk(headers: Headers | None, value: bytes | None) -> Chunk:
-    """A chunk from a Kafka message; raises BadMessage for one that is none."""
+    """Decode a chunk from a Kafka message; raises BadMessage."""
     texts = _texts(headers or ())
     name = texts.get("snapshot", "")
     if not NAME_PATTERN.fullmatch(name):
@@ -74,7 +74,7 @@ def read_chunk(headers: Headers | None, value: bytes | None) -> Chunk:
 
 
 class Reassembler:
-    """Puts the newest snapshot together; one that stays incomplete is dropped when a newer one begins."""
+    """Reassembles the newest snapshot; an incomplete one is dropped when a newer one begins."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
@@ -83,11 +83,11 @@ class Reassembler:
         self._done = False
 
     def add(self, chunk: Chunk) -> Snapshot | None:
-        """The snapshot which this chunk completes, each once; raises BadMessage when the whole cannot be read."""
+        """Add a chunk; return the snapshot that it completes, once.  Raises BadMessage if that cannot be decoded."""
         if self._newest is None or _order(chunk) > _order(self._newest):
             self._newest, self._parts, self._done = chunk, {}, False
         elif chunk.snapshot != self._newest.snapshot or chunk.count != self._newest.count or self._done:
-            return None  # of an older one, or once more
+            return None  # part of an older snapshot, or a repetition
         self._parts[chunk.index] = chunk.payload
         if len(self._parts) < chunk.count:
             return None
@@ -101,7 +101,7 @@ class Reassembler:
 
 
 def unpack(packed: bytes) -> bytes:
-    """The decompressed document; raises BadMessage, also for one that would be too large."""
+    """The decompressed document; raises BadMessage if it is malformed or would be too large."""
     try:
         parameters = zstandard.get_frame_parameters(packed)
         limit = min(MAX_SNAPSHOT_BYTES, max(SMALL_BYTES, MAX_EXPANSION * len(packed)))

@@ -1,4 +1,4 @@
-"""No search for cycles while a snapshot is made or read: a fleet's has millions of objects, and no cycle."""
+"""Pauses Python's cycle collector while a snapshot is built or read: a fleet's has millions of objects and no cycle."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Without Python's cycle collector, which would go through all that was made so far again and again."""
+    """Run without Python's cycle collector, which would scan all objects built so far again and again."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 Stopping = Callable[[], bool]
 
 REQUEST_LIMIT_S = 10.0
-"""How long the broker may take to answer a request of the controller."""
+"""How long the broker may take to answer one request."""
 
 
 class StoppedError(Exception):
@@ -26,25 +26,25 @@ class StoppedError(Exception):
 
 
 class MissingTopicsError(Exception):
-    """Topics are missing and may not be created; the message names them."""
+    """Topics are missing and cannot be created; the message names them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """How Kafka is reached."""
+    """How to reach Kafka."""
 
     kafka: KafkaSettings
 
     def client(self, name: str, **further: str | int | bool) -> dict[str, str | int | bool]:
-        """The settings of one client; keys of `further` are written with `_` for `.`."""
+        """The settings of one client; keys of `further` have `_` in place of `.`."""
         own = {key.replace("_", "."): value for key, value in further.items()}
-        # Librdkafka would log once per second what we log once.
+        # Librdkafka would log once per second what the controller logs once.
         quiet: dict[str, str | int | bool] = {"log_level": 2, "reconnect.backoff.max.ms": 2000}
         return {**quiet, **for_librdkafka(self.kafka), "client.id": name, **own}
 
 
 def wait_for_broker(admin: AdminClient, connection: Connection, stopping: Stopping) -> None:
-    """Return when the broker answers; each attempt that fails is logged. Raises StoppedError."""
+    """Wait until the broker answers; log each failed attempt.  Raises StoppedError."""
     failures = 0
     while not stopping():
         try:
@@ -61,16 +61,16 @@ def wait_for_broker(admin: AdminClient, connection: Connection, stopping: Stoppi
 
 
 def pause(seconds: float, stopping: Stopping) -> None:
-    """Sleep, but not much longer than the controller is to run."""
+    """Sleep, but return soon after `stopping`."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0 and not stopping():
         time.sleep(min(0.1, left))
 
 
 def ensure_topics(admin: AdminClient, topics: Topics) -> None:
-    """Create the topics of the cluster that are not there.
+    """Create the missing topics of the cluster.
 
-    Raises MissingTopicsError when that is not allowed, KafkaException when the broker does not answer.
+    Raises MissingTopicsError when the broker refuses that, KafkaException when it does not answer.
     """
     present = admin.list_topics(timeout=REQUEST_LIMIT_S).topics
     missing = [wanted for wanted in topic_settings(topics) if wanted.name not in present]

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Follower:
-    """Reads committed messages from the given positions on; a re-created topic from its beginning."""
+    """Reads committed messages from the given positions on, and a re-created topic from its beginning."""
 
     def __init__(self, connection: Connection, name: str, positions: Iterable[TopicPartition]) -> None:
         self._connection = connection
@@ -30,7 +30,7 @@ class Follower:
         self._consumer = self._reader(self._next)
 
     def consume(self, most: int, timeout_s: float) -> list[Message]:
-        """At most so many messages, errors among them; none when there are none within the timeout."""
+        """Up to `most` messages, errors included; empty if none arrive within the timeout."""
         self._watch()
         messages: list[Message] = self._consumer.consume(most, timeout=timeout_s)
         for message in messages:
@@ -39,7 +39,7 @@ class Follower:
         return messages
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._consumer.close()
 
     def _reader(self, positions: Mapping[tuple[str, int], int]) -> Consumer:
@@ -48,7 +48,7 @@ class Follower:
         return consumer
 
     def _watch(self) -> None:
-        """Ask for the topics' ids from time to time, and compare the answers when they are there, without waiting."""
+        """Ask for the topics' ids from time to time, and compare the answers once they arrive; never block."""
         if self._asked:
             if all(answer.done() for answer in self._asked.values()):
                 self._compare(self._asked)
@@ -63,7 +63,7 @@ class Follower:
             try:
                 found = answer.result()
             except KafkaException:
-                continue  # the broker is away, or the topic is: nobody writes there now
+                continue  # broker or topic is away, so nothing is written there now
             # A topic that is just being created may have no partitions yet.
             if found.partitions and self._ids.is_recreated(topic, found):
                 recreated[topic] = found
@@ -76,7 +76,7 @@ class Follower:
             positions |= {(topic, partition.id): OFFSET_BEGINNING for partition in found.partitions}
         try:
             fresh = self._reader(positions)
-        except KafkaException as error:  # such as no free descriptor; the next comparison tries again
+        except KafkaException as error:  # for example no free file descriptor; the next comparison tries again
             log.warning("cannot read re-created topics yet (%s): %s", ", ".join(topics), error_text(error))
             return
         log.warning("topics were re-created, reading them from the beginning: %s", ", ".join(topics))

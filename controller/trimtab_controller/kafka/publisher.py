@@ -1,6 +1,6 @@
-"""The transactional producer: one publication is one transaction, and only one controller per cluster can make it.
+"""The transactional producer: one publication is one transaction, and only one controller per cluster can publish.
 
-The transactional id is fixed, so the broker fences whoever had it before: a zombie predecessor cannot publish any more.
+The transactional id is fixed, so the broker fences the previous user of the id: a zombie leader can no longer publish.
 """
 
 import logging
@@ -19,21 +19,21 @@ from trimtab_protocol.signing.keys import SigningKey
 log = logging.getLogger(__name__)
 
 ATTEMPT_LIMIT_S = 10.0
-"""How long one attempt at a step of a transaction may take; then it is tried again."""
+"""How long one attempt at a step of a transaction may take before the next one."""
 FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 
 
 class FencedError(Exception):
-    """Another controller of the cluster has taken over; this one must not go on."""
+    """Another controller of the cluster has taken over; this one must stop."""
 
 
 class PublicationError(Exception):
-    """The producer is beyond repair; what was not published is not."""
+    """The producer has failed for good; records that are not yet published will not be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One message to publish; `value` None is a tombstone.  `signed`: with the controller's key, if it has one."""
+    """One message to publish.  `value` None = tombstone; `signed`: sign it with the controller's key, if it has one."""
 
     topic: str
     key: bytes
@@ -42,7 +42,7 @@ class Record:
 
 
 class Publisher:
-    """Takes over the transactional id on construction, waiting for the broker as long as it takes."""
+    """Publishes records.  The constructor takes over the transactional id, and waits for the broker without limit."""
 
     def __init__(
         self, connection: Connection, transactional_id: str, stopping: Stopping, key: SigningKey | None = None
@@ -55,7 +55,7 @@ class Publisher:
                 transactional_id=transactional_id,
                 message_max_bytes=2 * MAX_MESSAGE_BYTES,
                 compression_type="gzip",  # aiokafka, which reads the placement, has no zstd by itself
-                # Longer than a broker is away: else it fences us for our own transaction.  A successor ends it at once.
+                # Longer than a broker is away, or it would fence this producer.  A new leader aborts it at once anyway.
                 transaction_timeout_ms=300_000,
                 linger_ms=0,
             )
@@ -71,11 +71,11 @@ class Publisher:
         for record in records:
             headers = headers_of(record, self._key)
             self._producer.produce(record.topic, key=record.key, value=record.value, headers=headers)
-        # A commit whose answer was lost is asked for again: only so it is known whether it happened.
+        # Repeat a commit whose answer was lost, since that is the only way to learn whether it happened.
         self._patiently("commit", lambda: self._producer.commit_transaction(ATTEMPT_LIMIT_S), resumable=True)
 
     def _patiently(self, what: str, act: Callable[[], None], *, resumable: bool = False) -> None:
-        """Try until it succeeds: wait out transient errors, stop at a fence, abort the transaction at others."""
+        """Try until it succeeds: wait after transient errors, stop when fenced, abort the transaction on others."""
         failures = 0
         while not self._stopping() or (resumable and failures == 0):
             try:
@@ -91,14 +91,14 @@ class Publisher:
         raise StoppedError
 
     def _judge(self, error: KafkaException, *, resumable: bool) -> None:
-        """Return when another attempt makes sense."""
+        """Return if another attempt makes sense, else raise."""
         fault: KafkaError = error.args[0]
         if fault.code() in FENCED_CODES:
             raise FencedError(
-                f"another controller has taken over, or our transaction expired: {fault.str()}"
+                f"another controller has taken over, or the transaction expired: {fault.str()}"
             ) from error
         if fault.fatal():
-            raise PublicationError(f"the producer cannot go on: {fault.str()}") from error
+            raise PublicationError(f"the producer cannot continue: {fault.str()}") from error
         if resumable and not fault.retriable():
             raise error
         if fault.txn_requires_abort():

@@ -1,4 +1,4 @@
-"""Reading topics to their present end: what a controller finds when it starts, and what the CLI shows."""
+"""Reads topics up to their present end, for a starting controller and for the CLI."""
 
 import time
 from collections import Counter
@@ -13,7 +13,7 @@ from trimtab_process.kafka_errors import is_transient
 from trimtab_process.offsets import first_since
 
 SILENCE_LIMIT_S = 30.0
-"""After so long without a word the broker counts as away."""
+"""How long the broker may be silent before it counts as away."""
 
 
 class ReadError(Exception):
@@ -22,23 +22,23 @@ class ReadError(Exception):
 
 @dataclass(slots=True)
 class Reading:
-    """Messages in the order they were read, and the next offset of every partition (topic, partition)."""
+    """Messages in reading order, and the next offset of each (topic, partition)."""
 
     messages: list[Message] = field(default_factory=list)
     next_offsets: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def latest(self, topic: str, counts: Callable[[Message], bool] = lambda _: True) -> list[Message]:
-        """The last message that counts of every key of a compacted topic, without those taken back."""
+        """The last message of each key of a compacted topic for which `counts` holds, without deleted keys."""
         last = {message.key(): message for message in self.messages if message.topic() == topic and counts(message)}
         return [message for message in last.values() if message.value() is not None]
 
     def positions(self, topic: str) -> list[TopicPartition]:
-        """Where to go on reading a topic."""
+        """Where to continue reading a topic."""
         return [TopicPartition(name, at, offset) for (name, at), offset in self.next_offsets.items() if name == topic]
 
 
 def new_consumer(connection: Connection, name: str, *, eof: bool = False) -> Consumer:
-    """A consumer without a group of its own that sees committed messages only."""
+    """A consumer that joins no group and sees only committed messages."""
     return Consumer(
         connection.client(
             f"trimtab-{name}",
@@ -49,7 +49,7 @@ def new_consumer(connection: Connection, name: str, *, eof: bool = False) -> Con
             enable_partition_eof=eof,
             fetch_wait_max_ms=50,
             fetch_error_backoff_ms=200,
-            queued_min_messages=1000,  # one topic's flood must not stand in the queue before what comes on the others
+            queued_min_messages=1000,  # a flood on one topic must not fill the queue before messages of the others
         )
     )
 
@@ -58,7 +58,7 @@ def partitions_of(consumer: Consumer, topic: str) -> list[int]:
     """The partitions of a topic. Raises ReadError when there is no such topic."""
     found = consumer.list_topics(topic, timeout=REQUEST_LIMIT_S).topics[topic]
     if found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-        raise ReadError(f"no topic {topic}: is the cluster's name right? Its controller makes it at its first start")
+        raise ReadError(f"no topic {topic}: is the cluster's name right? The controller creates it at its first start")
     if found.error is not None:
         raise ReadError(f"topic {topic}: {found.error.str()}")
     return sorted(found.partitions)
@@ -91,7 +91,7 @@ def since(consumer: Consumer, topic: str, at: float) -> list[TopicPartition]:
 
 @contextmanager
 def reading(connection: Connection, name: str) -> Iterator[Consumer]:
-    """A consumer for `drain`, closed in the end."""
+    """A consumer for `drain`, closed at the end."""
     consumer = new_consumer(connection, name, eof=True)
     try:
         yield consumer
@@ -106,9 +106,10 @@ def drain(
     keys: Container[bytes | None] | None = None,
     most_per_key: int | None = None,
 ) -> Reading:
-    """Read from the positions to the ends that the partitions have now.
+    """Read from the positions up to the present ends of the partitions.
 
-    Of the `keys`, None = of all, the first `most_per_key` messages each are kept.  Raises ReadError, KafkaException.
+    Keeps only messages of `keys` (None = all), and of each key the first `most_per_key`.  Raises ReadError,
+    KafkaException.
     """
     reading = Reading()
     kept: Counter[bytes | None] = Counter()
@@ -118,7 +119,7 @@ def drain(
     while left:
         if time.monotonic() - heard_at > SILENCE_LIMIT_S:
             missing = ", ".join(f"{topic}/{partition}" for topic, partition in sorted(left))
-            raise ReadError(f"the broker has said nothing for {SILENCE_LIMIT_S:g} s; not read to the end: {missing}")
+            raise ReadError(f"the broker has been silent for {SILENCE_LIMIT_S:g} s; not read to the end: {missing}")
         for message in consumer.consume(1000, timeout=0.2):
             error = message.error()
             where = (message.topic(), message.partition())

@@ -1,4 +1,4 @@
-"""Which key has signed the placements that hold: workers and successors refuse them when it is trusted no more."""
+"""Finds the key that signed each current placement; once it is no longer trusted, readers refuse the placement."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from trimtab_protocol.signing.keys import KeyId, TrustedKeys
 
 
 def placements_signed_by(found: Reading, topic: str, trusted: TrustedKeys) -> Mapping[str, KeyId]:
-    """App -> the key that has signed its last placement, of those that a trusted key vouches for."""
+    """App -> the key that signed its last placement; placements without a trusted signature are left out."""
     placements = found.latest(topic, lambda message: _signer(message, trusted) is not None)
     signers = {(message.key() or b"").decode(errors="replace"): _signer(message, trusted) for message in placements}
     return {app: signer for app, signer in sorted(signers.items()) if signer is not None}

@@ -1,5 +1,5 @@
-"""Who of several controllers leads: the owner of one partition in a consumer group; its lease is the group's session.
+"""Leader election: the owner of one partition in a consumer group leads, and its lease is the group's session.
 
-Kafka's group membership does the election, so no clock but the broker's counts, and no further service is needed.
-Safety does not rest on the lease: the transactional id fences whoever still publishes (kafka/publisher.py).
+Kafka's group membership elects the leader, so only the broker's clock counts and no other service is needed.  Safety
+does not depend on the lease: the transactional id fences a former leader that still publishes (kafka/publisher.py).
 """

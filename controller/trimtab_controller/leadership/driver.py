@@ -37,31 +37,31 @@ log = logging.getLogger(__name__)
 POLL_S = 0.05
 RETRY_S = 1.0
 REPEAT_LOG_S = 60.0
-"""How often a standby logs whom it waits for."""
+"""How often a standby logs which leader it waits for."""
 
 
 class Term(Protocol):
     """One run of the controller."""
 
     def run(self) -> None:
-        """Until it is to end.  Raises FencedError when another one takes over."""
+        """Run until the term is over.  Raises FencedError when another controller takes over."""
 
 
 class LeaseView(Protocol):
-    """What a term asks while it runs."""
+    """The lease as the running term sees it."""
 
     def over(self) -> bool:
         """Whether the term is to end."""
 
     def suspended(self) -> bool:
-        """Whether it is to stand still for now."""
+        """Whether the term must wait for now."""
 
 
 class Candidacy:
     """Runs a term whenever this process leads; `run` returns when `stopping`.
 
-    Everything happens in one thread: a running term asks its `LeaseView` in each turn and in each wait, which polls
-    the group.
+    Everything runs in one thread: a running term asks its `LeaseView` in each turn and in each wait, and that polls the
+    group.
     """
 
     def __init__(
@@ -86,7 +86,10 @@ class Candidacy:
         self._logged_at = 0.0
 
     def run(self) -> None:
-        """Until the operator ends it.  Raises MembershipError, MissingTopicsError and what a term raises but fences."""
+        """Run until `stopping`.
+
+        Raises MembershipError, MissingTopicsError, and the errors of a term except FencedError.
+        """
         try:
             while not self._stopping():
                 self._poll(POLL_S)
@@ -100,18 +103,18 @@ class Candidacy:
         finally:
             self._membership.leave()
 
-    # --- what a term asks -----------------------------------------------------------------------------------------
+    # --- the lease as the term sees it ----------------------------------------------------------------------------
 
     def over(self) -> bool:
         """Whether the term is to end."""
         if self._stopping():
-            self._feed(GroupEvent.END_ASKED)  # at once: the next leader need not wait until all of this has ended
+            self._feed(GroupEvent.END_ASKED)  # at once, so that the next leader need not wait for the end of the term
         else:
             self._poll(0.0)
         return self._term_over
 
     def suspended(self) -> bool:
-        """Whether the term is to stand still for now."""
+        """Whether the term must wait for now."""
         return self._candidate.role is Role.SUSPENDED
 
     # --- events and actions ---------------------------------------------------------------------------------------
@@ -139,9 +142,9 @@ class Candidacy:
                 case LeadershipAction.SUSPEND:
                     log.warning("the lease expired: no commands until it is known who leads")
                 case LeadershipAction.RESUME:
-                    log.info("the lease is back: going on; fenced at the next publication if another one led")
+                    log.info("the lease is back: continuing; the next publication fails if another controller led")
                 case StandDown(reason=reason):
-                    # For good: when elected again, a new term begins.
+                    # This term is over for good; the next election begins a new one.
                     self._elected, self._term_over = False, True
                     if action is not ENDED:
                         self._metrics.stood_down.inc()
@@ -185,7 +188,7 @@ class Candidacy:
         try:
             leaders = [row for row in members(admin, self._topics.cluster) if row.leads]
         except (KafkaException, TimeoutError) as error:
-            log.warning("standby: waiting, but cannot find out who leads: %s", error)
+            log.warning("standby: waiting, but cannot find the leader: %s", error)
             return
         who = ", ".join(f"{row.name} ({row.address})" for row in leaders) or "the election"
         log.info("standby: waiting until %s ends or loses its lease", who)

@@ -1,4 +1,4 @@
-"""The group of a cluster's controllers: being a member of it, and seeing who is."""
+"""The consumer group of a cluster's controllers: membership, and the list of members."""
 
 import logging
 import os
@@ -17,16 +17,16 @@ from trimtab_protocol.messages.names import Topics, controllers_group
 log = logging.getLogger(__name__)
 
 SIGNS_PER_LEASE = 6
-"""So often within a lease a member shows that it lives; a standby hears by these of the end of a leader."""
+"""Number of heartbeats per lease; by these a standby also learns that the leader has left."""
 
 
 class MembershipError(Exception):
-    """The group does not let us in, and will not; the message says why."""
+    """The group will never accept this controller; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A controller in the group, as the broker knows it: `name` is HOST:PID, `address` where it connects from."""
+    """A controller in the group, according to the broker.  `name` is HOST:PID, `address` the one it connects from."""
 
     name: str
     address: str
@@ -34,12 +34,12 @@ class Member:
 
 
 def own_name() -> str:
-    """How this process is named in the group."""
+    """The name of this process in the group."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def members(admin: AdminClient, cluster: str) -> tuple[Member, ...]:
-    """Who is in the group now, who leads first.  Raises KafkaException."""
+    """The present members of the group, leader first.  Raises KafkaException."""
     group = controllers_group(cluster)
     found = admin.describe_consumer_groups([group], request_timeout=REQUEST_LIMIT_S)[group].result(REQUEST_LIMIT_S)
     rows = [
@@ -54,10 +54,10 @@ def members(admin: AdminClient, cluster: str) -> tuple[Member, ...]:
 
 
 class Membership:
-    """A member of the group from `join` to `leave`; whoever has partition 0 of the journal leads.
+    """A member of the group from `join` to `leave`; the owner of partition 0 of the journal leads.
 
-    The client shows by itself, from a thread of its own, that the process lives; `poll` must be called now and then, so
-    a process that hangs loses its lease too, after Kafka's max.poll.interval.ms.
+    The client sends heartbeats from a thread of its own.  `poll` must be called regularly, so a process that hangs
+    loses its lease too, after Kafka's max.poll.interval.ms.
     """
 
     def __init__(self, connection: Connection, topics: Topics, lease_s: float) -> None:
@@ -68,7 +68,7 @@ class Membership:
             group_id=controllers_group(topics.cluster),
             session_timeout_ms=round(lease_s * 1000),
             heartbeat_interval_ms=round(lease_s * 1000 / SIGNS_PER_LEASE),
-            # The partition stays where it is while members come and go.
+            # The partition stays with its owner while other members come and go.
             partition_assignment_strategy="cooperative-sticky",
             enable_auto_commit=False,
         )
@@ -76,12 +76,12 @@ class Membership:
         self._heard: list[GroupEvent] = []
 
     def join(self) -> None:
-        """Ask to be let in."""
+        """Ask to join the group."""
         self._consumer = Consumer(self._settings)
         self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
     def poll(self, timeout_s: float) -> list[GroupEvent]:
-        """What the group said since then.  Raises MembershipError."""
+        """The events of the group since the last call.  Raises MembershipError."""
         if self._consumer is not None:
             message = self._consumer.poll(timeout_s)
             if message is not None and (error := message.error()) is not None:
@@ -90,14 +90,14 @@ class Membership:
         return heard
 
     def leave(self) -> None:
-        """Give the membership up, and the lease with it: the next one has it at once."""
+        """Leave the group and give up the lease, so that the next member gets it at once."""
         if self._consumer is not None:
             self._consumer.close()
         self._consumer, self._heard = None, []
 
     def _assigned(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         ours = [TopicPartition(row.topic, row.partition, OFFSET_END) for row in partitions]
-        if ours:  # to own it is what counts: nothing is read here
+        if ours:  # only ownership matters; nothing is read
             consumer.incremental_assign(ours)
             consumer.pause(ours)
         self._heard.append(GroupEvent.GRANTED if _has_lease(partitions) else GroupEvent.NOTHING_GRANTED)
@@ -111,7 +111,7 @@ class Membership:
             self._heard.append(GroupEvent.EXPIRED)
 
     def _judge(self, error: KafkaError) -> None:
-        """Return for what the client goes on with by itself."""
+        """Raise an error that is final; return for one from which the client recovers."""
         if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
             raise MembershipError(
                 f"controller.lease_s: found {self._lease_s:g}, expected what the brokers allow: their "

@@ -1,10 +1,10 @@
-"""The candidate as a pure machine: events of the group and time in; when to join, lead, pause and stand down out.
+"""The candidate, a pure state machine: from group events and time it decides when to join, lead, suspend, stand down.
 
     AWAY -> JOINING -> WAITING <-> LEADING <-> SUSPENDED
 
-When the lease expires the term is suspended: it sends no commands but keeps what it knows, as most often the broker
-was away and nobody else has the lease.  The term ends when the group says that another one has the lease, or when the
-transactional id was taken over.
+When the lease expires, the term is suspended: it sends no commands but keeps its state, since most often the broker was
+away and no other controller has the lease.  The term ends when the group grants the lease to another controller, or
+when another controller takes over the transactional id.
 """
 
 from collections.abc import Mapping
@@ -12,33 +12,33 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
 REJOIN_DELAY_S = 1.0
-"""A controller that was fenced leaves the group, and joins it again so much later."""
+"""How long a fenced controller, which leaves the group, waits before it joins again."""
 
 
 class Role(StrEnum):
-    """Where a candidate stands."""
+    """The role of a candidate."""
 
     AWAY = "away"  # not in the group: not yet, or after it was fenced
     JOINING = "joining"  # asked to join the group
-    WAITING = "waiting"  # a member: another one leads
-    LEADING = "leading"  # has the lease: its term runs
-    SUSPENDED = "suspended"  # the lease expired: its term stands still until it is known who has it
+    WAITING = "waiting"  # a member; another controller leads
+    LEADING = "leading"  # has the lease; its term runs
+    SUSPENDED = "suspended"  # the lease expired; its term waits until the owner of the lease is known
     RETIRED = "retired"  # the operator ended it
 
 
 class GroupEvent(Enum):
     """What happens in the group, or what the operator asks for."""
 
-    GRANTED = auto()  # the group gave us the lease
-    NOTHING_GRANTED = auto()  # it has settled without giving us anything new
-    EXPIRED = auto()  # no answer from the broker for as long as the lease lasts, or it removed us
-    MOVED = auto()  # the group gave the lease to another member in order
+    GRANTED = auto()  # the group granted the lease to this member
+    NOTHING_GRANTED = auto()  # the group has settled without granting this member anything new
+    EXPIRED = auto()  # the broker did not answer for the length of the lease, or removed this member
+    MOVED = auto()  # the group moved the lease to another member in good order
     END_ASKED = auto()  # the operator ends this controller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermFenced:
-    """Another one has taken the transactional id: the term has ended already."""
+    """Another controller has taken over the transactional id, which has already ended the term."""
 
     detail: str
 
@@ -49,12 +49,12 @@ Event = GroupEvent | TermFenced
 class LeadershipAction(Enum):
     """What to do; a term begins with LEAD and ends with StandDown."""
 
-    JOIN = auto()  # become a member of the group
-    LEAVE = auto()  # give membership and lease up at once
-    WAIT = auto()  # a member that does not lead: say for whom it waits
-    LEAD = auto()  # begin a term: take the transactional id over, read the journal, command
-    SUSPEND = auto()  # command nothing; keep what is known
-    RESUME = auto()  # go on commanding
+    JOIN = auto()  # join the group
+    LEAVE = auto()  # give up membership and lease at once
+    WAIT = auto()  # log which leader this member waits for
+    LEAD = auto()  # begin a term: take over the transactional id, read the journal, send commands
+    SUSPEND = auto()  # send no commands, keep the state
+    RESUME = auto()  # send commands again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,32 +85,32 @@ TRANSITIONS: Mapping[tuple[Role, GroupEvent], tuple[Role, tuple[Action, ...]]] =
     (Role.LEADING, GroupEvent.END_ASKED): (Role.RETIRED, (ENDED, LeadershipAction.LEAVE)),
     (Role.SUSPENDED, GroupEvent.END_ASKED): (Role.RETIRED, (ENDED, LeadershipAction.LEAVE)),
 }
-"""All other events are late or repeated, and change nothing: the leader keeps the lease while others come and go."""
+"""All other events are late or repeated and change nothing: the leader keeps the lease while members come and go."""
 
 
 class Candidate:
-    """`role` says what it may do; `on_event` and `on_tick` return what to do, in order."""
+    """Decides when to join, lead and stand down.  `on_event` and `on_tick` return the actions in order."""
 
     def __init__(self) -> None:
         self.role = Role.AWAY
         self._join_at = 0.0
 
     def on_tick(self, now: float) -> tuple[Action, ...]:
-        """Join when it is time (seconds of a clock that only rises)."""
+        """Join the group when it is time.  `now`: seconds of a monotonic clock."""
         if self.role is not Role.AWAY or now < self._join_at:
             return ()
         self.role = Role.JOINING
         return (LeadershipAction.JOIN,)
 
     def on_event(self, now: float, event: Event) -> tuple[Action, ...]:
-        """What follows from the event."""
+        """Process an event and return the actions that follow."""
         if isinstance(event, TermFenced):
             return self._fenced(now, event)
         self.role, actions = TRANSITIONS.get((self.role, event), (self.role, ()))
         return actions
 
     def _fenced(self, now: float, event: TermFenced) -> tuple[Action, ...]:
-        """Wherever it stands in the group, it comes back as a new member."""
+        """Leave the group in any role, to join it again as a new member."""
         if self.role in (Role.AWAY, Role.RETIRED):
             return ()
         self.role, self._join_at = Role.AWAY, now + REJOIN_DELAY_S

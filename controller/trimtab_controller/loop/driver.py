@@ -36,14 +36,14 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.05
 STATUS_SOON_S = 0.5
-"""After a change the status is published at most so much later ..."""
+"""How long after a change the status is published at the latest."""
 STATUS_INTERVAL_S = 5.0
-"""... and without one so often: by this a controller that was fenced notices it."""
+"""How often the status is published without a change; a fenced controller notices it by this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What a run has opened, and what it recovered; `stream` None: Spark runs elsewhere."""
+    """What a run has opened, and the state that it recovered.  `stream` None: Spark runs elsewhere."""
 
     inbox: Inbox
     publisher: Publisher
@@ -54,7 +54,7 @@ class Resources:
 
 
 class ControlLoop:
-    """Reads what comes, feeds decider and execution, and performs their actions; `turn` does each once."""
+    """Reads messages, feeds decider and execution, and performs their actions.  `turn` does each once."""
 
     def __init__(
         self,
@@ -90,17 +90,17 @@ class ControlLoop:
     # --- start ----------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Go on where the predecessor stood, before the first turn."""
+        """Continue from the predecessor's state; call this before the first turn."""
         self._telemetry.execution(self._execution.state)
         self._see_hold(self._hold)
         self._hear(self._recovered.intents)
         if not self._acting:
-            log.info("dry run: nothing will be moved; start with --act to move key groups")
+            log.info("dry run: nothing moves; start with --act to move key groups")
         elif self._recovered.hold is None:
             self._go_on()
 
     def _go_on(self) -> None:
-        """From where the predecessor stood."""
+        """Continue from the predecessor's state."""
         execution, cluster = self._execution.state, self._configuration.cluster
         going_on = f", goes on with plan {execution.round.plan}" if execution.busy and execution.round else ""
         log.info("acting as generation %d of cluster %s%s", execution.generation, cluster, going_on)
@@ -130,7 +130,7 @@ class ControlLoop:
     def _take(self, message: Message) -> None:
         event = self._inbox.take(message)
         if message.topic() == self._topics.acks:
-            # Journalled with what follows from this ack: a successor begins with the next one.
+            # Journalled together with the effect of this ack, so a new leader continues with the next one.
             self._acks_read[message.partition()] = message.offset() + 1
         if event is not None:
             self._receive(event)
@@ -167,14 +167,14 @@ class ControlLoop:
         self._decide(deciding.HoldChanged(reason=None if hold is None else hold.reason))
 
     def _give_journal_up(self, accepted: AcceptJournal) -> None:
-        """Start over from the placements, under a new generation; the reports correct what is wrong in them."""
+        """Start over from the placements, under a new generation; the reports will correct errors in them."""
         log.warning("starting over without the journal, as accepted by %s: %s", accepted.by, accepted.reason)
         self._see_hold(None)
         self._execution.state = taken_over(self._recovered.execution)
         self._go_on()
 
     def _look_on(self, event: Placement | JournalEntry) -> None:
-        """In a dry run: what the acting controller, if there is one, has published."""
+        """In a dry run: follow what the acting controller publishes, if there is one."""
         known = self._execution.state
         match event:
             case Placement():
@@ -255,12 +255,12 @@ class ControlLoop:
                     assert_never(action)
 
     def _publish(self, action: executing.Publish) -> None:
-        """Journal, placements and commands in one transaction; nothing else in the controller writes them."""
+        """Write journal, placements and commands in one transaction; no other code writes them."""
         self._publisher.publish(records_of(action, self._acks_read, self._topics))
         self._status_due = min(self._status_due, self._clock() + STATUS_SOON_S)
 
     def _sign_again(self) -> None:
-        """Sign with the present key what an older one signed."""
+        """Sign the placements with the present key if an older one signed them."""
         if self._key is None:
             return
         old = to_sign_again(self._recovered.placements, self._recovered.signatures, self._key, self._topics)

@@ -1,4 +1,4 @@
-"""Turns messages into events; what cannot be read or cannot be true is counted by topic and fault, and dropped."""
+"""Turns messages into events.  Invalid and implausible messages are dropped, and counted by topic and fault."""
 
 import logging
 import time
@@ -25,25 +25,26 @@ from trimtab_protocol.signing.keys import TrustedKeys
 log = logging.getLogger(__name__)
 
 CLOCK_TOLERANCE_S = 60.0
-"""A message from further in the future comes from a clock that is wrong."""
+"""How far in the future a message may be dated; beyond that its sender's clock is wrong."""
 
 ACKS_PER_S, ACKS_AT_ONCE = 500, 10_000
-"""Of one host, and of all unknown ones together: a key is its sender's choice, whole floods of them are invented.
+"""Rate and burst of acks from one host, and from all unknown hosts together, since a sender can invent host names.
 
-A command has three acks at most, so only one that floods us comes near this."""
+A command has three acks at most, so only a flood reaches these limits."""
 MAX_HOSTS = 100_000
-"""Hosts whose acks are counted apart."""
+"""Number of hosts whose acks are counted separately."""
 MAX_INTENTS = 10_000
-"""Intents of operators."""
+"""Maximum number of operators' intents."""
 
 Received = SnapshotArrived | AckSeen | IntentsChanged | Placement | JournalEntry
 T = TypeVar("T")
 
 
 class Inbox:
-    """Reads the messages of one cluster.  `rejected`: how much was refused, by (topic, fault), by the stream too.
+    """Reads the messages of one cluster.
 
-    `trusted`: whose placements count; None: they are not verified.
+    `rejected`: number of refused messages by (topic, fault), those refused by the stream included.  `trusted`: the keys
+    that may sign placements; None: placements are not verified.
     """
 
     def __init__(
@@ -66,11 +67,11 @@ class Inbox:
         self.rejected: Counter[tuple[str, Fault]] = Counter()
 
     def know(self, hosts: Iterable[HostId]) -> None:
-        """Set the hosts that exist; each snapshot does."""
+        """Set the known hosts; each snapshot does so too."""
         self._hosts = frozenset(host.encode() for host in hosts)
 
     def take(self, message: Message) -> Received | None:
-        """The event in a message; None when it has none, or was refused."""
+        """The event in a message; None if there is none, or if the message was refused."""
         topic = message.topic()
         try:
             return self._readers[topic](message)
@@ -79,7 +80,7 @@ class Inbox:
             return None
 
     def vouches(self, message: Message) -> bool:
-        """Whether a placement is the controller's own work; one that is not is counted."""
+        """Whether a trusted key signed the message; one without a trusted signature is counted as rejected."""
         try:
             self._check_signature(message)
         except BadMessage as error:
@@ -96,14 +97,14 @@ class Inbox:
 
     def _read_snapshot(self, message: Message) -> SnapshotArrived | None:
         chunk = read_chunk(headers_in(message), message.value())
-        # Before it is put together: a window from the future would shut out all that come after it.
+        # Checked before reassembly: a window from the future would shut out all later ones.
         self._check_time(chunk.end_ms / 1000.0, "headers.end_ms")
         snapshot = self._snapshots.add(chunk)
         if snapshot is None:
             return None
         self._check_time(snapshot.end_ms / 1000.0, "end_ms")
         self.know(each.host for each in snapshot.hosts)
-        for fault in Fault:  # by the stream, since it was started
+        for fault in Fault:  # the stream's counts since its start
             if count := snapshot.rejected.get(fault):
                 self.rejected[self._topics.reports, fault] = count
         return SnapshotArrived(snapshot=snapshot)
@@ -118,7 +119,7 @@ class Inbox:
         self._check_time(ack.at, "at")
         if ack.host.encode() != key:
             raise BadMessage(Fault.RANGE, "host", ack.host, f"{key!r}, the record's key"[:100])
-        if ack.refusal in UNVERIFIED:  # not an answer to a command: a record on the topic that the agent does not trust
+        if ack.refusal in UNVERIFIED:  # no answer to a command: the agent found a record that it does not trust
             where = f"{ack.host}: {ack.kind} {ack.epoch} for {ack.worker}"
             expected = "a signature of a key that this host trusts"
             self.reject(self._topics.commands, BadMessage(Fault(ack.refusal), "headers", where, expected))
@@ -132,7 +133,7 @@ class Inbox:
         if value is None:
             self._intents.pop(key, None)
         else:
-            intent = decode_intent(key, value)  # whatever its time: a pause by a fast clock is a pause
+            intent = decode_intent(key, value)  # its time is not checked: a pause from a fast clock is still a pause
             if key not in self._intents and len(self._intents) >= MAX_INTENTS:
                 raise BadMessage(Fault.OVERSIZED, "key", key, f"at most {MAX_INTENTS} intents")
             self._intents[key] = intent

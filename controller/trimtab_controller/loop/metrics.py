@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from trimtab_controller.decider.concerns import Concern, ConcernKind, Strains
+from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 from trimtab_process.counts import Followed
@@ -108,12 +108,12 @@ class Metrics:
         _show(self.load_distance, {(app,): found.load_distance for app, found in evaluations.items()})
         _show(self.collocation, {(app,): found.collocation for app, found in evaluations.items()})
 
-    def see_strains(self, strains: Strains) -> None:
+    def see_use(self, use: ClusterUse) -> None:
         """Set what workers use and the backlogs of apps."""
-        workers = {(strain.app or "", worker): strain for worker, strain in strains.workers.items()}
-        _show(self.used, {names: _ratio(strain.used_pct) for names, strain in workers.items()})
-        _show(self.loads, {names: _ratio(strain.load_pct) for names, strain in workers.items()})
-        _show(self.backlog, {(app,): float(growth.now) for app, growth in strains.backlogs.items()})
+        workers = {(worker_use.app or "", worker): worker_use for worker, worker_use in use.workers.items()}
+        _show(self.used, {names: _ratio(worker_use.used_pct) for names, worker_use in workers.items()})
+        _show(self.loads, {names: _ratio(worker_use.load_pct) for names, worker_use in workers.items()})
+        _show(self.backlog, {(app,): float(growth.now) for app, growth in use.backlogs.items()})
 
     def see_concerns(self, concerns: Iterable[Concern]) -> None:
         """Set the present concerns, and remove those of all other apps."""

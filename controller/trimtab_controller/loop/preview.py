@@ -1,4 +1,4 @@
-"""What a controller would see and decide now, without one: for `trimtab plan` and `trimtab snapshot`."""
+"""Computes what a controller would see and decide now, for `trimtab plan` and `trimtab snapshot`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,14 +19,14 @@ from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.snapshot import Snapshot
 
 WINDOWS = 12
-"""Older ones hardly count in the smoothed loads."""
+"""Number of windows to read; older ones hardly count in the smoothed loads."""
 LOOK_BACK_S = 120.0
-"""How far back to look at least: a stale window says more than none."""
+"""How far back to read at least; a stale window is better than none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """What was read: the predecessor's state and the last windows, oldest first."""
+    """The state that was read: that of the last controller, and the last windows, oldest first."""
 
     found: RecoveredState
     snapshots: tuple[Snapshot, ...]
@@ -48,14 +48,14 @@ def read_cluster_state(connection: Connection, configuration: Configuration, now
 
 
 def informed(state: ClusterState, configuration: Configuration, now: float) -> Decider:
-    """A dry run that has seen all of it, and knows of no pause and no minimum interval."""
+    """A dry-run decider that has seen the state; it ignores pause and minimum interval."""
     settings = replace(configuration.balance, min_interval_s=0.0)
     decider = Decider(settings, configuration.needs, state.found.execution, acting=False)
     intents = state.found.intents.intents
     decider.on_event(now, IntentsChanged(intents=tuple(each for each in intents if not isinstance(each, Pause))))
     if (hold := state.found.hold) is not None:
         decider.on_event(now, HoldChanged(reason=hold.reason))
-    # A window is on the topic twice when the stream was started again in between; the later one counts.
+    # A restarted stream publishes a window twice; the later one counts.
     windows = {snapshot.end_ms: snapshot for snapshot in state.snapshots}
     for end_ms in sorted(windows):
         last = end_ms == max(windows)
@@ -66,7 +66,7 @@ def informed(state: ClusterState, configuration: Configuration, now: float) -> D
 def preview_decision(
     state: ClusterState, configuration: Configuration, now: float, answer: Callable[[Question], Answer | NoAnswer]
 ) -> Decision:
-    """The decision that a controller without pause and minimum interval would take on the last window."""
+    """The decision that a controller would make on the last window, ignoring pause and minimum interval."""
     settings, limit_s = configuration.balance, configuration.solver_time_limit_s
     decider = informed(state, configuration, now)
     return decider.preview(now, lambda view: answer(question_of(view, settings, limit_s)))

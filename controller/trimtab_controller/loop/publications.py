@@ -1,4 +1,4 @@
-"""What the controller publishes, as records."""
+"""Turns the controller's publications into Kafka records."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -16,13 +16,13 @@ from trimtab_protocol.signing.envelope import signatures_in
 from trimtab_protocol.signing.keys import SigningKey
 
 KEPT_CONCERNS = 100
-"""Of a status that is too large."""
+"""Number of concerns kept in a status that is too large."""
 
 
 def records_of(action: Publish, acks_read: Mapping[int, int], topics: Topics) -> list[Record]:
-    """Journal, placements, commands and ends of intents of one publication.
+    """The records of one publication: journal entry, placements, commands, and tombstones of answered intents.
 
-    `acks_read`: next offsets by partition, journalled too.
+    `acks_read`: next offset of each partition of the acks topic; it becomes part of the journal entry.
     """
     entry = JournalEntry(execution=action.execution, acks_read=acks_read)
     return [
@@ -37,12 +37,12 @@ def records_of(action: Publish, acks_read: Mapping[int, int], topics: Topics) ->
 
 
 def placement_record(placement: Placement, topics: Topics) -> Record:
-    """A placement for every member of its app."""
+    """The record of a placement, keyed by its app."""
     return Record(topic=topics.placement, key=placement.app.encode(), value=encode_placement(placement), signed=True)
 
 
 def status_record(status: Status, topics: Topics) -> Record:
-    """What operators are shown: without workers and apps when no message could hold them, and it says so."""
+    """The record of the status; if that is too large for a message, without workers and apps, counted as rejected."""
     value = encode_status(status)
     if len(value) > MAX_MESSAGE_BYTES:
         rejected = {**status.rejected, f"{topics.status}.{Fault.OVERSIZED}": 1}
@@ -55,6 +55,6 @@ def status_record(status: Status, topics: Topics) -> Record:
 def to_sign_again(
     placements: Iterable[Placement], signatures: Mapping[AppId, tuple[bytes, ...]], key: SigningKey, topics: Topics
 ) -> list[Record]:
-    """Placements outlive a key: those that are signed by another one, as they are."""
+    """The unchanged placements that another key has signed, since placements outlive a key."""
     records = {placement.app: placement_record(placement, topics) for placement in placements}
     return [record for app, record in records.items() if signatures_in(headers_of(record, key)) != signatures[app]]

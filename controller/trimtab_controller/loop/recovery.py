@@ -1,4 +1,4 @@
-"""What a controller finds when it starts: where its predecessor stood, what operators want, the acks since then."""
+"""Reads what a starting controller needs: its predecessor's state, the operators' intents, and the acks since then."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredState:
-    """`execution` is the predecessor's; `acks` were not acted on yet, from `acks_read` on; read on at `positions`.
+    """The state found on the topics.
 
-    `placements` are all that were found, also those that take one back, and `signatures` theirs.  On `hold` the
-    execution has nothing but the placements that can be read and the newest epoch that was given out.
+    `execution` is the predecessor's.  `acks` are the unprocessed ones, from the offsets `acks_read` on.  Continue
+    reading at `positions`.  `placements` are all that were found, revoked ones included, with their `signatures`.  On
+    `hold` the execution has only the readable placements and the newest epoch that was used.
     """
 
     execution: Execution
@@ -44,7 +45,7 @@ class RecoveredState:
 
 
 def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: bool) -> RecoveredState:
-    """Read what is there; when not acting, `positions` also follow journal and placements.
+    """Read the topics.  When not acting, `positions` also include journal and placements.
 
     Raises ReadError, KafkaException.
     """
@@ -90,7 +91,7 @@ def _inherited(
     status: Mapping[bytes, Status],
     flawed: str | None,
 ) -> JournalEntry | Hold:
-    """The predecessor's last entry, if it and what it refers to can be trusted."""
+    """The predecessor's last journal entry, if it and the placements that it refers to can be trusted."""
     acted = status.get(status_key(acting=True))
     published = max([acted.epoch if acted else NO_EPOCH, *(placement.epoch for placement in placements)])
     records = [
@@ -99,7 +100,7 @@ def _inherited(
         if message.topic() == topics.journal and message.key() == JOURNAL_KEY
     ]
     for record in records[:-1]:
-        if isinstance(record.found, BadMessage):  # superseded by a whole state, and yet nobody of us wrote it so
+        if isinstance(record.found, BadMessage):  # superseded by a later entry, but no controller writes such a record
             inbox.reject(topics.journal, record.found)
     entry = inherit(records, published)
     if isinstance(entry, Hold):
@@ -112,7 +113,7 @@ def _inherited(
 
 
 def _last_commanded(consumer: Consumer, topics: Topics, inbox: Inbox) -> Epoch:
-    """The newest epoch of all commands that are still kept: agents refuse what is older."""
+    """The newest epoch of all commands still on the topic; agents refuse older ones."""
     newest = NO_EPOCH
     for message in drain(consumer, starts(consumer, [topics.commands])).messages:
         if inbox.vouches(message):
@@ -126,10 +127,10 @@ def _last_commanded(consumer: Consumer, topics: Topics, inbox: Inbox) -> Epoch:
 def _placements(
     found: Reading, topics: Topics, inbox: Inbox
 ) -> tuple[list[tuple[Placement, tuple[bytes, ...]]], str | None]:
-    """The newest placement of each app with its signatures, and what is wrong with a last one that cannot be read.
+    """The newest placement of each app with its signatures, and the error in a last placement that cannot be read.
 
-    A placement that no trusted key signed is ignored.  A signed one may be an old one that somebody wrote once more, so
-    the newest is the one with the highest epoch; of equals the later one, which was signed again.
+    A placement without a trusted signature is ignored.  A signed one may be a replay of an old one.  So the newest is
+    the one with the highest epoch or, among equal epochs, the later one, which was signed again.
     """
     newest: dict[bytes, tuple[Placement, tuple[bytes, ...]]] = {}
     flaws: dict[bytes, str] = {}
@@ -160,7 +161,7 @@ def _intents(found: Reading, topics: Topics, inbox: Inbox) -> IntentsChanged:
 
 
 def _status(found: Reading, topics: Topics) -> dict[bytes, Status]:
-    """What controllers said last, by key."""
+    """The last status of each controller, by key."""
     told = {}
     for message in found.latest(topics.status):
         try:
@@ -171,6 +172,6 @@ def _status(found: Reading, topics: Topics) -> dict[bytes, Status]:
 
 
 def taken_over(execution: Execution) -> Execution:
-    """The state under the next leader generation, higher than any that was ever published."""
+    """The state under the next leader generation, which is higher than all published ones."""
     published = [placement.epoch.generation for placement in execution.placements.values()]
     return replace(execution, generation=max([execution.generation, *published]) + 1)

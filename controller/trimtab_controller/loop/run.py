@@ -1,4 +1,4 @@
-"""One run of the controller: connect, recover what the predecessor left, and loop until it is to end."""
+"""One run of the controller: connect, recover the predecessor's state, and loop until told to stop."""
 
 import logging
 import time
@@ -39,9 +39,9 @@ WINDOWS_TO_CATCH_UP = 3
 
 
 class ControllerRun:
-    """One run of the controller; of one that acts, a term as leader.
+    """One run of the controller; for an acting controller, one term as leader.
 
-    `run` returns when `stopping`, stands still while `suspended`, and raises FencedError when another one takes over.
+    `run` returns when `stopping`, waits while `suspended`, and raises FencedError when another controller takes over.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ControllerRun:
         return key, trusted
 
     def run(self) -> None:
-        """Until it is to end."""
+        """Run until `stopping`."""
         try:
             with ExitStack() as stack:
                 loop = self.loop(self.open(stack))
@@ -94,7 +94,7 @@ class ControllerRun:
         log.info("the controller's run has ended")
 
     def open(self, stack: ExitStack) -> Resources:
-        """Take over from the predecessor and start the processes; `stack` closes it all.
+        """Take over from the predecessor and start the processes; `stack` closes everything.
 
         Raises StoppedError, FencedError, KafkaException.
         """
@@ -105,7 +105,7 @@ class ControllerRun:
         inbox = Inbox(self._topics, self._clock, trusted=self._trusted)
         publisher, follower, recovered = self._connect(inbox)
         stack.callback(follower.close)
-        # Spark is started last and ended first: without Kafka it would only retry.
+        # Start Spark last and end it first, because without Kafka it only retries.
         stream = StreamProcess(stream_command(self._path)) if self._configuration.stream.embedded else None
         if stream is not None:
             stack.callback(stream.close)
@@ -114,7 +114,7 @@ class ControllerRun:
         )
 
     def loop(self, resources: Resources) -> ControlLoop:
-        """The loop over these resources; nothing is published yet."""
+        """The loop over these resources; it publishes nothing before `begin`."""
         return ControlLoop(
             self._configuration,
             resources,
@@ -125,7 +125,7 @@ class ControllerRun:
         )
 
     def _connect(self, inbox: Inbox) -> tuple[Publisher, Follower, RecoveredState]:
-        """Fence the predecessor, and read what it left; the broker may be away for any time."""
+        """Fence the predecessor and read its state; wait while the broker is away."""
         admin = AdminClient(self._connection.client("trimtab-controller-admin"))
         while True:
             wait_for_broker(admin, self._connection, self._stopping)

@@ -27,7 +27,7 @@ KEPT_ROUNDS = 100
 
 
 class StatusBuilder:
-    """Remembers the last decisions and rounds; a successor continues with those of its predecessor."""
+    """Remembers the last decisions and rounds, beginning with those of the `previous` status."""
 
     def __init__(self, cluster: str, *, acting: bool, previous: Status | None = None) -> None:
         self._cluster = cluster
@@ -36,7 +36,7 @@ class StatusBuilder:
         self._rounds = {row.plan: row for row in previous.rounds} if previous else {}
 
     def decided(self, now: float, decision: Decision, text: str) -> bool:
-        """Note a decision; returns whether it says something new. A repeated skip replaces its predecessor."""
+        """Note a decision; return whether it is new.  A repeated skip replaces the previous one."""
         kind, reason = names_of(decision)
         row = DecisionStatus(at=now, kind=kind, reason=reason, text=text[:4000])
         last = self._decisions[-1] if self._decisions else None
@@ -47,7 +47,10 @@ class StatusBuilder:
         return not again
 
     def see_round(self, row: Round | None, after: float | None = None, incomparable: str | None = None) -> None:
-        """The round as it is now; told once: the load distance measured after it, or why that says nothing."""
+        """Note the present state of a round.
+
+        `after` is the load distance measured after it; `incomparable` says why it has none.  Either is passed once.
+        """
         if row is None:
             return
         if after is None and incomparable is None and row.plan in self._rounds:
@@ -67,7 +70,7 @@ class StatusBuilder:
     ) -> Status:
         """The message to publish."""
         snapshot = decider.known.snapshot
-        # Of a plan that was given up with the journal nobody hears the end; while that is not accepted, it may be on.
+        # A plan that was given up with the journal never ends; it is shown only during the hold, when it may go on.
         current = None if execution.round is None else execution.round.plan
         return Status(
             cluster=self._cluster,
@@ -91,7 +94,7 @@ class StatusBuilder:
 
 
 def round_status(row: Round, after: float | None, incomparable: str | None = None) -> RoundStatus:
-    """A round for the status; only hand-overs that are done count as migrations."""
+    """The status of a round; only completed hand-overs count as migrations."""
     done = [handover for handover in row.handovers if handover.phase is HandoverPhase.DONE]
     return RoundStatus(
         plan=row.plan,
@@ -121,7 +124,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
     loads: dict[WorkerId, float] = {}
     for evaluation in decider.known.evaluations.values():
         loads.update(evaluation.worker_loads)
-    strains = decider.known.strains.workers
+    use = decider.known.use.workers
     owned: Counter[WorkerId] = Counter()
     for block in snapshot.blocks:
         owned.update(block.owned())
@@ -136,7 +139,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
             key_groups=owned[row.worker],
             draining=row.worker in decider.draining,
             steering=row.steering,
-            used_pct=strains[row.worker].used_pct if row.worker in strains else None,
+            used_pct=use[row.worker].used_pct if row.worker in use else None,
             reason=row.reason,
         )
         for row in sorted(snapshot.nodes, key=lambda row: row.worker)
@@ -163,9 +166,9 @@ def _apps(decider: Decider) -> tuple[AppStatus, ...]:
 
 
 def describe_end(row: Round) -> str:
-    """One line about how a round went."""
+    """One line about a round that has ended."""
     pauses = [handover.pause_s for handover in row.handovers if handover.pause_s is not None]
     paused = f", pause median {statistics.median(pauses):.2f} s, longest {max(pauses):.2f} s" if pauses else ""
     other = row.key_groups(HandoverPhase.FAILED, HandoverPhase.UNRESOLVED)
-    moved = f"{row.key_groups(HandoverPhase.DONE)} key groups moved" + (f", {other} not" if other else "")
+    moved = f"{row.key_groups(HandoverPhase.DONE)} key groups moved" + (f", {other} failed" if other else "")
     return f"plan {row.plan} ended after {(row.ended_at or row.started_at) - row.started_at:.1f} s: {moved}{paused}"

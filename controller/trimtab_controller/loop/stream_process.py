@@ -1,4 +1,4 @@
-"""The stream as a child process: started again when it ends, ended with the controller."""
+"""Runs the stream as a child process: restarts it when it ends, and ends it with the controller."""
 
 import logging
 import subprocess
@@ -13,13 +13,13 @@ log = logging.getLogger(__name__)
 
 RESTARTS = Backoff((1.0, 2.0, 5.0, 15.0, 60.0))
 SETTLED_S = 60.0
-"""A stream that ran so long starts again without delay."""
+"""How long a stream must have run to be restarted without delay."""
 STOP_LIMIT_S = 15.0
-"""How long the stream's process may take to stop; then it is killed."""
+"""How long the stream's process may take to stop before it is killed."""
 
 
 def stream_command(configuration: Path) -> list[str]:
-    """How the stream is started; it ends by itself when the controller is gone."""
+    """The command that starts the stream; the process ends by itself when the controller is gone."""
     return [sys.executable, "-m", "trimtab_controller.stream", "--config", str(configuration), "--with-parent"]
 
 
@@ -36,7 +36,7 @@ class StreamProcess:
         self.restarts = -1
 
     def tick(self) -> None:
-        """Notice its end, and start it when it is time."""
+        """Start the process if it has ended and the delay has passed."""
         now = self._clock()
         if self._process is not None and (code := self._process.poll()) is not None:
             self._process = None
@@ -51,7 +51,7 @@ class StreamProcess:
             log.info("started the stream as process %d", self._process.pid)
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         if self._process is None:
             return
         self._process.terminate()

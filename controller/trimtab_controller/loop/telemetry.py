@@ -1,9 +1,9 @@
-"""What operators are told while the controller works: log, metrics and the status, from one place each."""
+"""Reports the controller's work to operators: by log, metrics and status."""
 
 import logging
 from collections.abc import Sequence
 
-from trimtab_controller.decider.concerns import NO_STRAINS, Concern, ConcernKind
+from trimtab_controller.decider.concerns import NO_USE, Concern, ConcernKind
 from trimtab_controller.decider.decision import Decision, Planned, Skip
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import DrainBlocked, RoundMeasured
@@ -24,11 +24,11 @@ from trimtab_protocol.messages.status import Status
 log = logging.getLogger(__name__)
 
 REPEAT_LOG_S = 60.0
-"""How often to log that still nothing is done for the same reason."""
+"""How often to repeat the log line of a decision that stays the same."""
 
 
 class Telemetry:
-    """One term's; a successor goes on with the decisions and rounds of `previous`."""
+    """The telemetry of one term; it continues with the decisions and rounds of the `previous` status."""
 
     def __init__(self, cluster: str, metrics: Metrics, *, acting: bool, previous: Status | None) -> None:
         self._metrics = metrics
@@ -40,24 +40,24 @@ class Telemetry:
         self._concerns: set[tuple[ConcernKind, AppId]] = set()
 
     def hold(self, hold: Hold | None) -> None:
-        """Whether the journal is believed."""
+        """Report a hold, or its end (None)."""
         self._hold = hold
         self._metrics.on_hold.set(hold is not None)
         if hold is not None:
             log.error(
-                "on hold: %s; nothing is moved until an operator runs `trimtab resume --accept-journal`", hold.reason
+                "on hold: %s; nothing moves until an operator runs `trimtab resume --accept-journal`", hold.reason
             )
 
     def snapshot(self, snapshot: Snapshot, decider: Decider) -> None:
-        """A window, and what the decider made of it."""
+        """Report a window, as the decider evaluated it."""
         self._metrics.coverage.set(snapshot.coverage)
         self._metrics.see_evaluations(decider.known.evaluations)
         self._metrics.see_missing_standbys(decider.known.missing_standbys)
-        self._metrics.see_strains(decider.known.strains)
+        self._metrics.see_use(decider.known.use)
         self._see_concerns(decider.known.concerns)
 
     def _see_concerns(self, concerns: Sequence[Concern]) -> None:
-        """Each is said when it begins and when it ends."""
+        """Log each concern when it begins and when it ends."""
         self._metrics.see_concerns(concerns)
         present = {(concern.kind, concern.app): concern for concern in concerns}
         for kind, app in sorted(self._concerns - present.keys()):
@@ -67,23 +67,23 @@ class Telemetry:
         self._concerns = set(present)
 
     def answer(self, answer: Answer | NoAnswer) -> None:
-        """What the solver said."""
+        """Report the solver's answer."""
         if isinstance(answer, Answer):
             self._metrics.solver.observe(answer.solve_s)
 
     def drain_blocked(self, event: DrainBlocked) -> None:
-        """A drain that cannot go on."""
+        """Report a drain that cannot continue."""
         log.warning(
             "%s cannot be drained: %s cannot leave it: %s", event.worker, first_few(event.key_groups), event.obstacle
         )
 
     def decision(self, now: float, decision: Decision, execution: Execution) -> None:
-        """What was decided; `execution` as it is with it."""
+        """Report a decision; `execution` is the state after it."""
         self._metrics.decisions.labels(*names_of(decision)).inc()
         if isinstance(decision, Skip) and decision.reason is SkipReason.STALE_SNAPSHOT:
             self._metrics.see_evaluations({})
             self._metrics.see_missing_standbys({})
-            self._metrics.see_strains(NO_STRAINS)
+            self._metrics.see_use(NO_USE)
         if isinstance(decision, Planned):
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
             self._metrics.planned.labels(decision.plan.app).set(decision.plan.planned)
@@ -103,14 +103,14 @@ class Telemetry:
         return f"plan {row.plan}: {text}" if isinstance(decision, Planned) and row is not None else text
 
     def execution(self, execution: Execution) -> None:
-        """What was published."""
+        """Report the published state."""
         self._status_builder.see_round(execution.round)
         self._metrics.see_round(execution.round)
         self._metrics.generation.set(execution.generation)
         self._metrics.number.set(execution.number)
 
     def handover_ended(self, event: HandoverEnded) -> None:
-        """Only a failure is worth a line: the round's end counts the others."""
+        """Report the end of a hand-over; only failures are logged, since the end of the round counts the others."""
         handover = event.handover
         self._metrics.see_handover(handover)
         if handover.phase is not HandoverPhase.DONE:
@@ -125,27 +125,27 @@ class Telemetry:
             )
 
     def round_ended(self, event: RoundEnded) -> None:
-        """How a round went."""
+        """Report the end of a round."""
         row = event.round
         self._metrics.round.observe((row.ended_at or row.started_at) - row.started_at)
         log.info("%s", describe_end(row))
 
     def round_measured(self, event: RoundMeasured, execution: Execution) -> None:
-        """What a round brought."""
+        """Report the result of a round."""
         after = event.load_distance
         if after is not None:
             log.info("plan %s: load distance %.1f measured, %.1f predicted", event.plan, after, event.planned)
             if execution.round is not None:
                 self._metrics.measured.labels(execution.round.app).set(after)
         if event.incomparable is not None:
-            log.info("plan %s: cannot tell whether it was kept: %s", event.plan, event.incomparable)
+            log.info("plan %s: cannot be compared with its prediction: %s", event.plan, event.incomparable)
         if event.missed:
             log.warning("plan %s missed: %s", event.plan, first_few(event.missed))
             self._metrics.missed.inc()
         self._status_builder.see_round(execution.round, after=after, incomparable=event.incomparable)
 
     def turn(self, now: float, decider: Decider, inbox: Inbox, *, solver_kills: int, stream_restarts: int) -> None:
-        """What changes by itself."""
+        """Update the metrics that change without an event."""
         if self._began_at is None:
             self._began_at = now
         snapshot = decider.known.snapshot

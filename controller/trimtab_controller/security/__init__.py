@@ -1,1 +1,1 @@
-"""Who may do what: the signing keys of the controller and the ACLs of the broker."""
+"""Permissions: the signing keys of the controller and the ACLs of the broker."""

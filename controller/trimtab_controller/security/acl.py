@@ -1,8 +1,8 @@
-"""Least privilege: what each kind of Trimtab's clients may do on a Kafka cluster, and nothing more.
+"""The least-privilege rules for each kind of client on a Kafka cluster.
 
-An agent reports and answers, and reads commands; a worker follows placements and hands over; only the controller
-commands.  `Read` and `Write` include `Describe`.  An idempotent producer needs no rule besides `Write` on its topics
-(since Kafka 2.8), a consumer that joins no group only `Describe` on the group that it names.
+An agent writes reports and acks, and reads commands.  A worker reads placements and hands over.  Only the controller
+writes commands.  `Read` and `Write` include `Describe`.  An idempotent producer needs only `Write` on its topics (since
+Kafka 2.8); a consumer that joins no group needs only `Describe` on the group that it names.
 """
 
 import shlex
@@ -17,7 +17,7 @@ OTHER_GROUPS = "trimtab-"
 
 
 class Role(StrEnum):
-    """Who connects to Kafka."""
+    """The kinds of clients that connect to Kafka."""
 
     AGENT = "agent"
     WORKER = "worker"
@@ -44,7 +44,7 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """`role` may do `operation` on the resource `name`; `prefixed`: on all whose names begin so."""
+    """`role` may do `operation` on the resource `name`, or, if `prefixed`, on all whose names begin with it."""
 
     role: Role
     resource: Resource
@@ -70,7 +70,7 @@ class Rules:
     apps: tuple[AppTopics, ...] = field(default=())
 
     def of(self, role: Role) -> tuple[Rule, ...]:
-        """The rules of one role, each once."""
+        """The rules of one role, without duplicates."""
         match role:
             case Role.AGENT:
                 rules = self._agent()

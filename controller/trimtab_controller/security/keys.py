@@ -1,8 +1,8 @@
-"""Key files of the controller: the private key, readable by its owner only, and the trust file that hosts get.
+"""Key files of the controller: the private key, readable only by its owner, and the trust file for the hosts.
 
-A key is changed in three steps, so that no command is refused on the way: `begin` (hosts learn to trust the next key
-too), `switch` (the controller signs with it), `finish` (hosts no longer trust the old one).  A step that was cut short
-by a crash is done again and goes on from there.
+A key is replaced in three steps, so that no command is refused meanwhile: `begin` (hosts trust the next key too),
+`switch` (the controller signs with it), `finish` (hosts no longer trust the old key).  A step interrupted by a crash
+can be repeated.
 """
 
 import os
@@ -18,7 +18,7 @@ PUBLIC_MODE = 0o644
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFiles:
-    """The two files, and the steps from one key to the next.  Raises BadKey when they are one."""
+    """The two files, and the steps from one key to the next.  Raises BadKey if both are the same file."""
 
     key: Path
     trust: Path
@@ -29,11 +29,11 @@ class KeyFiles:
 
     @property
     def next(self) -> Path:
-        """Where the next key waits between `begin` and `switch`."""
+        """The file of the next key between `begin` and `switch`."""
         return self.key.with_name(self.key.name + ".next")
 
     def load(self) -> tuple[SigningKey, TrustedKeys]:
-        """Both; raises BadKey, also when the hosts would refuse what this key signs."""
+        """Load both files.  Raises BadKey, also if the trust file does not contain the key."""
         key, trusted = load_signing_key(self.key), load_trust(self.trust)
         if key.public not in trusted.keys:
             found = ", ".join(trusted.by_id)
@@ -41,7 +41,7 @@ class KeyFiles:
         return key, trusted
 
     def create(self) -> SigningKey:
-        """A first key.  Raises BadKey when there is one already; a key without a trust file was cut short."""
+        """Create the first key.  Raises BadKey if there is one; a key without trust file is an interrupted creation."""
         if self.trust.exists():
             raise BadKey(f"{self.trust}: found a file, expected none: `trimtab keys rotate` changes a key")
         key = _load_or_make(self.key)
@@ -49,7 +49,7 @@ class KeyFiles:
         return key
 
     def begin(self) -> SigningKey:
-        """Make the next key, and have it trusted besides the present one.  Raises BadKey."""
+        """Create the next key, and trust it besides the present one.  Raises BadKey."""
         key, trusted = self.load()
         if not self.next.exists() and len(trusted.keys) > 1:
             raise BadKey(f"{self.trust}: found an old key, expected the present one alone: `finish` comes first")
@@ -68,7 +68,7 @@ class KeyFiles:
         return following
 
     def finish(self) -> SigningKey:
-        """Trust the present key alone.  Raises BadKey."""
+        """Trust only the present key.  Raises BadKey."""
         if self.next.exists():
             raise BadKey(f"{self.next}: found a key that does not sign yet: `switch` comes first")
         key, _ = self.load()
@@ -80,7 +80,7 @@ class KeyFiles:
 
 
 def _load_or_make(path: Path) -> SigningKey:
-    """A key that is there is never replaced: it may be trusted already."""
+    """Load the key, or create it; an existing key is never replaced, since hosts may trust it already."""
     if path.exists():
         return load_signing_key(path)
     key = SigningKey.generate()
@@ -89,7 +89,7 @@ def _load_or_make(path: Path) -> SigningKey:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Replace the file, or leave it as it is; at no moment has it a wider mode.  Raises BadKey."""
+    """Replace the file atomically; its mode is never wider than wanted.  Raises BadKey."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)

@@ -1,1 +1,1 @@
-"""Plans from the models, computed in a process of their own with a hard limit."""
+"""Computes plans with the models, in a separate process with a hard time limit."""

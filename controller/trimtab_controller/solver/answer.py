@@ -1,4 +1,4 @@
-"""What goes to the solver's process and what comes back: arrays in, places in these arrays out."""
+"""The question to the solver's process and its answer: arrays in, indices of these arrays out."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,10 +12,10 @@ if TYPE_CHECKING:  # the solver's process sets the number of threads before it i
 
 
 class Method(StrEnum):
-    """How plans are made."""
+    """The method of planning."""
 
-    MILP = "milp"  # the least load distance within the budget
-    ALBIC = "albic"  # key groups that talk to each other come together, within a load distance
+    MILP = "milp"  # smallest load distance within the budget
+    ALBIC = "albic"  # brings key groups that exchange tuples together, within a load distance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -23,7 +23,7 @@ class Question:
     """A balance problem of K key groups on N workers, and how long the solver may take (seconds).
 
     Loads are in percent of a worker of capacity 1.  `flows` (with ALBIC only) are tuples per second, and `remote_cost`
-    is the load of a tuple per second that goes to another worker, at each of both ends.
+    is the load, at each end, of a tuple per second that goes to another worker.
     """
 
     load: "NDArray[np.float64]"  # (K,)
@@ -42,13 +42,13 @@ class Question:
 
     @property
     def rows(self) -> int:
-        """How many key groups and flows there are."""
+        """The number of key groups plus flows."""
         return len(self.load) + (len(self.flows.rate) if self.flows else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Flows:
-    """F flows between key groups, by their places."""
+    """F flows between key groups, given by their indices."""
 
     source: "NDArray[np.int32]"  # (F,)
     target: "NDArray[np.int32]"  # (F,)
@@ -57,7 +57,7 @@ class Flows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stuck:
-    """A key group that cannot leave a worker that is being drained, by their places; `obstacle`: why not."""
+    """A key group that cannot leave a worker being drained, given by their indices; `obstacle`: why not."""
 
     key_group: int
     worker: int
@@ -66,9 +66,10 @@ class Stuck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Moves as (key group, target), by their places in the question; `before` and `load_distance` in pp.
+    """A plan: moves as (key group, target), given by their indices in the question.
 
-    `fallback`: the solver did not answer, the greedy method did.  `collocation`: of ALBIC only.
+    `before` and `load_distance` are in pp.  `fallback`: the greedy method answered, because the solver did not.
+    `collocation`: with ALBIC only.
     """
 
     moves: tuple[tuple[int, int], ...]
@@ -84,6 +85,6 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoAnswer:
-    """There is no plan, or the greedy method failed too."""
+    """No plan was found, or the greedy method failed too."""
 
     reason: str

@@ -1,4 +1,4 @@
-"""Answers questions by the balance model, by ALBIC, or greedily."""
+"""Answers questions with the balance model, with ALBIC, or greedily."""
 
 import time
 from collections.abc import Callable
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from trimtab_models.albic import CollocationProblem
 
 PRECISION_PP = 0.1
-"""Loads are measured, not known: the last hundredths of a percentage point would cost time and moves for nothing."""
+"""Precision (pp) of the search.  Loads are only measured: hundredths of a point would waste time and moves."""
 POLISH = Effort(steps=60)
-"""For the side that does not set the load distance: a tenth of a second, not all of the time limit.  While a worker is
-emptied, polish is also what lowers the load distance afterwards: then it keeps its own effort."""
+"""Effort for the side that does not set the load distance: a tenth of a second instead of the whole time limit.  During
+a drain the polish also lowers the load distance afterwards, so it keeps its normal effort."""
 OPTIMAL_PP = 0.01
-"""What the file contract calls optimal."""
+"""The gap that the file contract calls optimal."""
 OBSTACLES = {Obstacle.LOAD: "any other worker would be further above the mean load than a drain may cost"}
-"""Where the models speak of nodes."""
+"""Obstacles in the product's words; the models say nodes."""
 
 
 def problem_of(question: Question) -> Problem:
-    """The balance problem; places of key groups and workers stay as they are."""
+    """The balance problem; key groups and workers keep their indices."""
     key_groups, workers = len(question.load), len(question.capacity)
     nothing = np.zeros(key_groups, np.bool_)
     return Problem(
@@ -46,7 +46,7 @@ def problem_of(question: Question) -> Problem:
 
 
 def collocation_problem_of(question: Question) -> "CollocationProblem":
-    """The same with flows."""
+    """The balance problem with flows."""
     from trimtab_models.albic import CollocationProblem  # a solver that only balances need not load OR-Tools
 
     flows = question.flows
@@ -94,7 +94,7 @@ def _collocating(question: Question, stop: Stop, passed_s: Callable[[], float]) 
 
 
 def answer_greedily(question: Question, clock: Callable[[], float] = time.monotonic) -> Answer | NoAnswer:
-    """A plan without a search, within the same time limit."""
+    """A greedy plan, within the same time limit."""
     started = clock()
     problem = problem_of(question)
     result = solve_greedily(problem, stop=Deadline(clock, started + question.time_limit_s), seed=question.seed)

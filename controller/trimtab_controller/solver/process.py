@@ -1,4 +1,4 @@
-"""The solver's own process: kept warm, killed when it does not answer in time, and then the greedy method answers."""
+"""Runs the solver in a warm process.  If it does not answer in time, it is killed and the greedy method answers."""
 
 import logging
 import multiprocessing
@@ -16,21 +16,22 @@ from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 log = logging.getLogger(__name__)
 
 HARD_LIMIT_GRACE_S = 1.0
-"""The solver keeps its time limit by itself; it is killed so much later."""
+"""How long after its time limit the solver is killed; normally it keeps the limit by itself."""
 GRACE_PER_ROW_S = 5e-5
-"""For each key group and flow: the search notices its time limit late in a large problem, by up to a tenth of that."""
+"""Additional time for each key group and flow.  In a large problem the search notices its limit late, by up to a tenth
+of this."""
 START_LIMIT_S = 60.0
-"""How long the solver's process may take to start: it imports numpy, perhaps on a busy machine."""
+"""How long the solver's process may take to start; it imports numpy, possibly on a busy machine."""
 RESTART_DELAY_S = 10.0
-"""After its end it is started again so much later, or for the next question: perhaps it cannot start at all."""
+"""How long after its end the process is restarted, unless a question comes first; it may be unable to start."""
 
 Serve = Callable[[Connection], None]
 
 
 def serve(connection: Connection) -> None:
     """The solver process: a question in, an answer out, until the other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the controller, which ends this process
-    os.environ["OMP_NUM_THREADS"] = "1"  # before numpy: the searches are sequential, idle threads only cost
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller handles Ctrl-C and ends this process
+    os.environ["OMP_NUM_THREADS"] = "1"  # set before numpy is imported; the searches are sequential
     from trimtab_controller.solver.balance import answer
 
     connection.send(None)
@@ -43,14 +44,14 @@ def serve(connection: Connection) -> None:
 
 
 def serve_collocating(connection: Connection) -> None:
-    """The same, with OR-Tools loaded before the first question: no plan is to wait for it."""
+    """Like `serve`, but load OR-Tools before the first question, so that no plan waits for it."""
     import trimtab_models.albic.model  # noqa: F401
 
     serve(connection)
 
 
 class SolverProcess:
-    """Asks one question at a time; `poll` brings the answer within `time_limit_s` and a little."""
+    """Asks one question at a time; `poll` returns the answer shortly after `time_limit_s` at the latest."""
 
     def __init__(self, *, serve: Serve = serve, clock: Callable[[], float] = time.monotonic) -> None:
         self._serve = serve
@@ -64,18 +65,18 @@ class SolverProcess:
 
     @property
     def pid(self) -> int | None:
-        """The id of the present process."""
+        """The id of the current process."""
         return self._process.pid
 
     def ask(self, question: Question) -> None:
-        """Hand in a question."""
+        """Ask a question."""
         if self._question is not None:
             raise ValueError("one question at a time")
         if self._connection.closed:
             self._start()
         self._question = question
         self._deadline = self._clock() + self._limit_s(question)
-        # A large question is more than the pipe holds: writing it waits for a process that reads.
+        # A large question does not fit in the pipe, so writing blocks until the process reads.
         self._sender = threading.Thread(target=_send, args=(self._connection, question), daemon=True)
         self._sender.start()
 
@@ -105,7 +106,7 @@ class SolverProcess:
         self._process.kill()
         self._process.join()
         if self._sender is not None:
-            self._sender.join()  # there is nobody to send to any more
+            self._sender.join()  # it ends, because its process is gone
         self._connection.close()
 
     def _limit_s(self, question: Question) -> float:
@@ -135,12 +136,12 @@ class SolverProcess:
 
 
 def _send(connection: Connection, question: Question) -> None:
-    with suppress(OSError):  # it has died: `poll` hears of it
+    with suppress(OSError):  # the process has died; `poll` notices it
         connection.send(question)
 
 
 def greedy_or_nothing(question: Question) -> Answer | NoAnswer:
-    """The greedy answer, bounded by the same limit, in this process; a fault in it is a reason, not a crash."""
+    """The greedy answer, computed in this process within the same limit; an error becomes a NoAnswer."""
     from trimtab_controller.solver.balance import answer_greedily
 
     try:

@@ -1,5 +1,5 @@
-"""The stream: agents' reports in, one snapshot per window out, on Spark Structured Streaming.
+"""The stream turns agents' reports into one snapshot per window, on Spark Structured Streaming.
 
-Spark parses, validates and sums (`validation`, `pipeline`); plain Python decides which window is ready and what is in
-its snapshot (`assemble`, `contents`).  The controller itself reads `configuration`, which does not need Spark.
+Spark parses, validates and sums (`validation`, `pipeline`).  Plain Python decides which window is ready and builds its
+snapshot (`assemble`, `contents`).  The controller itself imports only `configuration`, which does not need Spark.
 """

@@ -13,11 +13,11 @@ from trimtab_controller.stream.configuration import load
 from trimtab_protocol.messages.decode import BadMessage
 
 STOP_LIMIT_S = 8.0
-"""After a signal the stream's process ends within this time, in good order or not: all it knows is in Kafka."""
+"""How long after a signal the process ends at the latest, even in the middle of work: its whole state is in Kafka."""
 
 
 def main() -> int:
-    """Exit code: 0 after SIGTERM or SIGINT, 1 for what Spark cannot go on from, 2 for a bad configuration."""
+    """Run the stream.  Exit code: 0 after SIGTERM or SIGINT, 1 if Spark fails for good, 2 for a bad configuration."""
     options = _options()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -26,7 +26,7 @@ def main() -> int:
     except (BadMessage, OSError) as error:
         print(f"{options.config}: {error}", file=sys.stderr)
         return 2
-    # Spark takes seconds to import: only with a configuration that can be used.
+    # Imported after the configuration is known to be valid, because importing Spark takes seconds.
     from pyspark.errors import PySparkRuntimeError
 
     from trimtab_controller.stream.driver import run
@@ -35,7 +35,7 @@ def main() -> int:
     parent = os.getppid()
     try:
         run(configuration, lambda: stopped.is_set() or (options.with_parent and os.getppid() != parent))
-    except (JarError, PySparkRuntimeError) as error:  # no Java, for one
+    except (JarError, PySparkRuntimeError) as error:  # for example, no Java
         logging.getLogger(__name__).error("Spark does not run: %s", error)
         return 1
     return 0
@@ -47,7 +47,7 @@ def _stop_signals() -> threading.Event:
 
     def stop(_number: int, _frame: object) -> None:
         stopped.set()
-        # An exception would cut a call into the JVM in half; but a JVM that starts slowly, or hangs, must not keep us.
+        # No exception, since it would interrupt a call into the JVM.  But a slow or hanging JVM must not block the end.
         limit = threading.Timer(STOP_LIMIT_S, os._exit, (0,))
         limit.daemon = True
         limit.start()

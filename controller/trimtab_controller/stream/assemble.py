@@ -1,8 +1,7 @@
-"""Which window is ready: rows in, snapshots to publish out.  No I/O, no clock, no Spark.
+"""Decides which window is ready: rows in, snapshots to publish out.  No I/O, no clock, no Spark.
 
-A window is published once: as soon as every awaited host has covered it or has gone on to a later one, and at the
-latest when the watermark has passed its end.  Windows are published in order.  What arrives for a window after that is
-late, and counted.
+Each window is published once: when every awaited host has covered it or has reported for a later one, and at the latest
+when the watermark has passed its end.  Windows are published in order.  Reports that arrive later are counted as late.
 """
 
 from collections import deque
@@ -20,18 +19,19 @@ from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 SEEN_SHARE = 0.9
-"""A host was seen in a window when its reports cover this share of it."""
+"""Share of a window that a host's reports must cover for the host to count as seen."""
 MAX_APPS = 200
-"""Apps of one host in a window. Each costs the decider 0.2 ms, and whoever reports can invent them."""
+"""Maximum number of apps of one host in a window.  Each costs the decider 0.2 ms, and a sender can invent apps."""
 REMEMBERED_WINDOWS = 3
-"""Hosts seen in so many last windows are awaited, and expected when no list of hosts is configured."""
+"""Number of last windows whose hosts are awaited, and expected if no list of hosts is configured."""
 
 
 @dataclass(slots=True)
 class _Window:
-    """`sums` are the rows so far, of those kinds that a snapshot shows: none any more when it is published.
+    """An open window.
 
-    `covered` has the seconds and the samples of each host.
+    `sums` are its rows so far, of the kinds that a snapshot shows; empty after the publication.  `covered` has the
+    seconds and the number of samples of each host.
     """
 
     end_ms: int
@@ -41,10 +41,10 @@ class _Window:
 
 
 class Assembler:
-    """Holds the windows that are open, and what was published already.
+    """Holds the open windows and the end of the last published one.
 
-    `from_ms`: windows that start earlier are left alone (the stream did not see all of them, or they are published
-    already).
+    `from_ms`: windows that start earlier are ignored, because the stream did not see all of them or they have been
+    published already.
     """
 
     def __init__(
@@ -72,19 +72,20 @@ class Assembler:
 
     @property
     def watermark_ms(self) -> int | None:
-        """No row before this time is waited for; None before the first row."""
+        """The watermark: rows before this time are not awaited; None before the first row."""
         return None if self._newest_ms is None else self._newest_ms - self._watermark_delay_ms
 
     def on_rows(self, rows: pa.Table, *, now_ms: int) -> Iterator[Snapshot]:
-        """The snapshots to publish now, oldest first, to be gone through; a row has the samples of a thing in a batch.
+        """Add the rows of a batch and yield the snapshots to publish now, oldest first.
 
-        Each is made when it is asked for: after a pause several windows are ready at once.
+        Each row has the samples of one thing in the batch.  Snapshots are built one by one, since several windows may
+        be ready after a pause.
         """
         past_ms = self.watermark_ms
         self._see_times(rows)
         for start_ms in self._open(rows, past_ms):
             self._take(self._windows[start_ms], where(rows, rows["start_ms"].to_numpy() == start_ms))
-        del rows  # a fleet's batch is a quarter of a gigabyte: not kept while its window is made a snapshot
+        del rows  # a fleet's batch takes a quarter of a gigabyte; free it before the snapshots are built
         for start_ms in sorted(self._windows):
             window = self._windows[start_ms]
             if not window.published:
@@ -95,26 +96,26 @@ class Assembler:
                 del self._windows[start_ms]
 
     def next_look_ms(self, now_ms: int, *, patience_ms: int) -> int:
-        """When to look for rows again: `patience_ms` after the end of the next window, or after now if it has ended.
+        """When to look for rows again: `patience_ms` after the end of the next window, or from now if it has ended.
 
-        Rows that come in before cannot complete a window, and every look has its price.
+        Earlier rows cannot complete a window, and each look costs time.
         """
         open_ends = [window.end_ms for window in self._windows.values() if not window.published]
         end_ms = min(open_ends, default=(now_ms // self._window_ms + 1) * self._window_ms)
-        # It ends by the clocks of brokers and hosts, which may be ahead of ours: a window is all that we sleep.
+        # The window ends by the clocks of brokers and hosts, which may be ahead of this one; sleep one window at most.
         return min(max(end_ms, now_ms), now_ms + self._window_ms) + patience_ms
 
     def _see_times(self, rows: pa.Table) -> None:
         if rows.num_rows:
             self._newest_ms = max(int(rows["last_ms"].to_numpy().max()), self._newest_ms or 0)
-        for kind in (Kind.HOST, Kind.REJECTED):  # who floods is left out, and not waited for
+        for kind in (Kind.HOST, Kind.REJECTED):  # a flooding host is left out, so it is not awaited either
             hosts = of_kind(rows, kind)
             for host, last_ms in zip(hosts["host"].to_pylist(), hosts["last_ms"].to_pylist(), strict=True):
-                if host is not None:  # what is refused may be nobody's
+                if host is not None:  # a refused report may have no host
                     self._reached_ms[host] = max(last_ms, self._reached_ms.get(host, 0))
 
     def _open(self, rows: pa.Table, past_ms: int | None) -> list[int]:
-        """The starts of the windows that the rows fall into; rows that come too late for theirs are counted."""
+        """The start of the window of each row; rows that are too late for their window are counted."""
         starts_ms = rows["start_ms"].to_numpy()
         known = np.isin(starts_ms, list(self._windows))
         late = ~known & (starts_ms + self._window_ms <= max(past_ms or 0, self._published_ms))
@@ -137,7 +138,7 @@ class Assembler:
             before = window.covered.get(host, (0.0, 0))
             window.covered[host] = (before[0] + covered_s, before[1] + samples)
             if window.published and self._covers(window.covered[host][0]):
-                # It joins or returns, a little behind the others: not awaited, it would be late for every window.
+                # The host joins or returns, slightly later than the others.  If not awaited, it would always be late.
                 self._belated |= {host}
 
     def _count_rejected(self, rows: pa.Table) -> None:
@@ -152,7 +153,7 @@ class Assembler:
         return self.watermark_ms is not None and window.end_ms <= self.watermark_ms
 
     def _is_ready(self, window: _Window) -> bool:
-        # Without a list and without a past nobody knows who is still to come.
+        # Without a list of hosts and without history, the number of hosts to come is unknown.
         awaited = self._expected() | self._belated.union(*self._recent)
         return self._is_past(window) or (bool(awaited) and all(self._has_finished(host, window) for host in awaited))
 
@@ -166,7 +167,7 @@ class Assembler:
         """Whether no further report of this host can fall into the window."""
         covered_s, samples = window.covered.get(host, (0.0, 0))
         if samples and covered_s * 1000 + covered_s * 500 / samples >= self._window_ms:
-            return True  # what is missing is less than half an interval
+            return True  # less than half an interval is missing
         return self._reached_ms.get(host, 0) >= window.end_ms
 
     def _publish(self, window: _Window, now_ms: int) -> Snapshot:

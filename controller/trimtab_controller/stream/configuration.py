@@ -1,4 +1,4 @@
-"""The `[stream]` section of controller.toml, and what else of that file the stream itself needs."""
+"""The `[stream]` section of controller.toml, and the other settings that the stream needs."""
 
 import tomllib
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
 
 MAX_HOSTS = 20_000
-"""Hosts in `expected_hosts`: they are a part of each batch's query, and Spark's preset memory is enough for twice as
-many.
+"""Maximum number of `expected_hosts`.  They are part of each batch's query; Spark's default memory suffices for twice
+as many.
 """
 
 
@@ -22,11 +22,11 @@ many.
 class StreamSettings:
     """How reports become snapshots.
 
-    `window_s`: what one snapshot covers, a multiple of the agents' interval.  `watermark_s`: how long a window waits
-    for a host that does not report.  `patience_s`: how long after the end of a window Spark looks for its reports, and
-    how often from then on.  `expected_hosts`: the only ones that are heard; None = everybody, and those seen in the
-    last windows are waited for.  `checkpoint_dir`: a folder, or a URI that all Spark executors reach.  `embedded`: the
-    controller runs the stream as its child.  `spark`: any key of Spark's configuration.
+    `window_s`: length of a window, a multiple of the agents' interval.  `watermark_s`: how long a window waits for a
+    host that does not report.  `patience_s`: how long after the end of a window Spark looks for its reports, and how
+    often from then on.  `expected_hosts`: the only hosts whose reports count; None = all hosts count, and those seen in
+    the last windows are awaited.  `checkpoint_dir`: a folder, or a URI that all Spark executors can reach.  `embedded`:
+    the controller runs the stream as a child process.  `spark`: any keys of Spark's configuration.
     """
 
     checkpoint_dir: str
@@ -58,7 +58,7 @@ class StreamSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What the stream needs to run."""
+    """The settings that the stream needs to run."""
 
     cluster: str
     kafka: KafkaSettings
@@ -66,7 +66,7 @@ class Configuration:
 
 
 def load(path: Path) -> Configuration:
-    """What the stream needs of controller.toml; the rest of the file is the decider's. Raises BadMessage, OSError."""
+    """Read the stream's settings from controller.toml, and ignore the rest.  Raises BadMessage, OSError."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -80,7 +80,7 @@ def load(path: Path) -> Configuration:
 
 
 def read_stream_settings(section: Mapping[str, Any], path: str) -> StreamSettings:
-    """The settings in an already parsed section; `path` is what error messages call it. Raises BadMessage."""
+    """Read the settings from a parsed section; `path` is its name in error messages.  Raises BadMessage."""
     fields = Fields(section, path)
     settings = StreamSettings(
         checkpoint_dir=fields.text("checkpoint_dir"),
@@ -117,6 +117,6 @@ def _read_spark(fields: Fields, name: str) -> dict[str, str]:
             raise BadMessage(Fault.RANGE, path, key, "a key that begins with spark.")
         if not isinstance(value, str | int | float):
             raise BadMessage(Fault.TYPE, path, value, "a text, a number, true or false")
-        # As Spark writes it: true, not True.
+        # Spark writes true, not True.
         keys[key] = value if isinstance(value, str) else str(value).lower()
     return keys

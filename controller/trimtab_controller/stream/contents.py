@@ -1,7 +1,7 @@
 """Turns the rows of one window into the contents of its snapshot: rates per second and levels.
 
-Only hosts that were seen in the whole window count; what others reported is unknown, not idle.  Numbers beyond the
-limits of the message are unknown too: otherwise its reader would refuse the whole snapshot for one host.
+Only hosts that were seen in the whole window count; anything on other hosts is unknown, not idle.  Numbers beyond the
+limits of the message become unknown too, since otherwise the reader would refuse the whole snapshot for one host.
 """
 
 from array import array
@@ -25,8 +25,8 @@ from trimtab_protocol.messages.report import MAX_COUNT, WorkerState
 from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, PairWindow
 
 DECIMALS = 9
-"""Of the rates of key groups: billionths of a core, or of a tuple per second.  Exact quotients take twice the time to
-write and twice the room, for digits that say nothing."""
+"""Decimals of key groups' rates: billionths of a core, or of a tuple per second.  Exact quotients would take twice the
+time and space, for digits without meaning."""
 
 RATES_OF_KEY_GROUPS = {
     "cpu": "cpu_s",
@@ -35,19 +35,19 @@ RATES_OF_KEY_GROUPS = {
     "bytes_in_s": "bytes_in",
     "bytes_out_s": "bytes_out",
 }
-"""Name in the snapshot -> what it is the rate of."""
+"""Name in the snapshot -> the summed quantity of which it is the rate."""
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
 def of_hosts(rows: pa.Table, hosts: Collection[HostId]) -> pa.Table:
-    """The rows that come from the given hosts."""
+    """The rows from the given hosts."""
     return where(rows, pc.is_in(rows["host"], value_set=pa.array(list(hosts), pa.string())).to_numpy())
 
 
 def hosts_of_many_apps(sums: Mapping[Kind, pa.Table], most: int) -> frozenset[HostId]:
-    """The hosts whose rows speak of more than `most` apps."""
+    """The hosts whose rows name more than `most` apps."""
     named = pa.concat_tables([sums[kind].select(["host", "app"]) for kind in (Kind.WORKER, Kind.KEY_GROUP, Kind.PAIR)])
     apps = (
         named.group_by(["host", "app"], use_threads=False).aggregate([]).group_by("host").aggregate([("app", "count")])
@@ -56,14 +56,14 @@ def hosts_of_many_apps(sums: Mapping[Kind, pa.Table], most: int) -> frozenset[Ho
 
 
 def host_windows(rows: pa.Table) -> tuple[HostWindow, ...]:
-    """One per row of kind HOST, in order of their names."""
+    """One window per row of kind HOST, in order of the hosts' names."""
     return tuple(sorted(map(_host, named(rows, Kind.HOST).to_pylist()), key=lambda window: window.host))
 
 
 def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
-    """One per worker in rows of kind WORKER; a worker that changed its host is where it was last.
+    """One window per worker in rows of kind WORKER; a worker that changed its host counts on the last one.
 
-    What it declares is in rows of kinds OPERATOR, STANDBYS and REASON: what its last report says counts.
+    Its declarations are in rows of the kinds OPERATOR, STANDBYS and REASON; those of its last report count.
     """
     rows = _by_time(named(sums[Kind.WORKER], Kind.WORKER))
     newest = {row["worker"]: row for row in rows}
@@ -94,7 +94,8 @@ def _also_on(
 ) -> dict[str, tuple[HostId, ...]]:
     """The other hosts that reported a running worker of the same name at the same time.
 
-    One that moved was at no time on both: its old host says it away, or says nothing of it, when the new one begins.
+    A worker that moves is never on both: when the new host begins to report it, the old one reports it as away or not
+    at all.
     """
     at_host = {(row["worker"], row["host"]): row for row in by_time}
     found: defaultdict[str, tuple[HostId, ...]] = defaultdict(tuple)
@@ -124,12 +125,12 @@ def _by_time(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def _report(row: Mapping[str, Any]) -> tuple[str, str, int]:
-    """Rows of one worker in one report have this in common, however many reports were added up."""
+    """A key shared by all rows of one worker in one report, however many reports were added up."""
     return row["host"], row["worker"], row["last_ms"]
 
 
 def key_group_windows(rows: pa.Table) -> KeyGroupTable:
-    """One per key group in rows of kind KEY_GROUP; several owners' samples are summed."""
+    """One row per key group in rows of kind KEY_GROUP; samples of several owners are summed."""
     if not rows.num_rows:
         return KeyGroupTable(())
     rows = named(rows, Kind.KEY_GROUP)
@@ -137,7 +138,7 @@ def key_group_windows(rows: pa.Table) -> KeyGroupTable:
     partition, last_ms, samples = (rows[name].to_numpy() for name in ("partition", "last_ms", "samples"))
     operators = app.codes * len(operator.names) + operator.codes
     key_groups = operators * (MAX_PARTITIONS + 1) + partition
-    # Two owners in one report, at a hand-over between workers of one host: the new one has fewer samples.
+    # One report may name two owners after a hand-over between workers of one host; the new one has fewer samples.
     order = np.lexsort((worker.codes, -samples, last_ms, key_groups))
     first = _beginnings(key_groups[order])
     owner = order[np.append(first[1:], len(order)) - 1]
@@ -161,9 +162,9 @@ def key_group_windows(rows: pa.Table) -> KeyGroupTable:
 
 
 def pair_windows(rows: pa.Table, *, covered_s: Mapping[HostId, float]) -> tuple[PairWindow, ...]:
-    """One per pair in rows of kind PAIR.
+    """One window per pair in rows of kind PAIR.
 
-    A pair without traffic is not reported, so its rate is over the seconds that its host was covered, not over its own.
+    A pair without traffic is not reported, so the rate is taken over the covered seconds of its host, not of the pair.
     """
     if not rows.num_rows:
         return ()
@@ -191,7 +192,7 @@ def _listed(table: pa.Table) -> Iterator[tuple[Any, ...]]:
 
 
 class _Names(NamedTuple):
-    """A column of texts as places in its different texts, which are in order."""
+    """Encode a column of texts as indices of its distinct texts, which are sorted."""
 
     names: NDArray[np.object_]
     codes: Integers
@@ -207,7 +208,7 @@ def _names(rows: pa.Table, name: str) -> _Names:
 
 
 def _beginnings(values: Integers) -> Integers:
-    """Where each run of equal values begins."""
+    """The start of each run of equal values."""
     return np.flatnonzero(np.append(True, values[1:] != values[:-1]))
 
 
@@ -217,7 +218,7 @@ def _floats(rows: pa.Table, name: str, unknown: float) -> Floats:
 
 
 def _rates(amounts: Floats, known_s: Floats) -> Floats:
-    """Per second of the time in which the quantity was known; UNKNOWN when it never was, or beyond the limits."""
+    """Rates over the seconds in which the quantity was known; UNKNOWN if it never was, or beyond the limits."""
     rates = np.divide(amounts, known_s, out=np.full(len(amounts), np.inf), where=known_s > 0)
     return np.where(rates <= MAX_NUMBER, np.round(rates, DECIMALS), UNKNOWN)
 
@@ -271,7 +272,7 @@ def _node(row: Mapping[str, Any]) -> NodeWindow:
 
 
 def _rate(row: Mapping[str, Any], name: str) -> float | None:
-    """As `_rates`, of one row."""
+    """Like `_rates`, for one row."""
     amount, known_s = row[name], row[KNOWN.format(name)]
     rate = (amount or 0.0) / known_s if known_s > 0 else MAX_NUMBER * 2
     return rate if rate <= MAX_NUMBER else None

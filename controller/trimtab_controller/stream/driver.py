@@ -28,9 +28,9 @@ from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.settings.kafka import KafkaSettings, for_java, for_librdkafka
 
 PROBE_LIMIT_S = 5.0
-"""How long the broker may take to say that it is there."""
+"""How long the broker may take to answer."""
 TOPICS = Backoff((0.5, 1.0, 2.0, 5.0, 10.0))
-"""Between looks whether Kafka answers and has the topics."""
+"""Waits until Kafka answers and has the topics."""
 QUERY_RESTART_S = 1.0
 POLL_S = 0.5
 NAMED = 3
@@ -42,7 +42,7 @@ Stopping = Callable[[], bool]
 
 
 def run(configuration: Configuration, stopping: Stopping) -> None:
-    """Turn reports into snapshots until `stopping()`; a query that fails is started again from two windows ago."""
+    """Turn reports into snapshots until `stopping()`; restart a failed query from two windows ago."""
     topics = Topics(configuration.cluster)
     spark = None
     try:
@@ -60,7 +60,7 @@ def run(configuration: Configuration, stopping: Stopping) -> None:
 
 
 def wait_for_topics(kafka: KafkaSettings, topics: tuple[str, ...], stopping: Stopping) -> bool:
-    """True when Kafka answers and has the topics, False when stopped.  Spark itself would wait in silence."""
+    """Wait until Kafka answers and has the topics; False when stopped.  Spark itself would wait without a log line."""
     admin = AdminClient({**for_librdkafka(kafka), "log_level": 0})
     failures = 0
     while not stopping():
@@ -80,7 +80,7 @@ def wait_for_topics(kafka: KafkaSettings, topics: tuple[str, ...], stopping: Sto
 
 
 class Batches:
-    """What foreachBatch calls."""
+    """The function that foreachBatch calls."""
 
     def __init__(self, cluster: str, settings: StreamSettings, assembler: Assembler, publisher: Publisher) -> None:
         self.query: StreamingQuery | None = None
@@ -92,10 +92,10 @@ class Batches:
         self._closing = threading.Event()
 
     def __call__(self, records: DataFrame, _batch_id: int) -> None:
-        """Take the sums of a batch of records, publish what is ready, hold the next batch up until it can complete one.
+        """Add the sums of a batch, publish the ready windows, and wait until the next batch can complete a window.
 
-        A batch costs much the same for one report as for thousands, and a row per key group whatever its length: one
-        per window is a fraction of one per report, for a sandbox and for a fleet.
+        A batch costs about the same for one report as for thousands, and a row per key group whatever its length.  So
+        one batch per window costs a fraction of one per report, in a sandbox as in a fleet.
         """
         with self._working, collector_paused():
             for snapshot in self._assembler.on_rows(self._rows(records), now_ms=time.time_ns() // 1_000_000):
@@ -148,7 +148,7 @@ def _run_query(spark: SparkSession, configuration: Configuration, topics: Topics
     )
     records = pipeline.records(spark, for_java(kafka, Path.read_text), topic=topics.reports, from_ms=from_ms)
     prefer_plain_files(spark, settings.checkpoint_dir)
-    # Without a trigger one batch follows the other at once; `Batches` holds them up, this is for times without reports.
+    # Without a trigger, batches follow each other at once.  `Batches` delays them; this is for times without reports.
     spark.conf.set("spark.sql.streaming.pollingDelay", f"{settings.patience_ms}ms")
     query = (
         records.writeStream.option("checkpointLocation", fresh_checkpoint(spark, settings.checkpoint_dir, str(now_ms)))

@@ -1,9 +1,9 @@
-"""What is summed and what is kept per window, and where it stands in the rows between Spark and the assembler.
+"""The quantities that are summed or kept per window, and their columns in the rows between Spark and the assembler.
 
-All samples share one aggregation, so that the sums of a host and of what runs on it always arrive together, once per
-batch; the assembler adds the batches up.  Each kind uses the shared columns in its own way, in the order given here.
-They are all 64-bit floats: with columns of fixed width Spark aggregates by hash instead of by sort, and whole numbers
-are exact up to 2**53.
+All samples share one aggregation, so the sums of a host and of its workers always arrive together, once per batch; the
+assembler adds the batches up.  Each kind of row uses the shared columns in its own way, in the order given here.  All
+columns are 64-bit floats: with a fixed width Spark aggregates by hash instead of by sort, and whole numbers are exact
+up to 2**53.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ Thing = tuple[object, ...]
 
 
 class Kind(IntEnum):
-    """What a row is about."""
+    """The kind of thing that a row describes."""
 
     HOST = 0
     WORKER = 1
@@ -30,7 +30,7 @@ class Kind(IntEnum):
 
 
 class Row(NamedTuple):
-    """Samples of one thing, from one host, in one window that starts at `start_ms`; in an Arrow table (`rows.py`).
+    """The samples of one thing, from one host, in the window that starts at `start_ms`; in an Arrow table (`rows.py`).
 
     `last_ms` = the middle of the newest sample's interval; `covered_s` = the sum of their intervals.  `sums` has one
     element per name in SUMS and `known_s` the seconds in which that quantity was known; `levels` has the last value
@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
     @property
     def thing(self) -> Thing:
-        """What the row is about: all that tells it from the other rows of its window."""
+        """The thing that the row describes: the fields that distinguish it from other rows of its window."""
         return self[1:9]
 
 
@@ -71,7 +71,7 @@ KEYS: Mapping[Kind, tuple[str, ...]] = {
     Kind.UNKNOWN: ("host", "worker", "app", "operator"),
     Kind.REASON: ("host", "worker", "app", "operator"),
 }
-"""Which fields tell the things of a kind from each other; the others of THING are empty there."""
+"""The fields that distinguish the things of a kind; the other fields of THING are empty."""
 
 STATES = tuple(WorkerState)
 BASES = tuple(Basis)

@@ -1,4 +1,4 @@
-"""From Kafka records to sums per window, in built-in SQL functions only: the same on one machine and on a cluster."""
+"""Spark queries from Kafka records to sums per window; built-in SQL functions only, so they run on any cluster."""
 
 from collections.abc import Collection, Mapping
 
@@ -20,45 +20,45 @@ from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.report import MAX_REPORT_BYTES
 
 MAX_REPORTS_S, MAX_BYTES_S = 10, 1024 * 1024
-"""What one host may send per second, on average over a window, and one report of the largest size besides."""
+"""The most that one host may send per second on average over a window, plus one report of maximum size."""
 NOTHING = "array(CAST(NULL AS LONG))"
 DECLARED = (
     f"concat({NOTHING}, coalesce(x.oc, array()), nvl2(x.sby, array(x.sby), array()), nvl2(x.unk, {NOTHING}, array()), "
     f"nvl2(x.why, {NOTHING}, array()))"
 )
-"""The worker itself, then what it declares: a row each."""
+"""One row for the worker itself, then one for each of its declarations."""
 REASON_AT = "coalesce(array_size(x.oc), 0) + nvl2(x.sby, 1, 0) + nvl2(x.unk, 1, 0) + 1"
-"""The place of the last one of them."""
+"""The index of the last of these rows."""
 KEY = "coalesce(hex(key), '')"
-"""A record's key, whatever bytes it is of: in a text, those that are no UTF-8 would all become the same."""
+"""A record's key as bytes in hex: as a text, all bytes that are not UTF-8 would look the same."""
 
 
 def records(spark: SparkSession, client: Mapping[str, str], *, topic: str, from_ms: int) -> DataFrame:
-    """The stream of Kafka records with a timestamp of `from_ms` (epoch milliseconds) and later.
+    """The stream of Kafka records with timestamps from `from_ms` (epoch milliseconds) on.
 
-    `client`: how Kafka's Java client reaches the brokers.
+    `client`: the settings with which Kafka's Java client reaches the brokers.
     """
     return (
         spark.readStream.format("kafka")
         .options(**{f"kafka.{key}": value for key, value in client.items()})
         .option("subscribe", topic)
         .option("startingTimestamp", str(from_ms))
-        # No record that new yet: begin with the next one.
+        # If no record is that new yet, begin with the next one.
         .option("startingOffsetsByTimestampStrategy", "latest")
-        # Retention may be faster than a stopped stream; what is gone shows as coverage below 1.
+        # Retention may delete records while the stream is stopped; that shows as coverage below 1.
         .option("failOnDataLoss", "false")
         .load()
-        # Otherwise a task per partition of the topic, however few cores there are: tasks cost more than their rows.
+        # By default Spark runs a task per partition, however few cores there are; tasks cost more than their rows.
         .coalesce(spark.sparkContext.defaultParallelism)
     )
 
 
 def left_out(raw: DataFrame, *, window_ms: int, hosts: Collection[str] | None) -> DataFrame:
-    """What is refused before it is parsed, by host and window of arrival.
+    """The records refused before parsing, by host and window of arrival.
 
-    Who sends more than a host may, and who is not among `hosts` (None: anybody may be): `host`, `fault`, `start_ms`,
-    `reports`, `last_ms`, `key` (as KEY).  Counting costs a small part of parsing: what is left out delays nobody.
-    Unknown hosts are one row per window without a name, however many names somebody invents.
+    These come from hosts that send too much, and from hosts that are not among `hosts` (None: all are).  Columns:
+    `host`, `fault`, `start_ms`, `reports`, `last_ms`, `key` (as KEY).  Counting costs a small part of parsing, so a
+    flood does not delay other hosts.  All unknown hosts share one row per window without a name.
     """
     arrival = "unix_millis(timestamp)"
     most_bytes = MAX_REPORT_BYTES + MAX_BYTES_S * window_ms // 1000
@@ -87,8 +87,9 @@ def kept(raw: DataFrame, *, hosts: Collection[str] | None, flooding: Collection[
 def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
     """One row per sample of a good report, one per bad report; `at_ms` = the middle of the interval.
 
-    `raw` has the columns `key`, `value` and `timestamp` (of Kafka).  A report ahead of its arrival is set back to it,
-    or refused when it is further ahead than `max_ahead_ms`: one fast clock would otherwise make everybody else late.
+    `raw` has Kafka's columns `key`, `value` and `timestamp`.  A report dated after its arrival gets the time of its
+    arrival; one dated more than `max_ahead_ms` after it is refused.  Otherwise one fast clock would make all other
+    hosts late.
     """
     parsed = raw.select(
         F.expr("CAST(key AS STRING)").alias("key"),  # its report must say the same
@@ -104,7 +105,7 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
         cluster=cluster, key="key", value="value", report="r", ahead_ms="r.t - arrival_ms", max_ahead_ms=max_ahead_ms
     )
     judged = parsed.select("arrival_ms", "r", F.expr(fault).alias("fault"))
-    # The NULL at the head stands for the report itself: its host, or its fault.
+    # The leading NULL stands for the report itself: its host, or its fault.
     itself = f"array(CAST(NULL AS {validation.PART_TYPE}))"
     parts = judged.select(
         "fault",
@@ -114,7 +115,7 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
         F.expr("r.n").alias("n"),
         F.explode(F.expr(f"if(fault IS NULL, concat({itself}, r.w, r.k, r.e), {itself})")).alias("x"),
     )
-    # What is no block has one sample, at the place 0 of columns that it does not have.
+    # A part that is no block has one sample, at index 0 of columns that it does not have.
     partitions = F.expr(f"coalesce(x.p, x.fp, if(x.s IS NULL, {NOTHING}, {DECLARED}))")
     exploded = parts.select("*", F.posexplode(partitions).alias("i", "partition"))
     kinds = {"fault IS NOT NULL": Kind.REJECTED, "x IS NULL": Kind.HOST, "x.s IS NULL AND x.o IS NULL": Kind.PAIR}
@@ -140,10 +141,10 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
 
 
 def windows(sampled: DataFrame, *, window_ms: int) -> DataFrame:
-    """Sums per window and thing of a bounded number of samples: the fields of `Row`, its lists as columns.
+    """Sums of the samples of one batch by window and thing: the fields of `Row`, with its lists as columns.
 
-    Nothing is kept from one batch to the next: the assembler adds batches up.  A window costs a row per thing and
-    batch that way, in Spark's state it would cost a stored row per thing and window, written and read in each batch.
+    Spark keeps no state between batches; the assembler adds them up.  So a window costs one row per thing and batch.
+    Spark's state would cost a stored row per thing and window, written and read in each batch.
     """
     return (
         sampled.withColumn("start_ms", F.expr(f"at_ms - pmod(at_ms, {window_ms})"))
@@ -168,10 +169,10 @@ def _of_its_kind(sql: Mapping[Kind, str]) -> Column:
 
 
 def _is_of(hosts: Collection[str]) -> Column:
-    """Whether a record is of one of the hosts."""
+    """Whether a record comes from one of the hosts."""
     return _has([host.encode().hex().upper() for host in hosts])
 
 
 def _has(keys: Collection[str]) -> Column:
-    """Whether a record has one of the keys; as one text, since Spark takes a millisecond for each literal."""
+    """Whether a record has one of the keys; they form one text, since Spark takes a millisecond per literal."""
     return F.expr(f"{KEY} IN ({', '.join(map(repr, keys))})")

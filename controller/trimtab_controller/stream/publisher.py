@@ -1,4 +1,4 @@
-"""Snapshots to Kafka, and how far a predecessor came."""
+"""Publishes snapshots to Kafka, and finds the last one that a predecessor published."""
 
 import logging
 
@@ -11,7 +11,7 @@ from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
 from trimtab_protocol.signing.envelope import headers_in
 
 SEND_LIMIT_S = 30.0
-"""A snapshot that cannot be sent in this time is too old to decide on."""
+"""How long sending a snapshot may take; after that it is too old to decide on."""
 READ_LIMIT_S = 10.0
 """How long the broker may take to answer a request of the stream."""
 
@@ -37,7 +37,7 @@ class Publisher:
         )
 
     def publish(self, snapshot: Snapshot) -> int:
-        """Send it and wait until Kafka has it; returns its size in bytes on the wire. Raises NotPublished."""
+        """Send a snapshot and wait until Kafka has stored it; return its size in bytes.  Raises NotPublished."""
         chunks = split(snapshot)
         failures: list[str] = []
         for chunk in chunks:
@@ -84,5 +84,5 @@ def _last_end_in(consumer: Consumer, partition: TopicPartition) -> int:
     except BadMessage:
         log.warning("the last message of %s is not a snapshot: windows may be published twice", partition.topic)
         return 0
-    # Without its last chunk it was not published; that older windows come again does not matter to a Reassembler.
+    # A snapshot without its last chunk was not published.  A Reassembler ignores older windows that come again.
     return chunk.end_ms if chunk.index == chunk.count - 1 else 0

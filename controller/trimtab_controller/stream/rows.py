@@ -1,6 +1,6 @@
-"""Arrow tables of rows: as Spark hands them over, as the assembler adds them up, and of single rows.
+"""Arrow tables of rows, from Spark through the assembler to the snapshot.
 
-A fleet has a million rows per batch.  They stay in columns from Spark to the snapshot; an object is made of none.
+A fleet has a million rows per batch, so they stay in columns; no Python object is made for a row.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ SCHEMA = pa.schema(
 
 
 def table_of(rows: Iterable[Row]) -> pa.Table:
-    """The table of single rows; lists may be shorter than their columns are many."""
+    """A table made of single rows; their lists may have fewer elements than there are columns."""
     listed = list(rows)
     columns = {name: [getattr(row, name) for row in listed] for name in Row._fields if name not in _LISTS}
     for field, names in _LISTS.items():
@@ -52,7 +52,7 @@ def table_of(rows: Iterable[Row]) -> pa.Table:
 
 
 def of_kind(table: pa.Table, kind: Kind) -> pa.Table:
-    """The rows of a kind, with the columns that it uses."""
+    """The rows of one kind, with the columns that it uses."""
     return where(table.select(_columns(kind)), table["kind"].to_numpy() == kind.value).combine_chunks()
 
 
@@ -62,7 +62,7 @@ def named(table: pa.Table, kind: Kind) -> pa.Table:
 
 
 def where(table: pa.Table, wanted: NDArray[np.bool_]) -> pa.Table:
-    """The wanted rows."""
+    """The rows for which the mask is true."""
     if wanted.all():
         return table
     return table.filter(pa.array(wanted)) if wanted.any() else table.slice(0, 0)
@@ -77,7 +77,7 @@ def _columns(kind: Kind) -> list[str]:
 
 
 def added(before: pa.Table, later: pa.Table, kind: Kind) -> pa.Table:
-    """Both tables' samples in one row per thing; levels are those of the newer row, or of `later`."""
+    """Merge two tables into one row per thing; levels come from the newer row or, at equal times, from `later`."""
     if not (before.num_rows and later.num_rows):
         return before if before.num_rows else later
     both = pa.concat_tables([before, later])
@@ -85,7 +85,7 @@ def added(before: pa.Table, later: pa.Table, kind: Kind) -> pa.Table:
     newness = (last_ms - last_ms.min()) * both.num_rows + np.arange(both.num_rows)
     levels = ["last_ms", *(name for name in both.column_names if name in LEVEL_COLUMNS)]
     amounts = [name for name in both.column_names if name not in (*KEYS[kind], *levels)]
-    # One thread: several would only take the cores of Spark, and use four times as much of them.
+    # One thread: several would compete with Spark for the cores and use four times the CPU.
     summed = (
         both.append_column("newness", pa.array(newness))
         .group_by(list(KEYS[kind]), use_threads=False)

@@ -1,4 +1,4 @@
-"""The Spark session: started here, or the one that spark-submit started."""
+"""Opens the Spark session: a new one, or the one that spark-submit has started."""
 
 import os
 import signal
@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 from trimtab_controller.jars.fetching import spark_jars
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
-"""What Spark logs, unless spark-submit or `spark.driver.extraJavaOptions` says otherwise."""
+"""The configuration of Spark's log, unless spark-submit or `spark.driver.extraJavaOptions` sets another one."""
 
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
-"""PySpark starts `spark-submit` with these; they end with `pyspark-shell`."""
+"""Environment variable with the arguments of PySpark's `spark-submit`; they end with `pyspark-shell`."""
 
-# Only a JVM that is yet to be started can be given these.
+# These take effect only before the JVM starts.
 _START_KEYS: Mapping[str, str] = {
     # Plans of many columns are deep; the default stack is too small for them.
     "spark.driver.extraJavaOptions": "-Xss16m -XX:+UseSerialGC",
@@ -30,20 +30,20 @@ _SQL_KEYS: Mapping[str, str] = {
     # A number that does not fit becomes NULL, which validation refuses, instead of an exception that ends the stream.
     "spark.sql.ansi.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
-    # What Kafka's client is given: a password and a private key, shown in no plan.
+    # Hide the password and the private key of Kafka's client in query plans.
     "spark.sql.redaction.options.regex": "(?i)url|jaas|keystore",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
-    # Windows are closed by the assembler, so a batch without rows would have nothing to say.
+    # The assembler closes the windows, so batches without rows are not needed.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "2",
 }
 
 
 def open_session(name: str, keys: Mapping[str, str]) -> SparkSession:
-    """The session, with the given `spark.*` keys above those of spark-submit above the stream's own.
+    """Open the session.  The given `spark.*` keys override those of spark-submit, which override the stream's own.
 
-    One per process: the keys are the JVM's that this starts.
+    One per process, because the keys belong to the JVM that this starts.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name)
@@ -53,7 +53,7 @@ def open_session(name: str, keys: Mapping[str, str]) -> SparkSession:
     else:
         with _told_by_file({**_keys_at_start(keys), **keys}):
             spark = builder.getOrCreate()
-    # Spark has put a handler of its own there, whose exception cuts calls into the JVM in half.
+    # Spark installs a handler of its own, whose exception interrupts calls into the JVM.
     signal.signal(signal.SIGINT, on_interrupt)
     spark.sparkContext.setLogLevel("WARN")
     given = dict(spark.sparkContext.getConf().getAll())
@@ -72,15 +72,16 @@ def prefer_plain_files(spark: SparkSession, folder: str) -> None:
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit has started the JVM already; the connector's jars are its business then (`--jars`)."""
+    """Whether spark-submit has started the JVM; then spark-submit must name the connector's jars (`--jars`)."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 @contextmanager
 def _told_by_file(keys: Mapping[str, str]) -> Iterator[None]:
-    """The JVM that is started meanwhile gets the keys from a file that only we may read, above `spark-defaults.conf`.
+    """Pass the keys to a JVM started in this context by a file that only its owner can read.
 
-    What a session's builder is told PySpark puts onto the command line, where everybody on this machine reads it.
+    They override `spark-defaults.conf`.  PySpark would put the keys of a session's builder on the command line, which
+    every user of the machine can read.
     """
     before = os.environ.get(SUBMIT_ARGUMENTS)
     with NamedTemporaryFile("w", encoding="utf-8", prefix="trimtab-spark-", suffix=".conf") as file:  # of mode 0600
@@ -97,7 +98,7 @@ def _told_by_file(keys: Mapping[str, str]) -> Iterator[None]:
 
 
 def _escaped(value: str) -> str:
-    """As `java.util.Properties` reads it."""
+    """The text as `java.util.Properties` reads it."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
 
 
@@ -107,17 +108,17 @@ def _keys_at_start(keys: Mapping[str, str]) -> dict[str, str]:
     if not {"spark.jars", "spark.jars.packages"} & keys.keys():
         start["spark.jars"] = ",".join(str(jar) for jar in spark_jars())
     if keys.get("spark.master", "").startswith("local"):
-        # The reports of a few hosts are too little work for the optimising compiler to earn what it costs itself.
+        # For the reports of a few hosts the optimising compiler costs more than it saves.
         start["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1"
-        # The JVM talks to itself only; a machine's own name need not resolve.
+        # The JVM connects only to itself, and the machine's name may not resolve.
         start |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return start
 
 
 def fresh_checkpoint(spark: SparkSession, folder: str, name: str) -> str:
-    """An unused place for a checkpoint; earlier ones in the folder are deleted, on whatever file system it is.
+    """A new path for a checkpoint; older ones in the folder are deleted, on any file system.
 
-    Checkpoints are disposable: what a query needs of the past it reads again from Kafka.
+    Checkpoints are disposable, because a query reads again from Kafka what it needs.
     """
     jvm = spark.sparkContext._jvm
     assert jvm is not None

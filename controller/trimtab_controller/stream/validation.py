@@ -1,11 +1,12 @@
-"""Which reports are used: SQL that says what is wrong with one, by the same rules as `messages.report.decode_report`.
+"""Validates reports: SQL that names the fault of a report, by the same rules as `messages.report.decode_report`.
 
-A report is used as a whole or not at all, so a host with a bad sample counts as not seen rather than as idle.
-Fields that no part of a report has are passed over, here as there.  Stricter than the decoder: no part has a field that
-tells another kind of part, a CPU time must be one that a host can have, no number has a thousand digits, and nothing is
-UTF-16 or begins with a byte order mark.  More lenient, where `from_json` does not show it and it changes no number:
-doubled keys (the last one counts), bytes that are no UTF-8 in what is not read, whatever stands behind the report.
-`tests/fuzz` compares the two.
+A report is used as a whole or not at all, so a host with a bad sample counts as not seen rather than as idle.  Unknown
+fields are ignored, as in the decoder.  `tests/fuzz` compares the two.
+
+This is stricter than the decoder: no part may have a field that identifies another kind of part, a CPU time must be
+possible on a host, no number may have a thousand digits, and UTF-16 and byte order marks are refused.  It is more
+lenient where `from_json` hides the fault and no number changes: repeated keys (the last one counts), bytes that are not
+UTF-8 in ignored fields, and text after the report.
 """
 
 import re
@@ -30,7 +31,7 @@ from trimtab_protocol.messages.report import (
     WorkerState,
 )
 
-# Workers and blocks of key groups and of pairs share one type: the arrays can then be joined without rebuilding them.
+# Workers, blocks of key groups and blocks of pairs share one type, so their arrays can be joined without rebuilding.
 PART_TYPE = (
     "STRUCT<"
     "w STRING, a STRING, s STRING, cap DOUBLE, cpu DOUBLE, mem LONG, st BOOLEAN, ep ARRAY<LONG>, g LONG, "
@@ -56,10 +57,10 @@ def parsable(value: str) -> str:
 
 
 def fault(*, cluster: str, key: str, value: str, report: str, ahead_ms: str, max_ahead_ms: int) -> str:
-    """The SQL of the fault of a report, NULL for a good one.
+    """The SQL of the fault of a report; NULL for a good one.
 
-    `key` names the text of the key, `value` the raw bytes, `report` the parsed struct, `ahead_ms` how far its time is
-    ahead of its arrival.
+    `key` is the SQL of the key as text, `value` of the raw bytes, `report` of the parsed struct, and `ahead_ms` of the
+    time by which the report is dated after its arrival.
     """
     faults: Mapping[Fault, str] = {
         Fault.OVERSIZED: f"octet_length({value}) > {MAX_REPORT_BYTES} OR {_too_many(report)}",
@@ -75,11 +76,11 @@ def fault(*, cluster: str, key: str, value: str, report: str, ahead_ms: str, max
     return "CASE " + " ".join(f"WHEN {wrong} THEN '{name}'" for name, wrong in faults.items()) + " END"
 
 
-# The columns of a block; the first one is there in every block, and the others are as long, or null.
+# The columns of a block: the first is in every block, the others have the same length or are null.
 _COLUMNS = {"k": ("p", "c", "ni", "no", "bi", "bo", "sb", "lg", "bl"), "e": ("fp", "tp", "n", "b")}
 _ALL_KNOWN = {"k": ("p",), "e": ("fp", "tp", "n", "b")}
 _NAMES = {"w": "w a", "k": "w a o", "e": "a fo to"}
-# What tells the parts from each other, and places: with one of another part's it would be read as that.
+# Fields that identify other kinds of parts; with one of them, a part would be read as that kind.
 _FOREIGN = {"w": "o p fo to fp tp", "k": "s fo to fp tp", "e": "w s o p"}
 
 
@@ -90,26 +91,26 @@ def _too_many(r: str) -> str:
     return " OR ".join(tests)
 
 
-# Spark compiles what works on a whole array (`array_min`), and interprets what works on its elements (`exists`): the
-# latter is used where there are few elements, for workers and blocks.
+# Spark compiles functions of whole arrays (`array_min`), but interprets those of elements (`exists`).  The latter are
+# used only where there are few elements: for workers and blocks.
 def _missing(r: str) -> str:
     needed = {"w": "w s cap st m", "k": "w a o", "e": "a fo to"}
     tests = [f"concat({r}.c, {r}.h, {r}.n.b) IS NULL OR {r}.v + {r}.t + {r}.i + {r}.q IS NULL"]
     for array, names in needed.items():
         tests.append(f"{r}.{array} IS NULL")
         tests += [_any(f"{r}.{array}.{name}", "y IS NULL") for name in names.split()]
-    # NULL when an element is NULL and none is -1, which none may be.
+    # NULL if an element is NULL; no element may be -1.
     known = [f"array_contains(flatten({r}.{array}.{name}), -1L)" for array in "ke" for name in _ALL_KNOWN[array]]
     return " OR ".join([*tests, *(f"{test} IS NULL" for test in known)])
 
 
 def _bare_name(value: str, r: str) -> str:
-    """Numbers and words of JSON as names: `from_json` makes text of them, so the report's own text must tell.
+    """Names that are JSON numbers or words: `from_json` turns them into text, so only the raw text shows them.
 
-    Looked for only where a name could be one, that costs as much as a part of parsing.  A backslash may hide a key.
+    The raw text is searched only if a name could be one, since that is expensive.  A backslash may hide a key.
     """
     columns = [f"{r}.{array}.{name}" for array, names in _NAMES.items() for name in names.split()]
-    # A reason may name numbers, but none is one: it is looked at as one word.
+    # A reason may contain numbers, but is not one: it is checked as one word.
     columns += [f"translate(concat_ws('|', {r}.w.{name}), ' |', '_ ')" for name in ("unk", "why")]
     columns += [f"flatten(array_compact({r}.w.os))"]
     listed = f"concat_ws(' ', {r}.c, {r}.h, {', '.join(columns)})"
@@ -162,7 +163,7 @@ def _counts() -> list[str]:
 
 
 def _values(column: str) -> str:
-    """All values of one column of all blocks; blocks that do not know the column have none."""
+    """All values of one column in all blocks; blocks without the column have none."""
     return f"flatten(array_compact({column}))"
 
 
@@ -173,7 +174,7 @@ def _uneven(blocks: str, columns: tuple[str, ...]) -> str:
 
 
 def _no_operators(names: str, counts: str) -> str:
-    """Not as many counts as names, a name that is none or comes twice, an operator without key groups."""
+    """True for unequal numbers of names and counts, invalid or repeated names, and operators without key groups."""
     tests = [
         f"array_size({names}) = 0 OR NOT array_size({names}) <=> array_size({counts})",
         f"array_size(array_distinct({names})) <> array_size({names})",

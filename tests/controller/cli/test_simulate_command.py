@@ -156,7 +156,7 @@ def test_no_node_to_keep_is_exit_3_with_the_round(trimtab, recording):
     [
         (["--recorded", "none.json"], "none.json: No such file or directory"),
         (["--nodes", "10", "--key-groups", "9"], "a cluster needs a node, and a key group for each node"),
-        (["--smoothing", "0"], "--smoothing must be above 0: nothing would ever be measured"),
+        (["--smoothing", "0"], "--smoothing must be above 0: otherwise no measurement would ever count"),
         (["--json", "none/rounds.json"], "none/rounds.json: No such file or directory"),
     ],
 )

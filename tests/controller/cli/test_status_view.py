@@ -112,10 +112,10 @@ def test_nothing_is_wider_than_the_terminal_and_a_worker_has_one_line(width: int
             "Paused by ann@ops: deploy. `trimtab resume`",
         ),
         (replace(STATUS, hold=HoldStatus(id="h", text="no entry")), State.HOLD, "trimtab resume --accept-journal"),
-        (replace(STATUS, at=NOW - 65), State.SILENT, "No word from the controller for 65 s"),
+        (replace(STATUS, at=NOW - 65), State.SILENT, "No status from the controller for 65 s"),
         (replace(STATUS, window_end=None), State.ACTING, "no snapshot yet"),
-        (replace(STATUS, window_end=NOW - 600), State.ACTING, "No new window comes."),
-        (replace(STATUS, coverage=0.5), State.ACTING, "of 50% of the hosts"),
+        (replace(STATUS, window_end=NOW - 600), State.ACTING, "No new windows arrive."),
+        (replace(STATUS, coverage=0.5), State.ACTING, "old, from 50% of the hosts"),
     ],
 )
 def test_what_is_not_as_it_should_be_comes_with_its_remedy(status: Status, state: State, words: str) -> None:
@@ -151,7 +151,7 @@ def test_what_is_wrong_though_balancing_goes_on_stands_at_the_top_with_its_runbo
 
     assert lines[2:4] == [
         "over_capacity (orders): orders-1 uses 110 % of its capacity, its key groups 3 %",
-        "What to check and to do: runbooks/over_capacity.md",
+        "What to check and what to do: runbooks/over_capacity.md",
     ]
     assert ["orders-1", "host-orders-1", "3.2", "110.4", "1", "32", "over", "capacity"] in [
         line.split() for line in lines
@@ -168,14 +168,14 @@ def test_why_workers_only_report_or_what_they_lack_is_a_sentence_each() -> None:
         node("f"),
     )
     lines = shown(replace(STATUS, nodes=rows), width=120)
-    where = lines.index("what workers say")
+    where = lines.index("what workers report")
     assert lines[where + 1 : where + 5] == [
-        "  c only reports: no reason is given, see the logs of their agents",
+        "  c only reports: no reason given, see the agents' logs",
         f"  a, b only report: {differ}",
         f"  e runs, but {missing}",
         "",
     ]
-    assert "what workers say" not in shown(STATUS)
+    assert "what workers report" not in shown(STATUS)
 
 
 def test_a_reason_to_do_nothing_is_looked_up_before_a_concern() -> None:
@@ -191,7 +191,7 @@ def test_a_round_that_cannot_be_compared_shows_no_measured_load_distance() -> No
 
 
 def test_who_leads_may_be_unknown_or_nobody() -> None:
-    assert "nobody leads, 1 stands by" in shown(STATUS, STANDBY)[0]
+    assert "no leader, 1 stands by" in shown(STATUS, STANDBY)[0]
     assert summary(Seen(status=STATUS, controllers=None, now=NOW)) == {
         "state": "acting", "leader": None, "silent_s": 1.0, "snapshot_age_s": 4.0, "runbook": None,
     }  # fmt: skip
@@ -204,7 +204,7 @@ def test_a_plan_in_flight_says_how_far_it_is() -> None:
     lines = shown(replace(STATUS, rounds=(flying,)))
     where = lines.index("plan in flight")
     assert lines[where + 1 : where + 4] == [
-        "  3.14 of orders, for 90 s: load distance 8.6 above 5.0",
+        "  3.14 of orders, started 90 s ago: load distance 8.6 above 5.0",
         "  load distance 8.6 -> 0.4 planned (bound 0.3)",
         "  4 hand-overs: 2 done, 1 releasing, 1 waiting; 6 key groups moved so far",
     ]

@@ -4,14 +4,14 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from trimtab_controller.decider.concerns import (
-    NO_STRAINS,
+    NO_USE,
+    ClusterUse,
     Concern,
     ConcernKind,
     Growth,
-    Strain,
-    Strains,
+    WorkerUse,
     concerns_of,
-    follow_strains,
+    follow_use,
 )
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
@@ -58,24 +58,24 @@ def window(
     )
 
 
-def after(*snapshots: Snapshot) -> Strains:
-    strains = NO_STRAINS
+def after(*snapshots: Snapshot) -> ClusterUse:
+    use = NO_USE
     for snapshot in snapshots:
-        strains = follow_strains(snapshot, strains)
-    return strains
+        use = follow_use(snapshot, use)
+    return use
 
 
-def used(*cores: float | None) -> Strains:
+def used(*cores: float | None) -> ClusterUse:
     """Windows in which w0 used so much, and its two key groups were charged 0.02 each."""
     rows = ((W0, 0.02, 0), (W0, 0.02, 0))
     return after(*(window(number, (node(W0, each),), *rows) for number, each in enumerate(cores)))
 
 
 def test_both_the_parts_and_the_whole_are_known_in_percent_of_the_capacity() -> None:
-    strains = used(0.12)
+    use = used(0.12)
 
-    assert strains.workers == {
-        W0: Strain(
+    assert use.workers == {
+        W0: WorkerUse(
             app=APP,
             used_pct=pytest.approx(48.0),
             load_pct=pytest.approx(16.0),
@@ -83,7 +83,7 @@ def test_both_the_parts_and_the_whole_are_known_in_percent_of_the_capacity() -> 
             backlog=Growth(now=0, before=0),
         )
     }
-    assert concerns_of(strains) == ()
+    assert concerns_of(use) == ()
 
 
 def test_a_worker_over_its_capacity_is_told_by_what_its_process_uses_whatever_its_key_groups_say() -> None:
@@ -113,9 +113,9 @@ def test_a_short_while_above_the_capacity_is_no_concern(cores: tuple[float | Non
 
 def test_where_nobody_knows_the_process_its_key_groups_are_held_against_the_capacity() -> None:
     rows = ((W0, 0.2, None), (W0, 0.1, None))
-    strains = after(*(window(number, (node(W0, None),), *rows) for number in range(3)))
+    use = after(*(window(number, (node(W0, None),), *rows) for number in range(3)))
 
-    [concern] = concerns_of(strains)
+    [concern] = concerns_of(use)
     assert concern.detail.startswith("w0 uses ? % of its capacity, its key groups 120 %")
 
 
@@ -128,9 +128,9 @@ def test_a_worker_that_restores_is_no_concern_and_a_gap_begins_anew() -> None:
 
 
 def test_a_load_that_is_unknown_is_not_zero() -> None:
-    strains = after(window(0, (node(W0, 0.1),), (W0, 0.02, 5), (W0, None, None)))
+    use = after(window(0, (node(W0, 0.1),), (W0, 0.02, 5), (W0, None, None)))
 
-    assert (strains.workers[W0].load_pct, strains.workers[W0].backlog, strains.backlogs) == (None, None, {})
+    assert (use.workers[W0].load_pct, use.workers[W0].backlog, use.backlogs) == (None, None, {})
 
 
 def backlogs(*windows: tuple[int | None, int | None]) -> tuple[Concern, ...]:

@@ -282,7 +282,7 @@ def test_an_app_that_is_gone_is_forgotten_also_while_paused_and_hosts_are_lost()
     assert decision == Forgotten(
         what="app other",
         answered=("forget/app/other",),
-        detail="its placement of 2 key groups is taken back, asked for by op: replaced",
+        detail="its placement of 2 key groups is revoked, asked for by op: replaced",
         app=AppId("other"),
     )
     made.on_event(1032.0, ExecutionChanged(execution=execution(ON_W0)))

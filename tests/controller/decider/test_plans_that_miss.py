@@ -20,7 +20,7 @@ from trimtab_controller.decider.events import (
 )
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
-from trimtab_controller.decider.promises import TRY_AGAIN_S, Mispredicted
+from trimtab_controller.decider.predictions import TRY_AGAIN_S, MispredictedWorker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.state import Execution, placement_of
@@ -190,8 +190,8 @@ def test_a_worker_that_is_measured_as_zero_is_given_no_more_after_two_plans() ->
 
     assert job.plans == 2
     assert [each.missed for each in measured(actions)] == [
-        (Mispredicted(worker=W1, planned=pytest.approx(20.0), measured=0.0),),
-        (Mispredicted(worker=W1, planned=pytest.approx(20.0), measured=0.0),),
+        (MispredictedWorker(worker=W1, planned=pytest.approx(20.0), measured=0.0),),
+        (MispredictedWorker(worker=W1, planned=pytest.approx(20.0), measured=0.0),),
     ]
     skip = last_skip(actions)
     assert skip == Skip(

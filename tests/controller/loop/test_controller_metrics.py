@@ -5,14 +5,14 @@ import math
 import pytest
 
 from tests.controller.decider.decider_situations import a_round
-from trimtab_controller.decider.concerns import NO_STRAINS, Concern, ConcernKind, Growth, Strain, Strains
+from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern, ConcernKind, Growth, WorkerUse
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import not_ready
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
-from trimtab_controller.decider.promises import Mispredicted
+from trimtab_controller.decider.predictions import MispredictedWorker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import NotReady
 from trimtab_controller.execution.state import Execution
@@ -102,12 +102,12 @@ def served(metrics: Metrics, *names: str) -> dict[tuple[str, ...], float]:
 
 def test_what_workers_use_and_what_waits_is_shown_while_it_is_known() -> None:
     metrics, app, worker = Metrics(), AppId("a"), WorkerId("w0")
-    full = Strain(app=app, used_pct=110.0, load_pct=None, backlog=Growth(now=7, before=7))
-    metrics.see_strains(Strains(workers={worker: full}, backlogs={app: Growth(now=7, before=7)}))
+    full = WorkerUse(app=app, used_pct=110.0, load_pct=None, backlog=Growth(now=7, before=7))
+    metrics.see_use(ClusterUse(workers={worker: full}, backlogs={app: Growth(now=7, before=7)}))
     names = ("worker_used_ratio", "worker_key_groups_ratio", "backlog_tuples")
 
     assert served(metrics, *names) == {("worker_used_ratio", "a", "w0"): 1.1, ("backlog_tuples", "a"): 7.0}
-    metrics.see_strains(NO_STRAINS)
+    metrics.see_use(NO_USE)
     assert served(metrics, *names) == {}
 
 
@@ -129,7 +129,7 @@ def test_a_round_that_missed_is_counted_and_one_that_cannot_be_compared_is_no_fi
     metrics = Metrics()
     telemetry = Telemetry("c", metrics, acting=True, previous=None)
     execution = Execution(generation=1, round=a_round(1000.0))
-    wrong = Mispredicted(worker=WorkerId("w1"), planned=20.0, measured=0.0)
+    wrong = MispredictedWorker(worker=WorkerId("w1"), planned=20.0, measured=0.0)
 
     telemetry.round_measured(
         RoundMeasured(plan="1.2", planned=2.0, load_distance=None, incomparable="w2 joined"), execution

@@ -86,7 +86,7 @@ def test_the_old_key_is_not_given_up_when_nobody_can_say_what_it_has_signed(
     monkeypatch.setattr(reader, "REQUEST_LIMIT_S", 0.5)
     before = files.trust.read_text()
     assert main(["keys", "rotate", "finish", "--config", str(config)]) == 1
-    assert "the placements could not be looked at" in capsys.readouterr().err
+    assert "the placements could not be checked" in capsys.readouterr().err
     assert files.trust.read_text() == before
     assert keys(files, "rotate", "finish") == 0, "without a configuration nothing is looked at"
 

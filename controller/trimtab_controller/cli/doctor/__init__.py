@@ -1,1 +1,1 @@
-"""`trimtab doctor`.  `host` and `cluster` look; `host_checks`, `cluster_checks` and `agent_checks` judge: no I/O."""
+"""`trimtab doctor`: `host` and `cluster` do the I/O; `host_checks`, `cluster_checks` and `agent_checks` judge."""

@@ -1,4 +1,4 @@
-"""What agents and controllers say, judged.  No I/O here; times are epoch seconds."""
+"""Judges what agents and controllers report.  No I/O here; times are epoch seconds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from trimtab_protocol.messages.report import Report, WorkerState
 CLOCK_TOLERANCE_S = 2.0
 MISSED_REPORTS = 3
 SILENT_AFTER_S = 15.0
-"""A controller publishes its status every 5 s."""
+"""Age from which a status counts as silence; a controller publishes one every 5 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSeen:
-    """The last report of a host.  `stamped_at` is the broker's time, None where senders date their records."""
+    """The last report of a host.  `stamped_at` is the broker's time; None if senders date their records."""
 
     report: Report
     stamped_at: float | None
@@ -23,10 +23,10 @@ class ReportSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportsSeen:
-    """The last report of each host that was on the topic in the last `looked_back_s` before `now`.
+    """The last report of each host on the topic, from the last `looked_back_s` before `now`.
 
-    `unreadable`: hosts whose last report cannot be read.  `complete` False: there were more than could be read in time.
-    `refusing`: hosts whose agents refused a record for its signature, and how.
+    `unreadable`: hosts whose last report cannot be read.  `complete` False: there were more reports than could be read
+    in time.  `refusing`: hosts whose agents refused a record because of its signature, and the kind of refusal.
     """
 
     now: float
@@ -37,15 +37,16 @@ class ReportsSeen:
     refusing: Mapping[HostId, str] = field(default_factory=dict)
 
     def age_s(self, seen: ReportSeen) -> float:
-        """How long ago a report was sent, by the best clock there is."""
+        """The age of a report, by the best available clock."""
         return self.now - (seen.report.at_ms / 1000.0 if seen.stamped_at is None else seen.stamped_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderSeen:
-    """`leader` and `standbys` by the broker; `heard_s`: age of the status of an acting controller; None: there is none.
+    """The controllers: `leader` and `standbys` according to the broker, the rest from the status.
 
-    `dry_run_heard_s`: the same of a dry run.  `hold`, `paused`: what the status says of them.
+    `heard_s`: age of the status of an acting controller; None: there is none.  `dry_run_heard_s`: the same for a dry
+    run.  `hold`, `paused`: the reasons in the status.
     """
 
     leader: str | None
@@ -57,7 +58,7 @@ class LeaderSeen:
 
 
 def judge_clocks(seen: ReportsSeen) -> Iterator[Finding]:
-    """Brokers' clocks against this host's, and agents' against the brokers'."""
+    """Compare the brokers' clock with this host's, and the agents' clocks with the brokers'."""
     stamped = {host: (each, each.stamped_at) for host, each in seen.hosts.items() if each.stamped_at is not None}
     remedy = "have NTP (chrony, systemd-timesyncd) set the clocks of brokers, workers' hosts and controllers"
     if not stamped:
@@ -143,31 +144,31 @@ def _judge_workers(seen: ReportsSeen) -> Iterator[Finding]:
 
 
 def judge_refusals(seen: ReportsSeen) -> Iterator[Finding]:
-    """Whose agents do not believe what is signed, or not signed."""
+    """Which agents refuse records because of their signatures."""
     if seen.refusing:
-        text = f"refused for the signature lately: {listed(f'{host} ({how})' for host, how in seen.refusing.items())}"
+        text = f"recently refused a signature: {listed(f'{host} ({how})' for host, how in seen.refusing.items())}"
         yield warning(Check.SIGNING, text, "copy the trust file to these hosts; see runbooks/bad_commands.md")
 
 
 def judge_leader(seen: LeaderSeen) -> Iterator[Finding]:
-    """Whether a controller leads, and is at work."""
+    """Whether a controller leads and works."""
     start = "start `trimtab controller run --act`; see runbooks/no_leader.md"
     waiting: Sequence[str] = seen.standbys
     also = f"; standing by: {listed(waiting)}" if waiting else ""
     dry_run = seen.dry_run_heard_s is not None and seen.dry_run_heard_s <= SILENT_AFTER_S
     if seen.leader is None and dry_run:
-        text = "a dry run is at work, and no controller acts: plans are logged, nothing is moved"
+        text = "only a dry run is running: plans are logged, nothing moves"
         yield warning(Check.LEADER, text, "when you trust its plans: `trimtab controller run --act`")
     elif seen.leader is None:
         yield fault(Check.LEADER, f"no controller leads{also}", start)
     elif seen.heard_s is None or seen.heard_s > SILENT_AFTER_S:
         since = "never" if seen.heard_s is None else f"{seen.heard_s:.0f} s ago"
         text = f"{seen.leader} leads, but its last status came {since}{also}"
-        yield warning(Check.LEADER, text, "wait if it has just started; else see its log")
+        yield warning(Check.LEADER, text, "wait if it has just started; otherwise see its log")
     else:
         yield ok(Check.LEADER, f"{seen.leader} leads{also}")
     if seen.hold is not None:
-        text = f"on hold, nothing is moved: {seen.hold}"
+        text = f"on hold, nothing moves: {seen.hold}"
         yield fault(Check.LEADER, text, "see runbooks/journal.md; `trimtab resume --accept-journal` ends it")
     if seen.paused is not None:
-        yield warning(Check.LEADER, seen.paused, "`trimtab resume` ends that")
+        yield warning(Check.LEADER, seen.paused, "`trimtab resume` ends the pause")

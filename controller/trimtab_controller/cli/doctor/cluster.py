@@ -1,4 +1,4 @@
-"""What Kafka, the agents and the controllers say.  Everything is only read: no group is joined, no id taken over."""
+"""Inspects Kafka, the agents and the controllers.  It only reads: it joins no group and takes over no id."""
 
 import socket
 import time
@@ -45,7 +45,7 @@ CONNECT_LIMIT_S = 3.0
 ANSWER_LIMIT_S = 10.0
 """How long `trimtab doctor` waits for a broker's answer."""
 MOST_ADDRESSES = 8
-"""Of each kind are tried: each may take CONNECT_LIMIT_S."""
+"""Number of addresses of each kind to try; each may take CONNECT_LIMIT_S."""
 LOOK_BACK_S = 120.0
 READ_LIMIT_S = 20.0
 """How long `trimtab doctor` reads a topic."""
@@ -71,20 +71,20 @@ class ClusterReader:
 
     def _note(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            return  # says nothing that the faults of the brokers do not
-        # A handshake that fails comes as a fault of the transport; its text tells.
+            return  # the errors of the single brokers say more
+        # A failed handshake is reported as a transport error; only its text shows the cause.
         kind = TLS if SSL_FAULT in error.str() else KINDS.get(error.code(), "")
         self._errors.setdefault(kind, error.str())
 
     def brokers(self) -> BrokersSeen:
-        """Who answers; each address is tried by itself too."""
+        """Which brokers answer; each address is also tried by itself."""
         kafka = self._connection.kafka
         bootstrap = tuple(_try(name.strip()) for name in kafka.bootstrap_servers.split(",")[:MOST_ADDRESSES])
         protocol = str(kafka.client.get("security.protocol", kafka.protocol))
         try:
             found = self._admin.list_topics(timeout=ANSWER_LIMIT_S).brokers.values()
         except KafkaException as error:
-            self._admin.poll(0)  # what the client has complained of meanwhile comes to _note
+            self._admin.poll(0)  # passes the client's errors to _note
             self._note(error.args[0])
             errors = tuple((kind, text) for kind, text in self._errors.items())
             return BrokersSeen(protocol=protocol, bootstrap=bootstrap, answered=False, errors=errors)
@@ -92,7 +92,7 @@ class ClusterReader:
         return BrokersSeen(protocol=protocol, bootstrap=bootstrap, answered=True, advertised=advertised)
 
     def rights(self, rules: tuple[Rule, ...]) -> RightsSeen:
-        """What this user may do with the topics and groups of the rules."""
+        """The operations that this user may do on the topics and groups of the rules."""
         names = {
             resource: sorted({rule.name for rule in rules if rule.resource is resource and not rule.prefixed})
             for resource in Resource
@@ -113,7 +113,7 @@ class ClusterReader:
         )
 
     def _acls(self) -> bool | None:
-        """Whether there is any rule; the client hands out an empty list where there is no authorizer."""
+        """Whether there is any rule; without an authorizer the client returns an empty list."""
         everything = AclBindingFilter(
             ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
         )
@@ -128,7 +128,7 @@ class ClusterReader:
             return None
 
     def topics(self) -> dict[str, TopicSeen]:
-        """The cluster's topics that are there."""
+        """The existing topics of the cluster."""
         present = self._admin.list_topics(timeout=ANSWER_LIMIT_S).topics
         names = [each.name for each in topic_settings(self._topics) if each.name in present]
         resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
@@ -150,12 +150,12 @@ class ClusterReader:
         }
 
     def reports(self, now: float) -> ReportsSeen:
-        """The last report of each host, and which agents refused something for its signature."""
+        """The last report of each host, and the agents that refused a record because of its signature."""
         with reading(self._connection, "doctor") as consumer:
             last, complete = _last_by_key(consumer, self._topics.reports, now - LOOK_BACK_S)
             try:
                 acks, _ = _last_by_key(consumer, self._topics.acks, now - REFUSALS_S, counts=_is_refusal)
-            except ReadError:  # no such topic: the check of the topics says so
+            except ReadError:  # no such topic; the check of the topics reports it
                 acks = {}
         hosts, unreadable = {}, []
         for key, message in last.items():
@@ -178,7 +178,7 @@ class ClusterReader:
         )
 
     def leader(self) -> LeaderSeen:
-        """Who leads by the broker's word, and what the acting controller said last."""
+        """The leader according to the broker, and the last status of the acting controller."""
         group = members(self._admin, self._topics.cluster)
         with reading(self._connection, "doctor") as consumer:
             found = drain(consumer, starts(consumer, [self._topics.status]))
@@ -197,7 +197,7 @@ class ClusterReader:
 
 
 def _try(name: str) -> Address:
-    """Whether something accepts a connection there."""
+    """Try to connect to an address."""
     host, _, port = name.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_LIMIT_S):
@@ -207,7 +207,7 @@ def _try(name: str) -> Address:
 
 
 def _allowed(answer: "Future[Any]") -> frozenset[str] | None:
-    """The operations that are allowed, none where not even the question is; None where the brokers do not tell."""
+    """The allowed operations; empty if even the question is refused, None if the brokers do not answer it."""
     try:
         operations = answer.result(ANSWER_LIMIT_S).authorized_operations
     except KafkaException as error:
@@ -230,7 +230,7 @@ def _settings(answer: "Future[Any]") -> tuple[dict[str, str] | None, str]:
 def _last_by_key(
     consumer: Consumer, topic: str, at: float, *, counts: Callable[[Message], bool] = lambda _: True
 ) -> tuple[dict[bytes, Message], bool]:
-    """The last message of each key since then that counts, and whether all could be read in time."""
+    """The last message of each key that counts since then, and whether all were read in time."""
     places = since(consumer, topic, at)
     left = {each.partition for each in places}
     consumer.assign(places)

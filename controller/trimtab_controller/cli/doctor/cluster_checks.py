@@ -1,4 +1,4 @@
-"""What is seen of Kafka and of the agents, judged.  No I/O here."""
+"""Judges what was found about Kafka.  No I/O here."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,12 +8,12 @@ from trimtab_controller.security.acl import Operation, Resource, Rule
 from trimtab_protocol.messages.names import TopicSettings
 
 AUTHENTICATION, TLS, RESOLVE = "authentication", "tls", "resolve"
-"""Kinds of faults that the Kafka client tells apart."""
+"""Kinds of errors that the Kafka client distinguishes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A `host:port`; `fault`: why nothing could be connected to it."""
+    """An address `host:port`; `fault`: why no connection was possible."""
 
     name: str
     fault: str | None = None
@@ -21,9 +21,9 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokersSeen:
-    """`bootstrap` as configured, `advertised` as the cluster tells its clients.
+    """The brokers' addresses: `bootstrap` as configured, `advertised` as the cluster names them to clients.
 
-    `answered`: the cluster said who belongs to it.  `errors`: kind and text of what the client complained of.
+    `answered`: the cluster returned its list of brokers.  `errors`: kind and text of the client's errors.
     """
 
     protocol: str
@@ -35,9 +35,9 @@ class BrokersSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RightsSeen:
-    """What this user may do, by (type, name) of the resource; absent: not known.
+    """The allowed operations of this user, by (type, name) of the resource; a missing one is unknown.
 
-    `acls` False: there is no authorizer, or one without any rule that answers us; None: the brokers did not say.
+    `acls` False: there is no authorizer, or it has no rules; None: the brokers did not answer.
     """
 
     allowed: Mapping[tuple[Resource, str], frozenset[str]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class PartitionSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSeen:
-    """`settings` None: the brokers did not show them; `unreadable` says why."""
+    """A topic.  `settings` None: the brokers did not show them; `unreadable` says why."""
 
     name: str
     partitions: tuple[PartitionSeen, ...]
@@ -65,7 +65,7 @@ class TopicSeen:
 
 
 def judge_brokers(seen: BrokersSeen) -> Iterator[Finding]:
-    """Whether the cluster answers, and if not, why."""
+    """Whether the cluster answers and, if not, why."""
     away = [f"{each.name} ({each.fault})" for each in seen.bootstrap if each.fault is not None]
     if not seen.answered:
         yield fault(Check.BROKER, *_why_silent(seen, away))
@@ -81,7 +81,7 @@ def judge_brokers(seen: BrokersSeen) -> Iterator[Finding]:
 
 
 def _why_silent(seen: BrokersSeen, away: Sequence[str]) -> tuple[str, str]:
-    """What is wrong, and the remedy."""
+    """The problem and its remedy."""
     kinds = dict(reversed(seen.errors))
     if AUTHENTICATION in kinds:
         remedy = "correct kafka.sasl (mechanism, username, password_file), or add the user at the brokers"
@@ -97,7 +97,7 @@ def _why_silent(seen: BrokersSeen, away: Sequence[str]) -> tuple[str, str]:
 
 
 def judge_rights(seen: RightsSeen, rules: Sequence[Rule]) -> Iterator[Finding]:
-    """Whether the controller may do what it does."""
+    """Whether the controller has the rights that it needs."""
     if seen.acls is False:
         yield ok(Check.RIGHTS, "the brokers have no ACLs: this client may do everything")
         return
@@ -118,16 +118,16 @@ def judge_rights(seen: RightsSeen, rules: Sequence[Rule]) -> Iterator[Finding]:
     elif known:
         yield ok(Check.RIGHTS, f"all {known} rights on topics and groups that can be asked for are granted")
     if unknown:
-        text = f"the brokers do not tell: {listed(unknown)}"
+        text = f"the brokers do not show these rights: {listed(unknown)}"
         yield not_checked(Check.RIGHTS, text, "`trimtab acl --role controller` prints all rules: compare")
 
 
 def judge_topics(found: Mapping[str, TopicSeen], wanted: Sequence[TopicSettings], *, brokers: int) -> Iterator[Finding]:
-    """Whether the topics are there, and as they should be."""
+    """Whether the topics exist with the right settings."""
     missing = [each.name for each in wanted if each.name not in found]
     if len(missing) == len(wanted):
-        text = "none of the cluster's topics is there"
-        remedy = "fine before the first start: the controller creates them; else correct controller.cluster"
+        text = "none of the cluster's topics exists"
+        remedy = "fine before the first start: the controller creates them; otherwise correct controller.cluster"
         yield warning(Check.TOPICS, text, remedy)
         return
     if missing:
@@ -142,17 +142,17 @@ def judge_topics(found: Mapping[str, TopicSeen], wanted: Sequence[TopicSettings]
         remedy = "give this user the right DescribeConfigs on the topics, or compare with `kafka-configs --describe`"
         yield not_checked(Check.TOPICS, text, remedy)
     if not faults and not missing and not unshown:
-        yield ok(Check.TOPICS, f"all {len(wanted)} topics are there, with the right partitions and settings")
+        yield ok(Check.TOPICS, f"all {len(wanted)} topics exist, with the right partitions and settings")
     single = [seen.name for seen in found.values() if any(part.replicas == 1 for part in seen.partitions)]
     if brokers > 1 and single:
         text = f"only one replica: {listed(single)}"
-        yield warning(Check.TOPICS, text, "add replicas: a broker that is lost takes the only copy with it")
+        yield warning(Check.TOPICS, text, "add replicas: if the broker is lost, so is the only copy")
 
 
 def _judge_topic(seen: TopicSeen, wanted: TopicSettings) -> Iterator[Finding]:
     count = len(seen.partitions)
     if wanted.partitions == 1 and count != 1:
-        text = f"{seen.name}: found {count} partitions, expected 1; records are no longer in one order"
+        text = f"{seen.name}: found {count} partitions, expected 1; records no longer have one order"
         yield fault(Check.TOPICS, text, "stop the controllers, delete the topic, start them again")
     leaderless = [str(part.number) for part in seen.partitions if not part.leader]
     if leaderless:
@@ -175,7 +175,7 @@ def _judge_topic(seen: TopicSeen, wanted: TopicSettings) -> Iterator[Finding]:
 
 
 def _serves(key: str, found: str | None, wanted: str) -> bool:
-    """Whether a setting does what it must; more room or a longer time does no harm."""
+    """Whether a setting is as required; more space or a longer time does no harm."""
     if found is None:
         return False
     if key == "max.message.bytes":

@@ -1,4 +1,4 @@
-"""`trimtab doctor`: every check in its order, each with a limit.  While the brokers are away, theirs are not made."""
+"""`trimtab doctor`: makes all checks in order, each with a time limit; skips those of brokers that are away."""
 
 import argparse
 import json
@@ -33,11 +33,11 @@ INDENT = " " * 13
 
 
 class CannotCheckError(Exception):
-    """What is to be checked cannot be seen; the message says why."""
+    """The check cannot be made; the message says why."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print each finding as it comes; the exit code."""
+    """Print each finding as it comes; return the exit code."""
     findings = []
     for finding in examine(args.config):
         findings.append(finding)
@@ -84,7 +84,7 @@ def examine(path: Path) -> Iterator[Finding]:
 
 
 def _examine_with(configuration: Configuration) -> Iterator[Finding]:
-    """What needs a configuration; the leader comes last, though Kafka knows it."""
+    """The checks that need a configuration; the leader is the last one."""
     topics = Topics(configuration.cluster)
     reader, brokers = None, None
     try:
@@ -137,7 +137,7 @@ def _cluster_findings(
 
 
 def _bounded(check: Check, look: Callable[[], Iterable[Finding]]) -> Iterable[Finding]:
-    """What the check finds; that it could not be made, if it takes too long or the brokers do not answer."""
+    """The findings of a check; one NOT_CHECKED if it takes too long or the brokers do not answer."""
     try:
         return _within_limit(look)
     except CannotCheckError as error:
@@ -145,7 +145,7 @@ def _bounded(check: Check, look: Callable[[], Iterable[Finding]]) -> Iterable[Fi
 
 
 def _within_limit(look: Callable[[], T]) -> T:
-    """What `look` returns.  Raises CannotCheckError; a look that hangs is left behind and ends with the process."""
+    """Call `look` with a time limit.  Raises CannotCheckError; a call that hangs ends with the process."""
     results: list[T] = []
     faults: list[Exception] = []
 

@@ -1,4 +1,4 @@
-"""What a check says."""
+"""The findings of a check."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ SHOWN_NAMES = 8
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -17,7 +17,7 @@ class Level(StrEnum):
 
 
 class Check(StrEnum):
-    """What is checked, in this order."""
+    """The checks, in their order."""
 
     CONFIGURATION = "configuration"
     JAVA = "java"
@@ -35,7 +35,7 @@ class Check(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line for the operator; `remedy` is what to do about it, empty where nothing need be done."""
+    """One line for the operator; `remedy` says what to do, and is empty if nothing is needed."""
 
     check: Check
     level: Level
@@ -44,22 +44,22 @@ class Finding:
 
 
 def ok(check: Check, text: str) -> Finding:
-    """All is well."""
+    """A finding without a problem."""
     return Finding(check=check, level=Level.OK, text=text)
 
 
 def warning(check: Check, text: str, remedy: str) -> Finding:
-    """It works, but somebody should look at it."""
+    """A finding that works, but needs a look."""
     return Finding(check=check, level=Level.WARNING, text=text, remedy=remedy)
 
 
 def fault(check: Check, text: str, remedy: str) -> Finding:
-    """It does not work."""
+    """A finding that must be fixed."""
     return Finding(check=check, level=Level.FAULT, text=text, remedy=remedy)
 
 
 def not_checked(check: Check, text: str, remedy: str = "") -> Finding:
-    """Nobody knows, and why."""
+    """A check that could not be made, and why."""
     return Finding(check=check, level=Level.NOT_CHECKED, text=text, remedy=remedy)
 
 

@@ -1,4 +1,4 @@
-"""What there is on the controller's host.  Nothing is written or fetched."""
+"""Inspects the controller's host.  Nothing is written or fetched."""
 
 import os
 import re
@@ -58,7 +58,7 @@ def see_jars() -> JarsSeen:
 
 
 def see_keys(files: KeyFiles) -> KeysSeen:
-    """The key that signs, and what the trust file says."""
+    """The signing key, and the keys of the trust file."""
     try:
         key, trusted = files.load()
         mode = stat.S_IMODE(files.trust.stat().st_mode)
@@ -74,7 +74,7 @@ def see_keys(files: KeyFiles) -> KeysSeen:
 
 
 def see_checkpoint(place: str) -> CheckpointSeen:
-    """The folder of checkpoints; where it does not exist yet, the one in which it will be made."""
+    """The folder of checkpoints or, if it does not exist yet, the one in which it will be created."""
     if place.startswith("file:"):
         path = Path("/" + place.removeprefix("file:").lstrip("/"))
     elif URI.match(place):
@@ -92,7 +92,7 @@ def see_checkpoint(place: str) -> CheckpointSeen:
 
 
 def see_port(listen: Listen) -> PortSeen:
-    """Whether somebody could listen there: it is tried for a moment, and given back."""
+    """Whether a server could listen there: the port is opened for a moment and closed again."""
     address = f"{listen.address}:{listen.port}"
     try:
         family = socket.getaddrinfo(listen.address, listen.port, type=socket.SOCK_STREAM)[0][0]

@@ -1,4 +1,4 @@
-"""What is seen on the controller's host, judged.  No I/O here."""
+"""Judges what was found on the controller's host.  No I/O here."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ LEAST_FREE_BYTES, SCARCE_BYTES = 200 * 2**20, 2 * 2**30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaSeen:
-    """`fault`: why it cannot be run; else its command and what it calls its version."""
+    """The installed Java: its command and version, or `fault`: why it cannot be run."""
 
     command: str | None = None
     version: str | None = None
@@ -22,7 +22,7 @@ class JavaSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JarsSeen:
-    """The jars of Spark: how many are listed, which are not there, and what is wrong with those that are."""
+    """The jars of Spark: the number of listed ones, the missing ones, and what is wrong with the others."""
 
     folder: Path
     listed: int
@@ -44,7 +44,10 @@ class KeysSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSeen:
-    """`folder` None: a place that is not on this host.  `writable` and `free_bytes` are those of what exists of it."""
+    """The checkpoint directory; `folder` is the part of it that exists, None = it is not on this host.
+
+    `writable` and `free_bytes` are those of `folder`.
+    """
 
     place: str
     folder: Path | None = None
@@ -55,7 +58,7 @@ class CheckpointSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortSeen:
-    """`fault`: why nobody could listen there; `ours`: a controller answers there already."""
+    """The port of the metrics.  `fault`: why it cannot be used; `ours`: a controller already answers there."""
 
     address: str
     fault: str | None = None
@@ -63,7 +66,7 @@ class PortSeen:
 
 
 def judge_java(seen: JavaSeen, *, needed: bool) -> Finding:
-    """Whether Spark can run on it."""
+    """Whether Spark can run on this Java."""
     if not needed:
         return ok(Check.JAVA, "not needed here: [stream] embedded = false")
     install = "install a Java 17 or 21 runtime (Debian, Ubuntu: apt install openjdk-17-jre-headless), or set JAVA_HOME"
@@ -76,7 +79,7 @@ def judge_java(seen: JavaSeen, *, needed: bool) -> Finding:
 
 
 def judge_jars(seen: JarsSeen, *, needed: bool) -> Finding:
-    """Whether Spark's jars are there, and are the listed ones."""
+    """Whether Spark's jars exist and have the listed checksums."""
     if not needed:
         return ok(Check.JARS, "not needed here: [stream] embedded = false, or spark.jars names others")
     if seen.fault is not None:
@@ -113,7 +116,7 @@ def judge_keys(seen: KeysSeen | None) -> Iterator[Finding]:
 
 
 def judge_checkpoint(seen: CheckpointSeen) -> Finding:
-    """Whether the stream can write there."""
+    """Whether the stream can write its checkpoints."""
     if seen.folder is None:
         text = f"{seen.place} is not a folder of this host"
         return not_checked(Check.CHECKPOINT, text, "make sure that all Spark executors can write to it")

@@ -7,7 +7,7 @@ RUN = "trimtab_controller.cli.operator:run"
 COMMANDS = {
     "status": "workers, loads, plan in flight, last decisions and their reasons",
     "plan": "what the controller would do now; changes nothing",
-    "snapshot": "write the cluster as it is now to an instance file for `trimtab solve`",
+    "snapshot": "write the present state of the cluster to an instance file for `trimtab solve`",
     "drain": "move everything off a worker, then stop it",
     "undrain": "cancel a drain",
     "forget": "drop an app, or a worker's name, that is gone for good",

@@ -1,16 +1,16 @@
-"""Remembers what the last plan promised, and the apps whose plans missed.
+"""Remembers what the last plan predicted, and the apps whose plans missed.
 
-A successor starts without it: it neither compares its predecessor's plan nor knows of earlier misses.
+A new leader starts with an empty memory: it does not compare its predecessor's plan and knows of no earlier misses.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from trimtab_controller.decider.concerns import Concern, Strains
+from trimtab_controller.decider.concerns import ClusterUse, Concern
 from trimtab_controller.decider.decide import SolveWanted
 from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.evaluate import evaluate
-from trimtab_controller.decider.promises import Comparison, Misses, Promise, compare, follow_misses, review
+from trimtab_controller.decider.predictions import Comparison, MissedRounds, Prediction, compare, follow_misses, review
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Round
@@ -21,23 +21,23 @@ Views = Mapping[AppId, AppView | NotReady]
 Parts = Mapping[AppId, Snapshot]
 
 
-class Deliveries:
-    """`load_distance` is the band, `min_gain` the least that a plan must bring (pp)."""
+class PredictionTracker:
+    """Compares each round with its plan.  `load_distance` is the band, `min_gain` the smallest useful gain (pp)."""
 
     def __init__(self, *, load_distance: float, min_gain: float) -> None:
         self._load_distance = load_distance
         self._min_gain = min_gain
         self._seen: dict[AppId, AppView] = {}
-        self._promise: Promise | None = None
-        self._misses: dict[AppId, Misses] = {}
+        self._prediction: Prediction | None = None
+        self._misses: dict[AppId, MissedRounds] = {}
 
     @property
     def concerns(self) -> tuple[Concern, ...]:
-        """The apps for which no plan is made for balance."""
+        """One concern for each app that gets no plans for balance at present."""
         return tuple(misses.concern for misses in self._misses.values() if misses.holding)
 
     def hold(self, wanted: SolveWanted) -> Skip | None:
-        """Why no plan is made for balance: the last ones of this app missed.  A drain goes on."""
+        """The reason to make no plan for balance, if the app's last plans missed.  Drains continue."""
         misses = self._misses.get(wanted.view.app)
         if wanted.draining or misses is None or not misses.holding:
             return None
@@ -45,24 +45,24 @@ class Deliveries:
         return Skip(reason=SkipReason.PLANS_MISS, detail=detail)
 
     def forgive(self) -> None:
-        """Forget all misses, as an operator has resumed."""
+        """Forget all misses, because an operator has resumed."""
         self._misses.clear()
 
     def plan(self, now: float, app: AppId) -> None:
-        """A plan was made for an app, and will be carried out."""
-        self._promise = Promise(decided_at=now, view=self._seen[app]) if app in self._seen else None
+        """Note that a plan was made for an app and will be carried out."""
+        self._prediction = Prediction(decided_at=now, view=self._seen[app]) if app in self._seen else None
 
     def measure(self, last: Round, view: AppView, part: Snapshot) -> Comparison:
-        """What the first whole window after a round shows of it."""
-        promise = self._promise
-        if promise is None or promise.view.app != last.app or promise.decided_at > last.started_at:
+        """Compare the last round with the first whole window after it."""
+        prediction = self._prediction
+        if prediction is None or prediction.view.app != last.app or prediction.decided_at > last.started_at:
             return Comparison(load_distance=evaluate(view).load_distance)  # a predecessor's plan
-        found = compare(promise, view, load_distance=self._load_distance, min_gain=self._min_gain)
+        found = compare(prediction, view, load_distance=self._load_distance, min_gain=self._min_gain)
         misses = follow_misses(
             self._misses.pop(last.app, None),
             found,
             plan=last.plan,
-            promise=promise,
+            prediction=prediction,
             generation=_generation(part),
             now=view.end_s,
         )
@@ -70,14 +70,14 @@ class Deliveries:
             self._misses[last.app] = misses
         return found
 
-    def review(self, views: Views, parts: Parts, strains: Strains) -> None:
-        """What a window (not smoothed) shows, and which misses still count; those of an app that is gone do not."""
+    def review(self, views: Views, parts: Parts, use: ClusterUse) -> None:
+        """Update the misses with one more window (not smoothed); drop those of apps that are gone."""
         self._seen = {app: replace(view, flows={}) for app, view in views.items() if isinstance(view, AppView)}
         for app, misses in list(self._misses.items()):
             view = views.get(app)
-            kept: Misses | None = misses
+            kept: MissedRounds | None = misses
             if isinstance(view, AppView) and view.end_s > misses.at:
-                over, generation = strains.over_capacity, _generation(parts[app])
+                over, generation = use.over_capacity, _generation(parts[app])
                 kept = review(misses, view, generation=generation, over_capacity=over, now=view.end_s)
             if kept is None or (parts and app not in parts):
                 del self._misses[app]
@@ -86,5 +86,5 @@ class Deliveries:
 
 
 def _generation(part: Snapshot) -> int | None:
-    """Of the consumer group, by the workers' word."""
+    """The generation of the consumer group, as the workers report it."""
     return max((row.generation for row in part.nodes if row.generation is not None), default=None)

@@ -1,18 +1,18 @@
-"""Whether plans bring what they promise: the first whole window after a round against the loads it was planned with.
+"""Compare a plan with its effect: the first whole window after the round against the loads the plan was made with.
 
-A plan takes the load of a key group from its present owner, and promises that the next owner has the same.  Where that
-is wrong (a worker that measures its key groups as zero, a host that is slower), each plan makes it worse: the worker
-that looks idle is given more and more.  So after MISSES rounds in a row that missed, no further plan is made for
-balance in that app.
+A plan assumes that a key group costs its next owner what it costs its present owner.  Where that is wrong (a worker
+that measures its key groups as zero, a slower host), each plan makes things worse: the worker that looks idle gets more
+and more.  So after MISSES_BEFORE_HOLD missed rounds in a row, no further plan for balance is made in that app.
 
-Compared is like with like: the loads of the last window before the plan, summed up over the owners that the first
-window after it shows, with what was measured there.  Not the smoothed loads that the plan was made from: they lag
-behind.  The key groups that did not move are the control: how much their loads differ between the two windows says how
-much those that moved may differ by chance.  With relative errors r of the loads x (r^2 = sum of squared differences /
-sum of x^2, over the unmoved) a worker may differ by NOISE_ERRORS * r * sqrt(sum of its x^2).
+The comparison takes the loads of the last window before the plan, summed over the owners of the first window after the
+round, and the loads measured in that window.  It does not take the smoothed loads that the plan was made from, since
+those lag behind.  The key groups that did not move are the control: the difference of their loads between the two
+windows shows how much the moved ones may differ by chance.  With relative errors r of the loads x
+(r^2 = sum of squared differences / sum of x^2, over the unmoved) a worker may differ by
+NOISE_ERRORS * r * sqrt(sum of its x^2).
 
-When the unmoved of a worker differ by more than that together, the load itself has changed: the round cannot be
-compared.  Nor can it when workers came or went in between, or when the plan was to bring less than chance may.
+A round cannot be compared in three cases: the unmoved key groups of a worker together differ by more than that, so the
+load itself has changed; workers joined or left in between; the predicted gain is smaller than the noise.
 """
 
 import math
@@ -27,25 +27,25 @@ from trimtab_controller.decider.owned import Floats
 from trimtab_controller.decider.view import AppView, first_few
 from trimtab_protocol.messages.names import WorkerId
 
-MISSES = 2
-"""After so many missed rounds in a row no plan is made for balance; a single one may be chance."""
+MISSES_BEFORE_HOLD = 2
+"""Number of missed rounds in a row after which no plan is made for balance.  A single miss may be chance."""
 AGREEING_WINDOWS = 3
-"""In so many windows what moved must be measured as promised, before plans are made again."""
+"""Number of windows in a row in which the moved load must agree with the prediction before plans are made again."""
 TRY_AGAIN_S = 3600.0
-"""After that one more round is tried."""
+"""How long to wait after the last miss before one more round is tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
-    """What was measured when a plan was made; it promises that this moves along with the key groups."""
+class Prediction:
+    """The view that a plan was made with.  The plan predicts that each load moves along with its key group."""
 
     decided_at: float
     view: AppView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mispredicted:
-    """A worker's load as the plan promised it and as it was measured, percent of its capacity."""
+class MispredictedWorker:
+    """A worker's load as the plan predicted it and as it was measured, in percent of its capacity."""
 
     worker: WorkerId
     planned: float
@@ -57,29 +57,31 @@ class Mispredicted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A round against its plan.  `load_distance` (pp) as measured, None when that says nothing about the plan.
+    """A round compared with its plan.
 
-    `incomparable` says why it cannot be told whether the plan was kept; `missed` are the workers that are wrong, worst
-    first, when it was not; `noise` is what workers may differ by (pp).
+    `load_distance` is the measured one (pp); None when it says nothing about the plan.  `noise` is the difference that
+    chance explains (pp).  `incomparable` says why the round cannot be compared.  `missed` names the mispredicted
+    workers, worst first; it is empty when the plan met its prediction.
     """
 
     load_distance: float | None
     noise: float = 0.0
     incomparable: str | None = None
-    missed: tuple[Mispredicted, ...] = ()
+    missed: tuple[MispredictedWorker, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Misses:
-    """Rounds of an app in a row that missed their plans; the rest is of the last of them.
+class MissedRounds:
+    """Consecutive rounds of an app that missed their predictions.
 
-    `noise` = what workers may differ by (pp), `generation` = of the workers' group then, `agreed` = in how many windows
-    since then what moved was measured as promised.
+    `plans` names them; the other fields describe the last one.  `noise` is the difference that chance explains (pp),
+    `generation` that of the consumer group at the time.  `agreed` counts the windows in a row since then in which the
+    moved load agreed with the prediction.
     """
 
     plans: tuple[str, ...]
-    promise: Promise
-    workers: tuple[Mispredicted, ...]
+    prediction: Prediction
+    workers: tuple[MispredictedWorker, ...]
     noise: float
     generation: int | None
     at: float
@@ -88,44 +90,44 @@ class Misses:
     @property
     def holding(self) -> bool:
         """Whether no further plan is made for balance."""
-        return len(self.plans) >= MISSES
+        return len(self.plans) >= MISSES_BEFORE_HOLD
 
     @property
     def detail(self) -> str:
         """Which plans missed, and at which workers."""
-        plans = ", ".join(self.plans[-MISSES:])
+        plans = ", ".join(self.plans[-MISSES_BEFORE_HOLD:])
         return f"plans {plans} did not bring what was planned (noise {self.noise:.1f}): {first_few(self.workers)}"
 
     @property
     def concern(self) -> Concern:
-        """For the operator."""
+        """The concern to show to the operator."""
         workers = tuple(sorted(each.worker for each in self.workers))
-        return Concern(kind=ConcernKind.PLANS_MISS, app=self.promise.view.app, workers=workers, detail=self.detail)
+        return Concern(kind=ConcernKind.PLANS_MISS, app=self.prediction.view.app, workers=workers, detail=self.detail)
 
 
-def compare(promise: Promise, view: AppView, *, load_distance: float, min_gain: float) -> Comparison:
-    """What the window (not smoothed) shows of the plan.
+def compare(prediction: Prediction, view: AppView, *, load_distance: float, min_gain: float) -> Comparison:
+    """Compare a window (not smoothed) with what the plan predicted.
 
-    Inside the band of `load_distance` any plan was good enough, and less than `min_gain` is nothing to speak of.
+    A round that ends inside the band `load_distance` counts as kept.  A difference below `min_gain` is ignored.
     """
     view = replace(view, flows={})
     found = evaluate(view)
-    if (changed := _changed(promise.view, view)) is not None or found.load_distance is None:
+    if (changed := _changed(prediction.view, view)) is not None or found.load_distance is None:
         return Comparison(load_distance=None, incomparable=changed or "every worker is being drained")
     if found.load_distance <= load_distance:
         return Comparison(load_distance=found.load_distance)
-    before, unmoved = view.owned.loads_in(promise.view.owned), ~view.owned.moved_since(promise.view.owned)
+    before, unmoved = view.owned.loads_in(prediction.view.owned), ~view.owned.moved_since(prediction.view.owned)
     noise = max(min_gain, _noise(view, before, unmoved))
     foreseen = _with_loads(view, before)
     planned = evaluate(foreseen).load_distance or 0.0
-    if (unclear := _unclear(promise.view, foreseen, view, unmoved, noise)) is not None:
+    if (unclear := _unclear(prediction.view, foreseen, view, unmoved, noise)) is not None:
         return Comparison(load_distance=found.load_distance, noise=noise, incomparable=unclear)
     missed = _mispredicted(foreseen, view, noise) if found.load_distance > planned + noise else ()
     return Comparison(load_distance=found.load_distance, noise=noise, missed=missed)
 
 
 def _unclear(before: AppView, foreseen: AppView, view: AppView, unmoved: NDArray[np.bool_], noise: float) -> str | None:
-    """Why a difference between what was foreseen and the window says nothing about the plan."""
+    """Why a difference between prediction and window says nothing about the plan; None if it does."""
     gain = (evaluate(before).load_distance or 0.0) - (evaluate(foreseen).load_distance or 0.0)
     if noise > max(0.0, gain):
         return f"loads differ by {noise:.1f} between two windows, the plan was to bring {gain:.1f}"
@@ -137,7 +139,7 @@ def _unclear(before: AppView, foreseen: AppView, view: AppView, unmoved: NDArray
 
 
 def _noise(view: AppView, before: Floats, unmoved: NDArray[np.bool_]) -> float:
-    """What a worker's load may differ by between two windows, by the key groups that did not move (pp)."""
+    """The difference of a worker's load between two windows that chance explains (pp), from the unmoved key groups."""
     squares = float(np.sum(before[unmoved] ** 2))
     if not squares:
         return 0.0
@@ -147,25 +149,33 @@ def _noise(view: AppView, before: Floats, unmoved: NDArray[np.bool_]) -> float:
 
 
 def follow_misses(
-    before: Misses | None, found: Comparison, *, plan: str, promise: Promise, generation: int | None, now: float
-) -> Misses | None:
-    """The misses with this round in them: one that was kept ends them, one that cannot be compared changes nothing."""
+    before: MissedRounds | None,
+    found: Comparison,
+    *,
+    plan: str,
+    prediction: Prediction,
+    generation: int | None,
+    now: float,
+) -> MissedRounds | None:
+    """The missed rounds after this one.  A kept round clears them; one that cannot be compared changes nothing."""
     if found.incomparable is not None:
         return before
     if not found.missed:
         return None
-    plans = (*(before.plans if before else ()), plan)[-MISSES:]
-    return Misses(plans=plans, promise=promise, workers=found.missed, noise=found.noise, generation=generation, at=now)
+    plans = (*(before.plans if before else ()), plan)[-MISSES_BEFORE_HOLD:]
+    return MissedRounds(
+        plans=plans, prediction=prediction, workers=found.missed, noise=found.noise, generation=generation, at=now
+    )
 
 
 def review(
-    misses: Misses, view: AppView, *, generation: int | None, over_capacity: frozenset[WorkerId], now: float
-) -> Misses | None:
-    """The misses after one more window (not smoothed), None when they no longer count.
+    misses: MissedRounds, view: AppView, *, generation: int | None, over_capacity: frozenset[WorkerId], now: float
+) -> MissedRounds | None:
+    """The missed rounds after one more window (not smoothed); None when they no longer count.
 
-    They end when a mispredicted worker is gone, when the group has a new generation (somebody was started), when what
-    moved is measured as promised in AGREEING_WINDOWS, and after TRY_AGAIN_S for one more round; but not as long as a
-    mispredicted worker uses more than its capacity.
+    They end when a mispredicted worker is gone, when the group has a new generation (a worker was started), or when the
+    moved load agrees with the prediction in AGREEING_WINDOWS windows in a row.  After TRY_AGAIN_S one more round is
+    tried.  None of this applies while a mispredicted worker uses more than its capacity.
     """
     blamed = {each.worker for each in misses.workers}
     if not blamed <= {worker.id for worker in view.workers}:
@@ -183,7 +193,7 @@ def review(
 
 
 def _changed(before: AppView, after: AppView) -> str | None:
-    """What of the job is not what it was when the plan was made: its key groups, or its workers."""
+    """How the key groups or the workers of the app changed since the plan was made; None if they did not."""
     if before.owners.keys() != after.owners.keys():
         return "the app has other key groups"
     old, new = {worker.id: worker for worker in before.workers}, {worker.id: worker for worker in after.workers}
@@ -201,20 +211,23 @@ def _with_loads(view: AppView, loads: Floats) -> AppView:
     return replace(view, key_groups=view.owned.with_load(loads))
 
 
-def _mispredicted(foreseen: AppView, view: AppView, noise: float) -> tuple[Mispredicted, ...]:
-    """The workers whose load is not as promised, worst first; at least the worst."""
+def _mispredicted(foreseen: AppView, view: AppView, noise: float) -> tuple[MispredictedWorker, ...]:
+    """The workers whose load differs from the prediction, worst first; at least one."""
     planned, measured = evaluate(foreseen).worker_loads, evaluate(view).worker_loads
     workers = sorted(
-        (Mispredicted(worker=each, planned=planned[each], measured=measured[each]) for each in planned),
+        (MispredictedWorker(worker=each, planned=planned[each], measured=measured[each]) for each in planned),
         key=lambda each: -abs(each.measured - each.planned),
     )
     wrong = tuple(each for each in workers if abs(each.measured - each.planned) > noise)
     return wrong or tuple(workers[:1])
 
 
-def _agrees(misses: Misses, view: AppView) -> bool:
-    """Whether what moved costs its owners now what it cost before; theirs of before may have been measured wrong."""
-    owned, before = view.owned, misses.promise.view.owned
+def _agrees(misses: MissedRounds, view: AppView) -> bool:
+    """Whether the moved key groups cost their owners now what they cost before the move.
+
+    Only the moved ones are compared: the other loads of these workers may have been measured wrong before.
+    """
+    owned, before = view.owned, misses.prediction.view.owned
     moved, view = owned.moved_since(before), replace(view, flows={})
     planned = evaluate(_with_loads(view, np.where(moved, owned.loads_in(before), 0.0))).worker_loads
     measured = evaluate(_with_loads(view, np.where(moved, owned.load, 0.0))).worker_loads
