@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg
-from tests.controller.decider.test_decider_machine import (
+from tests.controller.decider.deciders import (
     BALANCED,
     ON_W0,
     PAUSE,

@@ -1,0 +1,54 @@
+"""Wrong usage, an unreachable broker, and help without extras."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.controller.loop.inbox_records import NOWHERE
+from trimtab_controller.cli import main, operator
+from trimtab_controller.kafka import reader as reader_module
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["status"], "name the cluster: --config FILE, or --bootstrap HOST:PORT and --cluster NAME"),
+        (["status", "--config", "absent.toml"], "absent.toml: No such file or directory"),
+        (["drain", "w0", "--bootstrap", "x", "--cluster", "a b"], "controller.cluster: found 'a b', expected a name"),
+        (["controller", "run", "--config", "absent.toml"], "absent.toml: No such file or directory"),
+        (["pause", "--reason", "", *NOWHERE], "reason: found '0 characters', expected 1 to 2000 characters"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_an_unreachable_broker_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_module, "REQUEST_LIMIT_S", 0.3)
+    assert main(["status", *NOWHERE]) == 1
+    assert "Kafka at 127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_an_operator_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 1000730000")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert operator._who().startswith(f"{os.getuid()}@")
+
+
+def test_help_needs_neither_kafka_nor_numpy(tmp_path: Path) -> None:
+    program = (
+        "import sys; from trimtab_controller.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "found = {'confluent_kafka', 'numpy', 'pyspark', 'rich', 'zstandard'} & set(sys.modules)\n"
+        "sys.exit(str(found) if found else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "what the controller would do now" in done.stdout

@@ -1,0 +1,102 @@
+"""Deciders, windows and answers that several tests use."""
+
+from dataclasses import replace
+
+from tests.controller.decider.decider_situations import APP, W0, W1, kg
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.decision import Decision
+from trimtab_controller.decider.events import (
+    Decided,
+    IntentsChanged,
+    SnapshotArrived,
+    SolverAnswered,
+)
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.execution.state import Execution, placement_of
+from trimtab_controller.solver.answer import Answer
+from trimtab_protocol.messages.intents import Drain, Intent, Pause
+from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.report import Basis, WorkerState
+from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+
+SETTINGS = Settings(
+    max_migrations=2, load_distance=5.0, min_interval_s=30.0, smoothing=0.5, min_windows=1, min_gain=0.5
+)
+
+
+NEEDS = Requirements(max_age_s=45.0)
+
+
+PAUSE = Pause(by="op", at=1.0, reason="maintenance")
+
+
+DRAIN_W1 = Drain(worker=W1, by="op", at=1.0, reason="kernel")
+
+
+ON_W0 = {kg(0): W0, kg(1): W0, kg(2): W0}
+
+
+BALANCED = {kg(0): W0, kg(1): W1}
+
+
+def execution(owners: dict[KeyGroup, WorkerId] | None, **changes: object) -> Execution:
+    placements = {APP: placement_of("c", APP, Epoch(1, 1), owners, None)} if owners else {}
+    return replace(Execution(generation=1, number=1, placements=placements), **changes)  # type: ignore[arg-type]
+
+
+def window(
+    owners: dict[KeyGroup, WorkerId], end_s: float = 1010.0, cpu: float = 0.1, workers: tuple[WorkerId, ...] = (W0, W1)
+) -> SnapshotArrived:
+    hosts = [HostId(f"h{worker[1:]}") for worker in workers]
+    return SnapshotArrived(
+        snapshot=Snapshot(
+            cluster="c",
+            start_ms=round((end_s - 10.0) * 1000),
+            end_ms=round(end_s * 1000),
+            published_ms=round(end_s * 1000),
+            hosts_seen=len(hosts),
+            hosts_expected=len(hosts),
+            watermark_ms=None,
+            late_rows=0,
+            hosts=tuple(
+                HostWindow(host=host, covered_s=10.0, cpu=0.5, cores=1.0, basis=Basis.CONFIG) for host in hosts
+            ),
+            nodes=tuple(
+                NodeWindow(
+                    worker=worker,
+                    host=host,
+                    app=APP,
+                    state=WorkerState.RUNNING,
+                    capacity=1.0,
+                    covered_s=10.0,
+                    cpu=0.3,
+                    complete=True,
+                    steering=True,
+                )
+                for worker, host in zip(workers, hosts, strict=True)
+            ),
+            key_groups=tuple(
+                KeyGroupWindow(key_group=each, worker=owner, covered_s=10.0, cpu=cpu, tuples_in_s=1.0, state_bytes=1000)
+                for each, owner in owners.items()
+            ),
+        )
+    )
+
+
+def decider(present: Execution, *intents: Intent, acting: bool = True) -> Decider:
+    made = Decider(SETTINGS, NEEDS, present, acting=acting)
+    made.on_event(1000.0, IntentsChanged(intents=intents))
+    return made
+
+
+def only(actions: list) -> Decision:
+    [action] = actions
+    assert isinstance(action, Decided), action
+    return action.decision
+
+
+def answer(*moves: tuple[int, int], to: float = 5.0) -> SolverAnswered:
+    return SolverAnswered(
+        answer=Answer(moves=moves, status="optimal", before=15.0, load_distance=to, lower_bound=5.0, solve_s=0.1)
+    )

@@ -1,0 +1,91 @@
+"""Records as they come from Kafka."""
+
+from trimtab_controller.kafka.publisher import Record as Published
+from trimtab_controller.kafka.publisher import headers_of
+from trimtab_protocol.messages.commands import Ack, CommandKind, Phase
+from trimtab_protocol.messages.names import AppId, CommandId, Epoch, HostId, OperatorId, Topics, WorkerId
+from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
+
+TOPICS = Topics("c")
+
+
+NOW = 1000.0
+
+
+APP = AppId("app")
+
+
+NOWHERE = ("--bootstrap", "127.0.0.1:1", "--cluster", "c")
+
+
+Headers = list[tuple[str, bytes]]
+
+
+class Record:
+    """As much of a Kafka message as the inbox looks at."""
+
+    def __init__(
+        self, topic: str, value: bytes | None, key: bytes | None = b"k", headers: Headers | None = None
+    ) -> None:
+        self._topic, self._value, self._key, self._headers = topic, value, key, headers
+
+    def topic(self) -> str:
+        return self._topic
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def key(self) -> bytes | None:
+        return self._key
+
+    def headers(self) -> Headers | None:
+        return self._headers
+
+    def offset(self) -> int:
+        return 7
+
+
+def an_ack(**changes: object) -> Ack:
+    values = {
+        "cluster": "c",
+        "command_id": CommandId("0" * 32),
+        "epoch": Epoch(1, 2),
+        "kind": CommandKind.PREPARE,
+        "host": HostId("h1"),
+        "worker": WorkerId("w1"),
+        "phase": Phase.ACCEPTED,
+        "at": NOW,
+        **changes,
+    }
+    return Ack(**values)  # type: ignore[arg-type]
+
+
+def a_window(end_s: float) -> Snapshot:
+    return Snapshot(
+        cluster="c", start_ms=0, end_ms=round(end_s * 1000), published_ms=0, hosts_seen=1, hosts_expected=1,
+        watermark_ms=None, late_rows=0,
+    )  # fmt: skip
+
+
+KEY_PAIR, OLD_KEY, STRANGER = SigningKey.generate(), SigningKey.generate(), SigningKey.generate()
+
+
+TRUSTED = TrustedKeys((OLD_KEY.public, KEY_PAIR.public))
+
+
+PLACED = Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={OperatorId("o"): ((WorkerId("w0"),),)})
+
+
+def placed(by: SigningKey | None, placement: Placement = PLACED) -> Record:
+    """A placement as it is found on the topic."""
+    wanted = Published(topic=TOPICS.placement, key=APP.encode(), value=encode_placement(placement), signed=True)
+    return Record(wanted.topic, wanted.value, wanted.key, headers_of(wanted, by))
+
+
+class Garbled(Record):
+    """A header's name is not UTF-8: this is what confluent-kafka does then."""
+
+    def headers(self) -> Headers | None:
+        raise SystemError("<method 'headers'> returned a result with an exception set")

@@ -1,0 +1,210 @@
+"""The inbox: which records of Kafka become events, and which are refused and counted."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.loop.inbox_records import (
+    APP,
+    KEY_PAIR,
+    NOW,
+    OLD_KEY,
+    PLACED,
+    STRANGER,
+    TOPICS,
+    TRUSTED,
+    Garbled,
+    Record,
+    a_window,
+    an_ack,
+    placed,
+)
+from trimtab_controller.decider.events import IntentsChanged
+from trimtab_controller.execution.events import AckSeen
+from trimtab_controller.execution.journal import KEY, JournalEntry, encode_entry
+from trimtab_controller.execution.state import Execution
+from trimtab_controller.kafka.chunks import split
+from trimtab_controller.kafka.publisher import Record as Published
+from trimtab_controller.kafka.publisher import headers_of
+from trimtab_controller.kafka.reader import Reading
+from trimtab_controller.loop import inbox as inbox_module
+from trimtab_controller.loop.inbox import ACKS_AT_ONCE, CLOCK_TOLERANCE_S, Inbox
+from trimtab_controller.loop.recovery import taken_over
+from trimtab_protocol.messages.commands import Phase, Refusal, encode_ack
+from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.intents import Drain, Pause, encode_intent
+from trimtab_protocol.messages.names import Epoch, HostId, OperatorId, WorkerId
+from trimtab_protocol.messages.placement import Placement, decode_placement, encode_placement
+from trimtab_protocol.messages.report import Basis
+from trimtab_protocol.messages.snapshot import HostWindow, Snapshot
+
+
+def test_a_host_that_floods_is_not_read_and_the_others_are() -> None:
+    now = NOW
+    inbox = Inbox(TOPICS, lambda: now)
+    inbox.know([HostId("h1"), HostId("h2")])
+    flood = Record(TOPICS.acks, b"not even JSON", b"h1")
+    calm = Record(TOPICS.acks, encode_ack(an_ack(host=HostId("h2"))), b"h2")
+    for _ in range(ACKS_AT_ONCE + 5):
+        assert inbox.take(flood) is None
+    assert inbox.rejected == {(TOPICS.acks, Fault.MALFORMED): ACKS_AT_ONCE, (TOPICS.acks, Fault.FLOODING): 5}
+    assert isinstance(inbox.take(calm), AckSeen)
+    now += 1.0
+    assert isinstance(inbox.take(Record(TOPICS.acks, encode_ack(an_ack()), b"h1")), AckSeen)
+
+
+def test_hosts_that_nobody_knows_have_one_allowance_together() -> None:
+    inbox = Inbox(TOPICS, lambda: NOW)
+    inbox.know([HostId("h1")])
+    invented = (HostId(f"x{index}") for index in range(ACKS_AT_ONCE + 5))
+
+    taken = [inbox.take(Record(TOPICS.acks, encode_ack(an_ack(host=host)), host.encode())) for host in invented]
+
+    assert taken[ACKS_AT_ONCE:] == [None] * 5
+    assert inbox.rejected == {(TOPICS.acks, Fault.FLOODING): 5}
+    assert isinstance(inbox.take(Record(TOPICS.acks, encode_ack(an_ack()), b"h1")), AckSeen)
+
+
+def test_a_snapshot_says_which_hosts_there_are() -> None:
+    inbox = Inbox(TOPICS, lambda: NOW)
+    host = HostWindow(host=HostId("h1"), covered_s=1.0, cpu=0.5, cores=1.0, basis=Basis.CONFIG)
+    window = Snapshot(
+        cluster="c", start_ms=1, end_ms=2, published_ms=2, hosts_seen=1, hosts_expected=1, watermark_ms=None,
+        late_rows=0, hosts=(host,),
+    )  # fmt: skip
+    for chunk in split(window):
+        inbox.take(Record(TOPICS.snapshots, chunk.payload, b"c", chunk.headers))
+    unknown, known = (Record(TOPICS.acks, b"{", key) for key in (b"x", b"h1"))
+    for _ in range(ACKS_AT_ONCE + 1):
+        inbox.take(unknown)
+
+    inbox.take(known)
+
+    assert inbox.rejected == {(TOPICS.acks, Fault.MALFORMED): ACKS_AT_ONCE + 1, (TOPICS.acks, Fault.FLOODING): 1}
+
+
+def test_half_a_window_from_the_future_shuts_out_no_window_of_today() -> None:
+    inbox = Inbox(TOPICS, lambda: NOW)
+    half, *_ = split(a_window(NOW + CLOCK_TOLERANCE_S + 1), max_chunk_bytes=20)
+    [whole] = split(a_window(NOW))
+
+    assert inbox.take(Record(TOPICS.snapshots, half.payload, b"c", half.headers)) is None
+    assert inbox.rejected == {(TOPICS.snapshots, Fault.FUTURE): 1}
+    assert inbox.take(Record(TOPICS.snapshots, whole.payload, b"c", whole.headers)) is not None
+
+
+def test_intents_are_bounded_and_those_that_are_there_can_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox_module, "MAX_INTENTS", 2)
+    inbox = Inbox(TOPICS, lambda: NOW)
+
+    def drained(worker: str, reason: str = "r") -> IntentsChanged | None:
+        drain = Drain(worker=WorkerId(worker), by="op", at=NOW, reason=reason)
+        event = inbox.take(Record(TOPICS.intents, encode_intent(drain), drain.key.encode()))
+        assert event is None or isinstance(event, IntentsChanged)
+        return event
+
+    assert [drained("w1") is None, drained("w2") is None, drained("w3") is None] == [False, False, True]
+    assert inbox.rejected == {(TOPICS.intents, Fault.OVERSIZED): 1}
+    changed = drained("w2", "another")
+    assert changed is not None
+    assert [intent.reason for intent in changed.intents] == ["r", "another"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "value", "fault"),
+    [
+        (TOPICS.acks, b"{", Fault.MALFORMED),
+        (TOPICS.acks, None, Fault.MALFORMED),
+        (TOPICS.acks, b'{"v":2}', Fault.VERSION),
+        (TOPICS.acks, b"x" * (8 * 1024 * 1024 + 1), Fault.OVERSIZED),
+        (TOPICS.acks, encode_ack(an_ack()).replace(b'"at":1000.0', b'"at":NaN'), Fault.RANGE),
+        (TOPICS.acks, encode_ack(an_ack(at=NOW + CLOCK_TOLERANCE_S + 1)), Fault.FUTURE),
+        (TOPICS.acks, encode_ack(an_ack(cluster="d")), Fault.CLUSTER),
+        (TOPICS.acks, encode_ack(an_ack()), Fault.RANGE),  # of host h1, under another key
+        (TOPICS.snapshots, b"not a chunk", Fault.MISSING),
+        (TOPICS.intents, encode_intent(Pause(by="op", at=NOW, reason="r")), Fault.RANGE),
+        (TOPICS.journal, b"[]", Fault.TYPE),
+        (TOPICS.placement, b"{}", Fault.MISSING),
+        (
+            TOPICS.placement,
+            encode_placement(Placement(cluster="d", app=APP, epoch=Epoch(1, 1), owners={})),
+            Fault.CLUSTER,
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_counted_and_goes_no_further(topic: str, value: bytes | None, fault: Fault) -> None:
+    inbox = Inbox(TOPICS, lambda: NOW)
+    assert inbox.take(Record(topic, value, KEY if topic == TOPICS.journal else b"k")) is None
+    assert inbox.rejected == Counter({(topic, fault): 1})
+
+
+def test_good_messages_become_events() -> None:
+    inbox = Inbox(TOPICS, lambda: NOW)
+    ack, pause = an_ack(), Pause(by="op", at=NOW + 3600.0, reason="r")  # of an operator whose clock is fast
+    placement = Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={OperatorId("o"): ((WorkerId("w0"),),)})
+    entry = JournalEntry(execution=Execution(generation=3, number=4), acks_read={0: 17})
+    assert inbox.take(Record(TOPICS.acks, encode_ack(ack), b"h1")) == AckSeen(ack=ack)
+    assert inbox.take(Record(TOPICS.intents, encode_intent(pause), b"pause")) == IntentsChanged(intents=(pause,))
+    assert inbox.take(Record(TOPICS.intents, None, b"pause")) == IntentsChanged(intents=())
+    assert inbox.take(Record(TOPICS.placement, encode_placement(placement))) == placement
+    assert inbox.take(Record(TOPICS.journal, encode_entry(entry), KEY)) == entry
+    assert inbox.take(Record(TOPICS.journal, b"{}", b"another kind")) is None
+    assert not inbox.rejected
+
+
+def test_a_successor_is_newer_than_anything_published() -> None:
+    placement = Placement(cluster="c", app=APP, epoch=Epoch(7, 1), owners={})
+    assert taken_over(Execution(generation=3, placements={APP: placement})).generation == 8
+    assert taken_over(Execution(generation=9, placements={APP: placement})).generation == 10
+    assert taken_over(Execution(generation=0)).generation == 1
+
+
+def test_only_commands_and_placements_carry_a_signature_and_it_holds() -> None:
+    assert headers_of(Published(topic=TOPICS.status, key=b"k", value=b"v"), KEY_PAIR) == []
+    assert headers_of(Published(topic=TOPICS.placement, key=b"k", value=None, signed=True), KEY_PAIR) == []
+    inbox = Inbox(TOPICS, lambda: NOW, trusted=TRUSTED)
+    assert inbox.take(placed(KEY_PAIR)) == PLACED
+    assert inbox.take(placed(OLD_KEY)) == PLACED
+    assert [inbox.take(placed(by)) for by in (None, STRANGER)] == [None, None]
+    assert inbox.rejected == Counter({(TOPICS.placement, Fault.UNSIGNED): 1, (TOPICS.placement, Fault.UNKNOWN_KEY): 1})
+
+
+def test_a_forged_placement_does_not_hide_the_true_one_from_a_successor() -> None:
+    forged = replace(PLACED, epoch=Epoch(99, 1), owners={})
+    found = Reading(messages=[placed(KEY_PAIR), placed(STRANGER, forged), Record(TOPICS.placement, None, APP.encode())])
+    inbox = Inbox(TOPICS, lambda: NOW, trusted=TRUSTED)
+
+    [latest] = found.latest(TOPICS.placement, inbox.vouches)
+
+    assert decode_placement(latest.value()) == PLACED
+    assert sum(inbox.rejected.values()) == 2
+
+
+def test_an_agent_that_does_not_trust_us_is_heard_but_its_word_ends_no_command() -> None:
+    inbox = Inbox(TOPICS, lambda: NOW)
+    told = an_ack(phase=Phase.REFUSED, refusal=Refusal.UNKNOWN_KEY)
+
+    assert inbox.take(Record(TOPICS.acks, encode_ack(told), b"h1")) is None
+    assert inbox.rejected == Counter({(TOPICS.commands, Fault.UNKNOWN_KEY): 1})
+
+
+def test_reports_that_the_stream_refused_are_counted_since_it_was_started() -> None:
+    inbox = Inbox(TOPICS, lambda: NOW)
+    window = Snapshot(
+        cluster="c", start_ms=0, end_ms=1000, published_ms=1000, hosts_seen=1, hosts_expected=1, watermark_ms=None,
+        late_rows=0, rejected={Fault.VERSION: 7, "invented": 10**9},
+    )  # fmt: skip
+    for row in (window, replace(window, end_ms=2000, rejected={Fault.VERSION: 9, Fault.FLOODING: 1})):
+        for chunk in split(row):
+            inbox.take(Record(TOPICS.snapshots, chunk.payload, b"c", chunk.headers))
+
+    assert inbox.rejected == Counter({(TOPICS.reports, Fault.VERSION): 9, (TOPICS.reports, Fault.FLOODING): 1})
+
+
+def test_headers_that_cannot_be_read_are_counted_like_any_other_fault() -> None:
+    inbox = Inbox(TOPICS, lambda: NOW, trusted=TRUSTED)
+
+    assert inbox.take(Garbled(TOPICS.snapshots, b"x")) is None
+    assert not inbox.vouches(Garbled(TOPICS.placement, encode_placement(PLACED), APP.encode()))
+    assert inbox.rejected == Counter({(TOPICS.snapshots, Fault.MALFORMED): 1, (TOPICS.placement, Fault.MALFORMED): 1})

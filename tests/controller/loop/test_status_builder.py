@@ -1,0 +1,211 @@
+"""The status: what it shows, and that it survives the wire."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.loop.inbox_records import APP, NOW, TOPICS, an_ack
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.decision import Skip
+from trimtab_controller.decider.events import SnapshotArrived
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.execution.inheritance import Flaw, Hold
+from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round
+from trimtab_controller.loop.publications import status_record
+from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
+from trimtab_protocol.messages.commands import Command, CommandKind, Phase, decode_ack, encode_ack
+from trimtab_protocol.messages.decode import MAX_NUMBER, BadMessage, Fault
+from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import MAX_COUNT, WorkerState
+from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
+from trimtab_protocol.messages.status import (
+    AppStatus,
+    DecisionStatus,
+    HoldStatus,
+    NodeStatus,
+    Status,
+    decode_status,
+    encode_status,
+    status_key,
+)
+
+
+def a_round(*phases: HandoverPhase) -> Round:
+    prepare = Command(
+        cluster="c",
+        kind=CommandKind.PREPARE,
+        epoch=Epoch(1, 2),
+        host=HostId("h1"),
+        worker=WorkerId("w1"),
+        app=APP,
+        issued_at=NOW,
+        deadline=NOW + 1,
+        handover="h",
+        key_groups=(KeyGroup(APP, OperatorId("o"), 0),),
+        source=WorkerId("w0"),
+        target=WorkerId("w1"),
+    )
+    return Round(
+        plan="1.2",
+        app=APP,
+        reason="load distance 9.0 above 5.0",
+        status="optimal",
+        fallback=False,
+        before=9.0,
+        planned=1.0,
+        lower_bound=1.0,
+        started_at=NOW,
+        ended_at=NOW + 2,
+        handovers=tuple(
+            Handover(
+                id=f"1.2-{index}",
+                key_groups=(KeyGroup(APP, OperatorId("o"), 2 * index), KeyGroup(APP, OperatorId("o"), 2 * index + 1)),
+                previous=((WorkerId("w0"),), (WorkerId("w0"),)),
+                source=WorkerId("w0"),
+                target=WorkerId("w1"),
+                source_host=HostId("h0"),
+                target_host=HostId("h1"),
+                state_bytes=100,
+                since=NOW,
+                phase=phase,
+                attempt=1,
+                prepare=prepare,
+                pause_s=0.25 if phase is HandoverPhase.DONE else None,
+            )
+            for index, phase in enumerate(phases)
+        ),
+    )
+
+
+def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> None:
+    status_builder = StatusBuilder("c", acting=True)
+    row = a_round(HandoverPhase.DONE, HandoverPhase.FAILED)
+    skip = Skip(reason=SkipReason.INSIDE_BAND, detail="inside band")
+    status_builder.see_round(row)
+    status_builder.see_round(row, after=1.5)
+    status_builder.see_round(row)
+    assert status_builder.decided(NOW, skip, "first")
+    assert not status_builder.decided(NOW + 10, skip, "second"), "it says nothing new"
+    decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
+    status = status_builder.status(NOW, decider, Execution(generation=1), Counter({("t", Fault.RANGE): 2}))
+    [found] = status.rounds
+    assert (found.migrations, found.failed, found.bytes_moved, found.after) == (2, 2, 100, 1.5)
+    assert (found.pauses_s, dict(found.handovers)) == ((0.25,), {"done": 1, "failed": 1})
+    assert [(each.at, each.text) for each in status.decisions] == [(NOW + 10, "second")]
+    assert decode_status(encode_status(status)) == status
+    successor = StatusBuilder("c", acting=True, previous=status)
+    assert successor.status(NOW, decider, Execution(generation=2), {}).rounds == status.rounds
+    assert describe_end(row) == (
+        "plan 1.2 ended after 2.0 s: 2 key groups moved, 2 failed, pause median 0.25 s, longest 0.25 s"
+    )
+
+
+def test_the_board_keeps_why_a_round_cannot_be_compared() -> None:
+    status_builder, row = StatusBuilder("c", acting=True), a_round(HandoverPhase.DONE)
+    status_builder.see_round(row, incomparable="w2 joined")
+    status_builder.see_round(row)
+    decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
+
+    [found] = status_builder.status(NOW, decider, Execution(generation=1), {}).rounds
+
+    assert (found.after, found.incomparable) == (None, "w2 joined")
+
+
+def test_the_board_shows_what_workers_use_and_what_is_wrong() -> None:
+    decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
+    node = NodeWindow(
+        worker=WorkerId("w0"), host=HostId("h0"), app=APP, state=WorkerState.RUNNING, capacity=0.25, covered_s=10.0,
+        cpu=0.3, complete=True, steering=True,
+    )  # fmt: skip
+    for number in range(3):
+        at_ms = round(NOW * 1000) + 10_000 * number
+        decider.on_event(
+            at_ms / 1000.0 + 10.0,
+            SnapshotArrived(
+                snapshot=Snapshot(
+                    cluster="c", start_ms=at_ms, end_ms=at_ms + 10_000, published_ms=at_ms, hosts_seen=1,
+                    hosts_expected=1, watermark_ms=None, late_rows=0, nodes=(node,),
+                )
+            ),
+        )  # fmt: skip
+
+    status = StatusBuilder("c", acting=True).status(NOW, decider, Execution(generation=1), {})
+
+    assert [row.used_pct for row in status.nodes] == [pytest.approx(120.0)]
+    assert [(row.kind, row.app) for row in status.concerns] == [("over_capacity", APP)]
+    assert decode_status(encode_status(status)) == status
+
+
+def test_a_plan_that_was_given_up_with_its_journal_is_in_flight_no_longer() -> None:
+    before = StatusBuilder("c", acting=True)
+    before.see_round(replace(a_round(HandoverPhase.PREPARING), ended_at=None))
+    decider = Decider(Settings(), Requirements(), Execution(generation=2), acting=True)
+    status = before.status(NOW, decider, Execution(generation=1, round=replace(a_round(), ended_at=None)), {})
+    assert status.plan_in_flight is not None
+    successor = StatusBuilder("c", acting=True, previous=status)
+    hold = Hold(flaw=Flaw.CORRUPTED, detail="d", newest=Epoch(1, 2))
+    assert successor.status(NOW, decider, Execution(generation=2), {}, hold).plan_in_flight is not None
+    assert successor.status(NOW, decider, Execution(generation=2), {}).plan_in_flight is None
+
+
+def test_a_status_can_be_read_whatever_the_new_owners_say_they_measured() -> None:
+    phases = (HandoverPhase.DONE, HandoverPhase.DONE)
+    told = decode_ack(encode_ack(an_ack(phase=Phase.TOOK, state_bytes=MAX_COUNT, pause_s=MAX_NUMBER)))
+    row = a_round(*phases)
+    rows = tuple(replace(each, state_bytes=told.state_bytes, pause_s=told.pause_s) for each in row.handovers)
+    status_builder = StatusBuilder("c", acting=True)
+    status_builder.see_round(replace(row, handovers=rows))
+    decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
+    status = status_builder.status(NOW, decider, Execution(generation=1), {})
+    assert decode_status(encode_status(status)) == status
+    with pytest.raises(BadMessage, match="state_bytes"):
+        decode_ack(encode_ack(an_ack(state_bytes=MAX_COUNT + 1)))
+
+
+def test_a_status_survives_the_wire_and_a_bad_one_is_refused() -> None:
+    status = Status(
+        cluster="c",
+        at=NOW,
+        acting=True,
+        epoch=Epoch(2, 3),
+        paused="paused by op: r",
+        window_end=NOW,
+        coverage=0.5,
+        nodes=(
+            NodeStatus(
+                worker=WorkerId("w0"),
+                host=HostId("h0"),
+                app=None,
+                state=WorkerState.AWAY,
+                capacity=0.25,
+                load_pct=None,
+                key_groups=0,
+                draining=True,
+                steering=False,
+            ),
+        ),
+        apps=(AppStatus(app=APP, key_groups=None, load_distance=None, mean_load=None, not_ready="why", noise=1.5),),
+        decisions=(DecisionStatus(at=NOW, kind="skip", reason="hold", text="nothing"),),
+        rejected={"t.malformed": 2},
+        hold=HoldStatus(id="0123456789abcdef", text="the journal cannot be trusted"),
+    )
+    payload = encode_status(status)
+    assert decode_status(payload) == status
+    assert status_key(acting=True) != status_key(acting=False)
+    for bad in (payload.replace(b'"capacity":0.25', b'"capacity":NaN'), payload.replace(b'"v":1', b'"v":2'), b"{"):
+        with pytest.raises(BadMessage):
+            decode_status(bad)
+
+
+def test_a_status_that_no_message_could_hold_is_published_without_its_workers_and_apps() -> None:
+    """Apps are as many as somebody invents: the controller must not end for them."""
+    app = AppStatus(app=APP, key_groups=None, load_distance=None, mean_load=None, not_ready="n" * 1000)
+    status = Status(
+        cluster="c", at=NOW, acting=True, epoch=Epoch(2, 3), paused=None, window_end=NOW, coverage=1.0, apps=(app,)
+    )
+    assert decode_status(status_record(status, TOPICS).value) == status
+    cut = decode_status(status_record(replace(status, apps=(app,) * 8_000), TOPICS).value)
+    assert cut == replace(status, apps=(), rejected={"trimtab.c.status.oversized": 1})
