@@ -81,7 +81,8 @@ def test_a_healthy_cluster_is_all_right(cluster: Cluster) -> None:
         "metrics", "leader",
     ]  # fmt: skip
     assert {level for told in found.values() for level, _ in told} == {"ok"}, found
-    assert found["rights"] == [("ok", "the brokers have no ACLs: this client may do everything")]
+    text = "this client may do everything: the brokers have no authorizer, or it is a super user"
+    assert found["rights"] == [("ok", text)]
     assert found["agents"][0][1].startswith("1 host reports")
 
 

@@ -20,7 +20,6 @@ from trimtab_controller.cli.doctor.cluster_checks import (
     Address,
     BrokersSeen,
     PartitionSeen,
-    RightsSeen,
     TopicSeen,
     judge_brokers,
     judge_rights,
@@ -183,17 +182,24 @@ def test_rights_are_those_that_the_acls_grant() -> None:
     for rule in RULES:
         granted.setdefault((rule.resource, rule.name), set()).add(rule.operation.upper())
     allowed = {what: frozenset(operations) for what, operations in granted.items()}
-    assert levels(list(judge_rights(RightsSeen(allowed=allowed, acls=True), RULES))) == [Level.OK]
+    assert levels(list(judge_rights(allowed, RULES))) == [Level.OK]
     less = {what: each for what, each in allowed.items() if what[0] is not Resource.TRANSACTIONAL_ID}
-    told = list(judge_rights(RightsSeen(allowed=less, acls=True), RULES))
+    told = list(judge_rights(less, RULES))
     assert levels(told) == [Level.OK, Level.NOT_CHECKED]
     assert "Write on transactional-id trimtab.c.controller" in told[1].text
     less[Resource.TOPIC, TOPICS.journal] = frozenset({"READ"})
-    denied = next(iter(judge_rights(RightsSeen(allowed=less, acls=True), RULES)))
+    denied = next(iter(judge_rights(less, RULES)))
     text = f"not allowed: {Operation.WRITE} on topic {TOPICS.journal}"
     assert (denied.level, denied.text) == (Level.FAULT, text)
-    assert levels(list(judge_rights(RightsSeen(acls=False), RULES))) == [Level.OK]
-    assert levels(list(judge_rights(RightsSeen(), RULES))) == [Level.NOT_CHECKED]
+    assert levels(list(judge_rights({}, RULES))) == [Level.NOT_CHECKED]
+
+
+def test_a_client_that_may_delete_all_it_sees_is_not_restricted() -> None:
+    everything = frozenset({"READ", "WRITE", "DESCRIBE", "DELETE"})
+    rights = {(Resource.TOPIC, TOPICS.journal): everything, (Resource.GROUP, "g"): everything}
+    assert levels(list(judge_rights(rights, RULES))) == [Level.OK]
+    restricted = {**rights, (Resource.GROUP, "g"): frozenset[str]()}
+    assert levels(list(judge_rights(restricted, RULES))) == [Level.OK, Level.NOT_CHECKED]
 
 
 def changed(name: str, **settings: str) -> dict[str, TopicSeen]:

@@ -1,7 +1,6 @@
 """SASL_SSL and Kafka's authorizer on a real broker: everybody connects, with no right too many, and no secret shows."""
 
 import json
-import secrets
 import subprocess
 import sys
 import time
@@ -15,55 +14,23 @@ from typing import Any
 import psutil
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import AdminClient
 
 from tests.e2e.security.certificates import make_certificates
-from tests.e2e.security.secured_broker import LIMIT_S, MECHANISMS, ROLES, Secured
+from tests.e2e.security.secured_broker import LIMIT_S, Secured
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, decode_ack, encode_command
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, topic_settings
 from trimtab_protocol.messages.report import Report, WorkerState, decode_report
-from trimtab_protocol.settings.kafka import KafkaSettings, Mechanism, Secret, Tls, for_librdkafka
+from trimtab_protocol.settings.kafka import KafkaSettings, Secret, Tls, for_librdkafka
 from trimtab_protocol.signing.envelope import Envelope
-from trimtab_sandbox.broker import Broker, Topic, free_ports
+from trimtab_sandbox.broker import Topic, free_ports
 from trimtab_sandbox.processes import Processes
-from trimtab_sandbox.security import BrokerSecurity
 
 HERE = Path(__file__).parent
 SPARK = "a-password-of-Spark"
 REFUSED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
-    with Processes(tmp_path / "logs") as made:
-        yield made
-
-
-@pytest.fixture
-def secured(tmp_path: Path, processes: Processes, unique: str, capsys: pytest.CaptureFixture[str]) -> Secured:
-    ca, identity = make_certificates(tmp_path / "tls")
-    passwords = {user: Secret(secrets.token_urlsafe(18)) for user in (*ROLES, "boss")}
-    plain = {user: passwords[user] for user in ("boss", "reader")}
-    security = BrokerSecurity(identity=identity, ca=ca, admin="boss", users=plain)
-    broker = Broker(tmp_path / "broker", processes, security=security)
-    broker.start()
-    made = Secured(broker, unique, ca, tmp_path, passwords)
-    upsertions = [
-        UserScramCredentialUpsertion(
-            user,
-            ScramCredentialInfo(ScramMechanism[MECHANISMS[user].replace("-", "_")], 4096),
-            passwords[user].reveal().encode(),
-        )
-        for user in ROLES
-        if MECHANISMS[user] is not Mechanism.PLAIN
-    ]
-    admin = made.admin()  # the answers come as long as it lives
-    for stored in admin.alter_user_scram_credentials(upsertions).values():
-        stored.result(LIMIT_S)
-    made.allow(capsys)
-    return made
 
 
 def wait_for(condition: Callable[[], bool], log: Callable[[], str]) -> None:

@@ -8,13 +8,8 @@ from typing import Any, TypeVar
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, KafkaException, Message, TopicCollection
 from confluent_kafka.admin import (
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
     AdminClient,
     ConfigResource,
-    ResourcePatternType,
-    ResourceType,
 )
 
 from trimtab_controller.cli.doctor.agent_checks import LeaderSeen, ReportSeen, ReportsSeen
@@ -25,7 +20,7 @@ from trimtab_controller.cli.doctor.cluster_checks import (
     Address,
     BrokersSeen,
     PartitionSeen,
-    RightsSeen,
+    Rights,
     TopicSeen,
 )
 from trimtab_controller.kafka.connection import Connection
@@ -91,7 +86,7 @@ class ClusterReader:
         advertised = tuple(_try(f"{each.host}:{each.port}") for each in list(found)[:MOST_ADDRESSES])
         return BrokersSeen(protocol=protocol, bootstrap=bootstrap, answered=True, advertised=advertised)
 
-    def rights(self, rules: tuple[Rule, ...]) -> RightsSeen:
+    def rights(self, rules: tuple[Rule, ...]) -> Rights:
         """The operations that this user may do on the topics and groups of the rules."""
         names = {
             resource: sorted({rule.name for rule in rules if rule.resource is resource and not rule.prefixed})
@@ -107,25 +102,7 @@ class ClusterReader:
         )
         allowed |= {(Resource.GROUP, name): _allowed(answer) for name, answer in described.items()}
         allowed[Resource.GROUP, OTHER_GROUPS] = allowed.pop((Resource.GROUP, groups[-1]))
-        return RightsSeen(
-            allowed={what: operations for what, operations in allowed.items() if operations is not None},
-            acls=self._acls(),
-        )
-
-    def _acls(self) -> bool | None:
-        """Whether there is any rule; without an authorizer the client returns an empty list."""
-        everything = AclBindingFilter(
-            ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
-        )
-        try:
-            return bool(self._admin.describe_acls(everything, request_timeout=ANSWER_LIMIT_S).result(ANSWER_LIMIT_S))
-        except KafkaException as error:
-            code = error.args[0].code()
-            if code == KafkaError.SECURITY_DISABLED:
-                return False
-            return True if code == KafkaError.CLUSTER_AUTHORIZATION_FAILED else None
-        except TimeoutError:
-            return None
+        return {what: operations for what, operations in allowed.items() if operations is not None}
 
     def topics(self) -> dict[str, TopicSeen]:
         """The existing topics of the cluster."""

@@ -1,7 +1,7 @@
 """Judges what was found about Kafka.  No I/O here."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from trimtab_controller.cli.doctor.findings import Check, Finding, fault, listed, not_checked, ok, warning
 from trimtab_controller.security.acl import Operation, Resource, Rule
@@ -9,6 +9,8 @@ from trimtab_protocol.messages.names import TopicSettings
 
 AUTHENTICATION, TLS, RESOLVE = "authentication", "tls", "resolve"
 """Kinds of errors that the Kafka client distinguishes."""
+NOT_NEEDED = "DELETE"
+"""An operation that no rule of ours grants: a client that has it everywhere is not restricted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +35,8 @@ class BrokersSeen:
     errors: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RightsSeen:
-    """The allowed operations of this user, by (type, name) of the resource; a missing one is unknown.
-
-    `acls` False: there is no authorizer, or it has no rules; None: the brokers did not answer.
-    """
-
-    allowed: Mapping[tuple[Resource, str], frozenset[str]] = field(default_factory=dict)
-    acls: bool | None = None
+Rights = Mapping[tuple[Resource, str], frozenset[str]]
+"""The allowed operations of this user, by (type, name) of the resource; a missing one is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,16 +91,17 @@ def _why_silent(seen: BrokersSeen, away: Sequence[str]) -> tuple[str, str]:
     return f"a connection is accepted, but Kafka does not answer: {text}", remedy
 
 
-def judge_rights(seen: RightsSeen, rules: Sequence[Rule]) -> Iterator[Finding]:
+def judge_rights(rights: Rights, rules: Sequence[Rule]) -> Iterator[Finding]:
     """Whether the controller has the rights that it needs."""
-    if seen.acls is False:
-        yield ok(Check.RIGHTS, "the brokers have no ACLs: this client may do everything")
+    if rights and all(NOT_NEEDED in allowed for allowed in rights.values()):
+        text = "this client may do everything: the brokers have no authorizer, or it is a super user"
+        yield ok(Check.RIGHTS, text)
         return
     known, unknown, denied = 0, [], []
     for rule in rules:
         if rule.operation is Operation.CREATE:
             continue  # only needed while a topic is missing
-        allowed = seen.allowed.get((rule.resource, rule.name))
+        allowed = rights.get((rule.resource, rule.name))
         what = f"{rule.operation} on {rule.resource} {rule.name}"
         if allowed is None:
             unknown.append(what)
