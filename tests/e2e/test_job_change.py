@@ -23,7 +23,7 @@ from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.configuration import SandboxSettings
 
-LIMIT_S = 90.0
+LIMIT_S = 240.0
 WORKERS = 2
 PARTITIONS = 4
 RATE = 60.0
