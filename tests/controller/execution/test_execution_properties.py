@@ -15,6 +15,7 @@ from trimtab_controller.execution.events import (
     Publish,
     Resumed,
     RoundEnded,
+    StopWanted,
 )
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -75,6 +76,9 @@ class World:
                 self.waiting.append(command)
 
     def check_round(self, execution: Execution) -> None:
+        phases = [row.phase for row in execution.rounds[APP].handovers]
+        if execution.rounds[APP].stopped is not None:
+            assert {HandoverPhase.WAITING, HandoverPhase.PREPARING}.isdisjoint(phases), "a stopped plan begins nothing"
         placement = execution.placements[APP]
         assert len(placement.owners[OPERATOR]) == len(KEY_GROUPS)
         running = [row for row in execution.rounds[APP].handovers if row.phase in IN_FLIGHT]
@@ -159,7 +163,9 @@ def test_one_owner_rising_epochs_and_an_end(case: tuple[dict[KeyGroup, WorkerId]
     world = World(now=1000.0, machine=ExecutionMachine(CLUSTER, LIMITS, state), owners=dict(owners))
     world.feed(PlanDecided(plan=plan))
     for _ in range(data.draw(st.integers(0, 60))):
-        step = data.draw(st.sampled_from(["answer", "answer", "ack", "ack", "time", "crash", "report", "repeat"]))
+        step = data.draw(
+            st.sampled_from([*["answer"] * 4, *["ack"] * 4, *["time", "crash", "report", "repeat"] * 2, "stop"])
+        )
         if step == "answer" and world.waiting:
             world.answer(data)
         elif step == "ack" and world.acks:
@@ -173,6 +179,8 @@ def test_one_owner_rising_epochs_and_an_end(case: tuple[dict[KeyGroup, WorkerId]
             world.feed(OwnershipSeen(start_s=world.now, owners=dict(world.owners)))
         elif step == "crash":
             world.crash()
+        elif step == "stop":
+            world.feed(StopWanted(app=APP, reason="stopped", answered=("stop",)))
     finish(world)
 
 
