@@ -177,8 +177,8 @@ class Execution:
         return max(times, default=None)
 
     def handover_of(self, command_id: CommandId) -> Handover | None:
-        """The hand-over in flight whose current prepare or release has this id."""
-        for row in self.in_flight:
+        """The hand-over whose current prepare or release has this id."""
+        for row in self.rounds.values():
             for handover in row.handovers:
                 if any(
                     command is not None and command.id == command_id for command in (handover.prepare, handover.release)

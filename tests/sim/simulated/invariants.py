@@ -12,7 +12,7 @@ from tests.sim.simulated.timeline import Timeline
 from trimtab_agent.commands.events import Admitted
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import decode_entry
-from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Execution, Round
+from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Execution, HandoverPhase, Round
 from trimtab_protocol.messages.commands import Ack, Command, Phase, decode_ack, decode_command
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.handover import HandoverKind, decode_handover
@@ -160,6 +160,9 @@ class Checker:
             self._ended_plans.add(row.plan)
         elif row.plan in self._ended_plans:
             raise Violation(f"plan {row.plan} is in flight again after its end")
+        phases = {handover.phase for handover in row.handovers}
+        if row.stopped is not None and not phases.isdisjoint({HandoverPhase.WAITING, HandoverPhase.PREPARING}):
+            raise Violation(f"plan {row.plan} goes on although an operator stopped it")
         in_flight = sum(handover.phase in IN_FLIGHT for handover in row.handovers)
         if in_flight > self.bounds.handovers_in_flight:
             raise Violation(f"budget: {in_flight} hand-overs of plan {row.plan} in flight")
