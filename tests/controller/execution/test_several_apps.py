@@ -74,7 +74,7 @@ def test_plans_of_two_apps_are_in_flight_at_the_same_time() -> None:
     assert (OTHER in machine.state.rounds, APP in machine.state.rounds) == (False, True)
     with pytest.raises(ValueError, match="in flight"):
         machine.on_event(T0 + 6, StandbysWanted(app=APP, rows={kg(1): (W0, W2)}))
-    assert [row.app for row in took(machine, APP) if isinstance(row, RoundEnded) for row in [row.round]] == [APP]
+    assert [action.round.app for action in took(machine, APP) if isinstance(action, RoundEnded)] == [APP]
 
 
 def test_each_app_has_its_hand_overs_and_a_host_at_most_so_many() -> None:
