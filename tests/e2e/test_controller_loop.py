@@ -307,6 +307,38 @@ def test_an_app_and_a_worker_that_are_gone_for_good_are_forgotten_for_successors
     world.check_placements()
 
 
+def test_a_stop_ends_the_plan_in_flight_and_a_pause_keeps_new_ones_away(world: World) -> None:
+    world.start()
+    wait_until_it_acts(world)
+    first = world.next_command(CommandKind.PREPARE, windows=True)
+    world.hand_over(first)
+    second = world.next_command(CommandKind.PREPARE, world.commands.index(first) + 1)
+    assert "no app 'nobody' reports; there are app" in world.trimtab("stop", "nobody", code=1)
+
+    said = world.trimtab("stop", "app", "--pause", "--reason", "lag grows")
+
+    asked_at = time.monotonic()
+    abandon = world.next_command(CommandKind.ABANDON)
+    stopped = world.status_when("end of the plan", lambda status: status["rounds"][-1]["ended_at"] is not None)
+    took_s = time.monotonic() - asked_at
+    print(f"{took_s:.1f} s from `trimtab stop` to the end of the plan in the status")
+    assert took_s < 5.0 + LIMIT_S / 10, "5 s on a quiet machine"
+    assert said.startswith(f"stopping plan {stopped['rounds'][-1]['plan']}: ")
+    assert (abandon.handover, abandon.worker) == (second.handover, second.target)
+    [row] = stopped["rounds"]
+    assert row["migrations"] == len(first.key_groups)
+    assert row["failed"] == 8 - row["migrations"]
+    assert row["stopped"].endswith(": lag grows")
+    assert stopped["paused"] is not None
+    for _ in range(3):
+        world.publish_window()
+    assert [command.kind for command in world.commands[world.commands.index(abandon) + 1 :]] == []
+    world.check_placements()
+    world.trimtab("resume")
+    world.hand_over(world.next_command(CommandKind.PREPARE, world.commands.index(abandon) + 1, windows=True))
+    assert sorted(list(world.owners.values()).count(worker) for worker in world.workers) == [4, 4, 4]
+
+
 def test_a_dry_run_says_what_it_would_do_and_does_nothing(world: World) -> None:
     world.start(act=False)
     wait_until_it_acts(world, "dry run")

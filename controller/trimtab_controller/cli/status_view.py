@@ -26,6 +26,7 @@ OLD_SNAPSHOT_S = 60.0
 SHOWN_NODES = 20
 SHOWN_DECISIONS = 5
 SHOWN_ROUNDS = 3
+SHOWN_PLANS = 5
 SHOWN_REASONS = 10
 INDENT = (0, 0, 0, 2)
 CALM = frozenset(
@@ -132,7 +133,7 @@ def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> Non
         ("apps", _apps(status)),
         (_nodes_title(status, all_nodes=all_nodes), _nodes(status, all_nodes=all_nodes)),
         ("what workers report", _reasons(status)),
-        ("plan in flight", _plan_in_flight(seen)),
+        ("plans in flight", _plans_in_flight(seen)),
         ("last plans", _rounds(status)),
         ("earlier decisions", _decisions(status)),
         ("refused messages", _rejected(status)),
@@ -283,16 +284,22 @@ def _s(names: Sequence[str]) -> str:
     return "s" if len(names) == 1 else ""
 
 
-def _plan_in_flight(seen: Seen) -> Text | None:
-    row = seen.status.plan_in_flight
-    if row is None:
-        return None
+def _plans_in_flight(seen: Seen) -> Text | None:
+    rows = sorted(seen.status.plans_in_flight, key=lambda row: row.started_at)
+    said = [_plan_in_flight(row, seen.now) for row in rows[:SHOWN_PLANS]]
+    if len(rows) > SHOWN_PLANS:
+        said.append(f"and {len(rows) - SHOWN_PLANS} more")
+    return Text("\n".join(said)) if said else None
+
+
+def _plan_in_flight(row: RoundStatus, now: float) -> str:
     total = sum(row.handovers.values())
     phases = ", ".join(f"{count} {phase}" for phase, count in row.handovers.items() if count)
-    return Text(
-        f"{row.plan} of {row.app}, started {_ago(seen.now - row.started_at)} ago: {row.reason}\n"
+    stopped = "" if row.stopped is None else f"; {row.stopped}"
+    return (
+        f"{row.plan} of {row.app}, started {_ago(now - row.started_at)} ago: {row.reason}\n"
         f"load distance {row.before:.1f} -> {row.planned:.1f} planned (bound {row.lower_bound:.1f})\n"
-        f"{total} hand-overs: {phases}; {row.migrations} key groups moved so far"
+        f"{total} hand-overs: {phases}; {row.migrations} key groups moved so far{stopped}"
     )
 
 
@@ -311,6 +318,8 @@ def _outcome(row: RoundStatus) -> Text:
     text = Text(f"{row.reason}\n{row.before:.1f} -> {after}, {row.migrations} key groups moved")
     if row.failed:
         text.append(f", {row.failed} failed", "red")
+    if row.stopped:
+        text.append(f", {row.stopped}", "yellow")
     if row.incomparable:
         text.append(f", cannot be compared: {row.incomparable}", "yellow")
     return text.append(f", pause {statistics.median(row.pauses_s):.2f} s" if row.pauses_s else "")

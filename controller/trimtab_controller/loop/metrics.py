@@ -4,7 +4,7 @@ Names begin with `trimtab_controller_`.  `_pp` = percentage points of load, `_ra
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -62,7 +62,7 @@ class Metrics:
         self.backlog = gauge("backlog_tuples", text, "app")
         self.moves = counter("moves_total", "Key groups in ended hand-overs, by outcome.", "phase")
         self.handovers = counter("handovers_total", "Ended hand-overs, by outcome.", "phase")
-        self.in_flight = gauge("handovers_in_flight", "Hand-overs of the plan in flight, by phase.", "phase")
+        self.in_flight = gauge("handovers_in_flight", "Hand-overs of the plans in flight, by phase.", "phase")
         text = "Processing pause of key groups during a hand-over, in seconds, measured by the new owner."
         self.pause = histogram("handover_pause_seconds", text, seconds)
         text = "Duration of a round, from its plan to the end of its last hand-over."
@@ -76,7 +76,7 @@ class Metrics:
         self.coverage.set(math.nan)
         text = "Messages refused by the controller, and reports refused by the stream, by topic and fault."
         self.rejected = followed("rejected_messages_total", text, "topic", "fault")
-        self.plan_in_flight = gauge("plan_in_flight", "1 while a plan is carried out, else 0.")
+        self.plan_in_flight = gauge("plan_in_flight", "Number of plans in flight, at most one per app.")
         self.acting = gauge("acting", "1 if the controller acts, 0 in a dry run.")
         text = "1 while the controller waits for an operator because the journal cannot be trusted, else 0."
         self.on_hold = gauge("on_hold", text)
@@ -91,13 +91,11 @@ class Metrics:
         if handover.pause_s is not None:
             self.pause.observe(handover.pause_s)
 
-    def see_round(self, row: Round | None) -> None:
-        """Set the gauges of the plan in flight; None = there has been no round."""
-        busy = row is not None and row.ended_at is None
-        self.plan_in_flight.set(busy)
+    def see_rounds(self, rows: Sequence[Round]) -> None:
+        """Set the gauges of the plans in flight."""
+        self.plan_in_flight.set(len(rows))
         for phase in HandoverPhase:
-            rows = row.handovers if busy and row is not None else ()
-            self.in_flight.labels(phase).set(sum(handover.phase is phase for handover in rows))
+            self.in_flight.labels(phase).set(sum(each.phase is phase for row in rows for each in row.handovers))
 
     def see_missing_standbys(self, missing: Mapping[AppId, int]) -> None:
         """Set the key groups without standby, for exactly these apps."""

@@ -83,7 +83,8 @@ class RoundStatus:
     `status` = the solver's (optimal, feasible ...), `fallback` = whether the greedy method planned; load distance
     `before` the plan, as `planned`, its `lower_bound`, and measured `after` the round (pp), `incomparable` = why the
     last says nothing about the plan; `migrations`, `failed` = key groups moved and not moved; `bytes_moved` = state;
-    `handovers` = number per phase; `pauses_s` = pause of each hand-over in seconds, measured by the new owner.
+    `handovers` = number per phase; `pauses_s` = pause of each hand-over in seconds, measured by the new owner;
+    `stopped` = who stopped it, and why.
     """
 
     plan: str
@@ -103,6 +104,7 @@ class RoundStatus:
     handovers: Mapping[str, int] = field(default_factory=dict)
     pauses_s: tuple[float, ...] = ()
     incomparable: str | None = None
+    stopped: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "handovers", MappingProxyType(dict(self.handovers)))
@@ -152,9 +154,9 @@ class Status:
         object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
 
     @property
-    def plan_in_flight(self) -> RoundStatus | None:
-        """The round in flight, if there is one."""
-        return next((row for row in self.rounds if row.ended_at is None), None)
+    def plans_in_flight(self) -> tuple[RoundStatus, ...]:
+        """The rounds in flight, at most one per app."""
+        return tuple(row for row in self.rounds if row.ended_at is None)
 
 
 def status_key(*, acting: bool) -> bytes:
@@ -285,4 +287,5 @@ def _read_round(row: Fields) -> RoundStatus:
             check_number(value, path, 0.0, MAX_NUMBER) for path, value in row.items("pauses_s", limit=MAX_PAUSES)
         ),
         incomparable=row.optional("incomparable", lambda name: row.text(name, limit=4000)),
+        stopped=row.optional("stopped", lambda name: row.text(name, limit=4000)),
     )

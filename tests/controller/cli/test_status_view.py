@@ -202,7 +202,7 @@ def test_a_plan_in_flight_says_how_far_it_is() -> None:
         ROUND, ended_at=None, handovers={"done": 2, "releasing": 1, "waiting": 1, "failed": 0}, migrations=6
     )
     lines = shown(replace(STATUS, rounds=(flying,)))
-    where = lines.index("plan in flight")
+    where = lines.index("plans in flight")
     assert lines[where + 1 : where + 4] == [
         "  3.14 of orders, started 90 s ago: load distance 8.6 above 5.0",
         "  load distance 8.6 -> 0.4 planned (bound 0.3)",

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.controller.decider.decider_situations import a_round
+from tests.controller.decider.decider_situations import APP
 from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern, ConcernKind, Growth, WorkerUse
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import not_ready
@@ -128,14 +128,13 @@ def test_a_concern_is_said_once_when_it_begins_and_ends_and_is_1_meanwhile(caplo
 def test_a_round_that_missed_is_counted_and_one_that_cannot_be_compared_is_no_figure() -> None:
     metrics = Metrics()
     telemetry = Telemetry("c", metrics, acting=True, previous=None)
-    execution = Execution(generation=1, round=a_round(1000.0))
     wrong = MispredictedWorker(worker=WorkerId("w1"), planned=20.0, measured=0.0)
 
     telemetry.round_measured(
-        RoundMeasured(plan="1.2", planned=2.0, load_distance=None, incomparable="w2 joined"), execution
+        RoundMeasured(plan="1.2", app=APP, planned=2.0, load_distance=None, incomparable="w2 joined")
     )
     assert served(metrics, "measured_load_distance_pp") == {}
-    telemetry.round_measured(RoundMeasured(plan="1.2", planned=2.0, load_distance=9.0, missed=(wrong,)), execution)
+    telemetry.round_measured(RoundMeasured(plan="1.2", app=APP, planned=2.0, load_distance=9.0, missed=(wrong,)))
     assert served(metrics, "measured_load_distance_pp", "plans_missed_total") == {
         ("measured_load_distance_pp", "app"): 9.0,
         ("plans_missed_total",): 1.0,

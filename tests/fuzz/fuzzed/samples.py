@@ -3,7 +3,7 @@
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
-from trimtab_protocol.messages.intents import AcceptJournal, Drain, ForgetApp, ForgetWorker, Pause
+from trimtab_protocol.messages.intents import AcceptJournal, Drain, ForgetApp, ForgetWorker, Pause, Stop
 from trimtab_protocol.messages.local import Hello, Statistics, Welcome
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
@@ -94,6 +94,8 @@ SNAPSHOT = Snapshot(
 DRAIN = Drain(worker=W1, by="ann", at=NOW, reason="kernel update")
 PAUSE = Pause(by="ann", at=NOW, reason="release day")
 ACCEPT = AcceptJournal(hold="0123456789abcdef", by="ann", at=NOW, reason="nothing is in flight")
+STOP_ALL = Stop(app=None, by="ann", at=NOW, reason="lag")
+STOP_APP = Stop(app=APP, by="ann", at=NOW, reason="lag")
 FORGET_APP = ForgetApp(app=APP, by="ann", at=NOW, reason="replaced")
 FORGET_WORKER = ForgetWorker(worker=W1, by="ann", at=NOW, reason="renamed")
 HELLO = Hello(app=APP, worker=W0, pid=77, steering=False, reason="old", operators={SUMS: 64}, versions={"f": "1"})

@@ -28,6 +28,8 @@ from tests.fuzz.fuzzed.samples import (
     STATISTICS,
     STATUS,
     STOP,
+    STOP_ALL,
+    STOP_APP,
     TOOK,
     W0,
     W1,
@@ -75,7 +77,9 @@ ROUND = Round(
 )  # fmt: skip
 SCALING = Scaling(command=STOP, phase=ScalingPhase.SENT, at=NOW, detail="asked")
 ENTRIES = (
-    JournalEntry(execution=Execution(generation=2, number=9, round=ROUND, scalings={W0: SCALING}), acks_read={0: 7}),
+    JournalEntry(
+        execution=Execution(generation=2, number=9, rounds={ROUND.app: ROUND}, scalings={W0: SCALING}), acks_read={0: 7}
+    ),
     JournalEntry(execution=Execution(generation=1)),
 )
 LINES: tuple[Entry, ...] = (
@@ -174,7 +178,7 @@ DECODERS = (
     Decoder(name="hand-over", samples=(encode_handover(RELEASED),), decode=decode_handover, encode=encode_handover),
     Decoder(
         name="intent",
-        samples=tuple(map(write_intent, (DRAIN, PAUSE, ACCEPT, FORGET_APP, FORGET_WORKER))),
+        samples=tuple(map(write_intent, (DRAIN, PAUSE, STOP_ALL, STOP_APP, ACCEPT, FORGET_APP, FORGET_WORKER))),
         decode=read_intent,
         encode=write_intent,
     ),
