@@ -8,9 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from trimtab_agent.commands.restarts import RestartRules
 from trimtab_process.credential_files import read_private
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, step
-from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
 from trimtab_protocol.settings.listen import Listen, read_listen
 from trimtab_protocol.settings.paths import checked, read_path
@@ -30,6 +31,7 @@ class WorkerConfiguration:
     """A worker of this host.
 
     `capacity`: in cores; None: one core, or less by quota.  `command`: command line with which the agent can start it.
+    `app`: the app that this command runs; with it, the worker is in the pool of that app while it does not run.
     `data_dir`: folder whose disk is checked for free space.
     """
 
@@ -38,6 +40,7 @@ class WorkerConfiguration:
     command: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     data_dir: Path | None = None
+    app: AppId | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "environment", MappingProxyType(dict(self.environment)))
@@ -67,6 +70,7 @@ class Configuration:
     cores: float | None = None
     workers: Mapping[WorkerId, WorkerConfiguration] = field(default_factory=dict)
     guard: GuardConfiguration = field(default_factory=GuardConfiguration)
+    restarts: RestartRules = field(default_factory=RestartRules)
     metrics: Listen | None = None
     trust: Path | None = None
 
@@ -109,6 +113,7 @@ def read_configuration(document: Mapping[str, Any]) -> Configuration:
         cores=_read_cores(host) if host else None,
         workers=workers or {},
         guard=_read_guard(guard) if guard else GuardConfiguration(),
+        restarts=_read_restarts(agent),
         metrics=read_listen(metrics) if metrics else None,
         trust=_read_trust(trust) if trust else None,
     )
@@ -145,8 +150,12 @@ def _read_worker(worker: WorkerId, table: Fields) -> WorkerConfiguration:
         command=_read_command(table) if table.has("command") else (),
         environment=table.optional("environment", lambda name: _read_environment(table, name)) or {},
         data_dir=table.optional("data_dir", lambda name: read_path(table, name)),
+        app=table.optional("app", lambda name: AppId(table.name(name))),
     )
     table.done()
+    if configuration.app is not None and not configuration.command:
+        expected = "a command beside it: without one the agent cannot start the worker for its app"
+        raise BadMessage(Fault.MISSING, table.at("command"), "nothing", expected)
     return configuration
 
 
@@ -181,6 +190,16 @@ def _read_guard(table: Fields) -> GuardConfiguration:
     )
     table.done()
     return guard
+
+
+def _read_restarts(agent: Fields) -> RestartRules:
+    preset = RestartRules()
+    crashes = agent.optional("max_crashes", lambda name: agent.integer(name, low=1, high=1_000))
+    reset_s = agent.optional("crash_reset_s", lambda name: agent.number(name, low=60.0, high=86_400.0))
+    return RestartRules(
+        max_crashes=preset.max_crashes if crashes is None else crashes,
+        crash_reset_s=preset.crash_reset_s if reset_s is None else reset_s,
+    )
 
 
 def _read_trust(table: Fields) -> Path:

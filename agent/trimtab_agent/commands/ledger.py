@@ -16,6 +16,8 @@ from trimtab_agent.commands.events import (
     Delivered,
     Entry,
     EpochSeen,
+    Kept,
+    KeptNoted,
     Position,
     ProcessId,
     ProcessNoted,
@@ -67,12 +69,13 @@ class Record:
 class Ledger:
     """What the machine remembers.
 
-    `processes`: those that the agent started or is stopping.  `damaged_at`: the journal was damaged then, so the
+    `processes`: those that the agent started or is stopping.  `kept`: workers that it keeps running.  `damaged_at`: the journal was damaged then, so the
     records of commands issued until then may be lost.
     """
 
     records: dict[CommandId, Record] = field(default_factory=dict)
     processes: dict[WorkerId, ProcessId] = field(default_factory=dict)
+    kept: dict[WorkerId, Kept] = field(default_factory=dict)
     highest_epoch: Epoch = NO_EPOCH
     damaged_at: float | None = None
 
@@ -90,6 +93,8 @@ class Ledger:
                         record.undelivered.discard(entry.phase)
                 case ProcessNoted():
                     self.note_process(entry.worker, entry.process)
+                case KeptNoted():
+                    self.note_kept(entry.worker, entry.kept)
                 case EpochSeen():
                     self.highest_epoch = max(self.highest_epoch, entry.epoch)
                 case Damaged():
@@ -106,6 +111,8 @@ class Ledger:
             yield Damaged(at=self.damaged_at)
         for worker, process in self.processes.items():
             yield ProcessNoted(worker=worker, process=process)
+        for worker, kept in self.kept.items():
+            yield KeptNoted(worker=worker, kept=kept)
         for command_id, record in self.records.items():
             first, *later = record.acks.values()
             yield Admitted(command=record.command, ack=first)
@@ -131,6 +138,13 @@ class Ledger:
         else:
             self.processes[worker] = process
 
+    def note_kept(self, worker: WorkerId, kept: Kept | None) -> None:
+        """Note what is known of a worker that the agent keeps running; None: it no longer does."""
+        if kept is None:
+            self.kept.pop(worker, None)
+        else:
+            self.kept[worker] = kept
+
     def open_of(self, worker: WorkerId, *kinds: CommandKind) -> list[Record]:
         """A worker's commands that are under way, of these kinds (of any kind if none is given)."""
         return [
@@ -141,8 +155,11 @@ class Ledger:
 
     def stopping(self) -> frozenset[WorkerId]:
         """The workers that are being stopped."""
-        stops = (record for record in self.records.values() if record.command.kind is CommandKind.STOP)
-        return frozenset(record.command.worker for record in stops if record.open)
+        return frozenset(record.command.worker for record in self.open_kind(CommandKind.STOP))
+
+    def open_kind(self, kind: CommandKind) -> list[Record]:
+        """The commands of a kind that are under way."""
+        return [record for record in self.records.values() if record.command.kind is kind and record.open]
 
     def forget(self, now: float) -> None:
         """Drop commands that are long past their deadline and whose acks are all delivered."""

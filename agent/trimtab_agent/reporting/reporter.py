@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from trimtab_agent.commands.restarts import AbsentWorker
 from trimtab_agent.logs import fields
 from trimtab_agent.metrics import Metrics
 from trimtab_agent.reporting.report import ReportHead, assemble, interval_end, settle_s, until_interval_end
@@ -31,6 +32,7 @@ class Reporter:
         reader: CounterReader,
         metrics: Metrics,
         produce: ProduceReport,
+        absences: Callable[[], Mapping[WorkerId, AbsentWorker]] = dict,
     ) -> None:
         self._head = head
         self._roster = roster
@@ -38,6 +40,7 @@ class Reporter:
         self._reader = reader
         self._metrics = metrics
         self._produce = produce
+        self._absences = absences
         self._pids: dict[WorkerId, int | None] = {}
         self._previous: Reading | None = None
         self._sequence = 0
@@ -71,7 +74,7 @@ class Reporter:
         return use
 
     def _report(self, end: float, use: Use) -> None:
-        rows = self._roster.take(use.workers, self._head.interval_s)
+        rows = self._roster.take(use.workers, self._head.interval_s, self._absences())
         payload = assemble(self._head, end=end, sequence=self._sequence, sample=use.host, rows=rows)
         self._sequence += 1
         self._metrics.report_bytes.set(len(payload))
