@@ -69,8 +69,8 @@ class Record:
 class Ledger:
     """What the machine remembers.
 
-    `processes`: those that the agent started or is stopping.  `kept`: workers that it keeps running.  `damaged_at`: the journal was damaged then, so the
-    records of commands issued until then may be lost.
+    `processes`: those that the agent started or is stopping.  `kept`: workers that it keeps running.  `damaged_at`: the
+    journal was damaged then, so the records of commands issued until then may be lost.
     """
 
     records: dict[CommandId, Record] = field(default_factory=dict)

@@ -150,7 +150,7 @@ class WorkerSample:
             object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
 
     def document(self) -> dict[str, Any]:
-        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; os, oc (operators and their counts), sby, unk, why, off, dap."""
+        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; maybe os, oc (operators), sby, unk, why, off, dap."""
         operators = self.operators
         names, counts = (None, None) if operators is None else (list(operators), list(operators.values()))
         later = {"os": names, "oc": counts, "sby": self.standbys, "unk": self.unknown, "why": self.reason}

@@ -9,7 +9,7 @@ from rich.console import Console
 from trimtab_controller.cli.status_view import SHOWN_NODES, Seen, State, show_status, summary
 from trimtab_controller.leadership.group import Member
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
-from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import (
     AppStatus,
     ConcernStatus,
@@ -164,15 +164,17 @@ def test_why_workers_only_report_or_what_they_lack_is_a_sentence_each() -> None:
         *(node(name, steering=False, reason=differ) for name in ("a", "b")),
         node("c", steering=False),
         node("d", steering=False, state=WorkerState.AWAY, reason=differ),
+        node("g", steering=False, state=WorkerState.AWAY, absence=Absence.CRASHED, reason="crashed 10 times"),
         node("e", reason=missing),
         node("f"),
     )
     lines = shown(replace(STATUS, nodes=rows), width=120)
     where = lines.index("what workers report")
-    assert lines[where + 1 : where + 5] == [
+    assert lines[where + 1 : where + 6] == [
         "  c only reports: no reason given, see the agents' logs",
         f"  a, b only report: {differ}",
         f"  e runs, but {missing}",
+        "  away: g: crashed 10 times",
         "",
     ]
     assert "what workers report" not in shown(STATUS)
