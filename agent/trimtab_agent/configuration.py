@@ -153,9 +153,6 @@ def _read_worker(worker: WorkerId, table: Fields) -> WorkerConfiguration:
         app=table.optional("app", lambda name: AppId(table.name(name))),
     )
     table.done()
-    if configuration.app is not None and not configuration.command:
-        expected = "a command beside it: without one the agent cannot start the worker for its app"
-        raise BadMessage(Fault.MISSING, table.at("command"), "nothing", expected)
     return configuration
 
 
