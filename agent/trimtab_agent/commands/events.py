@@ -23,7 +23,7 @@ class Kept:
     """A worker that the agent keeps running: it was told to start it, and not to stop it since.
 
     `at` = when it was started or crashed last (epoch seconds); `crashes` = how often it crashed in a row; `detail` =
-    how it ended then.  `given_up`: the agent does not start it again by itself.
+    how it ended then.  `given_up`: the agent does not start it again by itself; without a crash, its start failed.
     """
 
     at: float

@@ -95,9 +95,15 @@ class Restarts:
     # --- what happens
 
     def resume(self) -> Iterator[Action]:
-        """Forget workers whose command line is no longer configured."""
-        for worker in sorted(self._ledger.kept.keys() - self._startable):
-            yield from self._keep(worker, None)
+        """Begin again: forget workers without a command line, and try those again that had crashed too often.
+
+        An operator who has removed the cause restarts the agent.
+        """
+        for worker, kept in sorted(self._ledger.kept.items()):
+            if worker not in self._startable:
+                yield from self._keep(worker, None)
+            elif kept.given_up and kept.crashes:
+                yield from self._keep(worker, Kept(at=kept.at))
 
     def on_tick(self, now: float) -> Iterator[Action]:
         """Start the workers whose back-off is over; also if the clock was set back."""
@@ -149,8 +155,7 @@ class Restarts:
         """A START command failed: whoever sent it decides what is next."""
         kept = self._ledger.kept.get(worker)
         if kept is not None:
-            told = Kept(at=now, crashes=kept.crashes + 1, detail=detail[:MAX_DETAIL], given_up=True)
-            yield from self._keep(worker, told)
+            yield from self._keep(worker, Kept(at=now, detail=detail[:MAX_DETAIL], given_up=True))
 
     def _crash(self, now: float, worker: WorkerId, detail: str, *, ran: bool = True) -> Iterator[Action]:
         kept = self._ledger.kept.get(worker)
@@ -195,7 +200,7 @@ def ending(exit_code: int | None) -> str:
 def describe(kept: Kept) -> str | None:
     """What an operator must know of a kept worker; None = nothing."""
     if not kept.crashes:
-        return None
+        return f"its start failed: {kept.detail}" if kept.given_up else None
     times = "once" if kept.crashes == 1 else f"{kept.crashes} times in a row"
     then = "the agent no longer starts it" if kept.given_up else "the agent starts it again"
     return f"crashed {times}, {then}; last: {kept.detail}"

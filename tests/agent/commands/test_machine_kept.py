@@ -216,8 +216,11 @@ def test_a_start_that_fails_is_left_to_whoever_sent_it() -> None:
     act(m, ended())
 
     assert m.on_tick(NOW + 1000) == ()
-    said = "crashed once, the agent no longer starts it; last: it ended with exit code 1 before it connected"
+    said = "its start failed: it ended with exit code 1 before it connected"
     assert m.absences(NOW) == {W1: AbsentWorker(absence=Absence.CRASHED, reason=said)}
+    after = reborn(m)
+    assert list(after.resume()) == list(reborn(m).resume())
+    assert after.given_up == {W1}, "nor does another agent"
 
 
 def test_a_worker_that_others_started_is_theirs() -> None:
@@ -274,7 +277,7 @@ def test_a_stop_that_waits_for_the_worker_comes_before_its_restart() -> None:
     assert list(m.on_tick(at)) == expected
 
 
-def test_giving_up_and_the_back_off_survive_a_restart_of_the_agent() -> None:
+def test_the_back_off_survives_a_restart_of_the_agent() -> None:
     m = started()
     go(m, NOW)
     m.on_tick(NOW + 1)
@@ -284,10 +287,16 @@ def test_giving_up_and_the_back_off_survive_a_restart_of_the_agent() -> None:
     assert after.wake_at == NOW + 10 + WORKERS_RETURN_S
     assert starts(after.on_tick(NOW + 20))
 
+
+def test_a_new_agent_tries_a_worker_again_that_had_crashed_too_often() -> None:
     over = machine()
     over.restore([KeptNoted(worker=W1, kept=Kept(at=NOW, crashes=MAX_CRASHES, detail=LAST, given_up=True))])
-    assert reborn(over).given_up == {W1}
-    assert not starts(reborn(over).on_tick(NOW + 1000))
+    after = reborn(over)
+
+    assert after.given_up == {W1}
+    assert list(after.resume()) == [noted(Kept(at=NOW))]
+    assert after.wake_at == NOW + WORKERS_RETURN_S
+    assert starts(after.on_tick(NOW + WORKERS_RETURN_S))
 
 
 def test_an_agent_that_died_before_the_process_was_noted_starts_it() -> None:
