@@ -8,7 +8,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from trimtab_agent.commands.restarts import RestartRules
 from trimtab_process.credential_files import read_private
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, step
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
@@ -55,6 +54,19 @@ class GuardConfiguration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RestartConfiguration:
+    """When the agent gives up on a worker that crashes.
+
+    `max_crashes`: the crash in a row after which a worker is not started again.  The back-off of ten crashes takes four
+    minutes, so workers outlast a broker that is away for that long.  `crash_reset_s`: how long a worker must have run
+    for its earlier crashes not to count.  Ten minutes, as in Kubernetes: most workers need less to restore their state.
+    """
+
+    max_crashes: int = 10
+    crash_reset_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """The agent's configuration.  `cores` None: taken from the cgroup quota, else from the host.
 
@@ -70,7 +82,7 @@ class Configuration:
     cores: float | None = None
     workers: Mapping[WorkerId, WorkerConfiguration] = field(default_factory=dict)
     guard: GuardConfiguration = field(default_factory=GuardConfiguration)
-    restarts: RestartRules = field(default_factory=RestartRules)
+    restarts: RestartConfiguration = field(default_factory=RestartConfiguration)
     metrics: Listen | None = None
     trust: Path | None = None
 
@@ -189,11 +201,11 @@ def _read_guard(table: Fields) -> GuardConfiguration:
     return guard
 
 
-def _read_restarts(agent: Fields) -> RestartRules:
-    preset = RestartRules()
+def _read_restarts(agent: Fields) -> RestartConfiguration:
+    preset = RestartConfiguration()
     crashes = agent.optional("max_crashes", lambda name: agent.integer(name, low=1, high=1_000))
     reset_s = agent.optional("crash_reset_s", lambda name: agent.number(name, low=60.0, high=86_400.0))
-    return RestartRules(
+    return RestartConfiguration(
         max_crashes=preset.max_crashes if crashes is None else crashes,
         crash_reset_s=preset.crash_reset_s if reset_s is None else reset_s,
     )

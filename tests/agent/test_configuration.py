@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from trimtab_agent.cli import main
-from trimtab_agent.commands.restarts import RestartRules
-from trimtab_agent.configuration import Configuration, ConfigurationError, load_configuration
+from trimtab_agent.configuration import Configuration, ConfigurationError, RestartConfiguration, load_configuration
 from trimtab_protocol.settings.listen import Listen
 
 AGENT = """
@@ -33,7 +32,7 @@ def test_defaults(tmp_path: Path) -> None:
 
     assert (found.interval_s, found.cores, found.metrics, dict(found.workers)) == (10.0, None, None, {})
     assert (found.guard.min_free_disk_bytes, found.guard.min_free_memory_bytes) == (0, 0)
-    assert found.restarts == RestartRules(max_crashes=10, crash_reset_s=600.0)
+    assert found.restarts == RestartConfiguration(max_crashes=10, crash_reset_s=600.0)
 
 
 def test_everything(tmp_path: Path) -> None:
@@ -53,7 +52,7 @@ def test_everything(tmp_path: Path) -> None:
     worker = found.workers["w0"]  # type: ignore[index]
     assert (found.interval_s, found.cores, found.metrics) == (1.0, 2.0, Listen(address="::1", port=9101))
     assert (worker.capacity, worker.command, worker.data_dir) == (0.25, ("python", "-m", "app"), Path("d"))
-    assert (worker.app, found.restarts) == ("orders", RestartRules(max_crashes=3, crash_reset_s=60.0))
+    assert (worker.app, found.restarts) == ("orders", RestartConfiguration(max_crashes=3, crash_reset_s=60.0))
     assert (dict(worker.environment), dict(found.kafka.client)) == ({"A": "1"}, {"security.protocol": "SSL"})
     assert (found.guard.min_free_disk_bytes, found.guard.min_free_memory_bytes) == (1, 2)
 

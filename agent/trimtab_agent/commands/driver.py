@@ -34,12 +34,13 @@ from trimtab_agent.commands.events import (
 from trimtab_agent.commands.journal import Journal
 from trimtab_agent.commands.machine import CommandMachine
 from trimtab_agent.commands.processes import WorkerProcesses
-from trimtab_agent.commands.restarts import AbsentWorker, backoff_s
+from trimtab_agent.commands.restarts import backoff_s
 from trimtab_agent.configuration import Configuration
 from trimtab_agent.logs import fields
 from trimtab_agent.metrics import Metrics
 from trimtab_protocol.messages.commands import Ack, Command
 from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.report import Absence
 
 TICK_S = 0.5
 ACK_RETRY_S = 1.0
@@ -103,8 +104,8 @@ class CommandDriver:
         """The positions at which to continue reading commands."""
         return list(self._positions.values())
 
-    def absences(self) -> dict[WorkerId, AbsentWorker]:
-        """The workers that the agent can start and that are not connected."""
+    def absences(self) -> dict[WorkerId, tuple[Absence, str | None]]:
+        """Why workers that the agent can start are not connected, and what an operator must know of it."""
         return self._machine.absences(time.time())
 
     def resume(self) -> None:

@@ -36,10 +36,12 @@ from trimtab_agent.commands.events import (
     Write,
 )
 from trimtab_agent.commands.ledger import Ledger, Record
-from trimtab_agent.commands.restarts import AbsentWorker, RestartRules, Restarts, ending
+from trimtab_agent.commands.restarts import Restarts, ending
+from trimtab_agent.configuration import RestartConfiguration
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.report import Absence
 
 WORKERS_RETURN_S = 5.0
 """How long after its start the agent holds commands for workers that have not reconnected yet."""
@@ -55,14 +57,16 @@ class CommandMachine:
         host: HostId,
         rules: CommandRules,
         started_at: float,
-        restarts: RestartRules = RestartRules(),  # noqa: B008 - frozen
+        restarts: RestartConfiguration | None = None,
     ) -> None:
         self._cluster = cluster
         self._host = host
         self._rules = rules
         self._hold_until = started_at + WORKERS_RETURN_S
         self._ledger = Ledger()
-        self._restarts = Restarts(self._ledger, restarts, rules.startable, not_before=self._hold_until)
+        self._restarts = Restarts(
+            self._ledger, restarts or RestartConfiguration(), rules.startable, not_before=self._hold_until
+        )
         self._connected: dict[WorkerId, ConnectedWorker] = {}
         self._held: list[CommandReceived] = []
 
@@ -93,8 +97,11 @@ class CommandMachine:
         """Crashed workers that the agent no longer starts by itself."""
         return self._restarts.given_up
 
-    def absences(self, now: float) -> dict[WorkerId, AbsentWorker]:
-        """The workers that the agent can start and that are not connected; empty while they may be about to return."""
+    def absences(self, now: float) -> dict[WorkerId, tuple[Absence, str | None]]:
+        """Why workers that the agent can start are not connected, and what an operator must know of it.
+
+        Empty just after the start: they may be about to return.
+        """
         return {} if now < self._hold_until else self._restarts.absences(self._connected)
 
     # --- state that survives a restart

@@ -9,10 +9,11 @@ outlived an earlier agent, the exit code cannot be read.
 
 import signal
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trimtab_agent.commands.events import MAX_DETAIL, Action, Kept, KeptNoted, ProcessId, SayCrash, StartProcess, Write
 from trimtab_agent.commands.ledger import Ledger
+from trimtab_agent.configuration import RestartConfiguration
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import Absence
@@ -20,27 +21,6 @@ from trimtab_protocol.messages.report import Absence
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 60.0
 """How long the agent waits after the first crash, and at most; the time doubles with each crash in a row."""
 CLEAN_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartRules:
-    """When to give up.
-
-    `max_crashes`: the crash in a row after which a worker is not started again.  The back-off of ten crashes takes four
-    minutes, so workers outlast a broker that is away for that long.  `crash_reset_s`: how long a worker must have run
-    for its earlier crashes not to count.  Ten minutes, as in Kubernetes: most workers need less to restore their state.
-    """
-
-    max_crashes: int = 10
-    crash_reset_s: float = 600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AbsentWorker:
-    """A worker that the agent can start and that is not connected; `reason`: what an operator must know of it."""
-
-    absence: Absence
-    reason: str | None = None
 
 
 class Restarts:
@@ -51,7 +31,7 @@ class Restarts:
     """
 
     def __init__(
-        self, ledger: Ledger, rules: RestartRules, startable: frozenset[WorkerId], *, not_before: float
+        self, ledger: Ledger, rules: RestartConfiguration, startable: frozenset[WorkerId], *, not_before: float
     ) -> None:
         self._ledger = ledger
         self._rules = rules
@@ -77,19 +57,19 @@ class Restarts:
             if not kept.given_up and worker not in busy
         }
 
-    def absences(self, connected: Collection[WorkerId]) -> dict[WorkerId, AbsentWorker]:
-        """The workers that can be started and are not connected.
+    def absences(self, connected: Collection[WorkerId]) -> dict[WorkerId, tuple[Absence, str | None]]:
+        """The workers that can be started and are not connected: why, and what an operator must know of it.
 
         One whose process ends, or was left behind by a stop that took too long, is neither stopped nor starting.
         """
-        found: dict[WorkerId, AbsentWorker] = {}
+        found: dict[WorkerId, tuple[Absence, str | None]] = {}
         for worker in self._startable.difference(connected):
             kept = self._ledger.kept.get(worker)
             if kept is not None:
                 absence = Absence.CRASHED if kept.given_up else Absence.STARTING
-                found[worker] = AbsentWorker(absence=absence, reason=describe(kept))
+                found[worker] = (absence, describe(kept))
             elif worker not in self._ledger.processes:
-                found[worker] = AbsentWorker(absence=Absence.STOPPED)
+                found[worker] = (Absence.STOPPED, None)
         return found
 
     # --- what happens
@@ -171,7 +151,7 @@ class Restarts:
             yield Write(entry=KeptNoted(worker=worker, kept=kept))
 
 
-def after_crash(kept: Kept, now: float, detail: str, rules: RestartRules, *, ran: bool = True) -> Kept:
+def after_crash(kept: Kept, now: float, detail: str, rules: RestartConfiguration, *, ran: bool = True) -> Kept:
     """The worker after a crash at `now`; `ran` False: its process could not even be started."""
     earlier = 0 if ran and now - kept.at >= rules.crash_reset_s else kept.crashes
     crashes = earlier + 1

@@ -3,13 +3,12 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from trimtab_agent.commands.restarts import AbsentWorker
 from trimtab_agent.logs import fields
 from trimtab_agent.metrics import Metrics
 from trimtab_agent.reporting.report import ReportHead, assemble, interval_end, settle_s, until_interval_end
-from trimtab_agent.reporting.roster import Roster
+from trimtab_agent.reporting.roster import Absences, Roster
 from trimtab_agent.sampler.derive import Limits, Reading, Use, derive
 from trimtab_agent.sampler.readings import CounterReader
 from trimtab_protocol.messages.names import WorkerId
@@ -32,7 +31,7 @@ class Reporter:
         reader: CounterReader,
         metrics: Metrics,
         produce: ProduceReport,
-        absences: Callable[[], Mapping[WorkerId, AbsentWorker]] = dict,
+        absences: Callable[[], Absences] = dict,
     ) -> None:
         self._head = head
         self._roster = roster

@@ -4,17 +4,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from trimtab_agent.commands.restarts import AbsentWorker
 from trimtab_agent.sampler.derive import ProcessUse
 from trimtab_protocol.messages.local import Hello, Statistics
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 from trimtab_protocol.messages.reason_text import reason_text
-from trimtab_protocol.messages.report import KeyGroupSample, Mark, PairSample, WorkerSample, WorkerState
+from trimtab_protocol.messages.report import Absence, KeyGroupSample, Mark, PairSample, WorkerSample, WorkerState
 
 MAX_STATISTICS = 16
 """Number of newest statistics of one worker kept for the next report; only a faulty plug-in sends more."""
 COVERED = 0.9
 """Smallest share of an interval that statistics must cover to count as complete."""
+
+
+Absences = Mapping[WorkerId, tuple[Absence, str | None]]
+"""Why workers that can be started are away, and what an operator must know of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +94,11 @@ class Roster:
         self,
         use: Mapping[WorkerId, ProcessUse],
         interval_s: float,
-        absent: Mapping[WorkerId, AbsentWorker] = MappingProxyType({}),
+        absent: Absences = MappingProxyType({}),
     ) -> Rows:
         """Build the rows of one interval.  Their statistics are used up.
 
-        `absent`: the workers that can be started and are not connected.
+        `absent`: why workers that can be started are not connected.
         """
         workers: list[WorkerSample] = []
         key_groups: list[KeyGroupSample] = []
@@ -112,12 +115,12 @@ class Roster:
         return Rows(workers=tuple(workers), key_groups=tuple(key_groups), pairs=tuple(pairs))
 
 
-def _away(worker: WorkerId, entry: _Worker, absent: Mapping[WorkerId, AbsentWorker]) -> WorkerSample:
+def _away(worker: WorkerId, entry: _Worker, absent: Absences) -> WorkerSample:
     """The row of a worker that is not connected.
 
     A worker that ran another app than the declared one is not offered for the declared app.
     """
-    found = absent.get(worker)
+    absence, ending = absent.get(worker, (None, None))
     return WorkerSample(
         worker=worker,
         app=None,
@@ -125,9 +128,9 @@ def _away(worker: WorkerId, entry: _Worker, absent: Mapping[WorkerId, AbsentWork
         capacity=entry.capacity,
         cpu_s=None,
         memory_bytes=None,
-        absence=found.absence if found else None,
-        declared=entry.declared if found and not entry.other_app else None,
-        reason=_reason(entry.difference, found.reason if found else None),
+        absence=absence,
+        declared=entry.declared if absence and not entry.other_app else None,
+        reason=_reason(entry.difference, ending),
     )
 
 

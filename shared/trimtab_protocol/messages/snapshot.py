@@ -199,8 +199,8 @@ def _node_document(row: NodeWindow) -> dict[str, Any]:
     document |= {"epoch": list(row.epoch) if row.epoch else None, "generation": row.generation}
     operators = None if row.operators is None else dict(row.operators)
     also_on = list(row.also_on) or None
-    later = {"operators": operators, "standbys": row.standbys, "unknown": row.unknown, "reason": row.reason}
-    later |= {"also_on": also_on, "absence": row.absence, "declared": row.declared}
+    later: dict[str, Any] = {"operators": operators, "standbys": row.standbys, "unknown": row.unknown}
+    later |= {"reason": row.reason, "also_on": also_on, "absence": row.absence, "declared": row.declared}
     return document | {name: value for name, value in later.items() if value is not None}
 
 

@@ -15,8 +15,7 @@ from trimtab_agent.commands import journal as journal_module
 from trimtab_agent.commands.driver import CommandDriver, free_disk_bytes
 from trimtab_agent.commands.events import Admitted, Entry, Position, WorkerConnected, WorkerDisconnected
 from trimtab_agent.commands.journal import Journal
-from trimtab_agent.commands.restarts import RestartRules
-from trimtab_agent.configuration import Configuration, GuardConfiguration, WorkerConfiguration
+from trimtab_agent.configuration import Configuration, GuardConfiguration, RestartConfiguration, WorkerConfiguration
 from trimtab_agent.metrics import Metrics
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -328,7 +327,7 @@ def test_a_crash_is_counted_logged_and_followed_by_a_start(tmp_path: Path, caplo
     async def story() -> None:
         script = "import os, sys, time; time.sleep(0.3); sys.exit(3)"
         worker = WorkerConfiguration(worker=W1, command=(sys.executable, "-c", script))
-        hands = Hands(tmp_path, workers={W1: worker}, restarts=RestartRules(max_crashes=2))
+        hands = Hands(tmp_path, workers={W1: worker}, restarts=RestartConfiguration(max_crashes=2))
         driver = hands.driver
         driver.receive(command(1, CommandKind.START, worker=W1))
         await asyncio.sleep(0)

@@ -37,12 +37,13 @@ from trimtab_agent.commands.events import (
     Write,
 )
 from trimtab_agent.commands.machine import WORKERS_RETURN_S, CommandMachine
-from trimtab_agent.commands.restarts import AbsentWorker, RestartRules, backoff_s
+from trimtab_agent.commands.restarts import backoff_s
+from trimtab_agent.configuration import RestartConfiguration
 from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
 from trimtab_protocol.messages.report import Absence
 
-MAX_CRASHES = RestartRules().max_crashes
-RAN_WELL_S = RestartRules().crash_reset_s
+MAX_CRASHES = RestartConfiguration().max_crashes
+RAN_WELL_S = RestartConfiguration().crash_reset_s
 LAST = "exit code 1"
 
 
@@ -108,7 +109,7 @@ def test_what_somebody_ended_stays_down(exit_code: int) -> None:
 
     assert go(m, NOW, exit_code) == [noted(None), process_noted(None)]
     assert m.on_tick(NOW + 1000) == ()
-    assert m.absences(NOW) == {W1: AbsentWorker(absence=Absence.STOPPED)}
+    assert m.absences(NOW) == {W1: (Absence.STOPPED, None)}
 
 
 def test_the_back_off_doubles_up_to_a_minute_and_ends_with_the_last_crash() -> None:
@@ -126,7 +127,7 @@ def test_the_back_off_doubles_up_to_a_minute_and_ends_with_the_last_crash() -> N
     assert m.given_up == {W1}
     assert m.on_tick(now + 10_000) == ()
     said = f"crashed 10 times in a row, the agent no longer starts it; last: {LAST}"
-    assert m.absences(now) == {W1: AbsentWorker(absence=Absence.CRASHED, reason=said)}
+    assert m.absences(now) == {W1: (Absence.CRASHED, said)}
 
 
 def test_crashes_before_a_long_run_do_not_count() -> None:
@@ -160,7 +161,7 @@ def test_a_stop_wins_over_the_back_off() -> None:
 
     assert act(m, received(stop)) == [noted(None), *admitted(stop, Phase.STOPPED, detail="it was not running")]
     assert m.on_tick(NOW + 1000) == ()
-    assert m.absences(NOW) == {W1: AbsentWorker(absence=Absence.STOPPED)}
+    assert m.absences(NOW) == {W1: (Absence.STOPPED, None)}
 
 
 @pytest.mark.parametrize("exit_code", [0, 1, None])
@@ -217,7 +218,7 @@ def test_a_start_that_fails_is_left_to_whoever_sent_it() -> None:
 
     assert m.on_tick(NOW + 1000) == ()
     said = "its start failed: it ended with exit code 1 before it connected"
-    assert m.absences(NOW) == {W1: AbsentWorker(absence=Absence.CRASHED, reason=said)}
+    assert m.absences(NOW) == {W1: (Absence.CRASHED, said)}
     after = reborn(m)
     assert list(after.resume()) == list(reborn(m).resume())
     assert after.given_up == {W1}, "nor does another agent"
@@ -325,7 +326,7 @@ def test_a_worker_in_its_back_off_or_about_to_connect_is_starting() -> None:
     m = started()
     go(m, NOW)
     said = f"crashed once, the agent starts it again; last: {LAST}"
-    starting = AbsentWorker(absence=Absence.STARTING, reason=said)
+    starting = (Absence.STARTING, said)
 
     assert m.absences(NOW) == {W1: starting}
     m.on_tick(NOW + 1)
@@ -336,7 +337,7 @@ def test_a_worker_in_its_back_off_or_about_to_connect_is_starting() -> None:
 
 
 def test_a_worker_that_never_ran_is_stopped_and_one_without_a_command_line_is_left_out() -> None:
-    assert machine().absences(NOW) == {W1: AbsentWorker(absence=Absence.STOPPED)}
+    assert machine().absences(NOW) == {W1: (Absence.STOPPED, None)}
 
 
 def test_back_off_is_bounded() -> None:

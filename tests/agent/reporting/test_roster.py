@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from trimtab_agent.commands.restarts import AbsentWorker
 from trimtab_agent.reporting.roster import MAX_STATISTICS, Roster, Rows, merge
 from trimtab_agent.sampler.derive import ProcessUse
 from trimtab_protocol.messages.local import Hello, Statistics
@@ -201,7 +200,7 @@ def test_a_worker_nobody_configured_is_reported_while_it_is_there() -> None:
     assert made.take({}, 1.0).workers == ()
 
 
-STOPPED, CRASHED = AbsentWorker(absence=Absence.STOPPED), AbsentWorker(absence=Absence.CRASHED, reason="crashed once")
+STOPPED, CRASHED = (Absence.STOPPED, None), (Absence.CRASHED, "crashed once")
 
 
 def test_a_worker_that_can_be_started_says_for_which_app_and_how_it_ended() -> None:
