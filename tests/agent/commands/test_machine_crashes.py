@@ -176,3 +176,21 @@ def test_crashes_at_any_action_lose_and_double_nothing(steps: list[tuple[str, Co
     again = CommandMachine(cluster="demo", host=H0, rules=RULES, started_at=world.now)
     again.restore(world.machine.entries())
     assert list(again.entries()) == list(world.machine.entries()), "a rewritten journal says something else"
+
+
+SCALINGS = tuple(command(number, (CommandKind.STOP, CommandKind.START)[number % 2]) for number in range(1, 9))
+HAPPENINGS = ["receive", "connect", "disconnect", "report empty", "started", "crashed", "crashed", "ended", "tick"]
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(st.sampled_from(HAPPENINGS), st.none() | st.integers(0, 4)), max_size=40))
+def test_a_crashed_worker_is_never_started_against_a_stop(steps: list[tuple[str, int | None]]) -> None:
+    world, waiting = World(), list(SCALINGS)
+    begin = [(what, None) for what in ("receive", "started", "connect", "report empty")]
+
+    for what, crash_after in [*begin, *steps]:
+        about = waiting.pop(0) if what == "receive" and waiting else SCALINGS[0]
+        world.step(what, about, 0, crash_after)
+    world.now += 100
+    for _ in range(3):
+        world.step("tick", SCALINGS[0], 0, None)
