@@ -168,7 +168,7 @@ def has_others_names(record: bytes) -> bool:
 
 
 KNOWN = {
-    name: set(part[0] if isinstance(part, list) else part)
+    name: set(chain(*part) if isinstance(part, list) else part)
     for name, part in json.loads(PLANTED.samples[0]).items()
     if isinstance(part, (dict, list))
 }
