@@ -212,7 +212,7 @@ class CommandDriver:
                 self._journal.append(action.entry, durable=not isinstance(action.entry, Delivered | Position))
                 if isinstance(action.entry, Admitted | Acked):
                     self._tell_answer(action.entry.ack)
-                elif isinstance(action.entry, KeptNoted):
+                if isinstance(action.entry, Admitted | KeptNoted):
                     self._metrics.workers_given_up.set(len(self._machine.given_up))
             case SendAck():
                 self._metrics.command_answers.labels(action.ack.kind, action.ack.phase).inc()

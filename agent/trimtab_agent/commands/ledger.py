@@ -27,6 +27,7 @@ from trimtab_protocol.messages.names import NO_EPOCH, CommandId, Epoch, WorkerId
 
 REMEMBER_S = 3600.0
 """How long after its deadline a command is remembered, to answer repeats."""
+SCALINGS = (CommandKind.START, CommandKind.STOP)
 MAX_REMEMBERED = 2_000
 """Number of commands whose answers the agent keeps for repeats."""
 
@@ -88,6 +89,8 @@ class Ledger:
                 case Acked():
                     if record := self.records.get(entry.ack.command_id):
                         record.note(entry.ack)
+                    if (entry.ack.kind, entry.ack.phase) == (CommandKind.START, Phase.REFUSED):
+                        self.note_kept(entry.ack.worker, None)
                 case Delivered():
                     if record := self.records.get(entry.command_id):
                         record.undelivered.discard(entry.phase)
@@ -111,8 +114,6 @@ class Ledger:
             yield Damaged(at=self.damaged_at)
         for worker, process in self.processes.items():
             yield ProcessNoted(worker=worker, process=process)
-        for worker, kept in self.kept.items():
-            yield KeptNoted(worker=worker, kept=kept)
         for command_id, record in self.records.items():
             first, *later = record.acks.values()
             yield Admitted(command=record.command, ack=first)
@@ -121,10 +122,24 @@ class Ledger:
             for phase in record.acks:
                 if phase not in record.undelivered:
                     yield Delivered(command_id=command_id, phase=phase)
+        scaled = (record.command.worker for record in self.records.values() if record.command.kind in SCALINGS)
+        for worker in dict.fromkeys((*self.kept, *scaled)):
+            yield KeptNoted(worker=worker, kept=self.kept.get(worker))  # after the commands: what became of them
 
     def remember(self, command: Command, ack: Ack) -> None:
-        """Remember a command and its first answer.  Beyond the limit, drop the oldest ended command first."""
+        """Remember a command and its first answer.  Beyond the limit, drop the oldest ended command first.
+
+        A worker that the command starts is kept, with no crash counted; one that it stops is no longer kept.
+        """
         self.records[command.id] = Record(command, {ack.phase: ack}, {ack.phase})
+        kept = self.kept.get(command.worker)
+        match command.kind, ack.phase:
+            case CommandKind.START, Phase.ACCEPTED:
+                self.kept[command.worker] = Kept(at=ack.at)
+            case CommandKind.START, Phase.STARTED if kept is not None:
+                self.kept[command.worker] = Kept(at=kept.at)
+            case CommandKind.STOP, Phase.ACCEPTED | Phase.STOPPED:
+                self.note_kept(command.worker, None)
         if command.issued_at <= ack.at + FUTURE_LIMIT_S:
             self.highest_epoch = max(self.highest_epoch, command.epoch)
         if len(self.records) > MAX_REMEMBERED:

@@ -215,7 +215,6 @@ class CommandMachine:
         if command.kind is CommandKind.STOP and ack.phase is Phase.ACCEPTED:
             process = self._connected[command.worker].process
             yield self._note_process(command.worker, process)
-        yield from self._restarts.told(now, command, ack)
         self._ledger.remember(command, ack)
         yield Write(entry=Admitted(command=command, ack=ack))
         yield SendAck(ack=ack)

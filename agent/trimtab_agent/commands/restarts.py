@@ -14,7 +14,7 @@ from dataclasses import replace
 from trimtab_agent.commands.events import MAX_DETAIL, Action, Kept, KeptNoted, ProcessId, SayCrash, StartProcess, Write
 from trimtab_agent.commands.ledger import Ledger
 from trimtab_agent.configuration import RestartConfiguration
-from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import Absence
 
@@ -24,7 +24,7 @@ CLEAN_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)
 
 
 class Restarts:
-    """The kept workers of a ledger.
+    """The kept workers of a ledger, which follows the commands that start and stop them.
 
     `startable`: workers with a command line.  `not_before`: when to begin (epoch seconds); until then the agent may not
     have read a command that stops the worker, and a worker that runs may not have connected again.
@@ -75,14 +75,14 @@ class Restarts:
     # --- what happens
 
     def resume(self) -> Iterator[Action]:
-        """Begin again: forget workers without a command line, and try those again that had crashed too often.
+        """Begin again: try workers that had crashed too often, and forget failed starts, as the cause may be gone.
 
-        An operator who has removed the cause restarts the agent.
+        Workers without a command line, too, are no longer kept.
         """
         for worker, kept in sorted(self._ledger.kept.items()):
-            if worker not in self._startable:
+            if worker not in self._startable or (kept.given_up and not kept.crashes):
                 yield from self._keep(worker, None)
-            elif kept.given_up and kept.crashes:
+            elif kept.given_up:
                 yield from self._keep(worker, Kept(at=kept.at))
 
     def on_tick(self, now: float) -> Iterator[Action]:
@@ -91,17 +91,6 @@ class Restarts:
             if now >= due_at or now < self._ledger.kept[worker].at:
                 self._starting.add(worker)
                 yield StartProcess(worker=worker)
-
-    def told(self, now: float, command: Command, ack: Ack) -> Iterator[Action]:
-        """Keep a worker that a command starts, with no crash counted; no longer keep one that a command stops."""
-        kept = self._ledger.kept.get(command.worker)
-        match command.kind, ack.phase:
-            case CommandKind.START, Phase.ACCEPTED:
-                yield from self._keep(command.worker, Kept(at=now))
-            case CommandKind.START, Phase.STARTED if kept is not None:
-                yield from self._keep(command.worker, Kept(at=kept.at))
-            case CommandKind.STOP, Phase.ACCEPTED | Phase.STOPPED:
-                yield from self._keep(command.worker, None)
 
     def started(self, now: float, worker: WorkerId) -> Iterator[Action]:
         """Note when a worker was started again."""

@@ -39,8 +39,7 @@ from trimtab_protocol.messages.commands import Command, CommandKind, Phase, Refu
 
 
 def start_and_note(m: CommandMachine, start: Command) -> list[Action]:
-    kept = Write(entry=KeptNoted(worker=W1, kept=Kept(at=NOW)))
-    assert act(m, received(start)) == [kept, *admitted(start), StartProcess(worker=W1)]
+    assert act(m, received(start)) == [*admitted(start), StartProcess(worker=W1)]
     return act(m, ProcessStarted(worker=W1, process=PROCESS))
 
 
