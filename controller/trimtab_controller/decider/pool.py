@@ -23,7 +23,7 @@ class PoolWorker:
 def startable(snapshot: Snapshot, draining: frozenset[WorkerId]) -> dict[AppId, tuple[PoolWorker, ...]]:
     """The pool of each app, in order of the workers' names.
 
-    Neither a crashed worker is in it, nor one that an operator drains and so wants stopped.
+    Workers that crashed are not in it, nor are those that operators drain, because they are to stay off.
     """
     pools: defaultdict[AppId, list[PoolWorker]] = defaultdict(list)
     for row in sorted(snapshot.nodes, key=lambda row: row.worker):
