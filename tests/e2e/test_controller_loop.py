@@ -19,6 +19,7 @@ from trimtab_controller.kafka.chunks import split
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, encode_ack
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Owners, decode_placement, encode_placement
+from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_sandbox.broker import Broker, free_ports
 
 
@@ -241,6 +242,28 @@ def test_pause_drain_stop_and_what_the_operator_is_told(world: World) -> None:
     assert [node["id"] for node in instance["nodes"]] == ["w0", "w1"]
     world.trimtab("undrain", "w2")
     assert world.next_command(CommandKind.START, start_after, windows=True).worker == "w2"
+
+
+def test_the_pool_and_workers_that_were_given_up_are_shown(world: World) -> None:
+    world.start()
+    wait_until_it_acts(world)
+    first, *others = world.snapshot().nodes
+    away = replace(first, app=None, state=WorkerState.AWAY, cpu=None, steering=False, operators=None, declared=APP)
+    said = "crashed 10 times in a row, the agent no longer starts it; last: exit code 1"
+    idle = replace(away, worker=WorkerId("w5"), absence=Absence.STOPPED)
+    down = replace(away, worker=WorkerId("w7"), absence=Absence.CRASHED, reason=said)
+    world.publish_window(nodes=(first, *others, idle, down))
+
+    shown = world.status_when("pool", lambda status: status["pool"] != [])
+    assert shown["pool"] == [{"app": APP, "worker": "w5", "host": "h0", "capacity": 0.5}]
+    assert [(row["kind"], row["text"]) for row in shown["concerns"]] == [("worker_crashes", f"w7 on h0 {said}")]
+    text = world.trimtab("status")
+    assert "1 worker can be started: w5 on h0" in text
+    assert "runbooks/worker_crashes.md" in text
+    assert world.metric(f'trimtab_controller_pool_workers{{app="{APP}"}}') == 1
+    assert world.metric(f'trimtab_controller_concern{{app="{APP}",kind="worker_crashes"}}') == 1
+    world.publish_window()
+    world.status_when("no pool", lambda status: status["pool"] == [] and status["concerns"] == [])
 
 
 def test_the_placement_follows_renamed_operators_and_the_cluster_is_balanced_again(world: World) -> None:

@@ -16,7 +16,7 @@ from rich.text import Text
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import first_few
 from trimtab_controller.leadership.group import Member
-from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import AppStatus, NodeStatus, RoundStatus, Status
 
 SILENT_AFTER_S = 15.0
@@ -131,6 +131,7 @@ def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> Non
         console.print(line)
     for title, part in (
         ("apps", _apps(status)),
+        ("pool", _pool(status)),
         (_nodes_title(status, all_nodes=all_nodes), _nodes(status, all_nodes=all_nodes)),
         ("what workers report", _reasons(status)),
         ("plans in flight", _plans_in_flight(seen)),
@@ -217,6 +218,20 @@ def _app(app: AppStatus) -> Text:
     return text.append(f", {app.missing_standbys} lack a standby", "yellow") if app.missing_standbys else text
 
 
+def _pool(status: Status) -> Table | None:
+    """The workers that can be started, by app."""
+    if not status.pool:
+        return None
+    pools: defaultdict[str, list[str]] = defaultdict(list)
+    for row in status.pool:
+        pools[row.app].append(f"{row.worker} on {row.host}")
+    table = Table.grid(padding=(0, 2))
+    for app, workers in pools.items():
+        can = f"{len(workers)} worker{'' if len(workers) == 1 else 's'} can be started"
+        table.add_row(Text(app), Text(f"{can}: {first_few(workers)}"))
+    return table
+
+
 def _nodes_title(status: Status, *, all_nodes: bool) -> str:
     count = len(status.nodes)
     if all_nodes or count <= SHOWN_NODES:
@@ -229,7 +244,7 @@ def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
     if not rows:
         return None
     if not all_nodes and len(rows) > SHOWN_NODES:
-        rows = sorted(rows, key=lambda row: (not _remarks(row), -max(row.load_pct or 0.0, row.used_pct or 0.0)))[
+        rows = sorted(rows, key=lambda row: (not _needs_a_look(row), -max(row.load_pct or 0.0, row.used_pct or 0.0)))[
             :SHOWN_NODES
         ]
     several = len({row.app for row in status.nodes if row.app}) > 1
@@ -253,9 +268,14 @@ def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
     return table
 
 
+def _needs_a_look(row: NodeStatus) -> bool:
+    """Whether there are remarks on a worker; that one of the pool does not run is none."""
+    return bool(_remarks(row)) and row.absence is not Absence.STOPPED
+
+
 def _remarks(row: NodeStatus) -> list[str]:
     """How a worker differs from one that runs and is steered."""
-    remarks = [] if row.state is WorkerState.RUNNING else [str(row.state)]
+    remarks = [] if row.state is WorkerState.RUNNING else [str(row.absence or row.state)]
     if row.used_pct is not None and row.used_pct > 100.0:
         remarks.append("over capacity")
     if row.draining:
@@ -266,17 +286,22 @@ def _remarks(row: NodeStatus) -> list[str]:
 
 
 def _reasons(status: Status) -> Text | None:
-    """A sentence for each reason: which workers only report, and which steered workers lack something."""
+    """A sentence for each reason: which workers only report, which steered workers lack something, which are away."""
     reporting: defaultdict[str, list[str]] = defaultdict(list)
     lacking: defaultdict[str, list[str]] = defaultdict(list)
-    for row in (row for row in status.nodes if row.state is not WorkerState.AWAY):
-        if not row.steering:
+    away: defaultdict[str, list[str]] = defaultdict(list)
+    for row in status.nodes:
+        if row.state is WorkerState.AWAY:
+            if row.absence and row.reason:
+                away[row.reason].append(row.worker)
+        elif not row.steering:
             reporting[row.reason or "no reason given, see the agents' logs"].append(row.worker)
         elif row.reason:
             lacking[row.reason].append(row.worker)
     said = [
         f"{first_few(workers)} only report{_s(workers)}: {reason}" for reason, workers in sorted(reporting.items())
     ] + [f"{first_few(workers)} run{_s(workers)}, but {reason}" for reason, workers in sorted(lacking.items())]
+    said += [f"away: {first_few(workers)}: {reason}" for reason, workers in sorted(away.items())]
     return Text("\n".join(said[:SHOWN_REASONS]), "yellow") if said else None
 
 

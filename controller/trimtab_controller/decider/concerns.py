@@ -29,6 +29,7 @@ class ConcernKind(StrEnum):
     OVER_CAPACITY = "over_capacity"
     BACKLOG_GROWS = "backlog_grows"
     PLANS_MISS = "plans_miss"
+    WORKER_CRASHES = "worker_crashes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

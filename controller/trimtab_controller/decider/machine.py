@@ -53,6 +53,7 @@ from trimtab_controller.decider.observe import (
     parts_of,
     placed_workers,
 )
+from trimtab_controller.decider.pool import PoolWorker, crash_concerns, startable
 from trimtab_controller.decider.prediction_tracker import Parts, PredictionTracker, Views
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standby_rounds import StandbyRounds
@@ -71,7 +72,7 @@ class Known:
     """What the last snapshot showed, for the status.
 
     `not_ready`: why nothing is known of any app.  `missing_standbys`: per app, the number of key groups that have fewer
-    standbys than the app asks for.
+    standbys than the app asks for.  `pool`: per app, the workers that can be started.
     """
 
     snapshot: Snapshot | None = None
@@ -81,6 +82,7 @@ class Known:
     concerns: tuple[Concern, ...] = ()
     not_ready: NotReady | None = NOTHING_SEEN
     missing_standbys: dict[AppId, int] = field(default_factory=dict)
+    pool: dict[AppId, tuple[PoolWorker, ...]] = field(default_factory=dict)
 
 
 class Decider:
@@ -195,7 +197,8 @@ class Decider:
         use = follow_use(snapshot, self.known.use)
         measured = self._measure(raw, parts)
         self._predictions.review(raw, parts, use)
-        concerns = (*concerns_of(use), *self._predictions.concerns)
+        ran = {worker: app for worker, (_, app) in self._liveness.ran.items()}
+        concerns = (*concerns_of(use), *self._predictions.concerns, *crash_concerns(snapshot, ran))
         self.known = Known(
             snapshot=snapshot,
             views=views,
@@ -204,6 +207,7 @@ class Decider:
             concerns=concerns,
             not_ready=missing,
             missing_standbys=dict(self._standbys.missing),
+            pool=startable(snapshot, self.draining),
         )
         return measured
 

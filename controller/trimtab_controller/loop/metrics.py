@@ -52,7 +52,7 @@ class Metrics:
         self.measured = gauge("measured_load_distance_pp", text, "app")
         text = "Rounds whose measured loads differed from the plan by more than noise."
         self.missed = counter("plans_missed_total", text)
-        text = "1 while the app has this problem, else 0: workers over capacity, a growing backlog, plans that miss."
+        text = "1 while the app has this problem, else 0.  The kind is the name of a runbook."
         self.concerns = gauge("concern", text, "app", "kind")
         text = "CPU that the worker's process used in the last window / its capacity; absent while unknown."
         self.used = gauge("worker_used_ratio", text, "app", "worker")
@@ -60,6 +60,8 @@ class Metrics:
         self.loads = gauge("worker_key_groups_ratio", text, "app", "worker")
         text = "Inputs in Kafka not yet processed by the app at the end of the last window; absent while unknown."
         self.backlog = gauge("backlog_tuples", text, "app")
+        text = "Workers that agents declare for the app, that do not run, and that can be started."
+        self.pool = gauge("pool_workers", text, "app")
         self.moves = counter("moves_total", "Key groups in ended hand-overs, by outcome.", "phase")
         self.handovers = counter("handovers_total", "Ended hand-overs, by outcome.", "phase")
         self.in_flight = gauge("handovers_in_flight", "Hand-overs of the plans in flight, by phase.", "phase")
@@ -112,6 +114,10 @@ class Metrics:
         _show(self.used, {names: _ratio(worker_use.used_pct) for names, worker_use in workers.items()})
         _show(self.loads, {names: _ratio(worker_use.load_pct) for names, worker_use in workers.items()})
         _show(self.backlog, {(app,): float(growth.now) for app, growth in use.backlogs.items()})
+
+    def see_pool(self, workers: Mapping[AppId, int]) -> None:
+        """Set the number of workers that can be started, for exactly these apps."""
+        _show(self.pool, {(app,): float(count) for app, count in workers.items()})
 
     def see_concerns(self, concerns: Iterable[Concern]) -> None:
         """Set the present concerns, and remove those of all other apps."""

@@ -19,6 +19,7 @@ from trimtab_protocol.messages.status import (
     DecisionStatus,
     HoldStatus,
     NodeStatus,
+    PoolStatus,
     RoundStatus,
     Status,
 )
@@ -91,6 +92,11 @@ class StatusBuilder:
                 ConcernStatus(kind=str(concern.kind), app=concern.app, text=concern.detail[:4000])
                 for concern in decider.known.concerns
             ),
+            pool=tuple(
+                PoolStatus(app=app, worker=row.worker, host=row.host, capacity=row.capacity)
+                for app, rows in decider.known.pool.items()
+                for row in rows
+            ),
         )
 
 
@@ -142,6 +148,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
             steering=row.steering,
             used_pct=use[row.worker].used_pct if row.worker in use else None,
             reason=row.reason,
+            absence=row.absence,
         )
         for row in sorted(snapshot.nodes, key=lambda row: row.worker)
     )

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from trimtab_protocol.messages.decode import MAX_NUMBER, Fields, check_integer, check_number, encode, parse
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, decode_epoch
-from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.report import Absence, WorkerState
 
 VERSION = 1
 MAX_NODES = 100_000
@@ -31,7 +31,8 @@ class NodeStatus:
 
     `capacity` in cores; `load_pct` = load of its key groups (smoothed), `used_pct` = load of its process in the last
     window, both in percent of the capacity; `key_groups` = how many it owns; `steering` = whether it takes commands;
-    `reason` = why it does not, or, while it does, what it lacks.
+    `reason` = why it does not, or, while it does, what it lacks; of a worker that is away, how it ended; `absence` =
+    why a worker that its agent can start is away.
     """
 
     worker: WorkerId
@@ -45,6 +46,7 @@ class NodeStatus:
     steering: bool
     used_pct: float | None = None
     reason: str | None = None
+    absence: Absence | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,16 @@ class ConcernStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStatus:
+    """A worker that its agent declares for the app, that does not run, and that can be started; `capacity` in cores."""
+
+    app: AppId
+    worker: WorkerId
+    host: HostId
+    capacity: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldStatus:
     """The controller waits for an operator to accept that the content of the journal is lost; `id` names this hold."""
 
@@ -149,6 +161,7 @@ class Status:
     rejected: Mapping[str, int] = field(default_factory=dict)
     hold: HoldStatus | None = None
     concerns: tuple[ConcernStatus, ...] = ()
+    pool: tuple[PoolStatus, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
@@ -183,6 +196,7 @@ def encode_status(status: Status) -> bytes:
             "rejected": dict(status.rejected),
             "hold": asdict(status.hold) if status.hold else None,
             "concerns": [asdict(row) for row in status.concerns],
+            "pool": [asdict(row) for row in status.pool],
         }
     )
 
@@ -213,6 +227,7 @@ def decode_status(payload: bytes | None) -> Status:
         },
         hold=fields.optional("hold", lambda name: _read_hold(fields.fields(name))),
         concerns=fields.optional("concerns", lambda name: _rows(fields, name, MAX_CONCERNS, _read_concern)) or (),
+        pool=fields.optional("pool", lambda name: _rows(fields, name, MAX_NODES, _read_pool)) or (),
     )
 
 
@@ -226,6 +241,15 @@ def _read_hold(fields: Fields) -> HoldStatus:
 
 def _read_concern(row: Fields) -> ConcernStatus:
     return ConcernStatus(kind=row.name("kind"), app=AppId(row.name("app")), text=row.text("text", limit=4000))
+
+
+def _read_pool(row: Fields) -> PoolStatus:
+    return PoolStatus(
+        app=AppId(row.name("app")),
+        worker=WorkerId(row.name("worker")),
+        host=HostId(row.name("host")),
+        capacity=row.number("capacity"),
+    )
 
 
 def _read_node(row: Fields) -> NodeStatus:
@@ -242,6 +266,7 @@ def _read_node(row: Fields) -> NodeStatus:
         steering=row.flag("steering"),
         used_pct=row.optional("used_pct", row.number),
         reason=row.optional("reason", lambda name: row.text(name, limit=200)),
+        absence=row.optional("absence", lambda name: row.choice(name, Absence)),
     )
 
 

@@ -85,9 +85,12 @@ def test_what_an_app_had_is_unknown_when_windows_stay_away() -> None:
     telemetry = Telemetry("c", metrics, acting=True, previous=None)
     metrics.see_evaluations({AppId("a0"): evaluation(5.0, 0.5)})
     metrics.see_missing_standbys({AppId("a0"): 2})
+    metrics.see_pool({AppId("a0"): 3, AppId("a1"): 1})
+    metrics.see_pool({AppId("a0"): 2})
+    assert served(metrics, "pool_workers") == {("pool_workers", "a0"): 2.0}
     stale = not_ready(NotReady(reason=SkipReason.STALE_SNAPSHOT, detail="the last window ended 90 s ago"))
     telemetry.decision(1000.0, stale, Execution(generation=1))
-    for name in ("load_distance_pp", "key_groups_without_standby"):
+    for name in ("load_distance_pp", "key_groups_without_standby", "pool_workers"):
         assert metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": "a0"}) is None
 
 

@@ -8,6 +8,7 @@ from trimtab_protocol.messages.local import Hello, Statistics, Welcome
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import (
+    Absence,
     Basis,
     HostSample,
     KeyGroupSample,
@@ -24,6 +25,7 @@ from trimtab_protocol.messages.status import (
     DecisionStatus,
     HoldStatus,
     NodeStatus,
+    PoolStatus,
     RoundStatus,
     Status,
 )
@@ -74,6 +76,10 @@ REPORT = Report(
             epoch=EPOCH, generation=4, marks=(Mark.CLAMPED,), operators={SUMS: 64, OperatorId("x"): 2}, standbys=1,
             unknown="parts do not add up: 0.3 of 0.5 s", reason="waits for topics: 2",
         ),
+        WorkerSample(
+            worker=W1, app=None, state=WorkerState.AWAY, capacity=0.5, cpu_s=None, reason="crashed once",
+            absence=Absence.STARTING, declared=APP,
+        ),
     ),
     key_groups=(KEY_GROUP_SAMPLE,), pairs=(PAIR_SAMPLE,),
 )  # fmt: skip
@@ -86,6 +92,10 @@ SNAPSHOT = Snapshot(
             worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=0.25, covered_s=10.0, cpu=0.1,
             complete=True, steering=True, epoch=EPOCH, generation=4, memory_bytes=3, operators={SUMS: 64}, standbys=1,
             unknown="parts do not add up", reason="waits for topics: 2", also_on=(HostId("h7"),),
+        ),
+        NodeWindow(
+            worker=W1, host=HOST, app=None, state=WorkerState.AWAY, capacity=0.5, covered_s=10.0, cpu=None,
+            complete=True, steering=False, absence=Absence.STOPPED, declared=APP,
         ),
     ),
     key_groups=(KeyGroupWindow(key_group=SUMS_1, worker=W0, covered_s=10.0, cpu=None, tuples_in_s=1.5, backlog=3),),
@@ -110,7 +120,7 @@ STATUS = Status(
     nodes=(
         NodeStatus(
             worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=1.0, load_pct=50.0, key_groups=3,
-            draining=False, steering=True, used_pct=110.0, reason="waits for topics: 2",
+            draining=False, steering=True, used_pct=110.0, reason="waits for topics: 2", absence=Absence.CRASHED,
         ),
     ),
     apps=(
@@ -119,6 +129,7 @@ STATUS = Status(
             missing_standbys=1,
         ),
     ),
+    pool=(PoolStatus(app=APP, worker=W1, host=HOST, capacity=0.5),),
     decisions=(DecisionStatus(at=NOW, kind="skip", reason="balanced", text="inside the band"),),
     rounds=(
         RoundStatus(
