@@ -61,7 +61,7 @@ PHASES: Mapping[str, str] = {
     "Spark's session is open": r" INFO Spark's session ",
     "query started": r" INFO reading ",
     "first snapshot": r" INFO published ",
-    "first decision": r" INFO (?!nothing: the (stream|last window)\b)(nothing:|plan \S+:|app:)",
+    "first decision": r" INFO (?!.*the (stream has not|last window ended))(nothing:|plan \S+:|app:)",
     "first plan": r" INFO plan \S+: app: ",
 }
 """Name of each phase -> the line of the log with which it ends."""

@@ -98,3 +98,4 @@ class StreamProcess:
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process = None
+        self.restarts = -1

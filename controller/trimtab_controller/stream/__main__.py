@@ -7,14 +7,11 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.stream.configuration import LEAD, STAND_BY, load
+from trimtab_controller.stream.outlet import Turns
 from trimtab_protocol.messages.decode import BadMessage
-
-if TYPE_CHECKING:
-    from trimtab_controller.stream.publisher import Turns
 
 SILENT_WINDOWS = 2
 """After so many windows and the watermark's delay without a snapshot, the publishing stream counts as gone."""
@@ -36,7 +33,6 @@ def main() -> int:
     from pyspark.errors import PySparkRuntimeError
 
     from trimtab_controller.stream.driver import run
-    from trimtab_controller.stream.publisher import Turns
 
     stopped = _stop_signals()
     parent = os.getppid()
@@ -52,7 +48,7 @@ def main() -> int:
     return 0
 
 
-def _listen(turns: "Turns") -> None:
+def _listen(turns: Turns) -> None:
     """Follow what the controller tells on standard input, until its end."""
     said = b""
     while chunk := os.read(sys.stdin.fileno(), 1024):  # no buffered read: it would hold a lock at the interpreter's end

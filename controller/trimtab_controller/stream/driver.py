@@ -18,13 +18,13 @@ from trimtab_controller.kafka.collecting import collector_paused
 from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.configuration import Configuration, StreamSettings
-from trimtab_controller.stream.publisher import MOST_HELD, NotPublished, Outlet, Turns
+from trimtab_controller.stream.outlet import Outlet, Turns, first_ms
+from trimtab_controller.stream.publisher import NotPublished, Publisher
 from trimtab_controller.stream.rows import SCHEMA, left_out_row, table_of
 from trimtab_controller.stream.session import fresh_checkpoint, open_session, prefer_plain_files
 from trimtab_process.backoff import Backoff
 from trimtab_protocol.messages.decode import Fault, shorten
 from trimtab_protocol.messages.names import Topics
-from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.settings.kafka import KafkaSettings, for_java, for_librdkafka
 
 PROBE_LIMIT_S = 5.0
@@ -34,8 +34,6 @@ TOPICS = Backoff((0.5, 1.0, 2.0, 5.0, 10.0))
 QUERY_RESTART_S = 1.0
 POLL_S = 0.5
 NAMED = 3
-REPLAYED_WINDOWS = 3
-"""Number of windows before the start with which a stream begins if none was published lately."""
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +51,7 @@ def run(configuration: Configuration, turns: Turns, stopping: Stopping) -> None:
         # Before Kafka has the topics, which the controller may be about to create: the session takes seconds.
         spark = open_session(f"trimtab-stream-{configuration.cluster}", configuration.stream.spark)
         log.info("Spark's session is open")
-        outlet = Outlet(configuration.kafka, configuration.cluster, turns)
+        outlet = Outlet(Publisher(configuration.kafka, configuration.cluster), turns)
         while wait_for_topics(configuration.kafka, (topics.reports, topics.snapshots), stopping):
             try:
                 _run_query(spark, configuration, topics, outlet, stopping)
@@ -104,9 +102,9 @@ class Batches:
         one batch per window costs a fraction of one per report, in a sandbox as in a fleet.
         """
         with self._working, collector_paused():
-            for snapshot in self._assembler.on_rows(self._rows(records), now_ms=time.time_ns() // 1_000_000):
-                self._outlet.add(snapshot, _summary(snapshot))
-        now_ms = time.time_ns() // 1_000_000
+            for snapshot in self._assembler.on_rows(self._rows(records), now_ms=_now_ms()):
+                self._outlet.add(_now_ms(), snapshot)
+        now_ms = _now_ms()
         look_ms = self._assembler.next_look_ms(now_ms, patience_ms=self._settings.patience_ms)
         self._closing.wait((look_ms - now_ms) / 1000)
 
@@ -125,7 +123,7 @@ class Batches:
     def flush(self) -> None:
         """Publish what is held, between two batches.  Raises NotPublished, KafkaException."""
         with self._working:
-            self._outlet.flush()
+            self._outlet.flush(_now_ms())
 
     def stop(self) -> None:
         """Stop the query between two batches."""
@@ -135,25 +133,13 @@ class Batches:
                 self.query.stop()
 
 
-def first_ms(now_ms: int, newest_ms: int, window_ms: int) -> int:
-    """The start of the first window to assemble, when the newest published one ended at `newest_ms` (0: none has).
-
-    If that was lately, the stream begins with that window.  It does not publish it again, but knows by it which hosts
-    to await, and leaves no gap.
-    """
-    if now_ms - newest_ms <= MOST_HELD * window_ms:
-        return newest_ms - window_ms
-    return now_ms - REPLAYED_WINDOWS * window_ms
-
-
 def _run_query(
     spark: SparkSession, configuration: Configuration, topics: Topics, outlet: Outlet, stopping: Stopping
 ) -> None:
     settings = configuration.stream
     kafka = configuration.kafka
-    now_ms = time.time_ns() // 1_000_000
-    outlet.clear()
-    from_ms = first_ms(now_ms, outlet.newest_ms(), settings.window_ms)
+    now_ms = _now_ms()
+    from_ms = first_ms(now_ms, outlet.restart(), settings.window_ms)
     batches = Batches(
         configuration.cluster,
         settings,
@@ -192,15 +178,8 @@ def _tell(left_out: Sequence[SparkRow]) -> None:
         log.warning("discarded unread, %s: %d reports of %s", fault, sum(row.reports for row in found), names)
 
 
-def _summary(snapshot: Snapshot) -> str:
-    figures = {
-        "hosts": f"{snapshot.hosts_seen}/{snapshot.hosts_expected}",
-        "key_groups": len(snapshot.key_groups),
-        "pairs": len(snapshot.pairs),
-        "late_rows": snapshot.late_rows,
-        "rejected": sum(snapshot.rejected.values()),
-    }
-    return " ".join(f"{name}={figure}" for name, figure in figures.items())
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _pause(seconds: float, stopping: Stopping) -> None:
