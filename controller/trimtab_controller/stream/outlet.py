@@ -9,7 +9,7 @@ from typing import Protocol
 
 from trimtab_protocol.messages.snapshot import Snapshot
 
-MOST_HELD = 6
+MAX_HELD = 6
 """Number of windows that a stream holds while another one publishes; of more, it drops the oldest."""
 REPLAYED_WINDOWS = 3
 """Number of windows before the start with which a stream begins if none was published lately."""
@@ -80,7 +80,7 @@ class Outlet:
     def __init__(self, topic: SnapshotTopic, turns: Turns) -> None:
         self._topic = topic
         self._turns = turns
-        self._held: deque[Snapshot] = deque(maxlen=MOST_HELD)
+        self._held: deque[Snapshot] = deque(maxlen=MAX_HELD)
         self._publishes = False
         self._ready = False
 
@@ -142,6 +142,6 @@ def first_ms(now_ms: int, newest_ms: int, window_ms: int) -> int:
     If that was lately, the stream begins with that window.  It does not publish it again, but knows by it which hosts
     to await, and leaves no gap.
     """
-    if now_ms - newest_ms <= MOST_HELD * window_ms:
+    if now_ms - newest_ms <= MAX_HELD * window_ms:
         return newest_ms - window_ms
     return now_ms - REPLAYED_WINDOWS * window_ms

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.controller.stream.test_chunks import snapshot as window
-from trimtab_controller.stream.outlet import MOST_HELD, Fenced, Outlet, Turns, first_ms
+from trimtab_controller.stream.outlet import MAX_HELD, Fenced, Outlet, Turns, first_ms
 from trimtab_protocol.messages.snapshot import Snapshot
 
 WINDOW_MS = 10_000
@@ -101,7 +101,7 @@ def test_a_standby_holds_no_more_than_the_last_windows() -> None:
     stream.see(*range(100))
     stream.turns.lead()
     stream.see(100)
-    assert topic.ends == ends(*range(101 - MOST_HELD, 101))
+    assert topic.ends == ends(*range(101 - MAX_HELD, 101))
 
 
 def test_a_stream_that_nobody_tells_begins_when_no_other_one_publishes() -> None:
