@@ -27,12 +27,12 @@ class StreamSettings:
     """How reports become snapshots.
 
     `window_s`: length of a window, a multiple of the agents' interval.  `watermark_s`: how long a window waits for a
-    host that does not report.  `patience_s`: how long after the last report of a window is due Spark looks for it,
-    and how often from then on.  `expected_hosts`: the only hosts whose reports count; None = all hosts count, and those seen in
-    the last windows are awaited.  `checkpoint_dir`: a folder, or a URI that all Spark executors can reach.  `embedded`:
-    the controller runs the stream as a child process.  `warm_standby`: it does so while it stands by, too, and has
-    snapshots as soon as it leads; this takes as much memory and CPU as the leader's stream.  `spark`: any keys of
-    Spark's configuration.
+    host that does not report.  `patience_s`: how long after the last report of a window is due Spark looks for it, and
+    how often from then on.  `expected_hosts`: the only hosts whose reports count; None = all hosts count, and those
+    seen in the last windows are awaited.  `checkpoint_dir`: a folder, or a URI that all Spark executors can reach.
+    `embedded`: the controller runs the stream as a child process.  `warm_standby`: it does so while it stands by, too,
+    and has snapshots as soon as it leads; this takes as much memory and CPU as the leader's stream.  `spark`: any keys
+    of Spark's configuration.
     """
 
     checkpoint_dir: str
