@@ -81,6 +81,7 @@ class Outlet:
         self._topic = topic
         self._turns = turns
         self._held: deque[Snapshot] = deque(maxlen=MAX_HELD)
+        self._newest_ms = 0  # the end of the newest published window, as far as this stream knows
         self._publishes = False
         self._ready = False
 
@@ -102,10 +103,11 @@ class Outlet:
         self._publishes = self._publishes and self._turns.keeps
         if not self._publishes:
             self._look(now_ms)
+        self._drop()
         try:
             while self._publishes and self._held:
                 self._topic.publish(self._held[0])
-                self._held.popleft()
+                self._newest_ms = self._held.popleft().end_ms
         except Fenced as error:
             log.warning("another stream publishes now (%s): holding the snapshots", error)
             self._publishes = False
@@ -122,17 +124,20 @@ class Outlet:
         return self._topic.newest_ms()
 
     def _look(self, now_ms: int) -> None:
-        newest_ms = self._topic.newest_ms()
-        if self._turns.claims(now_ms=now_ms, newest_ms=newest_ms):
+        self._newest_ms = self._topic.newest_ms()
+        if self._turns.claims(now_ms=now_ms, newest_ms=self._newest_ms):
             try:
                 self._topic.take_over()
-                newest_ms = self._topic.newest_ms()  # from now on nobody else adds one
+                self._newest_ms = self._topic.newest_ms()  # from now on nobody else adds one
             except BaseException:
                 self._turns.lead()  # try again
                 raise
             self._publishes = True
-            log.info("publishing the windows after end_ms=%d", newest_ms)
-        while self._held and self._held[0].end_ms <= newest_ms:
+            log.info("publishing the windows after end_ms=%d", self._newest_ms)
+
+    def _drop(self) -> None:
+        """Drop the windows that are on the topic; at a takeover this stream may have yet to assemble some of them."""
+        while self._held and self._held[0].end_ms <= self._newest_ms:
             self._held.popleft()
 
 

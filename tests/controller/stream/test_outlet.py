@@ -82,6 +82,17 @@ def test_a_standby_publishes_what_the_leader_has_not_and_nothing_twice() -> None
     assert topic.ends == ends(*range(10, 16))
 
 
+def test_a_standby_that_lags_behind_does_not_publish_again_what_the_leader_has() -> None:
+    topic = Topic()
+    leader, standby = Stream(topic), Stream(topic)
+    leader.turns.lead()
+    leader.see(10, 11, 12)
+    standby.turns.lead()
+    standby.outlet.flush(ends(13)[0])
+    standby.see(11, 12, 13)
+    assert topic.ends == ends(10, 11, 12, 13)
+
+
 def test_who_is_told_to_stand_by_publishes_no_more_and_goes_on_in_its_next_term() -> None:
     topic = Topic()
     stream = Stream(topic)
