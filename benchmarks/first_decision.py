@@ -7,15 +7,17 @@ three starts, with windows of 5 s (`--window-s`):
 - restart: the same controller, stopped and started again;
 - takeover: `kill -9` of the leader while another controller stands by; the time counts from the kill.
 
-The table has the seconds from the start to each phase.  A decision counts as the first one when it is about fresh
-measurements, neither `no_snapshot` nor `stale_snapshot`; the first plan is listed separately, because it also needs
-`min_windows`.  The load becomes uneven at each start, so that there is something to plan.
+The table has the seconds from the start to each phase, and the CPU seconds, which a busy machine changes less.  A
+decision counts as the first one when it is about fresh measurements, neither `no_snapshot` nor `stale_snapshot`.  The
+first plan is listed separately, because it also needs `min_windows`.  The load becomes uneven at each start, so that
+there is something to plan.
 
 Then a dry run makes a plan for each of `--windows` windows.  The output has the seconds from the end of a window to its
 snapshot and to its plan.
 """
 
 import argparse
+import os
 import re
 import statistics
 import sys
@@ -65,6 +67,8 @@ PHASES: Mapping[str, str] = {
     "first plan": r" INFO plan \S+: app: ",
 }
 """Name of each phase -> the line of the log with which it ends."""
+CPU = "CPU seconds until then"
+"""Of the controller and all its children since their start; unlike the others, valid on a busy machine."""
 STAMP = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ")
 
 
@@ -216,7 +220,7 @@ def wait_for(what: str, child: Child, condition: Callable[[], bool]) -> None:
 def measured(child: Child, since: float) -> dict[str, float]:
     """The phases up to the first plan."""
     wait_for("plan", child, lambda: "first plan" in phases(child, since))
-    return phases(child, since)
+    return phases(child, since) | {CPU: sum(sum(each.cpu_times()[:2]) for each in tree(child))}
 
 
 def starts(controllers: Controllers, fleet: Fleet) -> Iterator[tuple[str, dict[str, float]]]:
@@ -241,14 +245,19 @@ def starts(controllers: Controllers, fleet: Fleet) -> Iterator[tuple[str, dict[s
     standby.stop()
 
 
+def tree(child: Child) -> list[psutil.Process]:
+    """A controller with its children."""
+    process = psutil.Process(child.pid)
+    return [process, *process.children(recursive=True)]
+
+
 def cost(child: Child, seconds: float = 10.0) -> dict[str, float]:
     """Memory and CPU of a controller with its children."""
 
     def used() -> float:
         return sum(sum(each.cpu_times()[:2]) for each in everyone)
 
-    process = psutil.Process(child.pid)
-    everyone = [process, *process.children(recursive=True)]
+    everyone = tree(child)
     before = used()
     time.sleep(seconds)
     memory = sum(each.memory_info().rss for each in everyone)
@@ -281,7 +290,7 @@ def print_table(found: Mapping[str, list[dict[str, float]]]) -> None:
     kinds = [kind for kind in found if kind != "standby"]
     print(f"\nseconds from the start, medians of {len(found[kinds[0]])}")
     print(f"{'':30}" + "".join(f"{kind:>10}" for kind in kinds))
-    for phase in PHASES:
+    for phase in (*PHASES, CPU):
         cells = [[row[phase] for row in found[kind] if phase in row] for kind in kinds]
         print(f"{phase:30}" + "".join(f"{statistics.median(cell):10.1f}" if cell else f"{'-':>10}" for cell in cells))
     costs = found["standby"]
@@ -328,6 +337,7 @@ def main() -> None:
             print(f"run {run + 1}, {kind}: {figures}", flush=True)
     if found:
         print_table(found)
+    print(f"load average {os.getloadavg()[1]:.0f} on {os.cpu_count()} cores")
 
 
 if __name__ == "__main__":
