@@ -67,8 +67,14 @@ class Turns:
 
     def claims(self, *, now_ms: int, newest_ms: int) -> bool:
         """Whether to take over now; `newest_ms` = the end of the newest published window."""
-        begins, self._term_begins = self._term_begins, False
-        return begins or (self._leads and now_ms - newest_ms > self._silent_ms)
+        if self._term_begins:
+            self._term_begins = False
+            return True
+        return self._leads and now_ms - newest_ms > self._silent_ms
+
+    def again(self) -> None:
+        """Take over once more, if the term goes on."""
+        self._term_begins = self._leads
 
 
 class Outlet:
@@ -118,8 +124,8 @@ class Outlet:
         A stream that was publishing takes over again, because its client may have failed.
         """
         self._held.clear()
-        if self._publishes and self._turns.keeps:
-            self._turns.lead()
+        if self._publishes:
+            self._turns.again()
         self._publishes = False
         return self._topic.newest_ms()
 
@@ -130,7 +136,7 @@ class Outlet:
                 self._topic.take_over()
                 self._newest_ms = self._topic.newest_ms()  # from now on nobody else adds one
             except BaseException:
-                self._turns.lead()  # try again
+                self._turns.again()
                 raise
             self._publishes = True
             log.info("publishing the windows after end_ms=%d", self._newest_ms)
