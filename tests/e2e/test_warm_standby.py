@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.controller.stream.test_chunks import snapshot
 from tests.e2e.sent_reports import report
 from trimtab_controller.kafka.chunks import Chunk, read_chunk
+from trimtab_controller.stream.outlet import Fenced
+from trimtab_controller.stream.publisher import Publisher
 from trimtab_protocol.messages.names import Topics, topic_settings
 from trimtab_protocol.messages.report import encode_report
 from trimtab_sandbox.broker import Broker, Topic
@@ -99,6 +102,27 @@ def wait(child: Child, what: str, condition: Callable[[str], object], limit_s: f
         assert time.monotonic() - began < limit_s, f"no {what} within {limit_s:g} s\n{child.log.read_text()}"
         time.sleep(0.05)
     return time.monotonic() - began
+
+
+def test_the_broker_refuses_the_snapshots_of_a_stream_that_another_one_has_taken_over_from(
+    broker: Broker, unique: str
+) -> None:
+    broker.create_topics([Topic(name=Topics(unique).snapshots, partitions=1)])
+    first, second = Publisher(broker.kafka, unique), Publisher(broker.kafka, unique)
+    assert first.newest_ms() == 0
+    first.take_over()
+    first.publish(snapshot(10_000, cluster=unique))
+    first.publish(snapshot(20_000, cluster=unique))
+    second.take_over()
+    assert second.newest_ms() == 20_000
+    with pytest.raises(Fenced):
+        first.publish(snapshot(30_000, cluster=unique))
+    assert second.newest_ms() == 20_000, "only marks of transactions and refused records come after it"
+    second.publish(snapshot(30_000, cluster=unique))
+    assert first.newest_ms() == 30_000
+    first.take_over()
+    first.publish(snapshot(40_000, cluster=unique))
+    assert second.newest_ms() == 40_000
 
 
 @pytest.mark.timeout(600)
