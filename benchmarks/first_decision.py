@@ -271,12 +271,12 @@ def to_plan(controllers: Controllers, fleet: Fleet, windows: int) -> dict[str, l
 
     def found() -> dict[str, list[float]]:
         delays: dict[str, list[float]] = {"snapshot": [], "plan": []}
-        end_s = 0.0
+        end_s = published_s = 0.0
         for at, line in lines(child):
             if published := re.search(r" INFO published end_ms=(\d+)", line):
-                end_s = int(published[1]) / 1000
-                delays["snapshot"].append(at - end_s)
+                end_s, published_s = int(published[1]) / 1000, at
             elif " INFO dry run, would do: " in line and end_s:
+                delays["snapshot"].append(published_s - end_s)
                 delays["plan"].append(at - end_s)
         return delays
 
