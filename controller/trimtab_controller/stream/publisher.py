@@ -55,6 +55,7 @@ class Publisher:
             {
                 **for_librdkafka(self._kafka),
                 "transactional.id": stream_transactional_id(self._cluster),
+                "log_level": 2,  # being fenced is an ordinary end, and logged by the outlet
                 "delivery.timeout.ms": int(SEND_LIMIT_S * 1000),
                 "linger.ms": 0,
             }
