@@ -49,6 +49,8 @@ def host(broker: Broker, unique: str, tmp_path: Path) -> Iterator[Callable[[Path
         bench.create_topics()
 
         def start(agent: Path | None, plug_in: Path | None) -> Host:
+            if agent is not None:
+                bench.configure_as_before()
             bench.start_agent(environment(agent))
             own = {"TRIMTAB_WORKER": "w0", "TRIMTAB_SOCKET": bench.socket, **environment(plug_in)}
             worker = processes.start("worker", [sys.executable, str(SCRIPTS / "plugin.py")], environment=own)
