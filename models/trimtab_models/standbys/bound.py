@@ -9,18 +9,24 @@ For the loss of one domain, with survivors that own `L_n` and orphans of loads `
   the m-th largest leads to the least load.
 
 Following: a standby is followed all the time, so the mean load after a loss contains what all other standbys cost.  It
-is an average over several losses, with weights w_D, since one loss alone could have them all at the lost workers: for
-any weights `sum over D of w_D (own load of the survivors + orphans) / C_D + sum over k of f_k min over n of (sum over D
-without n of w_D / C_D)`, with the capacity `C_D` of the survivors, is a bound (a dual solution of the fluid problem).
+is an average over several losses, with weights w_D, since one loss alone could have them all at the lost workers.  Let
+workers below a trial level take what they can, and C_D be the capacity of those that survive D.  The level is refuted
+when for some weights (a dual solution of the fluid problem) it is below `sum over D of w_D (own load of these survivors
++ orphans) / C_D + sum over k of f_k min over n of (sum over D without n of w_D / C_D)`.
 """
 
 import numpy as np
 
-from trimtab_models.standbys.problem import Floats, Ints, Problem
+from trimtab_models.standbys.problem import Bools, Floats, Ints, Problem
 
 ENTRIES = 4_000_000
 """Most entries of the tables for Pieces, key groups by workers, where capacities differ; with more workers fewer of the
 largest orphans are looked at."""
+PRECISION = 0.01
+"""Precision of the trial level, in percent of a worker."""
+ASCENTS = 30
+STRIDE = 0.5
+"""Steps in search of the best weights."""
 MASSED = 64
 """Most of the largest orphans that Pieces looks at."""
 
@@ -88,45 +94,96 @@ def _pieces(own: Floats, capacity: Floats, load: Floats, entries: float) -> floa
     return float(np.minimum(apart, shared).max(initial=float(best[0])))
 
 
-def following_bound(problem: Problem) -> float:
-    """The bound by Following, for weights that are equal over the domains with the highest mean loads."""
-    losing = np.bincount(problem.domain, minlength=problem.domains)
-    capacity = problem.capacity.sum() - np.bincount(problem.domain, problem.capacity, problem.domains)
-    own = problem.own.sum() - np.bincount(problem.domain, problem.own, problem.domains)
-    due = problem.due[problem.owner]
-    of = problem.domain[problem.owner]
-    inherited = np.bincount(of, np.where(due > 0, problem.load - problem.follow, 0.0), problem.domains)
-    followed = np.bincount(of, due * problem.follow, problem.domains)
-    known = np.flatnonzero((capacity > 0) & (losing > 0))
-    if not len(known):
-        return 0.0
-    level = (own[known] + inherited[known]) / capacity[known]
-    known = known[np.argsort(-level, kind="stable")]
-    best = 0.0
-    for count in sorted({1, 2, 3, 4, *np.geomspace(1, len(known), 40).astype(int).tolist(), len(known)}):
-        if count <= len(known):
-            best = max(best, _dual(problem, known[:count], capacity, own + inherited, followed))
-    return best
+def following_bound(problem: Problem, proven: float, reached: float) -> float:
+    """The largest level between `proven` and `reached` (percent) that Following refutes."""
+    fluid = _Fluid(problem)
+    if not fluid.refutes(proven):
+        return proven
+    low, high = proven, reached
+    while high - low > PRECISION:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if fluid.refutes(middle) else (low, middle)
+    return low
 
 
-def _dual(problem: Problem, chosen: Ints, capacity: Floats, carried: Floats, followed: Floats) -> float:
-    """The value of the dual solution with equal weights on `chosen`."""
-    price = np.zeros(problem.domains)  # what a unit at a survivor of each domain counts
-    price[chosen] = 1.0 / (len(chosen) * capacity[chosen])
-    able = np.zeros(problem.domains, np.bool_)
-    able[problem.domain[~problem.removing]] = True
-    seen = price.sum() - price  # of a worker in each domain: it survives all others
-    least = _least_elsewhere(np.where(able, seen, np.inf))
-    counted = np.where(np.isfinite(least), least, 0.0)
-    return float((price * carried).sum() + (followed * counted).sum())
+class _Fluid:
+    """Following, at a trial level: able workers with room for the lightest key group take all orphans."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        due, of = problem.due[problem.owner], problem.domain[problem.owner]
+        inherited = np.where(due > 0, problem.load - problem.follow, 0.0)
+        self._inherited = np.bincount(of, inherited, problem.domains)
+        self._followed = np.bincount(of, due * problem.follow, problem.domains)
+        self._lightest = float(problem.load[due > 0].min(initial=np.inf))
+
+    def refutes(self, level: float) -> bool:
+        """Whether no assignment keeps every worker at or below `level` after every loss."""
+        problem = self._problem
+        takes = ~problem.removing & (problem.own + self._lightest < level * problem.capacity)
+        size = problem.domains
+        own_of = np.bincount(problem.domain, np.where(takes, problem.own, 0.0), size)
+        capacity_of = np.bincount(problem.domain, np.where(takes, problem.capacity, 0.0), size)
+        capacity = capacity_of.sum() - capacity_of
+        alone = capacity <= 0
+        if (alone & (self._inherited + self._followed > 0)).any():
+            return True
+        carried = own_of.sum() - own_of + self._inherited
+        known = np.flatnonzero(~alone)
+        if not len(known):
+            return False
+        dual = _Dual(capacity[known], carried[known], self._followed[known], capacity_of[known] > 0)
+        return dual.exceeds(level)
 
 
-def _least_elsewhere(values: Floats) -> Floats:
-    """For each place, the least of the values at all other places."""
+class _Dual:
+    """The dual solutions of the fluid problem with one weight per domain."""
+
+    def __init__(self, capacity: Floats, carried: Floats, followed: Floats, taking: Bools) -> None:
+        self._capacity = capacity
+        self._carried = carried
+        self._followed = followed
+        self._taking = taking
+
+    def exceeds(self, level: float) -> bool:
+        """Whether weights are found whose value is above `level`."""
+        mean = self._carried / self._capacity
+        order = np.argsort(-mean, kind="stable")
+        best, weights = -np.inf, np.zeros(len(order))
+        for count in sorted({1, 2, 3, (len(order) + 1) // 2, len(order)}):
+            trial = np.zeros(len(order))
+            trial[order[:count]] = 1.0 / min(count, len(order))
+            value, _ = self._rated(trial)
+            if value > best:
+                best, weights = value, trial
+        weights = 0.9 * weights + 0.1 / len(order)
+        for step in range(ASCENTS):
+            if best > level:
+                return True
+            value, slope = self._rated(weights)
+            best = max(best, value)
+            steepest = float(np.abs(slope - value).max())
+            if steepest <= 0.0:
+                break
+            weights = weights * np.exp(STRIDE / np.sqrt(1.0 + step) * (slope - value) / steepest)
+            weights /= weights.sum()
+        return best > level
+
+    def _rated(self, weights: Floats) -> tuple[float, Floats]:
+        """The value of these weights, and its slope by each of them."""
+        price = weights / self._capacity
+        least, where = _least_elsewhere(np.where(self._taking, price.sum() - price, np.inf))
+        counted = np.isfinite(least)
+        value = float((price * self._carried).sum() + (self._followed[counted] * least[counted]).sum())
+        lost = np.bincount(where[counted], self._followed[counted], len(price))
+        return value, (self._carried + self._followed[counted].sum() - lost) / self._capacity
+
+
+def _least_elsewhere(values: Floats) -> tuple[Floats, Ints]:
+    """For each place, the least of the values at all other places, and where it is."""
     if len(values) < 2:
-        return np.full(len(values), np.inf)
+        return np.full(len(values), np.inf), np.zeros(len(values), np.int64)
     first, second = np.argsort(values, kind="stable")[:2]
-    found = np.full(len(values), values[first])
-    found[first] = values[second]
-    return found
-
+    found, where = np.full(len(values), values[first]), np.full(len(values), first)
+    found[first], where[first] = values[second], second
+    return found, where

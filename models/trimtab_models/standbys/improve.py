@@ -12,7 +12,7 @@ import numpy as np
 from trimtab_models.solving import Stop
 from trimtab_models.standbys.bound import orphans_by_domain
 from trimtab_models.standbys.evaluate import losses
-from trimtab_models.standbys.ledger import Ledger, most_inherited
+from trimtab_models.standbys.ledger import Ledger
 from trimtab_models.standbys.problem import UNPLACED, Bools, Floats, Ints
 
 NEGLIGIBLE = 1e-6
@@ -20,8 +20,12 @@ NEGLIGIBLE = 1e-6
 REFUSED = 40
 """Number of forbidden steps after which a domain's search ends."""
 PASSES = 12
-RELIEVED = 4
+RELIEVED = 12
 """Number of key groups, those that cost most to follow, that a relieved worker tries to hand on."""
+EXCHANGED = 4
+"""Number of exchanges that are tried for each of them."""
+LONGEST = 10_000
+"""Most steps in one domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +47,33 @@ class Improving:
         self._stop = stop
         self._left = steps
         self._orphans = orphans_by_domain(ledger.problem)
-        self._top: Floats = most_inherited(self._problem, ledger.assignment)
         self._mean_bytes = float(self._problem.state_bytes.mean()) if len(self._problem.load) else 0.0
         self._cap = np.inf
 
     def run(self, slack: float) -> None:
-        """Improve the domains whose highest load is above their bound by more than `slack`, worst first."""
+        """Lower the worst value of all, then the highest load of each domain that is above its bound by `slack`."""
         for _ in range(PASSES):
+            self._lower_worst(float(self._bounds.max(initial=0.0)) + slack)
             found = losses(self._problem, self._ledger.assignment)
-            worst = int(found.highest.argmax())
-            self._cap = float(found.highest[worst])
+            self.limit(float(found.highest.max(initial=0.0)))
             order = np.argsort(-found.highest, kind="stable")
             changed = False
             for domain in order[(found.highest - self._bounds)[order] > slack].tolist():
                 if self._stop() or self._left <= 0:
                     return
                 changed |= bool(self.improve(domain))
-            if found.highest[worst] > self._bounds.max() + slack:
-                changed |= self._relieve(int(found.worker[worst]))
             if not changed:
                 return
-            self._top = most_inherited(self._problem, self._ledger.assignment)
+            self._ledger.refresh()
+
+    def _lower_worst(self, enough: float) -> None:
+        """Relieve the worst worker after the worst loss, until that fails or the worst value is low `enough`."""
+        ledger = self._ledger
+        while self._left > 0 and not self._stop():
+            highest, worker, domain = ledger.worst()
+            self.limit(highest)
+            if highest <= enough or not (self.improve(domain, most=1) or self._relieve(worker)):
+                return
 
     def limit(self, worst: float) -> None:
         """Let no step raise a worker above `worst` (percent) after any loss."""
@@ -84,18 +94,15 @@ class Improving:
         self.undo(done)
         return gain, price
 
-    def improve(self, domain: int) -> list[tuple[_Step, tuple[int, ...]]]:
+    def improve(self, domain: int, most: int = LONGEST) -> list[tuple[_Step, tuple[int, ...]]]:
         """Take steps in one domain while they help; returns them, each with the workers that it left."""
         done: list[tuple[_Step, tuple[int, ...]]] = []
-        while self._left > 0 and not self._stop():
+        while len(done) < most and self._left > 0 and not self._stop():
             self._left -= 1
             step = self._best_step(domain)
             if step is None:
                 break
             done.append((step, self._take(step)))
-        if done:
-            after = self._inherited(domain)
-            self._top = np.maximum(self._top, after)
         return done
 
     def undo(self, done: list[tuple[_Step, tuple[int, ...]]]) -> None:
@@ -113,16 +120,9 @@ class Improving:
             return (UNPLACED,)
         return tuple(self._ledger.move(key_group, worker) for key_group, worker in step.moves)
 
-    def _inherited(self, domain: int) -> Floats:
-        orphans = self._orphans[domain]
-        heirs = self._ledger.assignment[orphans, 0]
-        placed = heirs != UNPLACED
-        size = len(self._problem.capacity)
-        return np.bincount(heirs[placed], self._ledger.inherited[orphans[placed]], size).astype(np.float64)
-
     def _after(self, domain: int) -> Floats:
         """(N,) loads after the loss; minus infinity for the lost."""
-        after = self._ledger.loads + self._inherited(domain)
+        after = self._ledger.loads + self._ledger.inherited_from(domain, self._orphans[domain])
         after[self._problem.domain == domain] = -np.inf
         return after
 
@@ -159,7 +159,7 @@ class Improving:
         """Steps with their gains, the best first."""
         problem, heirs = self._problem, self._ledger.assignment[:, 0]
         capacity, load = problem.capacity, problem.load
-        room = (self._cap * capacity - self._ledger.loads - self._top)[None, :]
+        room = (self._cap * capacity - self._ledger.loads - self._ledger.top)[None, :]
         moved = load[on_worst][:, None]
         left = (after[worst] - moved) / capacity[worst]
         arrives = (after[None, :] + moved) / capacity
@@ -222,7 +222,7 @@ class Improving:
         (given, other), (taken, _) = step.moves
         for worker, gets, loses in ((other, given, taken), (worst, taken, given)):
             more = problem.follow[gets] - problem.follow[loses]
-            room = self._cap * problem.capacity[worker] - ledger.loads[worker] - self._top[worker]
+            room = self._cap * problem.capacity[worker] - ledger.loads[worker] - ledger.top[worker]
             if more > room + NEGLIGIBLE and more > 0:
                 return False
         # Each makes room for the other, so both leave before they are judged.
@@ -237,26 +237,40 @@ class Improving:
         return allowed
 
     def _relieve(self, worker: int) -> bool:
-        """Hand on what a worker follows for other domains; its load falls after every loss."""
+        """Hand on something that a worker follows: its load falls after every loss."""
         problem, ledger = self._problem, self._ledger
         if worker < 0:
             return False
         followed = np.flatnonzero((ledger.assignment[:, 0] == worker) & self._movable & (problem.follow > 0))
         dearest = followed[np.argsort(-problem.follow[followed], kind="stable")[:RELIEVED]]
-        changed = False
-        for key_group in dearest.tolist():
-            if self._stop() or self._left <= 0:
-                break
-            self._left -= 1
-            domain = int(problem.domain[problem.owner[key_group]])
-            follow, load = problem.follow[key_group], problem.load[key_group]
-            anyway = (ledger.loads + follow + self._top) / problem.capacity
-            reached = np.maximum(anyway, (self._after(domain) + load) / problem.capacity)
-            reached[(problem.domain == domain) | problem.removing] = np.inf
-            reached[worker] = np.inf
-            target = int(reached.argmin())
-            if reached[target] < self._cap - NEGLIGIBLE and ledger.may_follow(key_group, target, leaves=worker):
-                ledger.move(key_group, target)
-                self._top = np.maximum(self._top, self._inherited(domain))
-                changed = True
-        return changed
+        found = [each for key_group in dearest.tolist() for each in self._reliefs(key_group, worker)]
+        for reached, step in sorted(found, key=lambda each: each[0])[:REFUSED]:
+            if reached < self._cap - NEGLIGIBLE and self._is_allowed(step, worker):
+                self._left -= 1
+                self._take(step)
+                return True
+        return False
+
+    def _reliefs(self, key_group: int, worker: int) -> Iterator[tuple[float, _Step]]:
+        """The best move and the best exchanges of one key group, with the worst value that they lead to."""
+        problem, ledger = self._problem, self._ledger
+        capacity = problem.capacity
+        domain = int(problem.domain[problem.owner[key_group]])
+        follow, load = problem.follow[key_group], problem.load[key_group]
+        after = self._after(domain)
+        reached = np.maximum((ledger.loads + follow + ledger.top), after + load) / capacity
+        reached[(problem.domain == domain) | problem.removing] = np.inf
+        reached[worker] = np.inf
+        left = self._cap - follow / capacity[worker]
+        target = int(reached.argmin())
+        yield max(float(reached[target]), left), _Step(((key_group, target),))
+        orphans = self._orphans[domain]
+        heirs = ledger.assignment[orphans, 0]
+        lighter = problem.follow[orphans] < follow
+        others = orphans[lighter & (heirs != worker) & (heirs != UNPLACED) & self._movable[orphans]]
+        at = ledger.assignment[others, 0]
+        more = follow - problem.follow[others]
+        reached = np.maximum(ledger.loads[at] + more + ledger.top[at], after[at] + load - problem.load[others])
+        value = np.maximum(reached / capacity[at], self._cap - more / capacity[worker])
+        for place in np.argsort(value, kind="stable")[:EXCHANGED].tolist():
+            yield float(value[place]), _Step(((key_group, int(at[place])), (int(others[place]), worker)))

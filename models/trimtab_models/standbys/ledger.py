@@ -2,24 +2,68 @@
 
 import numpy as np
 
-from trimtab_models.standbys.evaluate import is_new
-from trimtab_models.standbys.problem import UNPLACED, Bools, Ints, Problem
+from trimtab_models.standbys.evaluate import is_new, losses
+from trimtab_models.standbys.problem import UNPLACED, Bools, Floats, Ints, Problem
+
+
+TABLE = 4_000_000
+"""Most entries, domains by workers, of a table of what each worker inherits; larger problems compute it on demand."""
 
 
 class Ledger:
-    """An assignment with the loads, the use of resources, and the restores that it begins."""
+    """An assignment with the loads, the use of resources, and the restores that it begins.
+
+    `top` (N,) = the most that each worker inherits from one domain, beyond what following costs.  In a large problem it
+    may be too high, until `refresh`.
+    """
 
     def __init__(self, problem: Problem, assignment: Ints) -> None:
         self.problem = problem
         self.assignment = assignment
         self.loads = problem.loads(assignment)
         self.inherited = problem.load - problem.follow
+        self._domain = problem.domain[problem.owner]
+        self._table = self._tabled() if problem.domains * len(problem.capacity) <= TABLE else None
+        self.top = most_inherited(problem, assignment)
         rows = [problem.followed(assignment, usage) for usage in problem.usage]
         self._used = np.array(rows).reshape(problem.limit.shape)
         key_group, rank = np.nonzero(is_new(problem, assignment))
         target, size = assignment[key_group, rank], len(problem.capacity)
         self._begun = np.bincount(target, minlength=size).astype(np.float64)
         self._begun_bytes = np.bincount(target, problem.state_bytes[key_group], size).astype(np.float64)
+
+    def _tabled(self) -> Floats:
+        problem = self.problem
+        table = np.zeros((problem.domains, len(problem.capacity)))
+        if self.assignment.size:
+            heirs = self.assignment[:, 0]
+            placed = np.flatnonzero(heirs != UNPLACED)
+            np.add.at(table, (self._domain[placed], heirs[placed]), self.inherited[placed])
+        return table
+
+    def inherited_from(self, domain: int, orphans: Ints) -> Floats:
+        """(N,) what each worker inherits from the domain with these orphans, beyond what following costs."""
+        if self._table is not None:
+            return self._table[domain]
+        heirs = self.assignment[orphans, 0]
+        placed = heirs != UNPLACED
+        found = np.bincount(heirs[placed], self.inherited[orphans[placed]], len(self.loads))
+        return found.astype(np.float64)
+
+    def worst(self) -> tuple[float, int, int]:
+        """The highest load after any one loss (percent of capacity), of which worker, and which domain's loss."""
+        if self._table is None:
+            found = losses(self.problem, self.assignment)
+            domain = int(found.highest.argmax())
+            return float(found.highest[domain]), int(found.worker[domain]), domain
+        relative = (self.loads + self.top) / self.problem.capacity
+        worker = int(relative.argmax())
+        return float(relative[worker]), worker, int(self._table[:, worker].argmax())
+
+    def refresh(self) -> None:
+        """Compute `top` exactly."""
+        if self._table is None:
+            self.top = most_inherited(self.problem, self.assignment)
 
     def price(self, key_group: int, worker: int) -> float:
         """Bytes that `worker` must restore to follow the key group: none if it does so at present."""
@@ -57,19 +101,31 @@ class Ledger:
     def move(self, key_group: int, worker: int, rank: int = 0) -> int:
         """Put a standby on another worker (UNPLACED: nowhere); returns where it was."""
         before = int(self.assignment[key_group, rank])
-        self._book(key_group, before, -1.0)
         self.assignment[key_group, rank] = worker
-        self._book(key_group, worker, 1.0)
+        for place, sign in ((before, -1.0), (worker, 1.0)):
+            if place != UNPLACED:
+                self._book(key_group, place, sign)
+                if not rank:
+                    self._inherit(key_group, place, sign)
         return before
 
     def promote(self, key_group: int, rank: int) -> None:
         """Exchange the first standby and the one at `rank`; nothing is restored for it."""
         row = self.assignment[key_group]
+        self._inherit(key_group, int(row[0]), -1.0)
         row[0], row[rank] = row[rank], row[0]
+        self._inherit(key_group, int(row[0]), 1.0)
+
+    def _inherit(self, key_group: int, worker: int, sign: float) -> None:
+        more = sign * self.inherited[key_group]
+        if self._table is None:
+            self.top[worker] += max(0.0, more)
+            return
+        domain = self._domain[key_group]
+        self._table[domain, worker] += more
+        self.top[worker] = self._table[:, worker].max()
 
     def _book(self, key_group: int, worker: int, sign: float) -> None:
-        if worker == UNPLACED:
-            return
         problem = self.problem
         self.loads[worker] += sign * problem.follow[key_group]
         self._used[:, worker] += sign * problem.usage[:, key_group]
@@ -78,7 +134,7 @@ class Ledger:
             self._begun_bytes[worker] += sign * problem.state_bytes[key_group]
 
 
-def most_inherited(problem: Problem, assignment: Ints) -> np.ndarray:
+def most_inherited(problem: Problem, assignment: Ints) -> Floats:
     """(N,) the most that each worker inherits from one domain, in load beyond what following costs."""
     top = np.zeros(len(problem.capacity))
     if not assignment.size:

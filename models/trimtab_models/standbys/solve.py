@@ -49,11 +49,12 @@ def solve(problem: Problem, *, stop: Stop | None = None, params: Params = DEFAUL
 def rated(problem: Problem, assignment: Ints, bounds: Floats | None = None) -> StandbyResult:
     """A given assignment with its value and bound."""
     bounds = domain_bounds(problem) if bounds is None else bounds
+    score, proven = evaluate(problem, assignment), float(bounds.max(initial=0.0))
+    reached = score.worst if not score.missing else 2.0 * max(proven, score.worst)
+    if proven < reached:
+        proven = following_bound(problem, proven, reached)
     return StandbyResult(
-        assignment=assignment,
-        score=evaluate(problem, assignment),
-        losses=losses(problem, assignment),
-        lower_bound=max(float(bounds.max(initial=0.0)), following_bound(problem)),
+        assignment=assignment, score=score, losses=losses(problem, assignment), lower_bound=proven
     )
 
 
