@@ -11,6 +11,8 @@ import numpy as np
 from trimtab_models.standbys.bound import orphans_by_domain, water_level
 from trimtab_models.standbys.problem import UNPLACED, Floats, Ints, Problem
 
+WAVE = 8
+"""One in so many candidates takes a key group at a time."""
 SPREADING = 0.02
 """Load, as a share of the mean, that following an average share of all state counts beside its cost."""
 
@@ -86,16 +88,22 @@ class Filling:
             target = max(water, float((self._loads[survivors] / problem.capacity[survivors]).max()))
         restricted = bool(len(problem.limit)) or problem.wanted > 1
         added = problem.load if rank == 0 else problem.follow
-        for gap, load, extra in zip(gaps.tolist(), added[gaps].tolist(), self._spreading[gaps].tolist(), strict=True):
-            value = np.maximum(level + load / capacity, target) + spread
+        wave = 1 if restricted else max(1, len(workers) // WAVE)
+        for start in range(0, len(gaps), wave):
+            batch = gaps[start : start + wave]
+            value = np.maximum(level + added[batch[0]] / capacity, target) + spread
             if restricted:
-                value[~self._possible(gap, workers)] = np.inf
-            at = int(value.argmin())
-            if value[at] == np.inf:
-                continue
-            self._place(gap, rank, int(workers[at]))
-            level[at] += load / capacity[at]
-            spread[at] += extra / capacity[at]
+                value[~self._possible(int(batch[0]), workers)] = np.inf
+            if len(batch) == 1:
+                at = value.argmin(keepdims=True)
+                if value[at[0]] == np.inf:
+                    continue
+            else:
+                at = np.argpartition(value, len(batch) - 1)[: len(batch)]
+                at = at[np.argsort(level[at], kind="stable")]  # the largest goes where the load is least
+            self._place(batch, rank, workers[at])
+            level[at] += added[batch] / capacity[at]
+            spread[at] += self._spreading[batch] / capacity[at]
 
     def _candidates(self, domain: int, after: Floats, count: int) -> Ints:
         """Able survivors, in a large problem only those with the least load, and those that follow least."""
@@ -118,12 +126,12 @@ class Filling:
             possible &= used[workers] + usage[gap] <= limit[workers]
         return possible
 
-    def _place(self, gap: int, rank: int, worker: int) -> None:
-        problem = self._problem
-        self._assignment[gap, rank] = worker
-        self._loads[worker] += problem.follow[gap]
-        self._spread[worker] += self._spreading[gap]
-        self._used[:, worker] += problem.usage[:, gap]
+    def _place(self, gaps: Ints, rank: int, workers: Ints) -> None:
+        """Give each gap a worker; the workers differ."""
+        self._assignment[gaps, rank] = workers
+        self._loads[workers] += self._problem.follow[gaps]
+        self._spread[workers] += self._spreading[gaps]
+        self._used[:, workers] += self._problem.usage[:, gaps]
 
 
 def spreading_weights(problem: Problem) -> Floats:

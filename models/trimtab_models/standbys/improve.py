@@ -24,6 +24,8 @@ RELIEVED = 12
 """Number of key groups, those that cost most to follow, that a relieved worker tries to hand on."""
 EXCHANGED = 4
 """Number of exchanges that are tried for each of them."""
+TARGETS = 100
+"""Most workers that are considered for a move."""
 LONGEST = 10_000
 """Most steps in one domain."""
 
@@ -53,7 +55,7 @@ class Improving:
     def run(self, slack: float) -> None:
         """Lower the worst value of all, then the highest load of each domain that is above its bound by `slack`."""
         for _ in range(PASSES):
-            self._lower_worst(float(self._bounds.max(initial=0.0)) + slack)
+            self._lower_worst(float(self._bounds.max(initial=0.0)) + NEGLIGIBLE)
             found = losses(self._problem, self._ledger.assignment)
             self.limit(float(found.highest.max(initial=0.0)))
             order = np.argsort(-found.highest, kind="stable")
@@ -159,13 +161,12 @@ class Improving:
         """Steps with their gains, the best first."""
         problem, heirs = self._problem, self._ledger.assignment[:, 0]
         capacity, load = problem.capacity, problem.load
-        room = (self._cap * capacity - self._ledger.loads - self._ledger.top)[None, :]
+        targets = self._least_loaded(after)
+        room = self._cap * capacity[targets] - self._ledger.loads[targets] - self._ledger.top[targets]
         moved = load[on_worst][:, None]
         left = (after[worst] - moved) / capacity[worst]
-        arrives = (after[None, :] + moved) / capacity
-        arrives[:, (after == -np.inf) | problem.removing] = np.inf
+        arrives = (after[targets] + moved) / capacity[targets]
         arrives[problem.follow[on_worst][:, None] > room + NEGLIGIBLE] = np.inf
-        arrives[:, worst] = np.inf
         moves = value - np.maximum(arrives, left)
         at = heirs[others]
         difference = moved - load[others]
@@ -187,14 +188,21 @@ class Improving:
         for place in known[np.argsort(-worth, kind="stable")[: REFUSED + 1]].tolist():
             gain = float(gains[place])
             if place < moves.size:
-                row, worker = divmod(place, moves.shape[1])
-                yield gain, _Step(((int(on_worst[row]), worker),))
+                row, column = divmod(place, moves.shape[1])
+                yield gain, _Step(((int(on_worst[row]), int(targets[column])),))
             elif place < moves.size + exchanges.size:
                 row, column = divmod(place - moves.size, len(others))
                 taken = int(others[column])
                 yield gain, _Step(((int(on_worst[row]), int(heirs[taken])), (taken, worst)))
             else:
                 yield promotions[place - moves.size - exchanges.size]
+
+    def _least_loaded(self, after: Floats) -> Ints:
+        """The able survivors, in a large problem only those with the least load."""
+        able = np.flatnonzero((after > -np.inf) & ~self._problem.removing)
+        if len(able) <= TARGETS:
+            return able
+        return able[np.argpartition((after / self._problem.capacity)[able], TARGETS)[:TARGETS]]
 
     def _prices(self, key_groups: Ints) -> Floats:
         """What moving each costs at least: a new standby has been paid for anyway."""

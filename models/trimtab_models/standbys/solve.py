@@ -23,7 +23,7 @@ class Params:
     """Most steps of the search, and how close to its bound a domain is left alone (percent of a worker)."""
 
     steps: int = 20_000
-    precision: float = 0.01
+    precision: float = 0.1
 
 
 DEFAULT_PARAMS = Params()
