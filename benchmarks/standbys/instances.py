@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trimtab_models.standbys import UNPLACED, Budget, Problem
+from trimtab_models.standbys import UNPLACED, Problem
 
 MEAN_LOAD = 50.0
 FOLLOWING_SHARE = 0.2
@@ -17,7 +17,6 @@ def instance(
     share: float = FOLLOWING_SHARE,
     hosts: int | None = None,
     alike: bool = True,
-    budget: Budget = Budget(),
 ) -> Problem:
     """Key groups with log-normal loads and states (sigma 1), at a mean load of 50 % of all workers, without standbys.
 
@@ -50,5 +49,4 @@ def instance(
         wanted=1,
         usage=np.zeros((0, key_groups)),
         limit=np.zeros((0, workers)),
-        budget=budget,
     )

@@ -146,19 +146,11 @@ class Improving:
         others = orphans[(heirs != worst) & (heirs != UNPLACED) & self._movable[orphans]]
         if not len(on_worst):
             return None
-        refused = 0
-        for gain, step in self._steps(after, worst, value, on_worst, others):
-            if gain <= NEGLIGIBLE or refused >= REFUSED:
-                return None
-            if self._is_allowed(step, worst):
-                return step
-            refused += 1
-        return None
+        steps = self._steps(after, worst, value, on_worst, others)
+        return next((step for step in steps if self._is_allowed(step, worst)), None)
 
-    def _steps(
-        self, after: Floats, worst: int, value: float, on_worst: Ints, others: Ints
-    ) -> Iterator[tuple[float, _Step]]:
-        """Steps with their gains, the best first."""
+    def _steps(self, after: Floats, worst: int, value: float, on_worst: Ints, others: Ints) -> Iterator[_Step]:
+        """Steps that gain something, the best first; at most REFUSED."""
         problem, heirs = self._problem, self._ledger.assignment[:, 0]
         capacity, load = problem.capacity, problem.load
         targets = self._least_loaded(after)
@@ -185,17 +177,16 @@ class Improving:
         )
         known = np.flatnonzero(gains > NEGLIGIBLE)
         worth = gains[known] / (self._mean_bytes + prices[known] + 1.0)
-        for place in known[np.argsort(-worth, kind="stable")[: REFUSED + 1]].tolist():
-            gain = float(gains[place])
+        for place in known[np.argsort(-worth, kind="stable")[:REFUSED]].tolist():
             if place < moves.size:
                 row, column = divmod(place, moves.shape[1])
-                yield gain, _Step(((int(on_worst[row]), int(targets[column])),))
+                yield _Step(((int(on_worst[row]), int(targets[column])),))
             elif place < moves.size + exchanges.size:
                 row, column = divmod(place - moves.size, len(others))
                 taken = int(others[column])
-                yield gain, _Step(((int(on_worst[row]), int(heirs[taken])), (taken, worst)))
+                yield _Step(((int(on_worst[row]), int(heirs[taken])), (taken, worst)))
             else:
-                yield promotions[place - moves.size - exchanges.size]
+                yield promotions[place - moves.size - exchanges.size][1]
 
     def _least_loaded(self, after: Floats) -> Ints:
         """The able survivors, in a large problem only those with the least load."""

@@ -5,7 +5,6 @@ import numpy as np
 from trimtab_models.standbys.evaluate import is_new, losses
 from trimtab_models.standbys.problem import UNPLACED, Bools, Floats, Ints, Problem
 
-
 TABLE = 4_000_000
 """Most entries, domains by workers, of a table of what each worker inherits; larger problems compute it on demand."""
 

@@ -6,7 +6,6 @@ import numpy as np
 
 from trimtab_models.solving import Never, Stop
 from trimtab_models.standbys.bound import domain_bounds, following_bound
-from trimtab_models.standbys.baselines import fewest_key_groups, rack_aware_standbys
 from trimtab_models.standbys.construct import Filling, kept_standbys
 from trimtab_models.standbys.evaluate import evaluate, is_new, losses
 from trimtab_models.standbys.improve import Improving
@@ -53,9 +52,7 @@ def rated(problem: Problem, assignment: Ints, bounds: Floats | None = None) -> S
     reached = score.worst if not score.missing else 2.0 * max(proven, score.worst)
     if proven < reached:
         proven = following_bound(problem, proven, reached)
-    return StandbyResult(
-        assignment=assignment, score=score, losses=losses(problem, assignment), lower_bound=proven
-    )
+    return StandbyResult(assignment=assignment, score=score, losses=losses(problem, assignment), lower_bound=proven)
 
 
 def _gaps(problem: Problem, assignment: Ints) -> Bools:

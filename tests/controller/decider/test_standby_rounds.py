@@ -25,6 +25,7 @@ from trimtab_controller.execution.state import Execution, with_owners
 from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Owners
 
+EACH = int(ROUND.worker_changes)
 WARM = {kg(0): (W0, W1), kg(1): (W1, W0)}
 
 
@@ -126,7 +127,7 @@ def test_what_drifted_while_the_solver_worked_gets_no_standbys() -> None:
 
 def test_restores_begin_round_by_round() -> None:
     """Of many key groups some are placed at once, the next ones later; what is told is how many are left."""
-    many = {kg(at): W0 for at in range(2 * ROUND.key_groups + 1)}
+    many = {kg(at): W0 for at in range(2 * EACH + 1)}
     present = execution(many)
     made = decider(present)
     workers = (W0, W1)
@@ -138,7 +139,7 @@ def test_restores_begin_round_by_round() -> None:
         if isinstance(decision, StandbysPlaced):
             assert ("still lack one" in decision.detail) == (sum(sizes) < len(many))
             present = published(made, present, dict(decision.rows))
-    assert sizes == [ROUND.key_groups, 0, ROUND.key_groups, 1, 0]
+    assert sizes == [EACH, 0, EACH, 1, 0]
 
 
 def test_a_standby_that_is_gone_is_replaced_and_one_too_many_is_dropped() -> None:

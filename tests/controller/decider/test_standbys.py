@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from tests.controller.decider.decider_situations import APP, OPERATOR, kg
 from trimtab_controller.decider.owned import Owned
-from trimtab_controller.decider.standbys import Budget, StandbyRows, choose_standbys, count_missing
+from trimtab_controller.decider.standbys import Following, StandbyRows, choose_standbys
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.execution.state import placement_of, with_owners
+from trimtab_models.standbys import Budget
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
 from trimtab_protocol.messages.placement import Owners, Placement
 
-PLENTY = Budget(key_groups=10**9, state_bytes=1 << 60)
+PLENTY = Budget()
 
 
 def worker(name: str, host: str, capacity: float = 1.0, *, draining: bool = False) -> Worker:
@@ -39,6 +40,10 @@ def placed(seen: AppView, standbys: dict[int, tuple[str, ...]] | None = None) ->
         if kg(at) in seen.owners
     }
     return with_owners(bare, Epoch(1, 2), rows)
+
+
+def count_missing(seen: AppView, placement: Placement, wanted: int) -> int:
+    return Following.of(seen, placement).missing(seen, wanted)
 
 
 def chosen(found: StandbyRows) -> dict[int, tuple[str, ...]]:
@@ -114,7 +119,8 @@ def test_an_owner_that_stood_by_is_no_standby_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "added"), [(Budget(key_groups=2, state_bytes=1 << 60), 4), (Budget(key_groups=9, state_bytes=250), 6)]
+    ("budget", "added"),
+    [(Budget(worker_changes=2), 4), (Budget(worker_changes=9, worker_bytes=250), 4), (Budget(worker_bytes=50), 2)],
 )
 def test_a_worker_begins_only_so_many_restores_in_a_round(budget: Budget, added: int) -> None:
     seen = view(THREE, ["a"] * 20)
@@ -127,7 +133,7 @@ def test_state_that_was_not_measured_counts_like_the_largest_of_its_operator() -
         Owned(key_group=kg(at), owner=WorkerId("a"), load=1.0, state_bytes=1000 if at == 0 else None) for at in range(8)
     ]
     seen = replace(view(THREE[:2], []), key_groups=rows)
-    found = choose_standbys(seen, placed(seen), 1, Budget(key_groups=100, state_bytes=3000))
+    found = choose_standbys(seen, placed(seen), 1, Budget(worker_bytes=3000))
     assert found.added == 3
 
 
@@ -189,7 +195,7 @@ def test_every_gap_is_filled_with_what_fits_and_what_fits_stays(situation: tuple
 def test_rounds_within_a_budget_come_to_the_same_end(situation: tuple[AppView, Placement, int], each: int) -> None:
     seen, placement, wanted = situation
     for _ in range(40):
-        found = choose_standbys(seen, placement, wanted, Budget(key_groups=each, state_bytes=1 << 60))
+        found = choose_standbys(seen, placement, wanted, Budget(worker_changes=each))
         begun: Counter[str] = Counter()
         for key_group, row in found.rows.items():
             old: Owners = placement.of(key_group.operator, key_group.partition)
