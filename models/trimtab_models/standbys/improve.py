@@ -38,6 +38,10 @@ class _Step:
     rank: int = 0
 
 
+_Done = list[tuple[_Step, tuple[int, ...]]]
+"""Steps that were taken, each with the workers that its key groups left."""
+
+
 class Improving:
     """A search over the first standbys of a ledger's assignment; `movable` (K,) says which may change."""
 
@@ -55,7 +59,7 @@ class Improving:
     def run(self, slack: float) -> None:
         """Lower the worst value of all, then the highest load of each domain that is above its bound by `slack`."""
         for _ in range(PASSES):
-            self._lower_worst(float(self._bounds.max(initial=0.0)) + NEGLIGIBLE)
+            self.lower_worst(float(self._bounds.max(initial=0.0)) + NEGLIGIBLE)
             found = losses(self._problem, self._ledger.assignment)
             self.limit(float(found.highest.max(initial=0.0)))
             order = np.argsort(-found.highest, kind="stable")
@@ -68,18 +72,31 @@ class Improving:
                 return
             self._ledger.refresh()
 
-    def _lower_worst(self, enough: float) -> None:
+    def lower_worst(self, enough: float) -> _Done:
         """Relieve the worst worker after the worst loss, until that fails or the worst value is low `enough`."""
         ledger = self._ledger
+        done: _Done = []
         while self._left > 0 and not self._stop():
             highest, worker, domain = ledger.worst()
             self.limit(highest)
-            if highest <= enough or not (self.improve(domain, most=1) or self._relieve(worker)):
-                return
+            if highest <= enough:
+                break
+            steps = self.improve(domain, most=1) or self._relieve(worker)
+            if not steps:
+                break
+            done += steps
+        return done
 
     def limit(self, worst: float) -> None:
         """Let no step raise a worker above `worst` (percent) after any loss."""
         self._cap = worst
+
+    def lower_worst_if(self, enough: float, least: float) -> None:
+        """Lower the worst value of all, unless the gain is less than `least`."""
+        before, done = self._ledger.worst()[0], self.lower_worst(enough)
+        self._ledger.refresh()
+        if before - self._ledger.worst()[0] < least:
+            self.undo(done)
 
     def improve_if(self, domain: int, least: float) -> None:
         """Improve a domain, unless the gain is less than `least`."""
@@ -96,9 +113,9 @@ class Improving:
         self.undo(done)
         return gain, price
 
-    def improve(self, domain: int, most: int = LONGEST) -> list[tuple[_Step, tuple[int, ...]]]:
+    def improve(self, domain: int, most: int = LONGEST) -> _Done:
         """Take steps in one domain while they help; returns them, each with the workers that it left."""
-        done: list[tuple[_Step, tuple[int, ...]]] = []
+        done: _Done = []
         while len(done) < most and self._left > 0 and not self._stop():
             self._left -= 1
             step = self._best_step(domain)
@@ -107,7 +124,7 @@ class Improving:
             done.append((step, self._take(step)))
         return done
 
-    def undo(self, done: list[tuple[_Step, tuple[int, ...]]]) -> None:
+    def undo(self, done: _Done) -> None:
         """Take steps back."""
         for step, left in reversed(done):
             if step.rank:
@@ -235,20 +252,19 @@ class Improving:
         ledger.move(taken, other)
         return allowed
 
-    def _relieve(self, worker: int) -> bool:
+    def _relieve(self, worker: int) -> _Done:
         """Hand on something that a worker follows: its load falls after every loss."""
         problem, ledger = self._problem, self._ledger
         if worker < 0:
-            return False
+            return []
         followed = np.flatnonzero((ledger.assignment[:, 0] == worker) & self._movable & (problem.follow > 0))
         dearest = followed[np.argsort(-problem.follow[followed], kind="stable")[:RELIEVED]]
         found = [each for key_group in dearest.tolist() for each in self._reliefs(key_group, worker)]
         for reached, step in sorted(found, key=lambda each: each[0])[:REFUSED]:
             if reached < self._cap - NEGLIGIBLE and self._is_allowed(step, worker):
                 self._left -= 1
-                self._take(step)
-                return True
-        return False
+                return [(step, self._take(step))]
+        return []
 
     def _reliefs(self, key_group: int, worker: int) -> Iterator[tuple[float, _Step]]:
         """The best move and the best exchanges of one key group, with the worst value that they lead to."""

@@ -119,8 +119,9 @@ def _replace(problem: Problem, assignment: Ints, bounds: Floats, stop: Stop, par
     if not len(doubtful):
         return
     search = Improving(Ledger(problem, assignment), bounds, np.ones(len(assignment), np.bool_), stop, params.steps)
-    search.limit(float(highest.max()))
     least = WORTHWHILE * slack
+    search.lower_worst_if(float(bounds.max()) + params.precision, least)
+    search.limit(float(losses(problem, assignment).highest.max()))
     worth = {}
     for domain in doubtful[np.argsort(-highest[doubtful], kind="stable")].tolist():
         gain, price = search.potential(domain)
