@@ -130,7 +130,7 @@ def test_the_bound_holds_and_the_optimum_is_near(found: Problem) -> None:
     result = solve(found)
     assert result.lower_bound <= optimum + 0.011
     assert optimum - 1e-9 <= result.score.worst
-    largest = float((found.load.max(initial=0.0) / found.capacity.min()))
+    largest = float(found.load.max(initial=0.0) / found.capacity.min())
     assert result.score.worst <= optimum + 0.25 * largest + 1e-9
 
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.controller.decider.decider_situations import APP, OPERATOR, kg
+from trimtab_agent.engines.faust.group.placing import Reason, place
 from trimtab_controller.decider.owned import Owned
-from trimtab_controller.decider.standbys import Following, StandbyRows, choose_standbys
+from trimtab_controller.decider.standbys import FOLLOWING_SHARE, Following, StandbyRows, choose_standbys
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.execution.state import placement_of, with_owners
 from trimtab_models.standbys import Budget
@@ -206,3 +207,46 @@ def test_rounds_within_a_budget_come_to_the_same_end(situation: tuple[AppView, P
             break
         placement = with_owners(placement, Epoch(1, 3), found.rows)
     assert _faults(seen, placement, wanted) == []
+
+
+@given(situations())
+def test_the_group_gives_exactly_the_plan_when_any_worker_dies(situation: tuple[AppView, Placement, int]) -> None:
+    """What N-1 states is what the plug-in's assignor does: the first standby owns, whatever else it knows."""
+    seen, before, _ = situation
+    after = with_owners(before, Epoch(1, 3), choose_standbys(seen, before, 1, PLENTY).rows)
+    rows = after.owners[OPERATOR]
+    previous = {key_group.partition: owner for key_group, owner in seen.owners.items()}
+    for dead in seen.workers:
+        members = [each.id for each in seen.workers if each.id != dead.id]
+        living = [[name if name in members else None for name in row] for row in rows]
+        if not members:
+            continue
+        given_to = place(living, partitions=len(rows), previous=previous, members=members)
+        for partition, row in enumerate(rows):
+            if row[0] != dead.id:
+                assert given_to[partition] == (row[0], Reason.PLACED)
+            elif len(row) > 1:
+                assert given_to[partition] == (row[1], Reason.STANDBY)
+
+
+def test_what_a_loss_leads_to_is_told_with_its_bound() -> None:
+    seen = view(THREE, ["a", "a", "b", "c"], [20.0, 20.0, 30.0, 30.0])
+    good = Following.of(seen, placed(seen, {0: ("b",), 1: ("c",), 2: ("c",), 3: ("b",)})).survival(seen, 1)
+    assert good is not None
+    assert (good.lost, good.worker) == (("b",), "c"), "30 of its own, 30 of b, and it follows 1"
+    assert good.worst_pct == pytest.approx(30 + 30 + FOLLOWING_SHARE * 20)
+    assert good.bound_pct <= good.worst_pct
+    assert Following.of(seen, placed(seen, {0: ("b",)})).survival(seen, 1) is None, "three key groups lack one"
+    alone = view(THREE[:1], ["a"])
+    assert Following.of(alone, placed(alone)).survival(alone, 1) is None
+
+
+def test_standbys_are_replaced_only_where_that_is_worth_it() -> None:
+    seen = view(THREE, ["a"] * 4 + ["b"], [10.0] * 5)
+    uneven = Following.of(seen, placed(seen, {0: ("b",), 1: ("b",), 2: ("b",), 3: ("b",), 4: ("c",)}))
+    assert uneven.choose(seen, 1, PLENTY).rows == {}
+    assert uneven.choose(seen, 1, PLENTY, 30.0).rows == {}
+    better = uneven.choose(seen, 1, PLENTY, 5.0)
+    assert (better.added, better.replaced, better.missing) == (len(better.rows), len(better.rows), 0)
+    assert Counter(row[1] for row in better.rows.values()) == {"c": len(better.rows)}
+    assert 2 <= len(better.rows) <= 3
