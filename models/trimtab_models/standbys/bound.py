@@ -17,6 +17,7 @@ when for some weights (a dual solution of the fluid problem) it is below `sum ov
 
 import numpy as np
 
+from trimtab_models.standbys.evaluate import highest_outside
 from trimtab_models.standbys.problem import Bools, Floats, Ints, Problem
 
 ENTRIES = 4_000_000
@@ -27,6 +28,8 @@ PRECISION = 0.01
 ASCENTS = 30
 STRIDE = 0.5
 """Steps in search of the best weights."""
+LIGHTEST = 256
+"""Number of the least loaded workers that take the water in a large problem, unless it rises above them."""
 MASSED = 64
 """Most of the largest orphans that Pieces looks at."""
 
@@ -34,23 +37,25 @@ MASSED = 64
 def domain_bounds(problem: Problem) -> Floats:
     """(D,) for each domain, a bound on the highest load of a survivor of its loss (Present, Water, Pieces)."""
     relative = problem.own / problem.capacity
-    order = np.argsort(relative, kind="stable")
-    able = ~problem.removing
-    bounds = np.zeros(problem.domains)
+    bounds, _ = highest_outside(problem, relative)
+    able = np.flatnonzero(~problem.removing)
+    able = able[np.argsort(relative[able], kind="stable")]
+    sizes = np.bincount(problem.domain, minlength=problem.domains)
+    alike = bool((problem.capacity[able] == problem.capacity[able[:1]]).all())
     for domain, orphans in enumerate(orphans_by_domain(problem)):
-        survivors = order[problem.domain[order] != domain]
-        if not len(survivors):
+        if not len(orphans):
             continue
-        bounds[domain] = relative[survivors[-1]]
-        if len(orphans):
-            survivors = survivors[able[survivors]]
+        load = problem.load[orphans]
+        lightest = able[: LIGHTEST + sizes[domain]] if alike else able
+        while True:
+            survivors = lightest[problem.domain[lightest] != domain]
             own, capacity = problem.own[survivors], problem.capacity[survivors]
-            load = problem.load[orphans]
-            bounds[domain] = max(
-                bounds[domain],
-                water_level(own, capacity, float(load.sum())),
-                _pieces(own, capacity, load, ENTRIES / problem.domains),
-            )
+            water = water_level(own, capacity, float(load.sum()))
+            if len(lightest) == len(able) or water <= relative[survivors[-1]]:
+                break
+            lightest = able
+        pieces = _pieces(own, capacity, load, ENTRIES / problem.domains)
+        bounds[domain] = max(bounds[domain], water, pieces)
     return bounds
 
 

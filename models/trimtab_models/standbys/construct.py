@@ -44,6 +44,7 @@ class Filling:
     def __init__(self, problem: Problem, assignment: Ints, chosen: Ints) -> None:
         """`chosen` = the key groups to fill."""
         self._problem = problem
+        self._able = np.flatnonzero(~problem.removing)
         self._open = np.zeros(len(assignment), np.bool_)
         self._open[chosen] = True
         self._assignment = assignment
@@ -52,6 +53,7 @@ class Filling:
         able = max(1, int((~problem.removing).sum()))
         self._spreading = SPREADING * (mean or 1.0) * weight * able / (max(1, problem.wanted) * (weight.sum() or 1.0))
         self._loads = problem.loads(assignment)
+        self._highest = float((self._loads / problem.capacity).max(initial=0.0))
         self._spread = problem.followed(assignment, self._spreading)
         self._used = np.array([problem.followed(assignment, usage) for usage in problem.usage]).reshape(
             problem.limit.shape
@@ -82,10 +84,9 @@ class Filling:
         level = after[workers] / capacity
         target = 0.0
         if rank == 0:
-            survivors = problem.domain != domain
             order = np.argsort(level, kind="stable")
             water = water_level(after[workers][order], capacity[order], float(problem.load[gaps].sum()))
-            target = max(water, float((self._loads[survivors] / problem.capacity[survivors]).max()))
+            target = max(water, self._highest)
         restricted = bool(len(problem.limit)) or problem.wanted > 1
         added = problem.load if rank == 0 else problem.follow
         wave = 1 if restricted else max(1, len(workers) // WAVE)
@@ -108,7 +109,7 @@ class Filling:
     def _candidates(self, domain: int, after: Floats, count: int) -> Ints:
         """Able survivors, in a large problem only those with the least load, and those that follow least."""
         problem = self._problem
-        able = np.flatnonzero((problem.domain != domain) & ~problem.removing)
+        able = self._able[problem.domain[self._able] != domain]
         most = max(32, count)
         if len(able) <= 2 * most or problem.wanted > 1 or len(problem.limit):
             return able
@@ -131,7 +132,9 @@ class Filling:
         self._assignment[gaps, rank] = workers
         self._loads[workers] += self._problem.follow[gaps]
         self._spread[workers] += self._spreading[gaps]
-        self._used[:, workers] += self._problem.usage[:, gaps]
+        if len(self._used):
+            self._used[:, workers] += self._problem.usage[:, gaps]
+        self._highest = max(self._highest, float((self._loads[workers] / self._problem.capacity[workers]).max()))
 
 
 def spreading_weights(problem: Problem) -> Floats:

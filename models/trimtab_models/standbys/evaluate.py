@@ -45,7 +45,7 @@ def losses(problem: Problem, assignment: Ints) -> Losses:
     """The highest load after each loss; O(K log K)."""
     loads = problem.loads(assignment)
     relative = loads / problem.capacity
-    highest, worker = _without_orphans(problem, relative)
+    highest, worker = highest_outside(problem, relative)
     if not assignment.size:
         return Losses(highest=highest, worker=worker)
     heir = assignment[:, 0]
@@ -64,8 +64,8 @@ def losses(problem: Problem, assignment: Ints) -> Losses:
     return Losses(highest=np.where(more, top, highest), worker=np.where(more, first, worker))
 
 
-def _without_orphans(problem: Problem, relative: Floats) -> tuple[Floats, Ints]:
-    """For each domain the highest present load outside it, and its worker."""
+def highest_outside(problem: Problem, relative: Floats) -> tuple[Floats, Ints]:
+    """For each domain the highest relative load of a worker outside it, and that worker; 0 and NOBODY if none is."""
     highest, worker = np.zeros(problem.domains), np.full(problem.domains, NOBODY)
     order = np.argsort(-relative, kind="stable")
     domains = problem.domain[order]

@@ -55,11 +55,17 @@ class Improving:
         self._orphans = orphans_by_domain(ledger.problem)
         self._mean_bytes = float(self._problem.state_bytes.mean()) if len(self._problem.load) else 0.0
         self._cap = np.inf
+        self._least = NEGLIGIBLE
 
     def run(self, slack: float) -> None:
-        """Lower the worst value of all, then the highest load of each domain that is above its bound by `slack`."""
+        """Lower the worst value of all, then the highest load of each domain that is above its bound by `slack`.
+
+        For the latter a step must gain as much: they are many, and matter less.
+        """
         for _ in range(PASSES):
+            self._least = NEGLIGIBLE
             self.lower_worst(float(self._bounds.max(initial=0.0)) + NEGLIGIBLE)
+            self._least = max(NEGLIGIBLE, slack)
             found = losses(self._problem, self._ledger.assignment)
             self.limit(float(found.highest.max(initial=0.0)))
             order = np.argsort(-found.highest, kind="stable")
@@ -192,7 +198,7 @@ class Improving:
                 np.zeros(len(promotions)),
             )
         )
-        known = np.flatnonzero(gains > NEGLIGIBLE)
+        known = np.flatnonzero(gains > self._least)
         worth = gains[known] / (self._mean_bytes + prices[known] + 1.0)
         for place in known[np.argsort(-worth, kind="stable")[:REFUSED]].tolist():
             if place < moves.size:
