@@ -119,7 +119,7 @@ class _Fluid:
         due, of = problem.due[problem.owner], problem.domain[problem.owner]
         inherited = np.where(due > 0, problem.load - problem.follow, 0.0)
         self._inherited = np.bincount(of, inherited, problem.domains)
-        self._followed = np.bincount(of, due * problem.follow, problem.domains)
+        self._followed: Floats = np.bincount(of, due * problem.follow, problem.domains).astype(np.float64)
         self._lightest = float(problem.load[due > 0].min(initial=np.inf))
 
     def refutes(self, level: float) -> bool:

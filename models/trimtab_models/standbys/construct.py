@@ -9,7 +9,7 @@ the load is least.
 import numpy as np
 
 from trimtab_models.standbys.bound import orphans_by_domain, water_level
-from trimtab_models.standbys.problem import UNPLACED, Floats, Ints, Problem
+from trimtab_models.standbys.problem import UNPLACED, Bools, Floats, Ints, Problem
 
 WAVE = 8
 """One in so many candidates takes a key group at a time."""
@@ -109,16 +109,17 @@ class Filling:
     def _candidates(self, domain: int, after: Floats, count: int) -> Ints:
         """Able survivors, in a large problem only those with the least load, and those that follow least."""
         problem = self._problem
-        able = self._able[problem.domain[self._able] != domain]
+        able: Ints = self._able[problem.domain[self._able] != domain]
         most = max(32, count)
         if len(able) <= 2 * most or problem.wanted > 1 or len(problem.limit):
             return able
         relative, spread = (after / problem.capacity)[able], (self._spread / problem.capacity)[able]
         light = np.argpartition(relative, most)[:most]
         idle = np.argpartition(relative + spread, most)[:most]
-        return able[np.unique(np.concatenate((light, idle)))]
+        chosen: Ints = able[np.unique(np.concatenate((light, idle)))]
+        return chosen
 
-    def _possible(self, gap: int, workers: Ints) -> np.ndarray:
+    def _possible(self, gap: int, workers: Ints) -> Bools:
         problem = self._problem
         names = problem.levels[problem.apart[problem.owner[gap]]]
         found = self._assignment[gap]
@@ -140,4 +141,4 @@ class Filling:
 def spreading_weights(problem: Problem) -> Floats:
     """(K,) what spreading counts: half the number of key groups, half their bytes."""
     mean = float(problem.state_bytes.mean()) if len(problem.state_bytes) else 0.0
-    return 1.0 + (problem.state_bytes / mean if mean else 0.0)
+    return 1.0 + problem.state_bytes / (mean or 1.0)

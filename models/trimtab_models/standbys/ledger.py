@@ -43,7 +43,8 @@ class Ledger:
     def inherited_from(self, domain: int, orphans: Ints) -> Floats:
         """(N,) what each worker inherits from the domain with these orphans, beyond what following costs."""
         if self._table is not None:
-            return self._table[domain]
+            row: Floats = self._table[domain]
+            return row
         heirs = self.assignment[orphans, 0]
         placed = heirs != UNPLACED
         found = np.bincount(heirs[placed], self.inherited[orphans[placed]], len(self.loads))
