@@ -15,6 +15,8 @@ when for some weights (a dual solution of the fluid problem) it is below `sum ov
 + orphans) / C_D + sum over k of f_k min over n of (sum over D without n of w_D / C_D)`.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from trimtab_models.standbys.evaluate import highest_outside
@@ -26,8 +28,9 @@ largest orphans are looked at."""
 PRECISION = 0.01
 """Precision of the trial level, in percent of a worker."""
 ASCENTS = 30
-STRIDE = 0.5
 """Steps in search of the best weights."""
+STRIDE = 0.5
+"""Length of the first of them, in the exponent of the weights."""
 LIGHTEST = 256
 """Number of the least loaded workers that take the water in a large problem, unless it rises above them."""
 MASSED = 64
@@ -100,15 +103,18 @@ def _pieces(own: Floats, capacity: Floats, load: Floats, entries: float) -> floa
 
 
 def following_bound(problem: Problem, proven: float, reached: float) -> float:
-    """The largest level between `proven` and `reached` (percent) that Following refutes."""
+    """The bound by Following, between `proven` and `reached` (percent)."""
     fluid = _Fluid(problem)
-    if not fluid.refutes(proven):
-        return proven
     low, high = proven, reached
+    trial = reached
     while high - low > PRECISION:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if fluid.refutes(middle) else (low, middle)
-    return low
+        value = fluid.value(trial)
+        low = max(low, min(value, trial))  # a dual solution for `trial` holds for every lower level too
+        high = high if value > trial else trial
+        if (fluid.takers(low) == fluid.takers(high)).all():
+            break
+        trial = 0.5 * (low + high)
+    return min(low, reached)
 
 
 class _Fluid:
@@ -122,49 +128,52 @@ class _Fluid:
         self._followed: Floats = np.bincount(of, due * problem.follow, problem.domains).astype(np.float64)
         self._lightest = float(problem.load[due > 0].min(initial=np.inf))
 
-    def refutes(self, level: float) -> bool:
-        """Whether no assignment keeps every worker at or below `level` after every loss."""
+    def takers(self, level: float) -> Bools:
+        """(N,) the workers that can take anything without rising above `level`."""
         problem = self._problem
-        takes = ~problem.removing & (problem.own + self._lightest < level * problem.capacity)
+        takers: Bools = ~problem.removing & (problem.own + self._lightest <= level * problem.capacity)
+        return takers
+
+    def value(self, level: float) -> float:
+        """A level that no assignment stays below, if one stays at or below `level` at all; infinite if none does."""
+        problem, takers = self._problem, self.takers(level)
         size = problem.domains
-        own_of = np.bincount(problem.domain, np.where(takes, problem.own, 0.0), size)
-        capacity_of = np.bincount(problem.domain, np.where(takes, problem.capacity, 0.0), size)
+        own_of = np.bincount(problem.domain[takers], problem.own[takers], size)
+        capacity_of = np.bincount(problem.domain[takers], problem.capacity[takers], size)
         capacity = capacity_of.sum() - capacity_of
         alone = capacity <= 0
-        if (alone & (self._inherited + self._followed > 0)).any():
-            return True
-        carried = own_of.sum() - own_of + self._inherited
-        known = np.flatnonzero(~alone)
-        if not len(known):
-            return False
-        dual = _Dual(capacity[known], carried[known], self._followed[known], capacity_of[known] > 0)
-        return dual.exceeds(level)
+        if alone.any():
+            return np.inf if (alone & (self._inherited + self._followed > 0)).any() else 0.0
+        return _Dual(
+            capacity=capacity,
+            carried=own_of.sum() - own_of + self._inherited,
+            followed=self._followed,
+            taking=capacity_of > 0,
+        ).value()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Dual:
-    """The dual solutions of the fluid problem with one weight per domain."""
+    """The dual solutions with a weight for each domain's loss."""
 
-    def __init__(self, capacity: Floats, carried: Floats, followed: Floats, taking: Bools) -> None:
-        self._capacity = capacity
-        self._carried = carried
-        self._followed = followed
-        self._taking = taking
+    capacity: Floats  # (D,) of the workers that survive the domain
+    carried: Floats  # (D,) their own load and the orphans'
+    followed: Floats  # (D,) what following the domain's key groups costs
+    taking: Bools  # (D,) whether a worker of the domain takes anything
 
-    def exceeds(self, level: float) -> bool:
-        """Whether weights are found whose value is above `level`."""
-        mean = self._carried / self._capacity
-        order = np.argsort(-mean, kind="stable")
-        best, weights = -np.inf, np.zeros(len(order))
-        for count in sorted({1, 2, 3, (len(order) + 1) // 2, len(order)}):
-            trial = np.zeros(len(order))
-            trial[order[:count]] = 1.0 / min(count, len(order))
+    def value(self) -> float:
+        """The best value that equal weights of the worst losses, and a few steps of ascent from there, lead to."""
+        size = len(self.capacity)
+        order = np.argsort(-self.carried / self.capacity, kind="stable")
+        best, weights = -np.inf, np.zeros(size)
+        for count in sorted({1, 2, 3, (size + 1) // 2, size}):
+            trial = np.zeros(size)
+            trial[order[:count]] = 1.0 / min(count, size)
             value, _ = self._rated(trial)
             if value > best:
                 best, weights = value, trial
-        weights = 0.9 * weights + 0.1 / len(order)
+        weights = 0.9 * weights + 0.1 / size
         for step in range(ASCENTS):
-            if best > level:
-                return True
             value, slope = self._rated(weights)
             best = max(best, value)
             steepest = float(np.abs(slope - value).max())
@@ -172,22 +181,19 @@ class _Dual:
                 break
             weights = weights * np.exp(STRIDE / np.sqrt(1.0 + step) * (slope - value) / steepest)
             weights /= weights.sum()
-        return best > level
+        return best
 
     def _rated(self, weights: Floats) -> tuple[float, Floats]:
         """The value of these weights, and its slope by each of them."""
-        price = weights / self._capacity
-        least, where = _least_elsewhere(np.where(self._taking, price.sum() - price, np.inf))
-        counted = np.isfinite(least)
-        value = float((price * self._carried).sum() + (self._followed[counted] * least[counted]).sum())
-        lost = np.bincount(where[counted], self._followed[counted], len(price))
-        return value, (self._carried + self._followed[counted].sum() - lost) / self._capacity
+        price = weights / self.capacity
+        least, where = _least_elsewhere(np.where(self.taking, price.sum() - price, np.inf))
+        value = float(price @ self.carried + self.followed @ least)
+        lost = np.bincount(where, self.followed, len(price))
+        return value, (self.carried + self.followed.sum() - lost) / self.capacity
 
 
 def _least_elsewhere(values: Floats) -> tuple[Floats, Ints]:
-    """For each place, the least of the values at all other places, and where it is."""
-    if len(values) < 2:
-        return np.full(len(values), np.inf), np.zeros(len(values), np.int64)
+    """For each of two places or more, the least of the values at all other places, and where it is."""
     first, second = np.argsort(values, kind="stable")[:2]
     found, where = np.full(len(values), values[first]), np.full(len(values), first)
     found[first], where[first] = values[second], second
