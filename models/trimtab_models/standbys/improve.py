@@ -22,6 +22,8 @@ REFUSED = 40
 PASSES = 12
 RELIEVED = 12
 """Number of key groups, those that cost most to follow, that a relieved worker tries to hand on."""
+HEAVIEST, ROOMS = 3, 3
+"""Number of key groups for which room is made, and of workers that are tried for each."""
 EXCHANGED = 4
 """Number of exchanges that are tried for each of them."""
 TARGETS = 100
@@ -87,7 +89,7 @@ class Improving:
             self.limit(highest)
             if highest <= enough:
                 break
-            steps = self.improve(domain, most=1) or self._relieve(worker)
+            steps = self.improve(domain, most=1) or self._relieve(worker) or self._make_room(domain, worker)
             if not steps:
                 break
             done += steps
@@ -271,6 +273,39 @@ class Improving:
                 self._left -= 1
                 return [(step, self._take(step))]
         return []
+
+    def _make_room(self, domain: int, worker: int) -> _Done:
+        """Move what weighs most at the worst survivor to a worker that first hands on what it follows."""
+        problem, ledger = self._problem, self._ledger
+        orphans = self._orphans[domain]
+        inherited = orphans[(ledger.assignment[orphans, 0] == worker) & self._movable[orphans]]
+        for key_group in inherited[:HEAVIEST].tolist():  # the largest load comes first
+            least = (problem.own + problem.load[key_group]) / problem.capacity
+            least[(problem.domain == domain) | problem.removing] = np.inf
+            for target in np.argsort(least, kind="stable")[:ROOMS].tolist():
+                if least[target] >= self._cap - NEGLIGIBLE:
+                    break
+                done = self._cleared(domain, key_group, target)
+                if done is not None and ledger.may_follow(key_group, target, leaves=worker):
+                    step = _Step(((key_group, target),))
+                    return [*done, (step, self._take(step))]
+                self.undo(done or [])
+        return []
+
+    def _cleared(self, domain: int, key_group: int, target: int) -> _Done | None:
+        """Relieve `target` until it can take the key group; None, and all as before, if it cannot."""
+        problem, ledger = self._problem, self._ledger
+        done: _Done = []
+        while True:
+            after = self._after(domain)[target] + problem.load[key_group]
+            anyway = ledger.loads[target] + ledger.top[target] + problem.follow[key_group]
+            if max(after, anyway) / problem.capacity[target] < self._cap - NEGLIGIBLE:
+                return done
+            steps = self._relieve(target) if self._left > 0 else []
+            if not steps:
+                self.undo(done)
+                return None
+            done += steps
 
     def _reliefs(self, key_group: int, worker: int) -> Iterator[tuple[float, _Step]]:
         """The best move and the best exchanges of one key group, with the worst value that they lead to."""
