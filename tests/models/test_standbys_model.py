@@ -17,6 +17,7 @@ from trimtab_models.standbys import (
     fewest_key_groups,
     is_allowed,
     is_new,
+    ledger,
     losses,
     rack_aware_standbys,
     solve,
@@ -188,6 +189,18 @@ def test_it_is_never_worse_than_what_counts_key_groups(seed: int, share: float) 
     for baseline in (fewest_key_groups(found), rack_aware_standbys(found)):
         assert is_allowed(found, baseline)
         assert result.score.worst <= evaluate(found, baseline).worst + 1e-6
+
+
+def test_without_the_table_of_small_problems_the_plan_is_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    load = random.lognormal(0, 1, 200) * 2.0
+    present = [[(each + 1) % 10] for each in range(200)]
+    found = problem([each % 10 for each in range(200)], load.tolist(), 10, share=0.2, present=present, tolerance=1.0)
+    replaced, filled = solve(found), solve(replace(found, present=found.present[:, :0]))
+    monkeypatch.setattr(ledger, "TABLE", 0)
+    assert solve(found).score.worst == pytest.approx(replaced.score.worst, abs=1.0)
+    assert replaced.score.worst < evaluate(found, found.present).worst - 1.0
+    assert solve(replace(found, present=found.present[:, :0])).score.worst == pytest.approx(filled.score.worst, abs=1.0)
 
 
 def test_a_present_standby_stays_unless_that_costs_more_than_the_tolerance() -> None:

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from trimtab_models.standbys.evaluate import is_new, losses
+from trimtab_models.standbys.evaluate import is_new
 from trimtab_models.standbys.problem import UNPLACED, Bools, Floats, Ints, Problem
 
+EXACT = 1e-9
 TABLE = 4_000_000
 """Most entries, domains by workers, of a table of what each worker inherits; larger problems compute it on demand."""
 
@@ -52,13 +53,23 @@ class Ledger:
 
     def worst(self) -> tuple[float, int, int]:
         """The highest load after any one loss (percent of capacity), of which worker, and which domain's loss."""
-        if self._table is None:
-            found = losses(self.problem, self.assignment)
-            domain = int(found.highest.argmax())
-            return float(found.highest[domain]), int(found.worker[domain]), domain
-        relative = (self.loads + self.top) / self.problem.capacity
-        worker = int(relative.argmax())
-        return float(relative[worker]), worker, int(self._table[:, worker].argmax())
+        while True:
+            relative = (self.loads + self.top) / self.problem.capacity
+            worker = int(relative.argmax())
+            by_domain = self._inherited_by(worker)
+            domain = int(by_domain.argmax())
+            if by_domain[domain] >= self.top[worker] - EXACT:
+                return float(relative[worker]), worker, domain
+            self.top[worker] = by_domain[domain]
+
+    def _inherited_by(self, worker: int) -> Floats:
+        """(D,) what a worker inherits from each domain, beyond what following costs."""
+        if self._table is not None:
+            column: Floats = self._table[:, worker]
+            return column
+        followed = np.flatnonzero(self.assignment[:, 0] == worker)
+        found = np.bincount(self._domain[followed], self.inherited[followed], self.problem.domains)
+        return found.astype(np.float64)
 
     def refresh(self) -> None:
         """Compute `top` exactly."""
