@@ -46,8 +46,9 @@ class Problem:
     is a worker that may stand by.  `removing` marks draining workers, which stand by for nobody.
 
     `follow` is what following a key group costs a standby, at most its load.  `usage` and `limit` bound what a worker
-    follows, such as bytes on its disk, in R resources.  `present` (K, P) are the standbys in order.  A present standby
-    is replaced only where the loss of its owner's domain then costs at least `tolerance` (percent of a worker) less.
+    follows, such as bytes on its disk, in R resources.  `present` (K, P) are the standbys in order.  Present standbys
+    are replaced only where the highest load after a loss is above its bound by more than `tolerance` (percent of a
+    worker), and falls by half of that or more.
     """
 
     owner: Ints  # (K,)

@@ -36,9 +36,10 @@ def solve(problem: Problem, *, stop: Stop | None = None, params: Params = DEFAUL
     bounds = domain_bounds(problem)
     if gaps.any():
         _fill(problem, assignment, gaps)
-        ledger = Ledger(problem, assignment)
+        # What is new is cut down to the budget afterwards.
+        unlimited = Ledger(replace(problem, budget=Budget()), assignment)
         new = is_new(problem, assignment)[:, 0] if assignment.size else np.zeros(len(assignment), np.bool_)
-        Improving(_free(ledger), bounds, new, stop, params.steps).run(params.precision)
+        Improving(unlimited, bounds, new, stop, params.steps).run(params.precision)
         _cut(problem, assignment)
     if not _gaps(problem, assignment).any() and problem.present.size:
         _replace(problem, assignment, bounds, stop, params)
@@ -59,11 +60,6 @@ def _gaps(problem: Problem, assignment: Ints) -> Bools:
     """(K,) whether a key group has fewer standbys than it can have."""
     gaps: Bools = (assignment != UNPLACED).sum(axis=1) < problem.due[problem.owner]
     return gaps
-
-
-def _free(ledger: Ledger) -> Ledger:
-    """The same without budgets: what is new is cut down to them afterwards."""
-    return Ledger(replace(ledger.problem, budget=Budget()), ledger.assignment)
 
 
 def _fill(problem: Problem, assignment: Ints, gaps: Bools) -> None:
