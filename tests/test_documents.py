@@ -18,6 +18,7 @@ from trimtab_controller.leadership.machine import Role
 from trimtab_controller.loop import inbox
 from trimtab_controller.stream import assemble, pipeline
 from trimtab_controller.stream.configuration import MAX_HOSTS
+from trimtab_models.standbys.solve import WORTHWHILE
 from trimtab_process import metrics_port, topic_identity
 from trimtab_protocol.messages.placement import MAX_OPERATORS, MAX_WANTED_STANDBYS
 from trimtab_protocol.signing import keys
@@ -87,8 +88,11 @@ PAGES = {
     ),
     "concepts/how-it-decides": (
         f"{MAX_WANTED_STANDBYS} at most",
-        f"{standby_rounds.ROUND.key_groups} key groups or {standby_rounds.ROUND.state_bytes >> 30} GiB",
+        f"{standby_rounds.ROUND.worker_changes:g} key groups or {int(standby_rounds.ROUND.worker_bytes) >> 30} GiB",
         f"at least {standby_rounds.ROUND_INTERVAL_S:g} s apart",
+        f"at least {standby_rounds.TOLERANCE_PCT:g} points above its bound, and at least "
+        f"{WORTHWHILE * standby_rounds.TOLERANCE_PCT:g} can be gained",
+        f"an app {standby_rounds.ROUND.changes:,} key groups",
     ),
     "concepts/how-it-moves": (
         f"at most {STEERING.prepared_lag_records} records behind",

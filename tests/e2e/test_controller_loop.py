@@ -212,6 +212,12 @@ def test_every_key_group_has_a_standby_also_when_a_worker_is_gone(world: World) 
     world.publish_window()
     world.status_when("none is missing", lambda shown: [row["missing_standbys"] for row in shown["apps"]] == [0])
     assert world.metric("trimtab_controller_key_groups_without_standby") == 0
+    ratio, bound = (world.metric(f"trimtab_controller_n_minus_1_{name}ratio") for name in ("", "bound_"))
+    assert 0 < bound == pytest.approx(ratio), "the other worker takes all"
+    world.status_when(
+        "N-1", lambda shown: [set(row["n_minus_1_lost"]) < {"w0", "w1"} for row in shown["apps"]] == [True]
+    )
+    assert f"N-1: {100 * ratio:.0f} %" in world.trimtab("status")
 
 
 def test_pause_drain_stop_and_what_the_operator_is_told(world: World) -> None:

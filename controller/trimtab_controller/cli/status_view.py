@@ -215,7 +215,19 @@ def _app(app: AppStatus) -> Text:
     mean = f", mean load {app.mean_load:.1f} %" if app.mean_load is not None else ""
     together = f", collocation {app.collocation:.0%}" if app.collocation is not None else ""
     text = Text(f"load distance {app.load_distance:.1f} pp{noise}{mean}{together}, {app.key_groups} key groups")
-    return text.append(f", {app.missing_standbys} lack a standby", "yellow") if app.missing_standbys else text
+    if app.missing_standbys:
+        text.append(f", {app.missing_standbys} lack a standby", "yellow")
+    return text.append(_n_minus_1(app))
+
+
+def _n_minus_1(app: AppStatus) -> Text:
+    """What the loss of one host leads to."""
+    if app.n_minus_1_pct is None:
+        return Text()
+    bound = "" if app.n_minus_1_bound_pct is None else f", bound {app.n_minus_1_bound_pct:.0f} %"
+    at = f" at {app.n_minus_1_worker}" if app.n_minus_1_worker else ""
+    lost = f" after losing {first_few(app.n_minus_1_lost)}" if app.n_minus_1_lost else ""
+    return Text(f"\nN-1: {app.n_minus_1_pct:.0f} %{at}{lost}{bound}", "yellow" if app.n_minus_1_pct > 100.0 else "")
 
 
 def _pool(status: Status) -> Table | None:

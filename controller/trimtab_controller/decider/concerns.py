@@ -1,6 +1,7 @@
 """Concerns: conditions that an operator should know of while balancing continues.
 
-These are workers over their capacity and growing backlogs; missed predictions add their own (`predictions.py`).
+These are workers over their capacity and growing backlogs.  Missed predictions (`predictions.py`) and losses that would
+overload a worker (`standby_rounds.py`) are added to them.
 
 The capacity of a worker is compared with the CPU of its process, not with the sum of its key groups' loads.  The sum is
 smaller: rounds of the network belong to no key group, and in calm windows they are two thirds of the process.
@@ -21,6 +22,8 @@ from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
 WINDOWS = 3
 """Number of windows in a row after which a worker over its capacity, or a growing backlog, is reported."""
+FULL_PCT = 100.0
+"""Load of a full worker, in percent of its capacity."""
 
 
 class ConcernKind(StrEnum):
@@ -30,6 +33,7 @@ class ConcernKind(StrEnum):
     BACKLOG_GROWS = "backlog_grows"
     PLANS_MISS = "plans_miss"
     WORKER_CRASHES = "worker_crashes"
+    LOSS_OVERLOADS = "loss_overloads"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

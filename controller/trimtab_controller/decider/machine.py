@@ -57,6 +57,7 @@ from trimtab_controller.decider.pool import PoolWorker, crash_concerns, startabl
 from trimtab_controller.decider.prediction_tracker import Parts, PredictionTracker, Views
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standby_rounds import StandbyRounds
+from trimtab_controller.decider.standbys import Survival
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Execution, Round
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -72,7 +73,8 @@ class Known:
     """What the last snapshot showed, for the status.
 
     `not_ready`: why nothing is known of any app.  `missing_standbys`: per app, the number of key groups that have fewer
-    standbys than the app asks for.  `pool`: per app, the workers that can be started.
+    standbys than the app asks for.  `pool`: per app, the workers that can be started.  `survivals`: per app, what the
+    loss of any one host leads to.
     """
 
     snapshot: Snapshot | None = None
@@ -83,6 +85,7 @@ class Known:
     not_ready: NotReady | None = NOTHING_SEEN
     missing_standbys: dict[AppId, int] = field(default_factory=dict)
     pool: dict[AppId, tuple[PoolWorker, ...]] = field(default_factory=dict)
+    survivals: dict[AppId, Survival] = field(default_factory=dict)
 
 
 class Decider:
@@ -198,7 +201,8 @@ class Decider:
         measured = self._measure(raw, parts)
         self._predictions.review(raw, parts, use)
         ran = {worker: app for worker, (_, app) in self._liveness.ran.items()}
-        concerns = (*concerns_of(use), *self._predictions.concerns, *crash_concerns(snapshot, ran))
+        crashes = crash_concerns(snapshot, ran)
+        concerns = (*concerns_of(use), *self._predictions.concerns, *self._standbys.concerns, *crashes)
         self.known = Known(
             snapshot=snapshot,
             views=views,
@@ -208,6 +212,7 @@ class Decider:
             not_ready=missing,
             missing_standbys=dict(self._standbys.missing),
             pool=startable(snapshot, self.draining),
+            survivals=dict(self._standbys.survivals),
         )
         return measured
 

@@ -1,90 +1,170 @@
-"""Decides when to place standbys and how many at a time, so that restores do not overload the hosts."""
+"""Decides when to place standbys and how many at a time, so that restores do not overload the hosts.
+
+Gaps are filled as soon as possible.  Only when there are none, and nothing else is to be done, present standbys are
+replaced: where the loss of a host then leads to a load that is lower by about TOLERANCE_PCT.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from trimtab_controller.decider.concerns import FULL_PCT, WINDOWS, Concern, ConcernKind
 from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
-from trimtab_controller.decider.standbys import Budget, StandbyRows, choose_standbys, count_missing
+from trimtab_controller.decider.owned import OwnedTable
+from trimtab_controller.decider.standbys import Following, StandbyRows, Survival
 from trimtab_controller.decider.view import AppView, NotReady, Worker
+from trimtab_models.standbys import Budget
 from trimtab_protocol.messages.names import AppId, KeyGroup
 from trimtab_protocol.messages.placement import Placement
 
-ROUND = Budget(key_groups=20, state_bytes=1 << 30)
-"""The most that one worker begins to restore in one round; it opens 20 databases in one or two seconds."""
+ROUND = Budget(worker_changes=20, worker_bytes=float(1 << 30), changes=5_000)
+"""The most restores that begin in one round: at a worker, which opens 20 databases in one or two seconds, and in all,
+which bounds the time that one decision takes."""
 ROUND_INTERVAL_S = 10.0
 """Minimum time between two rounds of an app in which restores begin."""
+TOLERANCE_PCT = 5.0
+"""By how much less a worker is loaded after a loss, in percent of its capacity, for standbys to be replaced."""
+REPLACE_INTERVAL_S = 60.0
+"""Minimum time between two attempts to replace standbys of an app: loads change with every window."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Situation:
-    """What the standbys of an app depend on; as long as it stays the same, they need not be computed again."""
+    """What the standbys of an app depend on, beside the loads."""
 
     placement: Placement
     workers: tuple[Worker, ...]
     wanted: int
+    owned: OwnedTable
 
-    def is_still(self, other: "_Situation | None") -> bool:
+    def is_still(self, other: "_Situation") -> bool:
         """Whether nothing has changed."""
         return (
-            other is not None
-            and self.placement is other.placement
+            self.placement is other.placement
             and (self.wanted, self.workers) == (other.wanted, other.workers)
+            and (self.owned.operators, self.owned.workers) == (other.owned.operators, other.owned.workers)
+            and all(
+                np.array_equal(getattr(self.owned, name), getattr(other.owned, name))
+                for name in ("operator", "partition", "owner")
+            )
         )
 
 
+@dataclass(slots=True)
+class _App:
+    """What is remembered of an app.
+
+    `settled`: no gap can be filled.  `overloads` = windows in a row in which a loss would overload a worker.
+    """
+
+    situation: _Situation
+    following: Following
+    missing: int
+    settled: bool = False
+    survival: Survival | None = None
+    overloads: int = 0
+
+
 class StandbyRounds:
-    """Plans the rounds.  `missing` = per known app, the number of key groups with too few standbys."""
+    """Plans the rounds.
+
+    `missing` = per known app, the number of key groups with too few standbys.  `survivals` = per app, what the loss of
+    any one host leads to.
+    """
 
     def __init__(self) -> None:
         self.missing: dict[AppId, int] = {}
-        self._counted: dict[AppId, _Situation] = {}
-        self._settled: dict[AppId, _Situation] = {}
+        self.survivals: dict[AppId, Survival] = {}
+        self._apps: dict[AppId, _App] = {}
         self._begun_at: dict[AppId, float] = {}
+        self._replaced_at: dict[AppId, float] = {}
+
+    @property
+    def concerns(self) -> tuple[Concern, ...]:
+        """The apps in which one loss would overload a worker, for several windows now."""
+        return tuple(
+            _concern(app, self.survivals[app]) for app in sorted(self.survivals) if self._apps[app].overloads >= WINDOWS
+        )
 
     def see(self, views: Mapping[AppId, AppView | NotReady], placements: Mapping[AppId, Placement]) -> None:
-        """Count the missing standbys of the apps that are known now."""
-        before, self.missing = self.missing, {}
+        """Follow the apps that are known now: missing standbys, and what a loss leads to."""
+        self.missing, self.survivals = {}, {}
         for app, view in views.items():
-            found = _situation(view, placements.get(app)) if isinstance(view, AppView) else None
-            if found is None or not isinstance(view, AppView):
+            known = self._known(view, placements.get(app)) if isinstance(view, AppView) else None
+            if known is None or not isinstance(view, AppView):
                 continue
-            same = found.is_still(self._counted.get(app)) and app in before
-            self.missing[app] = before[app] if same else count_missing(view, found.placement, found.wanted)
-            self._counted[app] = found
-        for remembered in (self._counted, self._settled, self._begun_at):
+            self.missing[app] = known.missing
+            known.survival = None if known.missing else known.following.survival(view, known.situation.wanted)
+            over = known.survival is not None and known.survival.worst_pct > FULL_PCT
+            known.overloads = known.overloads + 1 if over else 0
+            if known.survival is not None:
+                self.survivals[app] = known.survival
+        for remembered in (self._apps, self._begun_at, self._replaced_at):
             for gone in remembered.keys() - views.keys():
                 del remembered[gone]
+
+    def _known(self, view: AppView, placement: Placement | None) -> _App | None:
+        """What is known of an app's standbys; None if nobody says how many it asks for, or without a placement."""
+        if placement is None or view.standbys is None:
+            return None
+        found, before = _Situation(placement, view.workers, view.standbys, view.owned), self._apps.get(view.app)
+        if before is not None and found.is_still(before.situation):
+            return before
+        following = Following.of(view, placement)
+        known = _App(situation=found, following=following, missing=following.missing(view, view.standbys))
+        if before is not None:
+            known.overloads = before.overloads
+        self._apps[view.app] = known
+        return known
 
     def next_round(
         self, now: float, view: AppView, placement: Placement | None, *, besides: Collection[KeyGroup] = ()
     ) -> StandbyRows:
-        """The rows to publish now, without the key groups `besides`; empty if nothing changes or it is too early."""
+        """The rows that fill gaps now, without the key groups `besides`; empty if none do or it is too early."""
         if view.standbys is None:
             return StandbyRows()
-        found = _situation(view, placement)
-        if found is not None and found.is_still(self._settled.get(view.app)):
+        known = self._known(view, placement)
+        if self._is_early(now, view.app) or (known is not None and known.settled):
             return StandbyRows()
-        if now < self._begun_at.get(view.app, 0.0) + ROUND_INTERVAL_S:
-            return StandbyRows()
-        chosen = choose_standbys(view, placement, view.standbys, ROUND)
-        if found is not None and not chosen.rows:
-            self._settled[view.app] = found
+        following = Following.of(view, placement) if known is None else known.following
+        chosen = following.choose(view, view.standbys, ROUND)
+        if known is not None and not chosen.rows:
+            known.settled = True
         rows = {key_group: row for key_group, row in chosen.rows.items() if key_group not in besides}
-        if rows and chosen.added:
-            self._begun_at[view.app] = now
-        return StandbyRows(rows=rows, added=chosen.added, missing=chosen.missing)
+        return self._begun(now, view.app, replace(chosen, rows=rows))
+
+    def _replacements(self, now: float, view: AppView, placement: Placement) -> StandbyRows:
+        """The rows that replace present standbys by better ones."""
+        known = self._known(view, placement)
+        early = now < self._replaced_at.get(view.app, 0.0) + REPLACE_INTERVAL_S or self._is_early(now, view.app)
+        if early or known is None or known.survival is None or known.survival.excess_pct < TOLERANCE_PCT:
+            return StandbyRows()
+        self._replaced_at[view.app] = now
+        return self._begun(now, view.app, known.following.choose(view, known.situation.wanted, ROUND, TOLERANCE_PCT))
+
+    def _is_early(self, now: float, app: AppId) -> bool:
+        return now < self._begun_at.get(app, 0.0) + ROUND_INTERVAL_S
+
+    def _begun(self, now: float, app: AppId, chosen: StandbyRows) -> StandbyRows:
+        if chosen.rows and chosen.added:
+            self._begun_at[app] = now
+        return chosen
 
     def place(
         self, now: float, views: Mapping[AppId, AppView | NotReady], placements: Mapping[AppId, Placement]
     ) -> StandbysPlaced | None:
-        """New rows for the first app that has too few or too many standbys."""
-        for app, view in views.items():
-            placement = placements.get(app)
-            if isinstance(view, NotReady) or placement is None:
-                continue
-            found = self.next_round(now, view, placement)
-            if found.rows:
-                return StandbysPlaced(app=app, rows=found.rows, detail=_described(found))
+        """New rows for the first app that has too few or too many standbys, else for one that can have better ones."""
+        known = [
+            (view, placement)
+            for app, view in views.items()
+            if isinstance(view, AppView) and (placement := placements.get(app)) is not None
+        ]
+        for choose in (self.next_round, self._replacements):
+            for view, placement in known:
+                found = choose(now, view, placement)
+                if found.rows:
+                    return StandbysPlaced(app=view.app, rows=found.rows, detail=_described(found))
         return None
 
     def with_adopted(self, now: float, view: AppView, placement: Placement | None, adopted: Adopted) -> Adopted:
@@ -101,10 +181,11 @@ class StandbyRounds:
 
 def _described(found: StandbyRows) -> str:
     what = f"{found.added} new standbys" if found.added else f"fewer standbys of {len(found.rows)} key groups"
+    if found.replaced:
+        what += f", {found.replaced} of them in place of others, so that less load meets at one worker after a loss"
     return what + (f", {found.missing} key groups still lack one" if found.missing else "")
 
 
-def _situation(view: AppView, placement: Placement | None) -> _Situation | None:
-    if placement is None or view.standbys is None:
-        return None
-    return _Situation(placement, view.workers, view.standbys)
+def _concern(app: AppId, survival: Survival) -> Concern:
+    help_ = "other standbys can help" if survival.bound_pct <= FULL_PCT else "no choice of standbys prevents it"
+    return Concern(kind=ConcernKind.LOSS_OVERLOADS, app=app, workers=(survival.worker,), detail=f"{survival}; {help_}")

@@ -1,257 +1,184 @@
-"""Choose standbys: the workers that keep a key group's state warm, so that the loss of its owner needs no restore.
+"""Choose standbys: the workers that keep a key group's state warm, and the first of which owns it when its owner dies.
 
 Every key group gets as many standbys as its app asks for.  Owner and standbys run on different hosts, or on different
-workers if there is only one host.  A worker being drained is never a standby.  A standby that fits stays, because a
-change costs a restore.
+workers if there is only one host.  A worker being drained is never a standby.  The standby model chooses them so that
+after the loss of any one host (or worker, if there is only one host) the survivors stay balanced (N-1).
 
-A gap is filled with the worker of the smallest expected load relative to its capacity: its own load, a share of the
-load that it follows, and the load that it would inherit if the owner's host were lost.  The key groups of one host are
-assigned heaviest first, so they spread over the other workers as evenly as their loads allow.
+What following costs a worker is not measured: the plug-in charges CPU to the owner's key groups only.  It counts as
+FOLLOWING_SHARE of the key group's load.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
 
-from trimtab_controller.decider.owned import Floats, OwnedTable
-from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.decider.owned import Integers
+from trimtab_controller.decider.view import AppView, first_few
+from trimtab_models.standbys import (
+    UNPLACED,
+    Budget,
+    Params,
+    Problem,
+    StandbyResult,
+    is_new,
+    kept_standbys,
+    rated,
+    solve,
+)
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Owners, Placement
 
 FOLLOWING_SHARE = 0.2
-"""Cost of following a key group, as a share of its load.  A guess; it spreads the followed load evenly."""
-IDLE_SHARE = 0.1
-"""Minimum weight of a key group, as a share of the mean load, so that key groups without load are spread too."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """The most that one worker may begin to restore in one round; one key group is always allowed."""
-
-    key_groups: int
-    state_bytes: int
+"""Cost of following a key group, as a share of its load.  An estimate: applying a record without processing it."""
+NO_REPLACEMENT = float("inf")
+"""The tolerance with which every present standby stays."""
+SEARCH = Params(steps=2_000)
+"""A limit on the time of the search, at most a second for 100,000 key groups: the decider waits for it."""
+GONE = UNPLACED - 1
+"""A standby in the placement that is no worker of the app any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbyRows:
     """The changes to publish.
 
-    `rows` = (owner, standby ...) of the key groups whose standbys change.  `added` = number of new standbys.  `missing`
-    = number of key groups that still have too few standbys.
+    `rows` = (owner, standby ...) of the key groups whose standbys change.  `added` = number of new standbys, of which
+    `replaced` take the place of others.  `missing` = number of key groups that still have too few standbys.
     """
 
     rows: Mapping[KeyGroup, Owners] = field(default_factory=dict)
     added: int = 0
+    replaced: int = 0
     missing: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", MappingProxyType(dict(self.rows)))
 
 
-def count_missing(view: AppView, placement: Placement | None, wanted: int) -> int:
-    """Number of key groups with too few standbys in the placement."""
-    cluster = _Cluster.of(view)
-    kept = cluster.fitting(placement, wanted)
-    return sum(len(found) < cluster.due(owner, wanted) for found, owner in zip(kept, cluster.owner, strict=True))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survival:
+    """What the loss of any one host, or worker, leads to (N-1); loads in percent of the worker's capacity.
+
+    After the loss of the workers `lost`, `worker` has the highest load of all losses, `worst_pct`.  No choice of
+    standbys has a lower one than `bound_pct`.
+    """
+
+    worst_pct: float
+    bound_pct: float
+    lost: tuple[WorkerId, ...]
+    worker: WorkerId
+
+    @property
+    def excess_pct(self) -> float:
+        """By how much the worst load is above its bound."""
+        return self.worst_pct - self.bound_pct
+
+    def __str__(self) -> str:
+        return (
+            f"{self.worst_pct:.0f} % at {self.worker} after losing {first_few(self.lost)}, bound {self.bound_pct:.0f} %"
+        )
 
 
 def choose_standbys(view: AppView, placement: Placement | None, wanted: int, budget: Budget) -> StandbyRows:
-    """The rows to publish so that every key group has `wanted` standbys, as far as budget and workers allow."""
-    cluster = _Cluster.of(view)
-    kept = cluster.fitting(placement, wanted)
-    before = [tuple(found) for found in kept]
-    filling = _Filling(cluster, kept, budget)
-    for rank in range(wanted):
-        filling.fill(rank, wanted)
-    placed = cluster.placed(placement)
-    names = [worker.id for worker in cluster.workers]
-    rows = {}
-    for place, (found, standbys) in enumerate(zip(kept, placed, strict=True)):
-        chosen = tuple(names[each] for each in found)
-        if chosen != standbys:
-            rows[cluster.key_group(place)] = (names[cluster.owner[place]], *chosen)
-    return StandbyRows(
-        rows=rows,
-        added=sum(len(found) - len(old) for found, old in zip(kept, before, strict=True)),
-        missing=sum(len(found) < cluster.due(owner, wanted) for found, owner in zip(kept, cluster.owner, strict=True)),
-    )
+    """The rows that fill the gaps of a placement, as far as budget and workers allow; what may stay stays."""
+    return Following.of(view, placement).choose(view, wanted, budget)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cluster:
-    """The view with numbers for names: a place is an index of a worker, a host or a key group."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Following:
+    """The standbys of a view's key groups in a placement, as numbers of the view's workers.
+
+    `placed` (K, P) has them as they are published, without the reported owner, GONE for an unknown worker, and
+    UNPLACED behind the last one.
+    """
 
     view: AppView
-    table: OwnedTable
-    workers: tuple[Worker, ...]
-    places: Mapping[WorkerId, int]
-    owner: list[int]
-    host: list[int]
-    on_host: list[list[int]]
-    eligible: list[bool]
-    eligible_hosts: frozenset[int]
+    placed: Integers
 
     @classmethod
-    def of(cls, view: AppView) -> "_Cluster":
+    def of(cls, view: AppView, placement: Placement | None) -> "Following":
+        """Those in the placement; without one there are none."""
+        table = view.owned
+        places = {worker.id: place for place, worker in enumerate(view.workers)}
+        owners = (
+            np.array([places[name] for name in table.workers], np.int64)[table.owner] if len(table) else table.owner
+        )
+        rows: list[list[int]] = []
+        published = [placement.owners.get(operator, ()) if placement else () for operator in table.operators]
+        for operator, partition, owner in zip(
+            table.operator.tolist(), table.partition.tolist(), owners.tolist(), strict=True
+        ):
+            row = published[operator][partition] if partition < len(published[operator]) else ()
+            rows.append([place for name in row[1:] if (place := places.get(name, GONE)) != owner])
+        width = max(map(len, rows), default=0)
+        padded = [row + [UNPLACED] * (width - len(row)) for row in rows]
+        return cls(view=view, placed=np.array(padded, np.int64).reshape(len(rows), width))
+
+    def problem(self, view: AppView, wanted: int, budget: Budget, tolerance: float) -> Problem:
+        """The problem of the model; `view` may have other loads than the one that this was made for."""
         table, workers = view.owned, view.workers
         places = {worker.id: place for place, worker in enumerate(workers)}
-        names = {name: place for place, name in enumerate(sorted({worker.host for worker in workers}))}
-        host = [names[worker.host] for worker in workers]
-        on_host: list[list[int]] = [[] for _ in names]
-        for place, each in enumerate(host):
-            on_host[each].append(place)
-        owners = [places[name] for name in table.workers]
-        eligible = [not worker.draining for worker in workers]
-        return cls(
-            view=view,
-            table=table,
-            workers=workers,
-            places=places,
-            owner=[owners[each] for each in table.owner.tolist()],
-            host=host,
-            on_host=on_host,
-            eligible=eligible,
-            eligible_hosts=frozenset(each for each, fits in zip(host, eligible, strict=True) if fits),
+        hosts = {name: place for place, name in enumerate(sorted({worker.host for worker in workers}))}
+        owner = np.array([places[name] for name in table.workers], np.int64)
+        return Problem(
+            owner=owner[table.owner] if len(table) else table.owner,
+            load=table.load,
+            follow=FOLLOWING_SHARE * table.load,
+            state_bytes=table.assumed_state_bytes.astype(np.float64),
+            capacity=np.array([worker.capacity for worker in workers], np.float64),
+            removing=np.array([worker.draining for worker in workers], np.bool_),
+            levels=np.array([range(len(workers)), [hosts[worker.host] for worker in workers]], np.int64),
+            present=np.maximum(self.placed, UNPLACED),
+            wanted=wanted,
+            usage=np.zeros((0, len(table))),
+            limit=np.zeros((0, len(workers))),
+            budget=budget,
+            tolerance=tolerance,
         )
 
-    def key_group(self, place: int) -> KeyGroup:
-        return KeyGroup(
-            self.view.app, self.table.operators[self.table.operator[place]], int(self.table.partition[place])
+    def missing(self, view: AppView, wanted: int) -> int:
+        """Number of key groups with fewer standbys that may stay than they can have."""
+        problem = self.problem(view, wanted, Budget(), NO_REPLACEMENT)
+        return int(((kept_standbys(problem) != UNPLACED).sum(axis=1) < problem.due[problem.owner]).sum())
+
+    def survival(self, view: AppView, wanted: int) -> Survival | None:
+        """N-1 with these standbys; None while a key group lacks one, or where no other worker can take over."""
+        problem = self.problem(view, wanted, Budget(), NO_REPLACEMENT)
+        found = rated(problem, kept_standbys(problem))
+        domain, worker = found.score.worst_domain, found.score.worst_worker
+        if not wanted or found.score.missing or worker < 0 or not problem.due.any():
+            return None
+        return Survival(
+            worst_pct=found.score.worst,
+            bound_pct=found.lower_bound,
+            lost=tuple(view.workers[each].id for each in np.flatnonzero(problem.domain == domain).tolist()),
+            worker=view.workers[worker].id,
         )
 
-    def apart(self, owner: int) -> bool:
-        """Whether another host can take standbys of this worker's key groups."""
-        return len(self.eligible_hosts) > (self.host[owner] in self.eligible_hosts)
+    def choose(self, view: AppView, wanted: int, budget: Budget, tolerance: float = NO_REPLACEMENT) -> StandbyRows:
+        """The rows to publish so that every key group has `wanted` standbys, as far as budget and workers allow.
 
-    def domain(self, owner: int) -> tuple[bool, int]:
-        """What fails together with this worker: its host, or the worker alone if there is no other host."""
-        return (True, self.host[owner]) if self.apart(owner) else (False, owner)
+        A standby that may stay is replaced only where that lowers the highest load after a loss by about `tolerance`
+        percent of a worker.
+        """
+        problem = self.problem(view, wanted, budget, tolerance)
+        return self._rows(view, problem, solve(problem, params=SEARCH))
 
-    def lost_with(self, domain: tuple[bool, int]) -> list[int]:
-        """The workers of a domain."""
-        return self.on_host[domain[1]] if domain[0] else [domain[1]]
-
-    def due(self, owner: int, wanted: int) -> int:
-        """Number of standbys that a key group of this worker can have, at most `wanted`."""
-        if self.apart(owner):
-            return min(wanted, len(self.eligible_hosts) - (self.host[owner] in self.eligible_hosts))
-        return min(wanted, sum(self.eligible[each] for each in self.on_host[self.host[owner]] if each != owner))
-
-    def placed(self, placement: Placement | None) -> list[Owners]:
-        """The standbys in the placement, without the reported owner, which may be one of them."""
-        if placement is None:
-            return [()] * len(self.table)
-        rows = [placement.owners.get(operator, ()) for operator in self.table.operators]
-        found = []
-        for operator, partition, owner in zip(
-            self.table.operator.tolist(), self.table.partition.tolist(), self.owner, strict=True
-        ):
-            row = rows[operator][partition][1:] if partition < len(rows[operator]) else ()
-            name = self.workers[owner].id
-            found.append(tuple(each for each in row if each != name) if name in row else row)
-        return found
-
-    def fitting(self, placement: Placement | None, wanted: int) -> list[list[int]]:
-        """For each key group, the standbys in the placement that may stay."""
-        due = [self.due(owner, wanted) for owner in range(len(self.workers))]
-        return [
-            self._fitting(standbys, owner, due[owner])
-            for standbys, owner in zip(self.placed(placement), self.owner, strict=True)
-        ]
-
-    def _fitting(self, standbys: Owners, owner: int, due: int) -> list[int]:
-        apart = self.apart(owner)
-        used = {self.host[owner]} if apart else {owner}
-        kept: list[int] = []
-        for name in standbys:
-            place = self.places.get(name)
-            if place is None or not self.eligible[place] or len(kept) == due:
-                continue
-            where = self.host[place] if apart else place
-            if where not in used:
-                used.add(where)
-                kept.append(place)
-        return kept
+    def _rows(self, view: AppView, problem: Problem, found: StandbyResult) -> StandbyRows:
+        width = max(self.placed.shape[1], found.assignment.shape[1])
+        changed = (_widened(self.placed, width) != _widened(found.assignment, width)).any(axis=1)
+        table, names = view.owned, [worker.id for worker in view.workers]
+        rows = {}
+        for place in np.flatnonzero(changed).tolist():
+            key_group = KeyGroup(view.app, table.operators[table.operator[place]], int(table.partition[place]))
+            standbys = (names[each] for each in found.assignment[place].tolist() if each != UNPLACED)
+            rows[key_group] = (names[problem.owner[place]], *standbys)
+        added = int(is_new(problem, found.assignment).sum())
+        filled = int((found.assignment != UNPLACED).sum() - (kept_standbys(problem) != UNPLACED).sum())
+        return StandbyRows(rows=rows, added=added, replaced=added - filled, missing=found.score.missing)
 
 
-class _Filling:
-    """Fills the gaps in `kept`, rank by rank, one domain after the other."""
-
-    def __init__(self, cluster: _Cluster, kept: list[list[int]], budget: Budget) -> None:
-        table, size = cluster.table, len(cluster.workers)
-        self._cluster = cluster
-        self._kept = kept
-        self._budget = budget
-        mean = float(table.load.mean()) if len(table) else 0.0
-        self._weight = table.load + (IDLE_SHARE * mean if mean else 1.0)
-        self._bytes = table.assumed_state_bytes
-        self._capacity = np.array([worker.capacity for worker in cluster.workers], np.float64)
-        self._carried: Floats = np.bincount(cluster.owner, weights=table.load, minlength=size).astype(np.float64)
-        """Each worker's own load plus a share of the load that it follows."""
-        self._inherited: dict[tuple[bool, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))
-        self._begun = np.zeros(size, np.int64)
-        self._begun_bytes = np.zeros(size, np.float64)
-        self._closed = np.array([not fits for fits in cluster.eligible])
-        for place, found in enumerate(kept):
-            for rank, standby in enumerate(found):
-                self._note(place, standby, rank)
-
-    def fill(self, rank: int, wanted: int) -> None:
-        """Give a standby to each key group that has `rank` standbys and should have more."""
-        cluster = self._cluster
-        due = [cluster.due(owner, wanted) for owner in range(len(cluster.workers))]
-        orphans: dict[tuple[bool, int], list[int]] = defaultdict(list)
-        for place, (found, owner) in enumerate(zip(self._kept, cluster.owner, strict=True)):
-            if len(found) == rank < due[owner]:
-                orphans[cluster.domain(owner)].append(place)
-        for domain in sorted(orphans):
-            self._fill_domain(rank, domain, sorted(orphans[domain], key=lambda place: -self._weight[place]))
-
-    def _fill_domain(self, rank: int, domain: tuple[bool, int], orphans: Iterable[int]) -> None:
-        heavier = self._carried.copy()
-        for each, load in self._inherited[domain].items():
-            heavier[each] += load
-        expected = heavier / self._capacity
-        expected[self._closed] = np.inf
-        expected[self._cluster.lost_with(domain)] = np.inf
-        for place in orphans:
-            standby = self._least(expected, self._beside(place, apart=domain[0]))
-            if standby is None:
-                continue
-            expected[standby] += self._note(place, standby, rank) / self._capacity[standby]
-            self._kept[place].append(standby)
-            if self._begin(place, standby):
-                expected[standby] = np.inf
-
-    def _beside(self, place: int, *, apart: bool) -> list[int]:
-        """The workers that cannot be the next standby: a worker of their host, or they themselves, already is one."""
-        cluster, found = self._cluster, self._kept[place]
-        return [worker for each in found for worker in cluster.on_host[cluster.host[each]]] if apart else found
-
-    @staticmethod
-    def _least(expected: Floats, taken: list[int]) -> int | None:
-        if taken:
-            expected = expected.copy()
-            expected[taken] = np.inf
-        least = int(expected.argmin())
-        return None if expected[least] == np.inf else least
-
-    def _note(self, place: int, standby: int, rank: int) -> float:
-        """Record a standby and return its additional expected load; only the first standby inherits."""
-        weight = float(self._weight[place])
-        self._carried[standby] += FOLLOWING_SHARE * weight
-        if rank:
-            return FOLLOWING_SHARE * weight
-        self._inherited[self._cluster.domain(self._cluster.owner[place])][standby] += weight
-        return (1.0 + FOLLOWING_SHARE) * weight
-
-    def _begin(self, place: int, standby: int) -> bool:
-        """Count a restore; return whether the worker's budget for this round is used up."""
-        self._begun[standby] += 1
-        self._begun_bytes[standby] += self._bytes[place]
-        full = self._begun[standby] >= self._budget.key_groups or self._begun_bytes[standby] >= self._budget.state_bytes
-        self._closed[standby] |= full
-        return bool(full)
+def _widened(standbys: Integers, width: int) -> Integers:
+    return np.pad(standbys, ((0, 0), (0, width - standbys.shape[1])), constant_values=UNPLACED)

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.evaluate import Evaluation
+from trimtab_controller.decider.standbys import Survival
 from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 from trimtab_process.counts import Followed
 from trimtab_protocol.messages.decode import Fault
@@ -44,6 +45,10 @@ class Metrics:
         self.collocation = gauge("collocation_ratio", text, "app")
         text = "Key groups with fewer standbys than the app asks for; absent while unknown."
         self.missing_standbys = gauge("key_groups_without_standby", text, "app")
+        text = "Highest load of a worker after the loss of any one host / its capacity; absent while unknown."
+        self.n_minus_1 = gauge("n_minus_1_ratio", text, "app")
+        text = "Bound of trimtab_controller_n_minus_1_ratio: no choice of standbys has a lower one."
+        self.n_minus_1_bound = gauge("n_minus_1_bound_ratio", text, "app")
         text = "Bound of the last plan: no plan within its budget has a lower load distance."
         self.lower_bound = gauge("lower_bound_pp", text, "app")
         text = "Load distance that the last plan predicted, in percentage points."
@@ -102,6 +107,11 @@ class Metrics:
     def see_missing_standbys(self, missing: Mapping[AppId, int]) -> None:
         """Set the key groups without standby, for exactly these apps."""
         _show(self.missing_standbys, {(app,): float(count) for app, count in missing.items()})
+
+    def see_survivals(self, survivals: Mapping[AppId, Survival]) -> None:
+        """Set what the loss of one host leads to, for exactly these apps."""
+        _show(self.n_minus_1, {(app,): _ratio(found.worst_pct) for app, found in survivals.items()})
+        _show(self.n_minus_1_bound, {(app,): _ratio(found.bound_pct) for app, found in survivals.items()})
 
     def see_evaluations(self, evaluations: Mapping[AppId, Evaluation]) -> None:
         """Set load distance and collocation, for exactly the apps of the last snapshot."""

@@ -158,6 +158,7 @@ def _apps(decider: Decider) -> tuple[AppStatus, ...]:
     rows = []
     for app, view in decider.known.views.items():
         evaluation = decider.known.evaluations.get(app)
+        survival = decider.known.survivals.get(app)
         rows.append(
             AppStatus(
                 app=app,
@@ -167,6 +168,10 @@ def _apps(decider: Decider) -> tuple[AppStatus, ...]:
                 noise=evaluation.noise if evaluation else None,
                 collocation=evaluation.collocation if evaluation else None,
                 missing_standbys=decider.known.missing_standbys.get(app),
+                n_minus_1_pct=survival.worst_pct if survival else None,
+                n_minus_1_bound_pct=survival.bound_pct if survival else None,
+                n_minus_1_worker=survival.worker if survival else None,
+                n_minus_1_lost=survival.lost if survival else (),
                 not_ready=f"{view.reason}: {view.detail}" if isinstance(view, NotReady) else None,
             )
         )

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
-from trimtab_protocol.messages.decode import MAX_NUMBER, Fields, check_integer, check_number, encode, parse
+from trimtab_protocol.messages.decode import MAX_NUMBER, Fields, check_integer, check_name, check_number, encode, parse
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, decode_epoch
 from trimtab_protocol.messages.report import Absence, WorkerState
 
@@ -56,6 +56,10 @@ class AppStatus:
     `load_distance` (pp) and `mean_load` (percent) are smoothed; `noise` = how much of the load distance may be noise,
     estimated from the prediction errors of the last windows (pp); `collocation` = share of the tuples between key
     groups that stay within a worker; `missing_standbys` = key groups with fewer standbys than the app asks for.
+
+    N-1: after the loss of the workers `n_minus_1_lost` (all of one host), `n_minus_1_worker` has the highest load that
+    any one loss leads to, `n_minus_1_pct`; no choice of standbys has a lower one than `n_minus_1_bound_pct` (percent of
+    the capacity).  Unknown while a key group lacks a standby.
     """
 
     app: AppId
@@ -66,6 +70,10 @@ class AppStatus:
     noise: float | None = None
     collocation: float | None = None
     missing_standbys: int | None = None
+    n_minus_1_pct: float | None = None
+    n_minus_1_bound_pct: float | None = None
+    n_minus_1_worker: WorkerId | None = None
+    n_minus_1_lost: tuple[WorkerId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +288,15 @@ def _read_app(row: Fields) -> AppStatus:
         noise=row.optional("noise", row.number),
         collocation=row.optional("collocation", lambda name: row.number(name, high=1.0)),
         missing_standbys=row.optional("missing_standbys", row.integer),
+        n_minus_1_pct=row.optional("n_minus_1_pct", row.number),
+        n_minus_1_bound_pct=row.optional("n_minus_1_bound_pct", row.number),
+        n_minus_1_worker=WorkerId(worker) if (worker := row.optional("n_minus_1_worker", row.name)) else None,
+        n_minus_1_lost=row.optional("n_minus_1_lost", lambda name: _read_workers(row, name)) or (),
     )
+
+
+def _read_workers(row: Fields, name: str) -> tuple[WorkerId, ...]:
+    return tuple(WorkerId(check_name(value, path)) for path, value in row.items(name, limit=MAX_NODES))
 
 
 def _read_decision(row: Fields) -> DecisionStatus:

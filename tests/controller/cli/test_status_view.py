@@ -94,6 +94,18 @@ def test_key_groups_that_a_crash_would_cost_a_restore_are_said() -> None:
     assert line(None).endswith("63 key groups")
 
 
+def test_what_the_loss_of_a_host_leads_to_is_said_with_its_bound() -> None:
+    app = replace(
+        STATUS.apps[0],
+        n_minus_1_pct=81.4,
+        n_minus_1_bound_pct=79.0,
+        n_minus_1_worker=WorkerId("orders-2"),
+        n_minus_1_lost=(WorkerId("orders-7"),),
+    )
+    assert "N-1: 81 % at orders-2 after losing orders-7, bound 79 %" in " ".join(shown(replace(STATUS, apps=(app,))))
+    assert "N-1" not in " ".join(shown(STATUS))
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_nothing_is_wider_than_the_terminal_and_a_worker_has_one_line(width: int) -> None:
     lines = shown(STATUS, width=width)

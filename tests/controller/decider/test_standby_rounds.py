@@ -15,6 +15,7 @@ from tests.controller.decider.deciders import (
     only,
     window,
 )
+from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decision import Adopted, Planned, Skip, StandbysPlaced
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import ExecutionChanged, SnapshotArrived, Solve
@@ -25,6 +26,7 @@ from trimtab_controller.execution.state import Execution, with_owners
 from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Owners
 
+EACH = int(ROUND.worker_changes)
 WARM = {kg(0): (W0, W1), kg(1): (W1, W0)}
 
 
@@ -126,7 +128,7 @@ def test_what_drifted_while_the_solver_worked_gets_no_standbys() -> None:
 
 def test_restores_begin_round_by_round() -> None:
     """Of many key groups some are placed at once, the next ones later; what is told is how many are left."""
-    many = {kg(at): W0 for at in range(2 * ROUND.key_groups + 1)}
+    many = {kg(at): W0 for at in range(2 * EACH + 1)}
     present = execution(many)
     made = decider(present)
     workers = (W0, W1)
@@ -138,7 +140,7 @@ def test_restores_begin_round_by_round() -> None:
         if isinstance(decision, StandbysPlaced):
             assert ("still lack one" in decision.detail) == (sum(sizes) < len(many))
             present = published(made, present, dict(decision.rows))
-    assert sizes == [ROUND.key_groups, 0, ROUND.key_groups, 1, 0]
+    assert sizes == [EACH, 0, EACH, 1, 0]
 
 
 def test_a_standby_that_is_gone_is_replaced_and_one_too_many_is_dropped() -> None:
@@ -148,3 +150,57 @@ def test_a_standby_that_is_gone_is_replaced_and_one_too_many_is_dropped() -> Non
     decision = only(made.on_event(1011.0, asking(window(BALANCED), 1)))
     assert isinstance(decision, StandbysPlaced)
     assert decision.rows == WARM
+
+
+THREE = (W0, W1, WorkerId("w2"))
+SPREAD = {kg(at): THREE[0 if at < 3 else 1 if at < 6 else 2] for at in range(9)}
+
+
+def uneven(made: Decider, cpu: float = 0.1) -> Execution:
+    """Worker w1 would inherit all that w0 owns, and w2 nothing."""
+    rows = {each: (owner, W0 if owner != W0 else W1) for each, owner in SPREAD.items()}
+    return published(made, execution(SPREAD), rows)
+
+
+def test_a_better_standby_replaces_a_present_one_when_all_have_one_and_then_all_is_calm() -> None:
+    made = decider(execution(SPREAD))
+    present = uneven(made)
+    first = only(made.on_event(1011.0, asking(window(SPREAD, workers=THREE), 1)))
+    assert made.known.survivals[APP].worst_pct == pytest.approx(66.0), "30 of its own, 30 of w0, following w2: 6"
+    assert isinstance(first, StandbysPlaced)
+    assert "in place of others" in first.detail
+    present = published(made, present, dict(first.rows))
+    for end_s in range(1030, 1500, 10):
+        [action] = made.on_event(end_s + 1.0, asking(window(SPREAD, float(end_s), workers=THREE), 1))
+        decision = action.decision  # type: ignore[union-attr]
+        assert isinstance(decision, Skip), f"at {end_s} again: {decision}"
+    assert made.known.survivals[APP].worst_pct < 60.0
+
+
+def test_loads_that_vary_replace_no_standby() -> None:
+    made = decider(execution(SPREAD))
+    rows = {each: (owner, THREE[(THREE.index(owner) + 1 + each.partition % 2) % 3]) for each, owner in SPREAD.items()}
+    present = published(made, execution(SPREAD), rows)
+    for at, end_s in enumerate(range(1010, 1800, 10)):
+        cpu = 0.1 * (1.0 + 0.1 * (-1) ** at)
+        [action] = made.on_event(end_s + 1.0, asking(window(SPREAD, float(end_s), cpu=cpu, workers=THREE), 1))
+        assert isinstance(action.decision, Skip)  # type: ignore[union-attr]
+    assert present.placements[APP] is not None
+
+
+def test_a_loss_that_would_overload_a_worker_is_a_concern_after_three_windows() -> None:
+    made = decider(execution(SPREAD))
+    uneven(made)
+    told = []
+    for end_s in range(1010, 1060, 10):
+        made.on_event(end_s + 1.0, asking(window(SPREAD, float(end_s), cpu=0.25, workers=THREE), 1))
+        told.append([concern.kind for concern in made.known.concerns])
+        [concern] = made.known.concerns or [None]
+    assert told[:2] == [[], []]
+    assert told[2:] == [[ConcernKind.LOSS_OVERLOADS]] * 3
+    assert concern is not None
+    assert "after losing" in concern.detail
+    made.on_event(1061.0, asking(window(SPREAD, 1060.0, cpu=0.01, workers=THREE), 1))
+    made.on_event(1071.0, asking(window(SPREAD, 1070.0, cpu=0.01, workers=THREE), 1))
+    made.on_event(1081.0, asking(window(SPREAD, 1080.0, cpu=0.01, workers=THREE), 1))
+    assert made.known.concerns == ()

@@ -8,14 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.controller.decider.decider_situations import APP, OPERATOR, kg
+from trimtab_agent.engines.faust.group.placing import Reason, place
 from trimtab_controller.decider.owned import Owned
-from trimtab_controller.decider.standbys import Budget, StandbyRows, choose_standbys, count_missing
+from trimtab_controller.decider.standbys import FOLLOWING_SHARE, Following, StandbyRows, choose_standbys
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.execution.state import placement_of, with_owners
+from trimtab_models.standbys import Budget
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
 from trimtab_protocol.messages.placement import Owners, Placement
 
-PLENTY = Budget(key_groups=10**9, state_bytes=1 << 60)
+PLENTY = Budget()
 
 
 def worker(name: str, host: str, capacity: float = 1.0, *, draining: bool = False) -> Worker:
@@ -39,6 +41,10 @@ def placed(seen: AppView, standbys: dict[int, tuple[str, ...]] | None = None) ->
         if kg(at) in seen.owners
     }
     return with_owners(bare, Epoch(1, 2), rows)
+
+
+def count_missing(seen: AppView, placement: Placement, wanted: int) -> int:
+    return Following.of(seen, placement).missing(seen, wanted)
 
 
 def chosen(found: StandbyRows) -> dict[int, tuple[str, ...]]:
@@ -114,7 +120,8 @@ def test_an_owner_that_stood_by_is_no_standby_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "added"), [(Budget(key_groups=2, state_bytes=1 << 60), 4), (Budget(key_groups=9, state_bytes=250), 6)]
+    ("budget", "added"),
+    [(Budget(worker_changes=2), 4), (Budget(worker_changes=9, worker_bytes=250), 4), (Budget(worker_bytes=50), 2)],
 )
 def test_a_worker_begins_only_so_many_restores_in_a_round(budget: Budget, added: int) -> None:
     seen = view(THREE, ["a"] * 20)
@@ -127,7 +134,7 @@ def test_state_that_was_not_measured_counts_like_the_largest_of_its_operator() -
         Owned(key_group=kg(at), owner=WorkerId("a"), load=1.0, state_bytes=1000 if at == 0 else None) for at in range(8)
     ]
     seen = replace(view(THREE[:2], []), key_groups=rows)
-    found = choose_standbys(seen, placed(seen), 1, Budget(key_groups=100, state_bytes=3000))
+    found = choose_standbys(seen, placed(seen), 1, Budget(worker_bytes=3000))
     assert found.added == 3
 
 
@@ -189,7 +196,7 @@ def test_every_gap_is_filled_with_what_fits_and_what_fits_stays(situation: tuple
 def test_rounds_within_a_budget_come_to_the_same_end(situation: tuple[AppView, Placement, int], each: int) -> None:
     seen, placement, wanted = situation
     for _ in range(40):
-        found = choose_standbys(seen, placement, wanted, Budget(key_groups=each, state_bytes=1 << 60))
+        found = choose_standbys(seen, placement, wanted, Budget(worker_changes=each))
         begun: Counter[str] = Counter()
         for key_group, row in found.rows.items():
             old: Owners = placement.of(key_group.operator, key_group.partition)
@@ -200,3 +207,46 @@ def test_rounds_within_a_budget_come_to_the_same_end(situation: tuple[AppView, P
             break
         placement = with_owners(placement, Epoch(1, 3), found.rows)
     assert _faults(seen, placement, wanted) == []
+
+
+@given(situations())
+def test_the_group_gives_exactly_the_plan_when_any_worker_dies(situation: tuple[AppView, Placement, int]) -> None:
+    """What N-1 states is what the plug-in's assignor does: the first standby owns, whatever else it knows."""
+    seen, before, _ = situation
+    after = with_owners(before, Epoch(1, 3), choose_standbys(seen, before, 1, PLENTY).rows)
+    rows = after.owners[OPERATOR]
+    previous = {key_group.partition: owner for key_group, owner in seen.owners.items()}
+    for dead in seen.workers:
+        members = [each.id for each in seen.workers if each.id != dead.id]
+        living = [[name if name in members else None for name in row] for row in rows]
+        if not members:
+            continue
+        given_to = place(living, partitions=len(rows), previous=previous, members=members)
+        for partition, row in enumerate(rows):
+            if row[0] != dead.id:
+                assert given_to[partition] == (row[0], Reason.PLACED)
+            elif len(row) > 1:
+                assert given_to[partition] == (row[1], Reason.STANDBY)
+
+
+def test_what_a_loss_leads_to_is_told_with_its_bound() -> None:
+    seen = view(THREE, ["a", "a", "b", "c"], [20.0, 20.0, 30.0, 30.0])
+    good = Following.of(seen, placed(seen, {0: ("b",), 1: ("c",), 2: ("c",), 3: ("b",)})).survival(seen, 1)
+    assert good is not None
+    assert (good.lost, good.worker) == (("b",), "c"), "30 of its own, 30 of b, and it follows 1"
+    assert good.worst_pct == pytest.approx(30 + 30 + FOLLOWING_SHARE * 20)
+    assert good.bound_pct <= good.worst_pct
+    assert Following.of(seen, placed(seen, {0: ("b",)})).survival(seen, 1) is None, "three key groups lack one"
+    alone = view(THREE[:1], ["a"])
+    assert Following.of(alone, placed(alone)).survival(alone, 1) is None
+
+
+def test_standbys_are_replaced_only_where_that_is_worth_it() -> None:
+    seen = view(THREE, ["a"] * 4 + ["b"], [10.0] * 5)
+    uneven = Following.of(seen, placed(seen, {0: ("b",), 1: ("b",), 2: ("b",), 3: ("b",), 4: ("c",)}))
+    assert uneven.choose(seen, 1, PLENTY).rows == {}
+    assert uneven.choose(seen, 1, PLENTY, 30.0).rows == {}
+    better = uneven.choose(seen, 1, PLENTY, 5.0)
+    assert (better.added, better.replaced, better.missing) == (len(better.rows), len(better.rows), 0)
+    assert Counter(row[1] for row in better.rows.values()) == {"c": len(better.rows)}
+    assert 2 <= len(better.rows) <= 3

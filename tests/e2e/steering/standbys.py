@@ -1,6 +1,10 @@
-"""A worker is killed while every key group has a warm standby: those own, and restore next to nothing."""
+"""A worker is killed while every key group has a warm standby: the death gives exactly the N-1 plan, and all is warm.
+
+The key groups' loads are unequal, so that a plan by number would look different.
+"""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from tests.e2e.steering.app_names import note_fault
@@ -14,6 +18,9 @@ from trimtab_controller.decider.view import AppView, Worker
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
 
+HEAVIEST = 4
+"""The largest load of a key group, and the number of different ones."""
+
 
 async def crash(cluster: Cluster) -> None:
     """kill -9 of one worker, which starts again at the end."""
@@ -24,12 +31,15 @@ async def crash(cluster: Cluster) -> None:
     victim = worker(0)
     planned = {each: cluster.row(each)[1] for each in _owned_by(cluster, victim)}
     assert len(set(planned.values())) == len(cluster.alive) - 1, "orphans are spread"
+    foretold = _loads(cluster, {each: planned.get(each, cluster.row(each)[0]) for each in cluster.key_groups})
     noted = {name: len(_restored(cluster, name)) for name in cluster.alive}
     note_fault(cluster.folder)
     cluster.alive.pop(victim).kill()
     await cluster.settled()
     owners = cluster.owners()
     assert {each: owners[each] for each in planned} == {each: [name] for each, name in planned.items()}
+    assert _loads(cluster, {each: owners[each][0] for each in cluster.key_groups}) == foretold
+    assert max(foretold.values()) - min(foretold.values()) <= HEAVIEST, f"balanced after the loss: {foretold}"
     for name in cluster.alive:
         rows = _restored(cluster, name)[noted[name] :]
         assert {row["title"] for row in rows} == {"active"}, f"Faust's own standbys: {rows}"
@@ -48,13 +58,25 @@ def name_standbys(cluster: Cluster, wanted: int) -> None:
         end_s=10.0,
         workers=tuple(Worker(id=n, host=HostId(f"h-{n}"), capacity=1.0, draining=False) for n in cluster.alive),
         key_groups=[
-            Owned(key_group=k, owner=cluster.row(k)[0], load=1.0, state_bytes=None) for k in cluster.key_groups
+            Owned(key_group=k, owner=cluster.row(k)[0], load=_load(k), state_bytes=None) for k in cluster.key_groups
         ],
         flows={},
     )
     present = Placement(cluster=CLUSTER, app=cluster.app, epoch=cluster.epoch, owners=rows)
     for key_group, row in choose_standbys(view, present, wanted, ROUND).rows.items():
         cluster.place([key_group], row)
+
+
+def _load(key_group: KeyGroup) -> float:
+    return 1.0 + key_group.partition % HEAVIEST
+
+
+def _loads(cluster: Cluster, owners: Mapping[KeyGroup, WorkerId]) -> dict[WorkerId, float]:
+    """The load of each worker that owns something."""
+    found: dict[WorkerId, float] = {}
+    for key_group, owner in owners.items():
+        found[owner] = found.get(owner, 0.0) + _load(key_group)
+    return found
 
 
 async def warm(cluster: Cluster) -> None:

@@ -126,7 +126,7 @@ STATUS = Status(
     apps=(
         AppStatus(
             app=APP, key_groups=3, load_distance=1.0, mean_load=2.0, not_ready="no [samples]", noise=0.5,
-            missing_standbys=1,
+            missing_standbys=1, n_minus_1_pct=81.0, n_minus_1_bound_pct=79.0, n_minus_1_worker=W0, n_minus_1_lost=(W0,),
         ),
     ),
     pool=(PoolStatus(app=APP, worker=W1, host=HOST, capacity=0.5),),

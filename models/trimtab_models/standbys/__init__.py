@@ -1,0 +1,30 @@
+"""The standby model: who takes over each key group when its owner is lost, so that the survivors stay balanced (N-1).
+
+The running controller calls it (`trimtab_controller.decider.standbys`).
+"""
+
+from trimtab_models.standbys.baselines import fewest_key_groups, rack_aware_standbys
+from trimtab_models.standbys.construct import kept_standbys
+from trimtab_models.standbys.evaluate import Losses, Score, evaluate, is_allowed, is_new, losses
+from trimtab_models.standbys.problem import UNPLACED, Budget, Problem
+from trimtab_models.standbys.result import StandbyResult
+from trimtab_models.standbys.solve import Params, rated, solve
+
+__all__ = [
+    "UNPLACED",
+    "Budget",
+    "Losses",
+    "Params",
+    "Problem",
+    "Score",
+    "StandbyResult",
+    "evaluate",
+    "fewest_key_groups",
+    "is_allowed",
+    "is_new",
+    "kept_standbys",
+    "losses",
+    "rack_aware_standbys",
+    "rated",
+    "solve",
+]

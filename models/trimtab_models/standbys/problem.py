@@ -1,0 +1,140 @@
+"""The standby problem as arrays, the input of every algorithm in this package.
+
+Loads are in percent of a worker of capacity 1.  An *assignment* is an int array (K, wanted): key group -> its standbys
+in order, UNPLACED where it has none.  The first standby owns the key group when its owner is lost.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+UNPLACED = -1
+WORKER, HOST = 0, 1
+"""Rows of `levels`; further rows are wider failure domains, such as zones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The most standbys that may begin to be restored: in all, and at each worker.
+
+    One restore is always allowed at a worker, and one in all, however large: otherwise it could never begin.
+    """
+
+    changes: float = np.inf
+    state_bytes: float = np.inf
+    worker_changes: float = np.inf
+    worker_bytes: float = np.inf
+
+    @property
+    def limited(self) -> bool:
+        """Whether any limit is given."""
+        return min(self.changes, self.state_bytes, self.worker_changes, self.worker_bytes) < np.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Problem:
+    """K key groups owned by N workers, which lie in failure domains.  Nobody writes to the arrays.
+
+    `levels` (M, N) numbers the failure domains of each worker, from the worker itself (row 0) over its host (row 1) to
+    wider ones; each row is coarser than the one before.  A worker is *lost with* its widest domain outside which there
+    is a worker that may stand by.  `removing` marks draining workers, which stand by for nobody.
+
+    `follow` is what following a key group costs a standby, at most its load.  `usage` and `limit` bound what a worker
+    follows, such as bytes on its disk, in R resources.  `present` (K, P) are the standbys in order.  Present standbys
+    are replaced only where the highest load after a loss is above its bound by more than `tolerance` (percent of a
+    worker), and falls by half of that or more.
+    """
+
+    owner: Ints  # (K,)
+    load: Floats  # (K,)
+    follow: Floats  # (K,)
+    state_bytes: Floats  # (K,)
+    capacity: Floats  # (N,)
+    removing: Bools  # (N,)
+    levels: Ints  # (M, N)
+    present: Ints  # (K, P)
+    wanted: int
+    usage: Floats  # (R, K)
+    limit: Floats  # (R, N), infinite = no limit
+    budget: Budget = Budget()
+    tolerance: float = 0.0
+    own: Floats = field(init=False)  # (N,) load of what each worker owns
+    domain: Ints = field(init=False)  # (N,) the domain that each worker is lost with
+    due: Ints = field(init=False)  # (N,) number of standbys that a key group of this worker can have, at most `wanted`
+    apart: Ints = field(init=False)  # (N,) row of `levels` in which the standbys of this worker's key groups differ
+
+    def __post_init__(self) -> None:
+        self._check()
+        workers = len(self.capacity)
+        _set(self, "own", np.bincount(self.owner, self.load, workers).astype(np.float64))
+        depth = self._depth()
+        codes = depth * (self.levels.max(initial=0) + 1) + self.levels[np.maximum(depth, 0), np.arange(workers)]
+        _set(self, "domain", np.unique(codes, return_inverse=True)[1].astype(np.int64).reshape(workers))
+        _set(self, "apart", np.minimum(np.maximum(depth, WORKER), min(HOST, len(self.levels) - 1)))
+        _set(self, "due", self._due(depth))
+
+    def _check(self) -> None:
+        key_groups, workers, resources = len(self.owner), len(self.capacity), len(self.limit)
+        for name in ("load", "follow", "state_bytes"):
+            if getattr(self, name).shape != (key_groups,):
+                raise ValueError(f"{name} must have one entry per key group")
+        if self.removing.shape != (workers,) or not (self.capacity > 0).all():
+            raise ValueError("every worker needs a capacity above 0 and a removing flag")
+        if self.levels.ndim != 2 or self.levels.shape[1] != workers or not len(self.levels):
+            raise ValueError("levels must have one row per kind of failure domain, with one entry per worker")
+        if self.usage.shape != (resources, key_groups) or self.limit.shape != (resources, workers):
+            raise ValueError("usage and limit must have one row per resource")
+        if self.present.ndim != 2 or len(self.present) != key_groups or self.wanted < 0:
+            raise ValueError("present must have one row per key group, and wanted must not be negative")
+        for name in ("owner", "present"):
+            found = getattr(self, name)
+            if found.size and not (found.min() >= (0 if name == "owner" else UNPLACED) and found.max() < workers):
+                raise ValueError(f"{name} must name workers")
+        if (self.follow > self.load).any():
+            raise ValueError("following a key group must not cost more than its load")
+
+    def _depth(self) -> Ints:
+        """(N,) the widest row outside whose domain an able worker is; -1 if no other worker is able."""
+        able = ~self.removing
+        depth = np.full(len(self.capacity), -1, np.int64)
+        for row, names in enumerate(self.levels):
+            inside = np.bincount(names[able], minlength=int(names.max(initial=0)) + 1)
+            depth[able.sum() > inside[names]] = row
+        return depth
+
+    def _due(self, depth: Ints) -> Ints:
+        """For each worker, the number of distinct places of able workers outside its domain, at most `wanted`."""
+        due = np.zeros(len(self.capacity), np.int64)
+        able = np.flatnonzero(~self.removing)
+        for row in range(len(self.levels)):
+            names, places = self.levels[row], self.levels[min(row, HOST)]
+            pairs = np.unique(np.stack((names[able], places[able])), axis=1)
+            inside = np.bincount(pairs[0], minlength=int(names.max(initial=0)) + 1)
+            at = depth == row
+            due[at] = pairs.shape[1] - inside[names[at]]
+        return np.minimum(due, self.wanted)
+
+    @property
+    def domains(self) -> int:
+        """The number of failure domains."""
+        return int(self.domain.max(initial=-1)) + 1
+
+    def followed(self, assignment: Ints, weight: Floats) -> Floats:
+        """(N,) sum of `weight` (K,) over the key groups that each worker follows."""
+        key_group, rank = np.nonzero(assignment != UNPLACED)
+        found = np.bincount(assignment[key_group, rank], weight[key_group], len(self.capacity))
+        return found.astype(np.float64)
+
+    def loads(self, assignment: Ints) -> Floats:
+        """(N,) load of each worker: what it owns, and what following costs it."""
+        return self.own + self.followed(assignment, self.follow)
+
+
+def _set(problem: Problem, name: str, value: Any) -> None:
+    object.__setattr__(problem, name, value)

@@ -1,0 +1,127 @@
+"""Chooses standbys: keep, fill the gaps, improve."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trimtab_models.solving import Never, Stop
+from trimtab_models.standbys.bound import domain_bounds, following_bound
+from trimtab_models.standbys.construct import Filling, kept_standbys
+from trimtab_models.standbys.evaluate import evaluate, is_new, losses
+from trimtab_models.standbys.improve import Improving
+from trimtab_models.standbys.ledger import Ledger
+from trimtab_models.standbys.problem import UNPLACED, Bools, Budget, Floats, Ints, Problem
+from trimtab_models.standbys.result import StandbyResult
+
+WORTHWHILE = 0.5
+"""Least share of `tolerance` by which present standbys must lower the worst load after a loss to be replaced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """Most steps of the search, and how close to its bound a domain is left alone (percent of a worker)."""
+
+    steps: int = 20_000
+    precision: float = 0.1
+
+
+DEFAULT_PARAMS = Params()
+
+
+def solve(problem: Problem, *, stop: Stop | None = None, params: Params = DEFAULT_PARAMS) -> StandbyResult:
+    """The standbys.  Deterministic, as long as `stop` does not end the search."""
+    stop = stop or Never()
+    assignment = kept_standbys(problem)
+    gaps = _gaps(problem, assignment)
+    bounds = domain_bounds(problem)
+    if gaps.any():
+        _fill(problem, assignment, gaps)
+        # What is new is cut down to the budget afterwards.
+        unlimited = Ledger(replace(problem, budget=Budget()), assignment)
+        new = is_new(problem, assignment)[:, 0] if assignment.size else np.zeros(len(assignment), np.bool_)
+        Improving(unlimited, bounds, new, stop, params.steps).run(params.precision)
+        _cut(problem, assignment)
+    if not _gaps(problem, assignment).any() and problem.present.size:
+        _replace(problem, assignment, bounds, stop, params)
+    return rated(problem, assignment, bounds)
+
+
+def rated(problem: Problem, assignment: Ints, bounds: Floats | None = None) -> StandbyResult:
+    """A given assignment with its value and bound."""
+    bounds = domain_bounds(problem) if bounds is None else bounds
+    score, proven = evaluate(problem, assignment), float(bounds.max(initial=0.0))
+    reached = score.worst if not score.missing else 2.0 * max(proven, score.worst)
+    if proven < reached:
+        proven = following_bound(problem, proven, reached)
+    return StandbyResult(assignment=assignment, score=score, losses=losses(problem, assignment), lower_bound=proven)
+
+
+def _gaps(problem: Problem, assignment: Ints) -> Bools:
+    """(K,) whether a key group has fewer standbys than it can have."""
+    gaps: Bools = (assignment != UNPLACED).sum(axis=1) < problem.due[problem.owner]
+    return gaps
+
+
+def _fill(problem: Problem, assignment: Ints, gaps: Bools) -> None:
+    """Fill the gaps, or as many as the budget can pay for: those with the largest loads.
+
+    A cold restore stops the load of a key group for a time that grows with its bytes, so what a standby saves per byte
+    is its load.
+    """
+    able = int((~problem.removing).sum())
+    most = min(problem.budget.changes, problem.budget.worker_changes * able)
+    chosen = np.flatnonzero(gaps)
+    if most < len(chosen):
+        found = (assignment[chosen] != UNPLACED).sum(axis=1)
+        chosen = chosen[np.lexsort((-problem.load[chosen], found))[: max(1, int(most))]]
+    Filling(problem, assignment, chosen).fill()
+
+
+def _cut(problem: Problem, assignment: Ints) -> None:
+    """Drop new standbys beyond the budget: further ones before first ones, and then those of the least load."""
+    if not problem.budget.limited:
+        return
+    budget = problem.budget
+    key_group, rank = np.nonzero(is_new(problem, assignment))
+    order = np.lexsort((-problem.load[key_group], rank))
+    key_group, rank = key_group[order], rank[order]
+    target = assignment[key_group, rank]
+    count, size = _running(target, np.ones(len(target))), _running(target, problem.state_bytes[key_group])
+    fits = (count <= 1) | ((count <= budget.worker_changes) & (size <= budget.worker_bytes))
+    in_all, bytes_in_all = np.cumsum(fits), np.cumsum(np.where(fits, problem.state_bytes[key_group], 0.0))
+    fits &= (in_all <= 1) | ((in_all <= budget.changes) & (bytes_in_all <= budget.state_bytes))
+    assignment[key_group[~fits], rank[~fits]] = UNPLACED
+    # Move the others up.
+    ranks = np.argsort(assignment == UNPLACED, axis=1, kind="stable")
+    assignment[:] = np.take_along_axis(assignment, ranks, axis=1)
+
+
+def _running(group: Ints, amount: Floats) -> Floats:
+    """For each entry, the sum of the amounts of its group up to and with this entry."""
+    order = np.argsort(group, kind="stable")
+    sums = np.cumsum(amount[order])
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    before = np.repeat(sums[starts] - amount[order][starts], np.diff(np.append(starts, len(group))))
+    found = np.empty(len(group))
+    found[order] = sums - before
+    return found
+
+
+def _replace(problem: Problem, assignment: Ints, bounds: Floats, stop: Stop, params: Params) -> None:
+    """Replace present standbys where that pays: the domains with the largest gain per byte first."""
+    slack = max(problem.tolerance, params.precision)
+    highest = losses(problem, assignment).highest
+    doubtful = np.flatnonzero(highest - bounds > slack)
+    if not len(doubtful):
+        return
+    search = Improving(Ledger(problem, assignment), bounds, np.ones(len(assignment), np.bool_), stop, params.steps)
+    least = WORTHWHILE * slack
+    search.lower_worst_if(float(bounds.max()) + params.precision, least)
+    search.limit(float(losses(problem, assignment).highest.max()))
+    worth = {}
+    for domain in doubtful[np.argsort(-highest[doubtful], kind="stable")].tolist():
+        gain, price = search.potential(domain)
+        if gain >= least:
+            worth[domain] = gain / (price + 1.0)
+    for domain in sorted(worth, key=lambda each: (-worth[each], each)):
+        search.improve_if(domain, least)
