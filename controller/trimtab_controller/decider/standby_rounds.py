@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.standbys import Budget, StandbyRows, choose_standbys, count_missing
-from trimtab_controller.decider.view import AppView, NotReady, Worker
+from trimtab_controller.decider.view import AppView, FixedWorker, NotReady, Worker
 from trimtab_protocol.messages.names import AppId, KeyGroup
 from trimtab_protocol.messages.placement import Placement
 
@@ -20,7 +20,7 @@ class _Situation:
     """What the standbys of an app depend on; as long as it stays the same, they need not be computed again."""
 
     placement: Placement
-    workers: tuple[Worker, ...]
+    workers: tuple[Worker | FixedWorker, ...]
     wanted: int
 
     def is_still(self, other: "_Situation | None") -> bool:
@@ -107,4 +107,4 @@ def _described(found: StandbyRows) -> str:
 def _situation(view: AppView, placement: Placement | None) -> _Situation | None:
     if placement is None or view.standbys is None:
         return None
-    return _Situation(placement, view.workers, view.standbys)
+    return _Situation(placement, (*view.workers, *view.fixed), view.standbys)

@@ -1,8 +1,8 @@
 """Choose standbys: the workers that keep a key group's state warm, so that the loss of its owner needs no restore.
 
 Every key group gets as many standbys as its app asks for.  Owner and standbys run on different hosts, or on different
-workers if there is only one host.  A worker being drained is never a standby.  A standby that fits stays, because a
-change costs a restore.
+workers if there is only one host.  A worker being drained is never a standby, nor is one that only reports.  A standby
+that fits stays, because a change costs a restore; other fixed workers keep what they follow, and get no more.
 
 A gap is filled with the worker of the smallest expected load relative to its capacity: its own load, a share of the
 load that it follows, and the load that it would inherit if the owner's host were lost.  The key groups of one host are
@@ -17,6 +17,7 @@ from types import MappingProxyType
 import numpy as np
 
 from trimtab_controller.decider.owned import Floats, OwnedTable
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Owners, Placement
@@ -82,7 +83,10 @@ def choose_standbys(view: AppView, placement: Placement | None, wanted: int, bud
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cluster:
-    """The view with numbers for names: a place is an index of a worker, a host or a key group."""
+    """The view with numbers for names: a place is an index of a worker, a host or a key group.
+
+    The first `free` workers may get standbys; the others are fixed and keep those that they have.
+    """
 
     view: AppView
     table: OwnedTable
@@ -92,11 +96,13 @@ class _Cluster:
     host: list[int]
     on_host: list[list[int]]
     eligible: list[bool]
+    free: int
     eligible_hosts: frozenset[int]
 
     @classmethod
     def of(cls, view: AppView) -> "_Cluster":
-        table, workers = view.owned, view.workers
+        known = tuple(each.worker for each in view.fixed if each.worker is not None)
+        table, workers = view.owned, (*view.workers, *known)
         places = {worker.id: place for place, worker in enumerate(workers)}
         names = {name: place for place, name in enumerate(sorted({worker.host for worker in workers}))}
         host = [names[worker.host] for worker in workers]
@@ -104,7 +110,8 @@ class _Cluster:
         for place, each in enumerate(host):
             on_host[each].append(place)
         owners = [places[name] for name in table.workers]
-        eligible = [not worker.draining for worker in workers]
+        idle = {each.id for each in view.fixed if each.reason is SkipReason.WORKER_NOT_STEERING}
+        eligible = [not worker.draining and worker.id not in idle for worker in workers]
         return cls(
             view=view,
             table=table,
@@ -114,6 +121,7 @@ class _Cluster:
             host=host,
             on_host=on_host,
             eligible=eligible,
+            free=len(view.workers),
             eligible_hosts=frozenset(each for each, fits in zip(host, eligible, strict=True) if fits),
         )
 
@@ -195,6 +203,7 @@ class _Filling:
         self._begun = np.zeros(size, np.int64)
         self._begun_bytes = np.zeros(size, np.float64)
         self._closed = np.array([not fits for fits in cluster.eligible])
+        self._closed[cluster.free :] = True
         for place, found in enumerate(kept):
             for rank, standby in enumerate(found):
                 self._note(place, standby, rank)

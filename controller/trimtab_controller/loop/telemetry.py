@@ -53,6 +53,7 @@ class Telemetry:
         self._metrics.coverage.set(snapshot.coverage)
         self._metrics.see_evaluations(decider.known.evaluations)
         self._metrics.see_missing_standbys(decider.known.missing_standbys)
+        self._metrics.see_gaps(decider.known.gaps)
         self._metrics.see_use(decider.known.use)
         self._metrics.see_pool({app: len(workers) for app, workers in decider.known.pool.items()})
         self._see_concerns(decider.known.concerns)
@@ -84,6 +85,7 @@ class Telemetry:
         if isinstance(decision, Skip) and decision.reason is SkipReason.STALE_SNAPSHOT:
             self._metrics.see_evaluations({})
             self._metrics.see_missing_standbys({})
+            self._metrics.see_gaps({})
             self._metrics.see_use(NO_USE)
             self._metrics.see_pool({})
         if isinstance(decision, Planned):

@@ -20,6 +20,8 @@ MAX_ROUNDS = 1_000
 """Rounds of one status."""
 MAX_PAUSES = 1_000_000
 """Measured pauses of one round."""
+MAX_FIXED = 100_000
+"""Fixed workers of one app."""
 MAX_CONCERNS = 100_000
 """Concerns of one status."""
 T = TypeVar("T")
@@ -50,12 +52,23 @@ class NodeStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FixedStatus:
+    """A worker that plans are made around; `reason` = a name from the reasons to do nothing, `text` = more about it."""
+
+    worker: WorkerId
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AppStatus:
     """One app; None = unknown, for the reason in `not_ready`.
 
     `load_distance` (pp) and `mean_load` (percent) are smoothed; `noise` = how much of the load distance may be noise,
     estimated from the prediction errors of the last windows (pp); `collocation` = share of the tuples between key
-    groups that stay within a worker; `missing_standbys` = key groups with fewer standbys than the app asks for.
+    groups that stay within a worker; `missing_standbys` = key groups with fewer standbys than the app asks for;
+    `fixed` = workers that take no part in plans; `stale_key_groups` = key groups whose load the last window did not
+    measure, `unknown_load` = their share of the app's load.
     """
 
     app: AppId
@@ -66,6 +79,9 @@ class AppStatus:
     noise: float | None = None
     collocation: float | None = None
     missing_standbys: int | None = None
+    fixed: tuple[FixedStatus, ...] = ()
+    stale_key_groups: int | None = None
+    unknown_load: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +296,14 @@ def _read_app(row: Fields) -> AppStatus:
         noise=row.optional("noise", row.number),
         collocation=row.optional("collocation", lambda name: row.number(name, high=1.0)),
         missing_standbys=row.optional("missing_standbys", row.integer),
+        fixed=row.optional("fixed", lambda name: _rows(row, name, MAX_FIXED, _read_fixed)) or (),
+        stale_key_groups=row.optional("stale_key_groups", row.integer),
+        unknown_load=row.optional("unknown_load", lambda name: row.number(name, high=1.0)),
     )
+
+
+def _read_fixed(row: Fields) -> FixedStatus:
+    return FixedStatus(worker=WorkerId(row.name("worker")), reason=row.name("reason"), text=row.text("text", limit=200))
 
 
 def _read_decision(row: Fields) -> DecisionStatus:

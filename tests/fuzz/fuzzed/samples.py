@@ -23,6 +23,7 @@ from trimtab_protocol.messages.status import (
     AppStatus,
     ConcernStatus,
     DecisionStatus,
+    FixedStatus,
     HoldStatus,
     NodeStatus,
     PoolStatus,
@@ -126,7 +127,8 @@ STATUS = Status(
     apps=(
         AppStatus(
             app=APP, key_groups=3, load_distance=1.0, mean_load=2.0, not_ready="no [samples]", noise=0.5,
-            missing_standbys=1,
+            missing_standbys=1, fixed=(FixedStatus(worker=W1, reason="worker_missing", text="away"),),
+            stale_key_groups=2, unknown_load=0.03,
         ),
     ),
     pool=(PoolStatus(app=APP, worker=W1, host=HOST, capacity=0.5),),
