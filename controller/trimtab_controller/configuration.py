@@ -118,6 +118,8 @@ def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, flo
         min_coverage=_or(needed.min_coverage, fields, "min_coverage", lambda n: fields.number(n, low=0.01, high=1)),
         max_age_s=MISSED_WINDOWS * stream.window_s + stream.watermark_s,
         lost_worker_s=_or(needed.lost_worker_s, fields, "lost_worker_s", lambda n: fields.number(n, low=1)),
+        max_unknown=_or(needed.max_unknown, fields, "max_unknown", lambda n: fields.number(n, high=1)),
+        stale_limit_s=_or(needed.stale_limit_s, fields, "stale_limit_s", lambda n: fields.number(n, low=1)),
     )
     fields.done()
     return settings, limit_s, needs

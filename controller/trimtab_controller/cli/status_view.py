@@ -133,6 +133,7 @@ def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> Non
         ("apps", _apps(status)),
         ("pool", _pool(status)),
         (_nodes_title(status, all_nodes=all_nodes), _nodes(status, all_nodes=all_nodes)),
+        ("fixed workers: plans are made around them", _fixed(status)),
         ("what workers report", _reasons(status)),
         ("plans in flight", _plans_in_flight(seen)),
         ("last plans", _rounds(status)),
@@ -217,6 +218,8 @@ def _app(app: AppStatus) -> Text:
     text = Text(f"load distance {app.load_distance:.1f} pp{noise}{mean}{together}, {app.key_groups} key groups")
     if app.missing_standbys:
         text.append(f", {app.missing_standbys} lack a standby", "yellow")
+    if app.unknown_load:
+        text.append(f", {app.unknown_load:.1%} of the load is unknown", "yellow")
     return text.append(_n_minus_1(app))
 
 
@@ -295,6 +298,16 @@ def _remarks(row: NodeStatus) -> list[str]:
     if not row.steering and row.state is not WorkerState.AWAY:
         remarks.append("only reports")
     return remarks
+
+
+def _fixed(status: Status) -> Text | None:
+    """A line for each app and reason: which workers are fixed."""
+    by_reason: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for app in status.apps:
+        for row in app.fixed:
+            by_reason[app.app, f"{row.reason}, {row.text}" if row.text else row.reason].append(row.worker)
+    said = [f"{app}: {first_few(workers)}: {why}" for (app, why), workers in sorted(by_reason.items())]
+    return Text("\n".join(said[:SHOWN_REASONS]), "yellow") if said else None
 
 
 def _reasons(status: Status) -> Text | None:

@@ -7,6 +7,7 @@ from trimtab_controller.decider.decision import Adopted, Decision, Planned, Scal
 from trimtab_controller.decider.describe import collocation_of, method_of
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.events import DrainBlocked
+from trimtab_controller.decider.fixed import refusal
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.reasons import OF_BALANCE, SkipReason
 from trimtab_controller.decider.view import AppView, NotReady, first_few
@@ -125,14 +126,15 @@ def to_stop(view: AppView, execution: Execution) -> Scaled | None:
 def drift(view: AppView, placement: Placement | None) -> Adopted | None:
     """Adopt the reported owners if they, or the key groups, differ from the placement, or if there is no placement."""
     if placement is None:
-        detail = f"first placement: {len(view.key_groups)} key groups with their present owners"
-        return Adopted(app=view.app, owners=view.owners, detail=detail)
+        detail = f"first placement: {sum(view.sizes.values())} key groups with their present owners"
+        return Adopted(app=view.app, owners=view.placed, detail=detail)
     if (changed := _changed_operators(view, placement)) is not None:
         detail = f"{changed}: the placement follows the reports"
-        return Adopted(app=view.app, owners=view.owners, detail=detail)
+        return Adopted(app=view.app, owners=view.placed, detail=detail)
+    owners = view.placed
     other = [
         str(key_group)
-        for key_group, owner in view.owners.items()
+        for key_group, owner in owners.items()
         if placement.of(key_group.operator, key_group.partition)[:1] != (owner,)
     ]
     if not other:
@@ -140,12 +142,12 @@ def drift(view: AppView, placement: Placement | None) -> Adopted | None:
     detail = (
         f"{len(other)} key groups have other owners than placed, such as {other[0]}: the placement follows the reports"
     )
-    return Adopted(app=view.app, owners=view.owners, detail=detail)
+    return Adopted(app=view.app, owners=owners, detail=detail)
 
 
 def _changed_operators(view: AppView, placement: Placement) -> str | None:
     """Which operators of the placement are gone, which are new, and which have another number of key groups."""
-    now, before = view.owned.sizes, {operator: len(rows) for operator, rows in placement.owners.items()}
+    now, before = view.sizes, {operator: len(rows) for operator, rows in placement.owners.items()}
     if now == before:
         return None
     other = [
@@ -189,7 +191,12 @@ def admit(
         detail = f"load distance {distance:.1f} above {settings.load_distance:.1f}"
     else:
         reason, detail = PlanReason.COLLOCATION, f"collocation {collocation:.0%}"
-    return SolveWanted(view=view, reason=reason, detail=detail, balancing=balancing)
+    return SolveWanted(view=view, reason=reason, detail=detail + around(view), balancing=balancing)
+
+
+def around(view: AppView) -> str:
+    """Which workers a plan is made around; empty if there are none."""
+    return f", around {first_few(each.id for each in view.fixed)}" if view.fixed else ""
 
 
 def _calm(view: AppView, distance: float, noise: float, settings: Settings, windows: int, *, idle: bool) -> Skip | None:
@@ -236,6 +243,18 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
             collocation=answer.collocation,
         )
     )
+
+
+def still_free(decision: Planned, now: AppView) -> NotReady | None:
+    """Why a plan cannot be carried out, because of workers that are no longer free; None if they all are."""
+    ends = {worker for move in decision.plan.moves for worker in (move.source, move.target)}
+    if ends <= now.hosts.keys():
+        return None
+    fixed = [each for each in now.fixed if each.id in ends]
+    if fixed:
+        return refusal(now.app, fixed)
+    detail = f"workers that own key groups but are away: {first_few(sorted(ends - now.hosts.keys()))}"
+    return NotReady(reason=SkipReason.WORKER_MISSING, detail=detail, app=now.app)
 
 
 def _named(view: AppView, moves: Iterable[tuple[int, int]]) -> Iterator[tuple[Owned, WorkerId]]:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from trimtab_controller.decider.owned import OwnedTable
+from trimtab_controller.decider.unknown_load import LastLoads
 from trimtab_controller.decider.view import AppView
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 
@@ -40,7 +40,7 @@ class History:
     windows: int = 0
     concentration: float = 1.0
     error: float = 0.0
-    loads: OwnedTable | None = None
+    loads: LastLoads | None = None
     flows: Mapping[tuple[KeyGroup, KeyGroup], float] = field(default_factory=dict)
 
     @property
@@ -75,7 +75,7 @@ def follow(view: AppView, history: History, smoothing: float) -> tuple[AppView, 
     windows = history.windows + 1
     weight = max(smoothing, 1.0 / windows)
     owned = view.owned
-    before = owned.load if history.loads is None else owned.loads_in(history.loads)
+    before = owned.load if history.loads is None else owned.loads_in(history.loads.table)
     predicted = replace(view, key_groups=owned.with_load(before))
     smoothed = replace(
         view,
@@ -90,7 +90,7 @@ def follow(view: AppView, history: History, smoothing: float) -> tuple[AppView, 
         windows=windows,
         concentration=(1.0 - weight) ** 2 * history.concentration + weight**2,
         error=(1.0 - error_weight) * history.error + error_weight * error,
-        loads=smoothed.owned,
+        loads=LastLoads.of(smoothed) if history.loads is None else history.loads.then(smoothed),
         flows=smoothed.flows,
     )
 

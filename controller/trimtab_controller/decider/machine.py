@@ -5,9 +5,9 @@ app at a time; the next app follows when it has answered.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 
-from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern, concerns_of, follow_use
+from trimtab_controller.decider.concerns import concerns_of, follow_use
 from trimtab_controller.decider.decide import (
     Settings,
     SolveWanted,
@@ -18,6 +18,7 @@ from trimtab_controller.decider.decide import (
     drift,
     judge,
     noted,
+    still_free,
     to_start,
     to_stop,
 )
@@ -31,7 +32,7 @@ from trimtab_controller.decider.decision import (
     StandbysPlaced,
     not_ready,
 )
-from trimtab_controller.decider.evaluate import NO_HISTORY, Evaluation, History, evaluate, follow
+from trimtab_controller.decider.evaluate import NO_HISTORY, History, evaluate, follow
 from trimtab_controller.decider.events import (
     Action,
     Decided,
@@ -45,47 +46,26 @@ from trimtab_controller.decider.events import (
     SolverAnswered,
 )
 from trimtab_controller.decider.forgetting import to_forget
+from trimtab_controller.decider.known import NOTHING_SEEN, Known
+from trimtab_controller.decider.liveness import Liveness
 from trimtab_controller.decider.observe import (
-    Liveness,
     Requirements,
     check_cluster,
     observe,
     parts_of,
     placed_workers,
 )
-from trimtab_controller.decider.pool import PoolWorker, crash_concerns, startable
+from trimtab_controller.decider.pool import crash_concerns, startable
 from trimtab_controller.decider.prediction_tracker import Parts, PredictionTracker, Views
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standby_rounds import StandbyRounds
-from trimtab_controller.decider.standbys import Survival
+from trimtab_controller.decider.unknown_load import gaps_of, refuse
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Execution, Round
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Drain, Intent, Pause
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
-
-NOTHING_SEEN = NotReady(reason=SkipReason.NO_SNAPSHOT, detail="the stream has not published a window")
-
-
-@dataclass(slots=True)
-class Known:
-    """What the last snapshot showed, for the status.
-
-    `not_ready`: why nothing is known of any app.  `missing_standbys`: per app, the number of key groups that have fewer
-    standbys than the app asks for.  `pool`: per app, the workers that can be started.  `survivals`: per app, what the
-    loss of any one host leads to.
-    """
-
-    snapshot: Snapshot | None = None
-    views: dict[AppId, AppView | NotReady] = field(default_factory=dict)
-    evaluations: dict[AppId, Evaluation] = field(default_factory=dict)
-    use: ClusterUse = NO_USE
-    concerns: tuple[Concern, ...] = ()
-    not_ready: NotReady | None = NOTHING_SEEN
-    missing_standbys: dict[AppId, int] = field(default_factory=dict)
-    pool: dict[AppId, tuple[PoolWorker, ...]] = field(default_factory=dict)
-    survivals: dict[AppId, Survival] = field(default_factory=dict)
 
 
 class Decider:
@@ -192,6 +172,10 @@ class Decider:
         parts = {} if missing else parts_of(snapshot, self._execution.placements)
         raw = {app: self._observe(app, part) for app, part in parts.items()}
         views = {app: self._smooth(view) if isinstance(view, AppView) else view for app, view in raw.items()}
+        last = {app: history.loads for app, history in self._history.items() if history.loads is not None}
+        gaps = {app: gaps_of(view, last[app]) for app, view in views.items() if isinstance(view, AppView)}
+        refused = refuse(views, gaps, self._needs.max_unknown)
+        raw, views = {**raw, **refused}, {**views, **refused}
         evaluations = {
             app: evaluate(view, self._history[app]) for app, view in views.items() if isinstance(view, AppView)
         }
@@ -200,9 +184,13 @@ class Decider:
         use = follow_use(snapshot, self.known.use)
         measured = self._measure(raw, parts)
         self._predictions.review(raw, parts, use)
-        ran = {worker: app for worker, (_, app) in self._liveness.ran.items()}
-        crashes = crash_concerns(snapshot, ran)
-        concerns = (*concerns_of(use), *self._predictions.concerns, *self._standbys.concerns, *crashes)
+        ran = {worker: row.app for worker, row in self._liveness.ran.items()}
+        concerns = (
+            *concerns_of(use),
+            *self._predictions.concerns,
+            *self._standbys.concerns,
+            *crash_concerns(snapshot, ran),
+        )
         self.known = Known(
             snapshot=snapshot,
             views=views,
@@ -213,6 +201,7 @@ class Decider:
             missing_standbys=dict(self._standbys.missing),
             pool=startable(snapshot, self.draining),
             survivals=dict(self._standbys.survivals),
+            gaps=gaps,
         )
         return measured
 
@@ -241,8 +230,10 @@ class Decider:
     def _smooth(self, view: AppView) -> AppView:
         """The view with loads smoothed over the windows so far."""
         history = self._history.get(view.app, NO_HISTORY)
-        if history.loads is not None and history.loads.sizes != view.owned.sizes:
+        if history.loads is not None and history.loads.sizes != view.sizes:
             history = NO_HISTORY  # the app has other key groups now
+        if history.loads is not None:
+            history = replace(history, loads=history.loads.since(view.end_s - self._needs.stale_limit_s))
         smoothed, self._history[view.app] = follow(view, history, self._settings.smoothing)
         return smoothed
 
@@ -403,6 +394,11 @@ class Decider:
         if isinstance(missing, NotReady):
             return not_ready(missing)
         decision = judge(wanted, answer, self._settings)
+        newest = self.known.views.get(wanted.view.app)
+        if isinstance(decision, Planned) and isinstance(newest, AppView):
+            changed_ends = still_free(decision, newest)
+            if changed_ends is not None:
+                return not_ready(changed_ends)
         if isinstance(decision, Planned) and self._acting:
             self._predictions.plan(now, wanted.view.app)
         return decision

@@ -32,7 +32,10 @@ class Owned:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OwnedTable(Sequence[Owned]):
-    """The `Owned` rows of one app.  `operator` and `owner` index `operators` and `workers`; unknown state = -1."""
+    """The `Owned` rows of one app.  `operator` and `owner` index `operators` and `workers`.
+
+    An unknown state is -1.  An unknown load is NaN; only the key groups of fixed workers have such loads.
+    """
 
     app: AppId
     operators: tuple[OperatorId, ...]
@@ -63,8 +66,10 @@ class OwnedTable(Sequence[Owned]):
 
     @classmethod
     def of_blocks(cls, app: AppId, blocks: Iterable[KeyGroupBlock]) -> "OwnedTable":
-        """A table of an app's blocks, sorted by key group; the CPU of each must be known."""
+        """A table of an app's blocks, sorted by key group."""
         ordered = sorted(blocks, key=lambda block: block.operator)
+        if not ordered:
+            return cls.of(app, ())
         workers = {
             name: place for place, name in enumerate(sorted({name for each in ordered for name in each.workers}))
         }
@@ -78,7 +83,8 @@ class OwnedTable(Sequence[Owned]):
             places = np.array([workers[name] for name in block.workers])
             columns["owner"].append(places[np.frombuffer(block.worker, np.int64)][order])
             columns["state_bytes"].append(np.frombuffer(block.state_bytes, np.int64)[order])
-            loads.append(PERCENT_PER_CORE * np.frombuffer(block.cpu, np.float64)[order])
+            cpu = np.frombuffer(block.cpu, np.float64)[order]
+            loads.append(np.where(cpu == UNKNOWN, np.nan, PERCENT_PER_CORE * cpu))
         return cls(
             app=app,
             operators=tuple(block.operator for block in ordered),
@@ -158,23 +164,73 @@ class OwnedTable(Sequence[Owned]):
         """The same key groups with another load."""
         return replace(self, load=load)
 
+    def only(self, rows: NDArray[np.bool_]) -> "OwnedTable":
+        """The rows that the mask selects; `workers` are then their owners."""
+        owners, owner = np.unique(self.owner[rows], return_inverse=True)
+        columns = {name: getattr(self, name)[rows] for name in ("operator", "partition", "load", "state_bytes")}
+        return replace(self, workers=tuple(self.workers[place] for place in owners), owner=owner, **columns)
+
+    def joined(self, other: "OwnedTable") -> "OwnedTable":
+        """These rows, then those of `other`, which are of other key groups."""
+        if not len(other):
+            return self
+        operators = tuple(dict.fromkeys((*self.operators, *other.operators)))
+        workers = tuple(dict.fromkeys((*self.workers, *other.workers)))
+        operator = np.array([operators.index(name) for name in other.operators])[other.operator]
+        codes = {name: code for code, name in enumerate(workers)}
+        owner = np.array([codes[name] for name in other.workers])[other.owner]
+        return replace(
+            self,
+            operators=operators,
+            workers=workers,
+            operator=np.concatenate((self.operator, operator)),
+            partition=np.concatenate((self.partition, other.partition)),
+            owner=np.concatenate((self.owner, owner)),
+            load=np.concatenate((self.load, other.load)),
+            state_bytes=np.concatenate((self.state_bytes, other.state_bytes)),
+        )
+
+    def places_in(self, other: "OwnedTable") -> Integers:
+        """The row of each key group in `other`; -1 where it has none."""
+        if self._has_rows_of(other):
+            return np.arange(len(self))
+        if not len(other):
+            return np.full(len(self), -1)
+        codes = {name: code for code, name in enumerate(self.operators)}
+        ours = self._coded(np.arange(len(self.operators)))
+        theirs = other._coded(np.array([codes.get(name, -1) for name in other.operators]))
+        order = np.argsort(theirs, kind="stable")
+        at = np.minimum(np.searchsorted(theirs, ours, sorter=order), len(theirs) - 1)
+        return np.where(theirs[order[at]] == ours, order[at], -1)
+
     def loads_in(self, before: "OwnedTable") -> Floats:
         """The load of each key group in `before`; its present load if it is not there."""
-        if (
-            self.operators == before.operators
-            and np.array_equal(self.operator, before.operator)
-            and np.array_equal(self.partition, before.partition)
-        ):
-            return before.load
-        known = dict(zip(before._key_groups(), before.load.tolist(), strict=True))
-        found = zip(self._key_groups(), self.load.tolist(), strict=True)
-        return np.array([known.get(key_group, load) for key_group, load in found])
+        if not len(before):
+            return self.load
+        places = self.places_in(before)
+        return np.where(places >= 0, before.load[places], self.load)
 
     def moved_since(self, before: "OwnedTable") -> NDArray[np.bool_]:
         """A mask of the key groups that had another owner in `before`, or were not there."""
-        known = before.owners
-        found = zip(self._key_groups(), (self.workers[place] for place in self.owner.tolist()), strict=True)
-        return np.array([known.get(key_group) != owner for key_group, owner in found], np.bool_)
+        if not len(before):
+            return np.ones(len(self), np.bool_)
+        places = self.places_in(before)
+        codes = {name: code for code, name in enumerate(self.workers)}
+        owners = np.array([codes.get(name, -1) for name in before.workers])[before.owner]
+        moved: NDArray[np.bool_] = (places < 0) | (owners[places] != self.owner)
+        return moved
+
+    def _has_rows_of(self, other: "OwnedTable") -> bool:
+        return (
+            self.operators == other.operators
+            and np.array_equal(self.operator, other.operator)
+            and np.array_equal(self.partition, other.partition)
+        )
+
+    def _coded(self, codes: Integers) -> Integers:
+        """One number per key group; `codes` are those of the operators."""
+        coded: Integers = codes[self.operator] * (MAX_PARTITIONS + 1) + self.partition
+        return np.where(codes[self.operator] < 0, -1, coded)
 
     def _key_groups(self) -> list[KeyGroup]:
         names = (self.operators[place] for place in self.operator.tolist())

@@ -13,6 +13,9 @@ NOISE_ERRORS * r * sqrt(sum of its x^2).
 
 A round cannot be compared in three cases: the unmoved key groups of a worker together differ by more than that, so the
 load itself has changed; workers joined or left in between; the predicted gain is smaller than the noise.
+
+What was fixed before or after the round is left out: the comparison takes the workers and key groups that were measured
+both times.
 """
 
 import math
@@ -111,16 +114,19 @@ def compare(prediction: Prediction, view: AppView, *, load_distance: float, min_
     A round that ends inside the band `load_distance` counts as kept.  A difference below `min_gain` is ignored.
     """
     view = replace(view, flows={})
+    if (changed := _changed(prediction.view, view)) is not None:
+        return Comparison(load_distance=None, incomparable=changed)
+    of_plan, view = _in_common(prediction.view, view)
     found = evaluate(view)
-    if (changed := _changed(prediction.view, view)) is not None or found.load_distance is None:
-        return Comparison(load_distance=None, incomparable=changed or "every worker is being drained")
+    if found.load_distance is None or len(view.workers) < min(2, len(prediction.view.workers)):
+        return Comparison(load_distance=None, incomparable="too few workers stay that are not drained or fixed")
     if found.load_distance <= load_distance:
         return Comparison(load_distance=found.load_distance)
-    before, unmoved = view.owned.loads_in(prediction.view.owned), ~view.owned.moved_since(prediction.view.owned)
+    before, unmoved = view.owned.loads_in(of_plan.owned), ~view.owned.moved_since(of_plan.owned)
     noise = max(min_gain, _noise(view, before, unmoved))
     foreseen = _with_loads(view, before)
     planned = evaluate(foreseen).load_distance or 0.0
-    if (unclear := _unclear(prediction.view, foreseen, view, unmoved, noise)) is not None:
+    if (unclear := _unclear(of_plan, foreseen, view, unmoved, noise)) is not None:
         return Comparison(load_distance=found.load_distance, noise=noise, incomparable=unclear)
     missed = _mispredicted(foreseen, view, noise) if found.load_distance > planned + noise else ()
     return Comparison(load_distance=found.load_distance, noise=noise, missed=missed)
@@ -178,8 +184,10 @@ def review(
     tried.  None of this applies while a mispredicted worker uses more than its capacity.
     """
     blamed = {each.worker for each in misses.workers}
-    if not blamed <= {worker.id for worker in view.workers}:
+    if not blamed <= _known(view):
         return None
+    if not blamed <= view.hosts.keys():
+        return misses  # nothing is measured of a worker that is fixed
     if blamed & over_capacity:
         return replace(misses, agreed=0)
     if misses.generation is not None and generation is not None and generation > misses.generation:
@@ -194,17 +202,39 @@ def review(
 
 def _changed(before: AppView, after: AppView) -> str | None:
     """How the key groups or the workers of the app changed since the plan was made; None if they did not."""
-    if before.owners.keys() != after.owners.keys():
+    if before.sizes != after.sizes:
         return "the app has other key groups"
     old, new = {worker.id: worker for worker in before.workers}, {worker.id: worker for worker in after.workers}
-    said = [f"{worker} left" for worker in old if worker not in new]
-    said += [f"{worker} joined" for worker in new if worker not in old]
+    said = [f"{worker} left" for worker in old if worker not in _known(after)]
+    said += [f"{worker} joined" for worker in new if worker not in _known(before)]
     for worker in old.keys() & new.keys():
         if old[worker].draining != new[worker].draining:
             said.append(f"{worker} {'began to be' if new[worker].draining else 'is no longer'} drained")
         if old[worker].capacity != new[worker].capacity:
             said.append(f"{worker} has another capacity")
     return first_few(sorted(said)) if said else None
+
+
+def _known(view: AppView) -> set[WorkerId]:
+    """The workers of the app, fixed ones included."""
+    return {worker.id for worker in view.workers} | {each.id for each in view.fixed}
+
+
+def _in_common(before: AppView, after: AppView) -> tuple[AppView, AppView]:
+    """Both views with the workers and key groups that were measured both times."""
+    workers = before.hosts.keys() & after.hosts.keys()
+
+    def of_common(view: AppView, other: AppView) -> AppView:
+        here = np.array([name in workers for name in view.owned.workers], np.bool_)
+        rows = here[view.owned.owner] & (view.owned.places_in(other.owned) >= 0)
+        kept = tuple(worker for worker in view.workers if worker.id in workers)
+        return replace(view, workers=kept, key_groups=view.owned.only(rows))
+
+    if not any((before.fixed, after.fixed, before.kept, after.kept)):
+        return before, after
+    before, after = of_common(before, after), of_common(after, before)
+    # A key group that moved to or from a worker that is fixed now is known on one side only.
+    return of_common(before, after), of_common(after, before)
 
 
 def _with_loads(view: AppView, loads: Floats) -> AppView:

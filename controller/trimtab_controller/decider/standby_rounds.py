@@ -13,7 +13,7 @@ from trimtab_controller.decider.concerns import FULL_PCT, WINDOWS, Concern, Conc
 from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.owned import OwnedTable
 from trimtab_controller.decider.standbys import Following, StandbyRows, Survival
-from trimtab_controller.decider.view import AppView, NotReady, Worker
+from trimtab_controller.decider.view import AppView, FixedWorker, NotReady, Worker
 from trimtab_models.standbys import Budget
 from trimtab_protocol.messages.names import AppId, KeyGroup
 from trimtab_protocol.messages.placement import Placement
@@ -34,7 +34,7 @@ class _Situation:
     """What the standbys of an app depend on, beside the loads."""
 
     placement: Placement
-    workers: tuple[Worker, ...]
+    workers: tuple[Worker | FixedWorker, ...]
     wanted: int
     owned: OwnedTable
 
@@ -108,7 +108,8 @@ class StandbyRounds:
         """What is known of an app's standbys; None if nobody says how many it asks for, or without a placement."""
         if placement is None or view.standbys is None:
             return None
-        found, before = _Situation(placement, view.workers, view.standbys, view.owned), self._apps.get(view.app)
+        found = _Situation(placement, (*view.workers, *view.fixed), view.standbys, view.owned)
+        before = self._apps.get(view.app)
         if before is not None and found.is_still(before.situation):
             return before
         following = Following.of(view, placement)

@@ -1,8 +1,9 @@
 """Choose standbys: the workers that keep a key group's state warm, and the first of which owns it when its owner dies.
 
 Every key group gets as many standbys as its app asks for.  Owner and standbys run on different hosts, or on different
-workers if there is only one host.  A worker being drained is never a standby.  The standby model chooses them so that
-after the loss of any one host (or worker, if there is only one host) the survivors stay balanced (N-1).
+workers if there is only one host.  A worker being drained is never a standby, nor is one that only reports.  Other
+fixed workers keep what they follow, and get no more.  The standby model chooses standbys so that after the loss of any
+one host (or worker, if there is only one host) the survivors stay balanced (N-1).
 
 What following costs a worker is not measured: the plug-in charges CPU to the owner's key groups only.  It counts as
 FOLLOWING_SHARE of the key group's load.
@@ -14,8 +15,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from trimtab_controller.decider.owned import Integers
-from trimtab_controller.decider.view import AppView, first_few
+from trimtab_controller.decider.owned import Floats, Integers
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.view import AppView, Worker, first_few
 from trimtab_models.standbys import (
     UNPLACED,
     Budget,
@@ -88,7 +90,7 @@ def choose_standbys(view: AppView, placement: Placement | None, wanted: int, bud
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Following:
-    """The standbys of a view's key groups in a placement, as numbers of the view's workers.
+    """The standbys of a view's key groups in a placement, as numbers of the view's workers; the fixed ones come last.
 
     `placed` (K, P) has them as they are published, without the reported owner, GONE for an unknown worker, and
     UNPLACED behind the last one.
@@ -101,7 +103,7 @@ class Following:
     def of(cls, view: AppView, placement: Placement | None) -> "Following":
         """Those in the placement; without one there are none."""
         table = view.owned
-        places = {worker.id: place for place, worker in enumerate(view.workers)}
+        places = {worker.id: place for place, worker in enumerate(_workers(view))}
         owners = (
             np.array([places[name] for name in table.workers], np.int64)[table.owner] if len(table) else table.owner
         )
@@ -118,7 +120,8 @@ class Following:
 
     def problem(self, view: AppView, wanted: int, budget: Budget, tolerance: float) -> Problem:
         """The problem of the model; `view` may have other loads than the one that this was made for."""
-        table, workers = view.owned, view.workers
+        table, workers = view.owned, _workers(view)
+        idle = {each.id for each in view.fixed if each.reason is SkipReason.WORKER_NOT_STEERING}
         places = {worker.id: place for place, worker in enumerate(workers)}
         hosts = {name: place for place, name in enumerate(sorted({worker.host for worker in workers}))}
         owner = np.array([places[name] for name in table.workers], np.int64)
@@ -128,15 +131,24 @@ class Following:
             follow=FOLLOWING_SHARE * table.load,
             state_bytes=table.assumed_state_bytes.astype(np.float64),
             capacity=np.array([worker.capacity for worker in workers], np.float64),
-            removing=np.array([worker.draining for worker in workers], np.bool_),
+            removing=np.array([worker.draining or worker.id in idle for worker in workers], np.bool_),
             levels=np.array([range(len(workers)), [hosts[worker.host] for worker in workers]], np.int64),
             present=np.maximum(self.placed, UNPLACED),
             wanted=wanted,
-            usage=np.zeros((0, len(table))),
-            limit=np.zeros((0, len(workers))),
+            usage=np.ones((1 if view.fixed else 0, len(table))),
+            limit=self._most_followed(view, len(workers)),
             budget=budget,
             tolerance=tolerance,
         )
+
+    def _most_followed(self, view: AppView, workers: int) -> Floats:
+        """The number of key groups that each worker may follow: a fixed one those that it follows now."""
+        if not view.fixed:
+            return np.zeros((0, workers))
+        most = np.full(workers, np.inf)
+        free = len(view.workers)
+        most[free:] = np.bincount(self.placed[self.placed >= 0], minlength=workers)[free:]
+        return most[np.newaxis]
 
     def missing(self, view: AppView, wanted: int) -> int:
         """Number of key groups with fewer standbys that may stay than they can have."""
@@ -144,7 +156,13 @@ class Following:
         return int(((kept_standbys(problem) != UNPLACED).sum(axis=1) < problem.due[problem.owner]).sum())
 
     def survival(self, view: AppView, wanted: int) -> Survival | None:
-        """N-1 with these standbys; None while a key group lacks one, or where no other worker can take over."""
+        """N-1 with these standbys.
+
+        None while a key group lacks one, where no other worker can take over, and while workers are fixed, since
+        their loads are not all known.
+        """
+        if view.fixed:
+            return None
         problem = self.problem(view, wanted, Budget(), NO_REPLACEMENT)
         found = rated(problem, kept_standbys(problem))
         domain, worker = found.score.worst_domain, found.score.worst_worker
@@ -169,7 +187,7 @@ class Following:
     def _rows(self, view: AppView, problem: Problem, found: StandbyResult) -> StandbyRows:
         width = max(self.placed.shape[1], found.assignment.shape[1])
         changed = (_widened(self.placed, width) != _widened(found.assignment, width)).any(axis=1)
-        table, names = view.owned, [worker.id for worker in view.workers]
+        table, names = view.owned, [worker.id for worker in _workers(view)]
         rows = {}
         for place in np.flatnonzero(changed).tolist():
             key_group = KeyGroup(view.app, table.operators[table.operator[place]], int(table.partition[place]))
@@ -178,6 +196,11 @@ class Following:
         added = int(is_new(problem, found.assignment).sum())
         filled = int((found.assignment != UNPLACED).sum() - (kept_standbys(problem) != UNPLACED).sum())
         return StandbyRows(rows=rows, added=added, replaced=added - filled, missing=found.score.missing)
+
+
+def _workers(view: AppView) -> tuple[Worker, ...]:
+    """The workers of the view, the fixed ones last as far as they are known."""
+    return (*view.workers, *(each.worker for each in view.fixed if each.worker is not None))
 
 
 def _widened(standbys: Integers, width: int) -> Integers:

@@ -1,5 +1,6 @@
 """The decider's view of one app in one window, or the reason why it knows too little."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,7 +9,7 @@ from types import MappingProxyType
 
 from trimtab_controller.decider.owned import Owned, OwnedTable
 from trimtab_controller.decider.reasons import NOT_READY, SkipReason
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 NAMED = 5
 """Number of names shown in a line; the others are only counted."""
@@ -46,13 +47,30 @@ class Worker:
     draining: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedWorker:
+    """A worker that takes no part in plans: its key groups stay where they are, and it gets none.
+
+    `reason`, `detail` say why.  `worker` is None if no host has reported it yet.
+    """
+
+    id: WorkerId
+    reason: SkipReason
+    detail: str
+    worker: Worker | None = None
+
+    def __str__(self) -> str:
+        return f"{self.id} ({self.detail})" if self.detail else self.id
+
+
 @dataclass(frozen=True, kw_only=True)
 class AppView:
-    """A complete view of one app: every key group has an owner and a load, every owner is a running worker.
+    """What is planned with in one app: every key group has an owner and a load, every owner is a running worker.
 
-    `start_s`, `end_s` bound the window (epoch seconds); `flows` are tuples per second between key groups.  `key_groups`
-    becomes an `OwnedTable`, whatever sequence is given.  `standbys` is the number that each key group should have;
-    None = unknown, because older agents do not report it.
+    Plans are made around `fixed` and its key groups, `kept`.  A kept key group has the owner that the placement should
+    name; its load is NaN unless it was measured.  `start_s`, `end_s` bound the window (epoch seconds); `flows` are
+    tuples per second between key groups.  `key_groups` becomes an `OwnedTable`, whatever sequence is given.
+    `standbys` is the number that each key group should have; None = unknown, because older agents do not report it.
     """
 
     app: AppId
@@ -62,9 +80,12 @@ class AppView:
     key_groups: Sequence[Owned]
     flows: Mapping[tuple[KeyGroup, KeyGroup], float]
     standbys: int | None = None
+    fixed: tuple[FixedWorker, ...] = ()
+    kept: Sequence[Owned] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", OwnedTable.of(self.app, self.key_groups))
+        object.__setattr__(self, "kept", OwnedTable.of(self.app, self.kept))
         object.__setattr__(self, "flows", MappingProxyType(dict(self.flows)))
 
     @property
@@ -76,6 +97,23 @@ class AppView:
     def owners(self) -> dict[KeyGroup, WorkerId]:
         """The owner of each key group; large, and built at each call."""
         return self.owned.owners
+
+    @property
+    def kept_table(self) -> OwnedTable:
+        """`kept` as a table."""
+        return OwnedTable.of(self.app, self.kept)
+
+    @property
+    def placed(self) -> dict[KeyGroup, WorkerId]:
+        """The owner of each key group of the app, kept ones included; large, and built at each call."""
+        return {**self.owned.owners, **self.kept_table.owners}
+
+    @cached_property
+    def sizes(self) -> dict[OperatorId, int]:
+        """The number of key groups of each operator, kept ones included."""
+        found = Counter(self.owned.sizes)
+        found.update(self.kept_table.sizes)
+        return {operator: count for operator, count in found.items() if count}
 
     @cached_property
     def hosts(self) -> dict[WorkerId, HostId]:

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.standbys import Survival
+from trimtab_controller.decider.unknown_load import Gaps
 from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 from trimtab_process.counts import Followed
 from trimtab_protocol.messages.decode import Fault
@@ -49,6 +50,12 @@ class Metrics:
         self.n_minus_1 = gauge("n_minus_1_ratio", text, "app")
         text = "Bound of trimtab_controller_n_minus_1_ratio: no choice of standbys has a lower one."
         self.n_minus_1_bound = gauge("n_minus_1_bound_ratio", text, "app")
+        text = "Workers that take no part in plans for the app: away, not running, not steering, not measured."
+        self.fixed_workers = gauge("fixed_workers", text, "app")
+        text = "Key groups whose load the last window did not measure; their last known load stands in for it."
+        self.stale_key_groups = gauge("stale_key_groups", text, "app")
+        text = "Share of the app's load that the last window did not measure; absent while unknown."
+        self.unknown_load = gauge("unknown_load_ratio", text, "app")
         text = "Bound of the last plan: no plan within its budget has a lower load distance."
         self.lower_bound = gauge("lower_bound_pp", text, "app")
         text = "Load distance that the last plan predicted, in percentage points."
@@ -112,6 +119,12 @@ class Metrics:
         """Set what the loss of one host leads to, for exactly these apps."""
         _show(self.n_minus_1, {(app,): _ratio(found.worst_pct) for app, found in survivals.items()})
         _show(self.n_minus_1_bound, {(app,): _ratio(found.bound_pct) for app, found in survivals.items()})
+
+    def see_gaps(self, gaps: Mapping[AppId, Gaps]) -> None:
+        """Set what is not known, for exactly these apps."""
+        _show(self.fixed_workers, {(app,): float(len(found.fixed)) for app, found in gaps.items()})
+        _show(self.stale_key_groups, {(app,): float(found.stale) for app, found in gaps.items()})
+        _show(self.unknown_load, {(app,): found.share for app, found in gaps.items()})
 
     def see_evaluations(self, evaluations: Mapping[AppId, Evaluation]) -> None:
         """Set load distance and collocation, for exactly the apps of the last snapshot."""

@@ -17,6 +17,7 @@ from trimtab_protocol.messages.status import (
     AppStatus,
     ConcernStatus,
     DecisionStatus,
+    FixedStatus,
     HoldStatus,
     NodeStatus,
     PoolStatus,
@@ -157,12 +158,12 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
 def _apps(decider: Decider) -> tuple[AppStatus, ...]:
     rows = []
     for app, view in decider.known.views.items():
-        evaluation = decider.known.evaluations.get(app)
+        evaluation, gaps = decider.known.evaluations.get(app), decider.known.gaps.get(app)
         survival = decider.known.survivals.get(app)
         rows.append(
             AppStatus(
                 app=app,
-                key_groups=None if isinstance(view, NotReady) else len(view.key_groups),
+                key_groups=None if isinstance(view, NotReady) else sum(view.sizes.values()),
                 load_distance=evaluation.load_distance if evaluation else None,
                 mean_load=evaluation.mean_load if evaluation else None,
                 noise=evaluation.noise if evaluation else None,
@@ -172,6 +173,12 @@ def _apps(decider: Decider) -> tuple[AppStatus, ...]:
                 n_minus_1_bound_pct=survival.bound_pct if survival else None,
                 n_minus_1_worker=survival.worker if survival else None,
                 n_minus_1_lost=survival.lost if survival else (),
+                fixed=tuple(
+                    FixedStatus(worker=each.id, reason=str(each.reason), text=each.detail[:200])
+                    for each in (gaps.fixed if gaps else ())
+                ),
+                stale_key_groups=gaps.stale if gaps else None,
+                unknown_load=gaps.share if gaps else None,
                 not_ready=f"{view.reason}: {view.detail}" if isinstance(view, NotReady) else None,
             )
         )

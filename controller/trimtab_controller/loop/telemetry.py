@@ -54,6 +54,7 @@ class Telemetry:
         self._metrics.see_evaluations(decider.known.evaluations)
         self._metrics.see_missing_standbys(decider.known.missing_standbys)
         self._metrics.see_survivals(decider.known.survivals)
+        self._metrics.see_gaps(decider.known.gaps)
         self._metrics.see_use(decider.known.use)
         self._metrics.see_pool({app: len(workers) for app, workers in decider.known.pool.items()})
         self._see_concerns(decider.known.concerns)
@@ -86,6 +87,7 @@ class Telemetry:
             self._metrics.see_evaluations({})
             self._metrics.see_missing_standbys({})
             self._metrics.see_survivals({})
+            self._metrics.see_gaps({})
             self._metrics.see_use(NO_USE)
             self._metrics.see_pool({})
         if isinstance(decision, Planned):

@@ -20,6 +20,8 @@ MAX_ROUNDS = 1_000
 """Rounds of one status."""
 MAX_PAUSES = 1_000_000
 """Measured pauses of one round."""
+MAX_FIXED = 100_000
+"""Fixed workers of one app."""
 MAX_CONCERNS = 100_000
 """Concerns of one status."""
 T = TypeVar("T")
@@ -50,16 +52,27 @@ class NodeStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FixedStatus:
+    """A worker that plans are made around; `reason` = a name from the reasons to do nothing, `text` = more about it."""
+
+    worker: WorkerId
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AppStatus:
     """One app; None = unknown, for the reason in `not_ready`.
 
     `load_distance` (pp) and `mean_load` (percent) are smoothed; `noise` = how much of the load distance may be noise,
     estimated from the prediction errors of the last windows (pp); `collocation` = share of the tuples between key
-    groups that stay within a worker; `missing_standbys` = key groups with fewer standbys than the app asks for.
+    groups that stay within a worker; `missing_standbys` = key groups with fewer standbys than the app asks for;
+    `fixed` = workers that take no part in plans; `stale_key_groups` = key groups whose load the last window did not
+    measure, `unknown_load` = their share of the app's load.
 
     N-1: after the loss of the workers `n_minus_1_lost` (all of one host), `n_minus_1_worker` has the highest load that
     any one loss leads to, `n_minus_1_pct`; no choice of standbys has a lower one than `n_minus_1_bound_pct` (percent of
-    the capacity).  Unknown while a key group lacks a standby.
+    the capacity).  Unknown while a key group lacks a standby, and while workers are fixed.
     """
 
     app: AppId
@@ -74,6 +87,9 @@ class AppStatus:
     n_minus_1_bound_pct: float | None = None
     n_minus_1_worker: WorkerId | None = None
     n_minus_1_lost: tuple[WorkerId, ...] = ()
+    fixed: tuple[FixedStatus, ...] = ()
+    stale_key_groups: int | None = None
+    unknown_load: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,11 +308,18 @@ def _read_app(row: Fields) -> AppStatus:
         n_minus_1_bound_pct=row.optional("n_minus_1_bound_pct", row.number),
         n_minus_1_worker=WorkerId(worker) if (worker := row.optional("n_minus_1_worker", row.name)) else None,
         n_minus_1_lost=row.optional("n_minus_1_lost", lambda name: _read_workers(row, name)) or (),
+        fixed=row.optional("fixed", lambda name: _rows(row, name, MAX_FIXED, _read_fixed)) or (),
+        stale_key_groups=row.optional("stale_key_groups", row.integer),
+        unknown_load=row.optional("unknown_load", lambda name: row.number(name, high=1.0)),
     )
 
 
 def _read_workers(row: Fields, name: str) -> tuple[WorkerId, ...]:
     return tuple(WorkerId(check_name(value, path)) for path, value in row.items(name, limit=MAX_NODES))
+
+
+def _read_fixed(row: Fields) -> FixedStatus:
+    return FixedStatus(worker=WorkerId(row.name("worker")), reason=row.name("reason"), text=row.text("text", limit=200))
 
 
 def _read_decision(row: Fields) -> DecisionStatus:

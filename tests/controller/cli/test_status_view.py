@@ -14,6 +14,7 @@ from trimtab_protocol.messages.status import (
     AppStatus,
     ConcernStatus,
     DecisionStatus,
+    FixedStatus,
     HoldStatus,
     NodeStatus,
     PoolStatus,
@@ -104,6 +105,27 @@ def test_what_the_loss_of_a_host_leads_to_is_said_with_its_bound() -> None:
     )
     assert "N-1: 81 % at orders-2 after losing orders-7, bound 79 %" in " ".join(shown(replace(STATUS, apps=(app,))))
     assert "N-1" not in " ".join(shown(STATUS))
+
+
+def test_fixed_workers_are_listed_with_their_reasons_and_how_much_is_unknown() -> None:
+    fixed = tuple(
+        FixedStatus(worker=WorkerId(name), reason=reason, text=text)
+        for name, reason, text in (
+            ("orders-7", "worker_missing", ""),
+            ("orders-8", "worker_missing", ""),
+            ("orders-9", "worker_not_steering", "store memory:"),
+        )
+    )
+    apps = tuple(replace(app, fixed=fixed, stale_key_groups=4, unknown_load=0.031) for app in STATUS.apps)
+    lines = shown(replace(STATUS, apps=apps), width=120)
+
+    at = lines.index("fixed workers: plans are made around them")
+    assert lines[at + 1 : at + 3] == [
+        "  orders: orders-7, orders-8: worker_missing",
+        "  orders: orders-9: worker_not_steering, store memory:",
+    ]
+    assert [line for line in lines if line.endswith("63 key groups, 3.1% of the load is unknown")]
+    assert "fixed workers: plans are made around them" not in shown(STATUS)
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
-from trimtab_controller.decider.observe import Liveness, Requirements, observe
+from trimtab_controller.decider.liveness import Liveness
+from trimtab_controller.decider.observe import Requirements, observe
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.unknown_load import LastLoads, gaps_of, too_much_unknown
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import placement_of
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -80,7 +82,10 @@ def look(
     draining: frozenset[WorkerId] = frozenset(),
     liveness: Liveness | None = None,
 ) -> AppView | NotReady:
-    return observe(seen, APP, placement=placement, draining=draining, liveness=liveness or Liveness(), needs=NEEDS)
+    view = observe(seen, APP, placement=placement, draining=draining, liveness=liveness or Liveness(), needs=NEEDS)
+    if isinstance(view, NotReady):
+        return view
+    return too_much_unknown(view, gaps_of(view, LastLoads.of(view)), NEEDS.max_unknown) or view
 
 
 def reason_of(found: AppView | NotReady | None) -> SkipReason:

@@ -18,7 +18,8 @@ from tests.controller.decider.observed_snapshots import (
     snapshot,
 )
 from trimtab_controller.decider.evaluate import evaluate
-from trimtab_controller.decider.observe import Liveness, check_cluster, ownership
+from trimtab_controller.decider.liveness import Liveness
+from trimtab_controller.decider.observe import check_cluster, ownership
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import AppView
 from trimtab_protocol.messages.names import WorkerId

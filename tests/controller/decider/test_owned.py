@@ -82,7 +82,7 @@ def test_loads_are_followed_as_key_group_by_key_group_while_some_come_and_go() -
             rows = [replace(row, owner=draw.choice(WORKERS), load=draw.uniform(0.0, 50.0)) for row in rows]
         view, history = follow(view_of(rows), history, 0.25)
         weight = max(0.25, 1 / (window + 1))
-        known = {row.key_group: known.get(row.key_group, row.load) * (1 - weight) + weight * row.load for row in rows}
+        known |= {row.key_group: known.get(row.key_group, row.load) * (1 - weight) + weight * row.load for row in rows}
         assert [row.load for row in view.key_groups] == pytest.approx([known[row.key_group] for row in rows])
         loads = {each: 2 * sum(known[row.key_group] for row in rows if row.owner == each) for each in WORKERS}
         assert evaluate(view).worker_loads == pytest.approx(loads)

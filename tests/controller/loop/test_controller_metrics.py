@@ -14,7 +14,8 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.predictions import MispredictedWorker
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.view import NotReady
+from trimtab_controller.decider.unknown_load import Gaps
+from trimtab_controller.decider.view import FixedWorker, NotReady
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics import Metrics
@@ -35,6 +36,9 @@ def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
     metrics.see_evaluations({AppId("a0"): evaluation(4.0, None), AppId("a1"): evaluation(None, 0.25)})
     metrics.see_missing_standbys({AppId("a0"): 2, AppId("a1"): 1})
     metrics.see_missing_standbys({AppId("a1"): 0})
+    metrics.see_gaps({AppId("a0"): Gaps(stale=9), AppId("a1"): Gaps(stale=8)})
+    fixed = FixedWorker(id=WorkerId("w1"), reason=SkipReason.WORKER_MISSING, detail="")
+    metrics.see_gaps({AppId("a1"): Gaps(fixed=(fixed,), stale=2, share=0.03)})
 
     samples = [sample for metric in metrics.registry.collect() for sample in metric.samples]
     found = {(sample.name, sample.labels["app"]): sample.value for sample in samples if "app" in sample.labels}
@@ -42,6 +46,9 @@ def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
         ("trimtab_controller_load_distance_pp", "a0"): 4.0,
         ("trimtab_controller_collocation_ratio", "a1"): 0.25,
         ("trimtab_controller_key_groups_without_standby", "a1"): 0.0,
+        ("trimtab_controller_fixed_workers", "a1"): 1.0,
+        ("trimtab_controller_stale_key_groups", "a1"): 2.0,
+        ("trimtab_controller_unknown_load_ratio", "a1"): 0.03,
     }
 
 
@@ -88,9 +95,10 @@ def test_what_an_app_had_is_unknown_when_windows_stay_away() -> None:
     metrics.see_pool({AppId("a0"): 3, AppId("a1"): 1})
     metrics.see_pool({AppId("a0"): 2})
     assert served(metrics, "pool_workers") == {("pool_workers", "a0"): 2.0}
+    metrics.see_gaps({AppId("a0"): Gaps(stale=2)})
     stale = not_ready(NotReady(reason=SkipReason.STALE_SNAPSHOT, detail="the last window ended 90 s ago"))
     telemetry.decision(1000.0, stale, Execution(generation=1))
-    for name in ("load_distance_pp", "key_groups_without_standby", "pool_workers"):
+    for name in ("load_distance_pp", "key_groups_without_standby", "stale_key_groups", "pool_workers"):
         assert metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": "a0"}) is None
 
 

@@ -68,7 +68,7 @@ if "unguarded" in SETUP["planted"]:
 app = faust.App(
     APP_ID,
     broker=f"kafka://{SETUP['bootstrap']}",
-    store="rocksdb://",
+    store="memory://" if Feature.IN_MEMORY in FEATURES else "rocksdb://",
     datadir=str(FOLDER / DISK),
     canonical_url=f"http://{DISK}:6066",
     web_enabled=False,

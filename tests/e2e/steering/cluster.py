@@ -266,9 +266,12 @@ class Cluster:
         """The rows as the newest placement."""
         self._epoch += 1
         owners = {operator: tuple(rows) for operator, rows in self.rows.items()}
-        placement = Placement(cluster=CLUSTER, app=self.app, epoch=self.epoch, owners=owners)
-        key = self.app.encode()
-        await self._placements.send_and_wait(Topics(CLUSTER).placement, encode_placement(placement), key=key)
+        await self.write_placement(Placement(cluster=CLUSTER, app=self.app, epoch=self.epoch, owners=owners))
+
+    async def write_placement(self, placement: Placement) -> None:
+        """A placement of whatever origin."""
+        value, key = encode_placement(placement), placement.app.encode()
+        await self._placements.send_and_wait(Topics(CLUSTER).placement, value, key=key)
 
     def row(self, key_group: KeyGroup) -> tuple[WorkerId, ...]:
         return self.rows[key_group.operator][key_group.partition]

@@ -11,6 +11,7 @@ import pytest
 from tests.e2e.steering.app_names import Feature, note_fault
 from tests.e2e.steering.changes import KAFKAS_OWN, first_start, upgrade
 from tests.e2e.steering.cluster import Cluster, until
+from tests.e2e.steering.never_whole import never_whole
 from tests.e2e.steering.run_setup import Setup
 from tests.e2e.steering.runs import run
 from tests.e2e.steering.scenarios import Scenario, begin, drain_and_return, kills, moves, storm
@@ -32,6 +33,11 @@ SHORT = (
         name="old owner killed after its commit",
         setup=Setup(rate=60.0, preload=300, session_s=8.0, heartbeat_s=0.5, took_limit_s=2.0),
         act=kills(("old_committed",)),
+    ),
+    Scenario(
+        name="one only reports, one restarts during a round",
+        setup=Setup(workers=4, rate=60.0, preload=300, session_s=8.0),
+        act=never_whole,
     ),
 )
 

@@ -23,6 +23,7 @@ from trimtab_protocol.messages.status import (
     AppStatus,
     ConcernStatus,
     DecisionStatus,
+    FixedStatus,
     HoldStatus,
     NodeStatus,
     PoolStatus,
@@ -127,6 +128,8 @@ STATUS = Status(
         AppStatus(
             app=APP, key_groups=3, load_distance=1.0, mean_load=2.0, not_ready="no [samples]", noise=0.5,
             missing_standbys=1, n_minus_1_pct=81.0, n_minus_1_bound_pct=79.0, n_minus_1_worker=W0, n_minus_1_lost=(W0,),
+            fixed=(FixedStatus(worker=W1, reason="worker_missing", text="away"),),
+            stale_key_groups=2, unknown_load=0.03,
         ),
     ),
     pool=(PoolStatus(app=APP, worker=W1, host=HOST, capacity=0.5),),

@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 Members = Mapping[Member, MemberData]
 CHANGELOG = "-changelog"
 """Suffix of Faust's changelogs.  Identifies them in the subscription of a member that sends no layout."""
+STOCK_LEADER = "the leader of the consumer group assigns as stock Faust does: it has no plug-in, or only reports"
+"""Faust then follows changelogs for the standbys that it assigned.  A hand-over must not follow them as well."""
 
 
 class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
@@ -90,7 +92,8 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         try:
             for data in members.values():
                 self._offer(data)
-            if self._shared.placement is not None and self._shared.layout is not None:
+            steers = self._shared.refusal is None and self._shared.layout is not None
+            if steers and self._shared.placement is not None:
                 subscriptions = {member: frozenset(told.subscription) for member, told in member_metadata.items()}
                 return self._follow(self._shared.placement, cluster, subscriptions, members)
         except Exception:  # a leader that raises makes the whole group retry for ever
@@ -255,6 +258,8 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
             super().on_assignment(ConsumerProtocolMemberAssignment(assignment.version, assignment.assignment, given))
         self._shared.applied = Epoch(*data.epoch)
         self._shared.differs = data.differs and data.differs[:MAX_DIFFERENCE]
+        if any(self._assignment.standbys.values()):
+            self._shared.differs = self._shared.differs or STOCK_LEADER
 
 
 def _rows(placement: Placement, group: CoPartitioned) -> list[Owners]:

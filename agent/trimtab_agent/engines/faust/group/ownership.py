@@ -82,6 +82,10 @@ class Ownership:
         """Whether Faust's bookkeeping says that this worker processes and writes the partition."""
         return tp in self._app.assignor._active_tps
 
+    def followed_by_faust(self) -> frozenset[TP]:
+        """Changelog partitions that the group's leader assigned to this worker as standbys; a steering one has none."""
+        return frozenset(self._app.assignor.assigned_standbys())
+
     def owned(self) -> frozenset[KeyGroup]:
         """All key groups that this worker owns now."""
         return frozenset(

@@ -38,7 +38,7 @@ class PluginState:
         self.breaches = 0
         """Number of times that a changelog would have overwritten state that this worker writes."""
         self.layout: Layout | None = None
-        """None until the topics are known; stays None in an app that is not steered."""
+        """None until the topics are known; stays None if they cannot be divided into operators."""
         self.faust_standbys = 0
         """Standby replicas that the app asks for; restored in Faust if the app turns out not to be steerable."""
         self.applied: Epoch = NO_EPOCH

@@ -35,11 +35,8 @@ class GroupWatcher:
     async def before_join(self, topics: frozenset[str]) -> None:
         """Learn the app's layout and the placement before the join, because this worker may be elected leader."""
         app, shared = self._parts.app, self._parts.shared
-        if shared.refusal is not None:
-            return
-        if reasons := list(self._unfit_tables()):
+        if shared.refusal is None and (reasons := list(self._unfit_tables())):
             self._withdraw("; ".join(reasons))
-            return
         changelogs = frozenset(app.tables.changelog_topics)
         own = {app._leader_assignor._leader_topic_name, app.conf.reply_to}
         try:
@@ -47,7 +44,7 @@ class GroupWatcher:
         except ValueError as error:
             self._withdraw(str(error))
             return
-        if self._parts.side.started:  # the app subscribes again, to new topics
+        if shared.refusal is not None or self._parts.side.started:  # the app may subscribe again, to new topics
             return
         # Faust runs the garbage collector for every table at every rebalance, while everything is stopped.  Objects
         # loaded so far never become garbage.  Freezing them cuts a collection from tenths of a second to milliseconds.
@@ -74,6 +71,8 @@ class GroupWatcher:
                 parts.ownership.learn(parts.shared.layout)
             except MixedPartitions as error:
                 self._withdraw(str(error))
+                parts.shared.layout = None
+        if parts.shared.layout is not None and parts.shared.refusal is None:
             parts.work.start(parts.reconciler.settle())
             parts.work.start(parts.windows.follow())
 
@@ -82,8 +81,10 @@ class GroupWatcher:
         self._parts.shared.breaches += 1
 
     def _withdraw(self, reason: str) -> None:
-        """Stop steering after the app turned out to be unfit.  The group then assigns as stock Faust does."""
+        """Stop steering after the app turned out to be unfit, and only measure.
+
+        As the leader of its group this worker assigns as stock Faust does.
+        """
         shared = self._parts.shared
         shared.refuse(reason)
-        shared.layout = None
         self._parts.app.assignor.replicas = shared.faust_standbys

@@ -27,8 +27,9 @@ class Standbys:
     async def warm(self, key_groups: Collection[KeyGroup], check: Check) -> None:
         """Open the tables of these key groups and follow their changelogs, unless they are followed already.
 
-        Skips every partition that is active here, even if the rest of its key group is not.  Otherwise the worker
-        would read back its own writes and, when it lags, overwrite newer values with older ones.
+        Skips every partition that is active here, even if the rest of its key group is not.  Otherwise the worker would
+        read back its own writes and, when it lags, overwrite newer values with older ones.  Skips what Faust itself
+        follows as a standby: of two readers of a changelog, the slower one would overwrite newer values, too.
         """
         todo = self._not_active(key_groups) - self._reader.followed
         if not todo:
@@ -111,7 +112,7 @@ class Standbys:
     def state_bytes(self, key_group: KeyGroup) -> int | None:
         """Live bytes in the key group's tables, memtables included; None if one of them is not open here."""
         stores = [self._ownership.table(tp).data for tp in self._ownership.changelogs([key_group])]
-        databases = [store._dbs.get(key_group.partition) for store in stores]
+        databases: list[Any] = [getattr(store, "_dbs", {}).get(key_group.partition) for store in stores]
         if not databases or None in databases:
             return None
         return sum(int(database.property_int_value(name) or 0) for database in databases for name in SIZES)
@@ -122,13 +123,14 @@ class Standbys:
         None if one of the tables is not open here.
         """
         changelogs = self._ownership.changelogs([key_group])
-        if any(tp.partition not in self._ownership.table(tp).data._dbs for tp in changelogs):
+        if any(tp.partition not in getattr(self._ownership.table(tp).data, "_dbs", {}) for tp in changelogs):
             return None
         persisted = [self._ownership.table(tp).persisted_offset(tp) for tp in changelogs]
         return sum(int(offset) + 1 for offset in persisted if offset is not None)
 
     def _not_active(self, key_groups: Iterable[KeyGroup]) -> set[TP]:
-        return {tp for tp in self._ownership.changelogs(key_groups) if not self._ownership.is_active(tp)}
+        changelogs = self._ownership.changelogs(key_groups)
+        return {tp for tp in changelogs - self._ownership.followed_by_faust() if not self._ownership.is_active(tp)}
 
     def _applied(self, tp: TP) -> int:
         applied = self._reader.applied(tp)

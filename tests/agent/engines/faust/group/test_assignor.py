@@ -12,7 +12,7 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from aiokafka.protocol.metadata import MetadataResponse_v1
 
-from trimtab_agent.engines.faust.group.assignor import PlacementAssignor
+from trimtab_agent.engines.faust.group.assignor import STOCK_LEADER, PlacementAssignor
 from trimtab_agent.engines.faust.group.member_data import MemberData
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.shared_state import PluginState
@@ -362,3 +362,22 @@ def test_a_layout_that_is_nonsense_is_counted_and_the_group_goes_on(layout: Any)
 
     assert [w.owns("in") for w in workers.values()] == [[0, 2, 4], [1, 3, 5]]
     assert workers["m0"].shared.refused.total() == 1
+
+
+def test_a_worker_that_only_reports_follows_the_placement_but_as_the_leader_assigns_as_stock_faust_does(
+    workers: dict[str, Worker],
+) -> None:
+    workers["m0"].shared.offer(placement(1, [("w0",), ("w1",), ("w2",)] * 2, [("w1",)] * 6))
+    workers["m2"].shared.refusal = "store memory://"
+    workers["m2"].assignor.replicas = 1
+
+    rejoin(workers, leader="m0")
+    assert [w.owns("in") for w in workers.values()] == [[0, 3], [1, 4], [2, 5]]
+    assert [w.shared.differs for w in workers.values()] == [None] * 3
+
+    rejoin(workers, leader="m2")
+    assert [w.shared.differs for w in workers.values()] == [STOCK_LEADER] * 3, "Faust itself follows changelogs"
+    assert [w.shared.applied for w in workers.values()] == [NO_EPOCH] * 3
+
+    rejoin(workers, leader="m0")
+    assert [w.shared.differs for w in workers.values()] == [None] * 3

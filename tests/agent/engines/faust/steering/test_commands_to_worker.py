@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import faust
@@ -350,3 +351,22 @@ def test_what_was_abandoned_hears_of_no_rebalance() -> None:
     worker.watcher.rebalancing()
 
     assert [type(outcome) for outcome in worker.said] == [Prepared, Abandoned]
+
+
+def test_an_app_that_turns_out_to_be_unfit_is_measured_but_neither_steered_nor_kept_warm() -> None:
+    worker, learnt = Worker(), list[Any]()
+    worker.parts.ownership.learn = learnt.append  # type: ignore[method-assign, assignment]
+    worker.parts.app._assignor = SimpleNamespace(replicas=0)
+    named = {SUMS: frozenset({"in"})}
+    watcher = GroupWatcher(worker.parts, named_topics=lambda: named, unfit_tables=lambda: ["table lost: in memory"])
+
+    async def join() -> None:
+        await watcher.before_join(frozenset({"in"}))
+        watcher.stable()
+
+    asyncio.run(join())
+
+    assert worker.status.refusal == "table lost: in memory"
+    assert [layout.sources for layout in learnt] == [frozenset({"in"})]
+    assert worker.parts.app.assignor.replicas == worker.shared.faust_standbys
+    assert worker.hears(release()) == [Refused(refusal=Refusal.NOT_STEERING, detail="table lost: in memory")]

@@ -46,6 +46,9 @@ class Ownership:
     def is_active(self, tp: TP) -> bool:
         return tp.partition == 0
 
+    def followed_by_faust(self) -> frozenset[TP]:
+        return frozenset()
+
     def changelogs(self, key_groups: Iterable[KeyGroup]) -> set[TP]:
         return {TP("log", key_group.partition) for key_group in key_groups}
 

@@ -14,8 +14,13 @@ OWNED, OTHER = KeyGroup(AppId("a"), OperatorId("sums"), 0), KeyGroup(AppId("a"),
 
 
 class Ownership:
+    of_faust: frozenset[TP] = frozenset()
+
     def is_active(self, tp: TP) -> bool:
         return tp.partition == OWNED.partition
+
+    def followed_by_faust(self) -> frozenset[TP]:
+        return self.of_faust
 
     def changelogs(self, key_groups: Iterable[KeyGroup]) -> set[TP]:
         return {TP("log", key_group.partition) for key_group in key_groups}
@@ -65,3 +70,18 @@ def test_what_is_active_stays_open_though_it_was_to_be_cooled() -> None:
 
     assert set(table._dbs) == {OWNED.partition}
     assert tail.followed == frozenset()
+
+
+def test_what_faust_itself_follows_is_neither_followed_a_second_time_nor_closed() -> None:
+    tail, table = ChangelogReader({}), Table()
+    ownership: Any = Ownership()
+    ownership.of_faust = frozenset({TP("log", 1)})
+    ownership.table = lambda _: table
+    standbys = Standbys(App(), ownership, tail)
+
+    asyncio.run(standbys.warm([OTHER], lambda: None))
+    standbys.cool([OTHER])
+
+    assert tail.followed == frozenset()
+    assert not standbys.is_followed([OTHER]), "so a hand-over to this worker is refused"
+    assert set(table._dbs) == {0, 1}

@@ -1,0 +1,36 @@
+"""What the last snapshot showed, for decisions and the status."""
+
+from dataclasses import dataclass, field
+
+from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern
+from trimtab_controller.decider.evaluate import Evaluation
+from trimtab_controller.decider.pool import PoolWorker
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.standbys import Survival
+from trimtab_controller.decider.unknown_load import Gaps
+from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.snapshot import Snapshot
+
+NOTHING_SEEN = NotReady(reason=SkipReason.NO_SNAPSHOT, detail="the stream has not published a window")
+
+
+@dataclass(slots=True)
+class Known:
+    """What the last snapshot showed, for the status.
+
+    `not_ready`: why nothing is known of any app.  `gaps`: per app, what is not known of it.  `missing_standbys`: per
+    app, the number of key groups that have fewer standbys than the app asks for.  `pool`: per app, the workers that can
+    be started.  `survivals`: per app, what the loss of any one host leads to.
+    """
+
+    snapshot: Snapshot | None = None
+    views: dict[AppId, AppView | NotReady] = field(default_factory=dict)
+    evaluations: dict[AppId, Evaluation] = field(default_factory=dict)
+    use: ClusterUse = NO_USE
+    concerns: tuple[Concern, ...] = ()
+    not_ready: NotReady | None = NOTHING_SEEN
+    missing_standbys: dict[AppId, int] = field(default_factory=dict)
+    pool: dict[AppId, tuple[PoolWorker, ...]] = field(default_factory=dict)
+    gaps: dict[AppId, Gaps] = field(default_factory=dict)
+    survivals: dict[AppId, Survival] = field(default_factory=dict)

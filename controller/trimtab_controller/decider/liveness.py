@@ -1,0 +1,73 @@
+"""Remembers when hosts and workers were last seen, so that one that is away is told apart from one that is gone."""
+
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
+
+HOST_MEMORY_S = 600.0
+"""How long a host that no longer reports counts as lost; after that it counts as gone."""
+
+
+@dataclass(slots=True)
+class Liveness:
+    """When hosts and workers were last seen, by the ends of the windows (epoch seconds).
+
+    `ran`: what was last reported of each worker that ran, while its host counts.
+    """
+
+    hosts: dict[HostId, float] = field(default_factory=dict)
+    owners: frozenset[WorkerId] = frozenset()
+    absent_since: dict[WorkerId, float] = field(default_factory=dict)
+    met: frozenset[WorkerId] = frozenset()
+    strangers: dict[WorkerId, float] = field(default_factory=dict)
+    ran: dict[WorkerId, NodeWindow] = field(default_factory=dict)
+
+    def see(self, snapshot: Snapshot, owners: Iterable[WorkerId]) -> None:
+        """Note which hosts and workers are there, and which owners in the placement are not."""
+        end_s = snapshot.end_ms / 1000.0
+        self.hosts.update({row.host: end_s for row in snapshot.hosts})
+        self.hosts = {host: seen for host, seen in self.hosts.items() if end_s - seen <= HOST_MEMORY_S}
+        here = {row.worker for row in snapshot.nodes if row.state is not WorkerState.AWAY}
+        self.owners = frozenset(owners)
+        self.absent_since = {worker: self.absent_since.get(worker, end_s) for worker in self.owners - here}
+        self.met = (self.met & self.owners) | {row.worker for row in snapshot.nodes}
+        self.strangers = {worker: self.strangers.get(worker, end_s) for worker in self.owners - self.met}
+        self.ran.update({row.worker: row for row in snapshot.nodes if row.worker in here})
+        self.ran = {worker: row for worker, row in self.ran.items() if row.host in self.hosts}
+
+    def forget_app(self, app: AppId, reporting: Collection[HostId]) -> None:
+        """Stop waiting for the app's workers, and for silent hosts on which only these ran."""
+        self._forget({worker for worker, row in self.ran.items() if row.app == app}, reporting)
+
+    def forget_worker(self, worker: WorkerId, reporting: Collection[HostId]) -> None:
+        """Count the worker as gone, and its host too if that is silent and no other worker ran there."""
+        self._forget({worker}, reporting)
+        if worker in self.owners:
+            self.absent_since[worker] = -math.inf
+            self.strangers.pop(worker, None)
+            self.met |= {worker}
+
+    def _forget(self, workers: set[WorkerId], reporting: Collection[HostId]) -> None:
+        left = {self.ran.pop(worker).host for worker in workers & self.ran.keys()}
+        silent = left - set(reporting) - {row.host for row in self.ran.values()}
+        self.hosts = {host: seen for host, seen in self.hosts.items() if host not in silent}
+
+    def lost_hosts(self, snapshot: Snapshot) -> list[HostId]:
+        """Hosts that reported recently and no longer do."""
+        return sorted(self.hosts.keys() - {row.host for row in snapshot.hosts})
+
+    def lost_owners(self, end_s: float) -> list[WorkerId]:
+        """Owners in the placement that no host has reported yet, not even as away.
+
+        They reveal to a controller that has just started that a host was lost before.
+        """
+        return sorted(worker for worker, since in self.strangers.items() if end_s - since <= HOST_MEMORY_S)
+
+    def gone(self, worker: WorkerId, end_s: float, limit_s: float) -> bool:
+        """Whether the worker has been absent for `limit_s` and no longer counts."""
+        since = self.absent_since.get(worker)
+        return since is not None and end_s - since >= limit_s
