@@ -1,4 +1,4 @@
-"""Prints the status in 80 columns; what an operator on call needs first comes first."""
+"""Prints the status, readable in 80 columns; what an operator on call needs first comes first."""
 
 import statistics
 import time
@@ -131,6 +131,7 @@ def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> Non
     for title, part in (
         ("apps", _apps(status)),
         (_nodes_title(status, all_nodes=all_nodes), _nodes(status, all_nodes=all_nodes)),
+        (_hosts_title(status, all_nodes=all_nodes), _hosts(status, all_nodes=all_nodes)),
         ("what workers report", _reasons(status)),
         ("plan in flight", _plan_in_flight(seen)),
         ("last plans", _rounds(status)),
@@ -228,34 +229,76 @@ def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
     if not rows:
         return None
     if not all_nodes and len(rows) > SHOWN_NODES:
-        rows = sorted(rows, key=lambda row: (not _remarks(row), -max(row.load_pct or 0.0, row.used_pct or 0.0)))[
-            :SHOWN_NODES
-        ]
+        rows = sorted(rows, key=lambda row: (not _remarks(row), -_most(row.load_pct, row.used_pct, row.demand_pct)))
+        rows = rows[:SHOWN_NODES]
     several = len({row.app for row in status.nodes if row.app}) > 1
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     for name, right in (
         ("worker", False),
         ("host", False),
         *([("app", False)] if several else []),
-        ("load %", True),
         ("used %", True),
+        ("load %", True),
+        ("demand %", True),
+        ("backlog", True),
+        ("memory", True),
         ("cores", True),
         ("key groups", True),
         ("", False),
     ):
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
+        table.add_column(name.replace(" ", "\n"), justify="right" if right else "left", overflow="fold")
     for row in rows:
-        load, used = ("unknown" if pct is None else f"{pct:.1f}" for pct in (row.load_pct, row.used_pct))
+        percents = (_or_unknown(pct, "{:.0f}") for pct in (row.used_pct, row.load_pct, row.demand_pct))
+        sizes = (_or_unknown(row.backlog, "{:,}"), _size(row.memory_bytes))
         app = [Text(row.app or "")] if several else []
-        cells = map(Text, (load, used, f"{row.capacity:g}", str(row.key_groups)))
+        cells = map(Text, (*percents, *sizes, f"{row.capacity:g}", str(row.key_groups)))
         table.add_row(Text(row.worker), Text(row.host), *app, *cells, Text(", ".join(_remarks(row)), "yellow"))
     return table
+
+
+def _hosts_title(status: Status, *, all_nodes: bool) -> str:
+    count = len(status.hosts)
+    return "hosts" if all_nodes or count <= SHOWN_NODES else f"hosts, {SHOWN_NODES} of {count}: the most used"
+
+
+def _hosts(status: Status, *, all_nodes: bool) -> Table | None:
+    rows = list(status.hosts)
+    if not rows:
+        return None
+    if not all_nodes and len(rows) > SHOWN_NODES:
+        rows = sorted(rows, key=lambda row: -_most(row.used_pct))[:SHOWN_NODES]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    for name in ("host", "CPU %", "memory", "of", "received/s", "sent/s"):
+        table.add_column(name, justify="left" if name == "host" else "right", overflow="fold")
+    for row in rows:
+        sizes = (row.memory_bytes, row.memory_limit_bytes, row.received_bytes_s, row.sent_bytes_s)
+        table.add_row(*map(Text, (row.host, _or_unknown(row.used_pct, "{:.0f}"), *map(_size, sizes))))
+    return table
+
+
+def _most(*percents: float | None) -> float:
+    return max(pct or 0.0 for pct in percents)
+
+
+def _or_unknown(value: float | None, form: str) -> str:
+    return "?" if value is None else form.format(value)
+
+
+def _size(count: float | None) -> str:
+    """Bytes in the largest unit that leaves at least 1."""
+    if count is None:
+        return "?"
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}"
+        count /= 1000.0
+    return f"{count:.1f} TB"
 
 
 def _remarks(row: NodeStatus) -> list[str]:
     """How a worker differs from one that runs and is steered."""
     remarks = [] if row.state is WorkerState.RUNNING else [str(row.state)]
-    if row.used_pct is not None and row.used_pct > 100.0:
+    if _most(row.used_pct, row.demand_pct) > 100.0:
         remarks.append("over capacity")
     if row.draining:
         remarks.append("draining" if row.key_groups else "drained")

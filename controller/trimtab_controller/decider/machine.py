@@ -29,6 +29,8 @@ from trimtab_controller.decider.decision import (
     StandbysPlaced,
     not_ready,
 )
+from trimtab_controller.decider.demand import follow_demand
+from trimtab_controller.decider.demand_history import NO_DEMAND_HISTORY
 from trimtab_controller.decider.evaluate import NO_HISTORY, Evaluation, History, evaluate, follow
 from trimtab_controller.decider.events import (
     Action,
@@ -93,6 +95,7 @@ class Decider:
         self._held: str | None = None
         self._liveness = Liveness()
         self._history: dict[AppId, History] = {}
+        self._demand = NO_DEMAND_HISTORY
         self._standbys = StandbyRounds()
         self._wanted: SolveWanted | None = None
         self._in_vain: dict[AppId, float] = {}  # when the solver was last asked about an app without a plan as result
@@ -179,14 +182,19 @@ class Decider:
         self._liveness.see(snapshot, placed_workers(self._execution.placements.values()))
         missing = check_cluster(snapshot, now, self._liveness, self._needs)
         parts = {} if missing else parts_of(snapshot, self._execution.placements)
-        raw = {app: self._observe(app, part) for app, part in parts.items()}
+        settings = self._settings
+        demands, self._demand = follow_demand(
+            snapshot, self._demand, catch_up_s=settings.catch_up_s, smoothing=settings.smoothing
+        )
+        seen = {app: self._observe(app, part) for app, part in parts.items()}
+        raw = {app: demands.of_view(view) if isinstance(view, AppView) else view for app, view in seen.items()}
         views = {app: self._smooth(view) if isinstance(view, AppView) else view for app, view in raw.items()}
         evaluations = {
             app: evaluate(view, self._history[app]) for app, view in views.items() if isinstance(view, AppView)
         }
         self._standbys.see(views, self._execution.placements)
         self._in_vain = {app: at for app, at in self._in_vain.items() if app in views}
-        use = follow_use(snapshot, self.known.use)
+        use = follow_use(snapshot, self.known.use, demands.workers)
         measured = self._measure(raw, parts)
         self._predictions.review(raw, parts, use)
         concerns = (*concerns_of(use), *self._predictions.concerns)

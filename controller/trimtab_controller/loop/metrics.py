@@ -14,6 +14,7 @@ from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 from trimtab_process.counts import Followed
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.snapshot import Snapshot
 
 PREFIX = "trimtab_controller_"
 
@@ -52,12 +53,22 @@ class Metrics:
         self.measured = gauge("measured_load_distance_pp", text, "app")
         text = "Rounds whose measured loads differed from the plan by more than noise."
         self.missed = counter("plans_missed_total", text)
-        text = "1 while the app has this problem, else 0: workers over capacity, a growing backlog, plans that miss."
+        text = "1 while the app has this problem, else 0: over_capacity, backlog_grows, blocked, plans_miss."
         self.concerns = gauge("concern", text, "app", "kind")
         text = "CPU that the worker's process used in the last window / its capacity; absent while unknown."
         self.used = gauge("worker_used_ratio", text, "app", "worker")
         text = "CPU charged to the worker's key groups in the last window / its capacity; absent while unknown."
         self.loads = gauge("worker_key_groups_ratio", text, "app", "worker")
+        text = "CPU asked of the worker in the last window, with its backlog / its capacity; absent while unknown."
+        self.demand = gauge("worker_demand_ratio", text, "app", "worker")
+        text = "Inputs in Kafka not yet processed by the worker at the end of the last window; absent while unknown."
+        self.worker_backlog = gauge("worker_backlog_tuples", text, "app", "worker")
+        self.worker_memory = gauge("worker_memory_bytes", "Memory of the worker's process.", "app", "worker")
+        self.host_used = gauge("host_used_ratio", "CPU used on the host / its cores.", "host")
+        self.host_memory = gauge("host_memory_bytes", "Memory used on the host.", "host")
+        self.host_memory_limit = gauge("host_memory_limit_bytes", "Memory that the host has, or may use.", "host")
+        text = "Bytes per second on the host's link, by direction (received, sent)."
+        self.host_link = gauge("host_link_bytes_per_second", text, "host", "direction")
         text = "Inputs in Kafka not yet processed by the app at the end of the last window; absent while unknown."
         self.backlog = gauge("backlog_tuples", text, "app")
         self.moves = counter("moves_total", "Key groups in ended hand-overs, by outcome.", "phase")
@@ -113,7 +124,21 @@ class Metrics:
         workers = {(worker_use.app or "", worker): worker_use for worker, worker_use in use.workers.items()}
         _show(self.used, {names: _ratio(worker_use.used_pct) for names, worker_use in workers.items()})
         _show(self.loads, {names: _ratio(worker_use.load_pct) for names, worker_use in workers.items()})
+        _show(self.demand, {names: _ratio(worker_use.demand_pct) for names, worker_use in workers.items()})
+        backlogs = {names: worker_use.backlog for names, worker_use in workers.items() if worker_use.backlog}
+        _show(self.worker_backlog, {names: float(growth.now) for names, growth in backlogs.items()})
         _show(self.backlog, {(app,): float(growth.now) for app, growth in use.backlogs.items()})
+
+    def see_hosts(self, snapshot: Snapshot | None) -> None:
+        """Set the memory of workers, and CPU, memory and link of hosts; None = no recent window."""
+        hosts, nodes = (snapshot.hosts, snapshot.nodes) if snapshot else ((), ())
+        _show(self.worker_memory, {(row.app or "", row.worker): row.memory_bytes for row in nodes})
+        used = {(row.host,): row.cpu / row.cores for row in hosts if row.cpu is not None and row.cores}
+        _show(self.host_used, used)
+        _show(self.host_memory, {(row.host,): row.memory_bytes for row in hosts})
+        _show(self.host_memory_limit, {(row.host,): row.memory_limit_bytes for row in hosts})
+        received = {(row.host, "received"): row.received_bytes_s for row in hosts}
+        _show(self.host_link, received | {(row.host, "sent"): row.sent_bytes_s for row in hosts})
 
     def see_concerns(self, concerns: Iterable[Concern]) -> None:
         """Set the present concerns, and remove those of all other apps."""

@@ -54,6 +54,7 @@ class Telemetry:
         self._metrics.see_evaluations(decider.known.evaluations)
         self._metrics.see_missing_standbys(decider.known.missing_standbys)
         self._metrics.see_use(decider.known.use)
+        self._metrics.see_hosts(snapshot)
         self._see_concerns(decider.known.concerns)
 
     def _see_concerns(self, concerns: Sequence[Concern]) -> None:
@@ -84,6 +85,7 @@ class Telemetry:
             self._metrics.see_evaluations({})
             self._metrics.see_missing_standbys({})
             self._metrics.see_use(NO_USE)
+            self._metrics.see_hosts(None)
         if isinstance(decision, Planned):
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
             self._metrics.planned.labels(decision.plan.app).set(decision.plan.planned)
