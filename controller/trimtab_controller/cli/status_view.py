@@ -232,7 +232,7 @@ def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
         rows = sorted(rows, key=lambda row: (not _remarks(row), -_most(row.load_pct, row.used_pct, row.demand_pct)))
         rows = rows[:SHOWN_NODES]
     several = len({row.app for row in status.nodes if row.app}) > 1
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for name, right in (
         ("worker", False),
         ("host", False),
@@ -267,7 +267,7 @@ def _hosts(status: Status, *, all_nodes: bool) -> Table | None:
         return None
     if not all_nodes and len(rows) > SHOWN_NODES:
         rows = sorted(rows, key=lambda row: -_most(row.used_pct))[:SHOWN_NODES]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for name in ("host", "CPU %", "memory", "of", "received/s", "sent/s"):
         table.add_column(name, justify="left" if name == "host" else "right", overflow="fold")
     for row in rows:

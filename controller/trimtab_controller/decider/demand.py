@@ -20,7 +20,8 @@ An operator behind a saturated one receives less than it will.  What its sources
 the measured flows between key groups, as the autoscalers DS2 and Flink's do.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -54,8 +55,6 @@ WAITING_S = 1.0
 """Seconds of a worker's capacity up to which its backlog counts as in transit: fetches and commits take this long."""
 BLOCKED_WINDOWS = 3
 """Number of windows in a row in which a backlog must grow at a calm worker until it is blocked."""
-HOPS = 10
-"""Number of operators in a row along which demand is passed on; more than any real job has, so that cycles end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,6 +276,11 @@ class _OperatorRows:
         as_used = (self.wanted == self.done) | np.isnan(self.wanted) | np.isnan(self.cost)
         return np.where(as_used, self.use, self.cost * np.maximum(0.0, self.wanted))
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the wanted rates differ from what was done."""
+        return bool(np.any(np.nan_to_num(self.wanted - self.done)))
+
     def by_partition(self) -> Floats:
         """The demand by partition, as percent of a core."""
         found = np.full(int(self.partition.max()) + 1, np.nan)
@@ -299,37 +303,57 @@ def _known(column: NDArray[np.float64] | Integers) -> Floats:
 
 def _pass_on(rows: Sequence[_OperatorRows], pairs: Sequence[PairWindow]) -> None:
     """Add to `wanted` what the sources will send more or less than they did, operator by operator downstream."""
-    more = [np.nan_to_num(each.wanted - each.done) for each in rows]
-    if not any(each.any() for each in more):
+    changed = {place for place, each in enumerate(rows) if each.is_held}
+    if not changed:
         return
+    flows = _flows(rows, pairs)
+    order = _downstream(changed, flows)
+    for number, source in enumerate(order):
+        more, done = np.nan_to_num(rows[source].wanted - rows[source].done), rows[source].done
+        for target in order[number + 1 :]:  # a flow back to an earlier operator is left out
+            if (source, target) not in flows:
+                continue
+            at, to, rate = flows[source, target]
+            sent = np.where(done[at] > 0.0, rate * more[at] / np.where(done[at] > 0.0, done[at], 1.0), 0.0)
+            rows[target].wanted = rows[target].wanted + np.bincount(to, weights=sent, minlength=len(rows[target].done))
+
+
+def _flows(
+    rows: Sequence[_OperatorRows], pairs: Sequence[PairWindow]
+) -> dict[tuple[int, int], tuple[Integers, Integers, Floats]]:
+    """Per pair of operators: the rows of the key groups at both ends, and tuples per second."""
     places = {each.key: place for place, each in enumerate(rows)}
     lookup = [_rows_by_partition(each.partition) for each in rows]
-    links: dict[tuple[int, int], list[tuple[int, int, float]]] = {}
+    found: dict[tuple[int, int], tuple[list[int], list[int], list[float]]] = {}
     for pair in pairs:
-        ends = [(places.get(end[:2]), end.partition) for end in (pair.source, pair.target)]
-        (source, source_at), (target, target_at) = ends
-        if source is None or target is None or source_at >= len(lookup[source]) or target_at >= len(lookup[target]):
+        source, target = places.get(pair.source[:2]), places.get(pair.target[:2])
+        if source is None or target is None:
             continue
-        link = int(lookup[source][source_at]), int(lookup[target][target_at]), pair.tuples_s
-        if min(link[:2]) >= 0:
-            links.setdefault((source, target), []).append(link)
-    flows = {ends: np.array(found) for ends, found in links.items()}
-    for _ in range(HOPS):
-        passed = [np.zeros(len(each.partition)) for each in rows]
-        for (source, target), flow in flows.items():
-            at, to = flow[:, 0].astype(np.int64), flow[:, 1].astype(np.int64)
-            done = rows[source].done[at]
-            sends = np.where(done > 0.0, flow[:, 2] / np.where(done > 0.0, done, 1.0), 0.0)
-            passed[target] += np.bincount(to, weights=sends * more[source][at], minlength=len(passed[target]))
-        if not any(each.any() for each in passed):
-            return
-        for operator, extra in zip(rows, passed, strict=True):
-            operator.wanted = operator.wanted + extra
-        more = passed
+        at, to = lookup[source].get(pair.source.partition), lookup[target].get(pair.target.partition)
+        if at is not None and to is not None:
+            columns = found.setdefault((source, target), ([], [], []))
+            for column, value in zip(columns, (at, to, pair.tuples_s), strict=True):
+                column.append(value)  # type: ignore[arg-type]
+    return {
+        ends: (np.array(at, np.int64), np.array(to, np.int64), np.array(rate, np.float64))
+        for ends, (at, to, rate) in found.items()
+    }
 
 
-def _rows_by_partition(partition: Integers) -> Integers:
-    """The row of each partition; -1 for one that is not reported."""
-    found = np.full(int(partition.max()) + 1, -1)
-    found[partition] = np.arange(len(partition))
-    return found
+def _downstream(first: Iterable[int], links: Collection[tuple[int, int]]) -> list[int]:
+    """These operators and all behind them, sources before their targets; a cycle begins where most sources are done."""
+    reached, new = set(first), set(first)
+    while new:
+        new = {target for source, target in links if source in new} - reached
+        reached |= new
+    order: list[int] = []
+    while reached:
+        waits = Counter(target for source, target in links if source in reached and source != target)
+        order.append(min(reached, key=lambda place: (waits[place], place)))
+        reached.remove(order[-1])
+    return order
+
+
+def _rows_by_partition(partition: Integers) -> dict[int, int]:
+    """The row of each partition that is reported."""
+    return {each: row for row, each in enumerate(partition.tolist())}

@@ -242,8 +242,8 @@ def test_a_plan_in_flight_says_how_far_it_is() -> None:
 
 def test_of_many_workers_those_that_matter_are_shown() -> None:
     many = [node(f"w{number}", float(number), used_pct=None, demand_pct=None) for number in range(100)]
-    many[7] = node("w7", None, app=None, state=WorkerState.AWAY, steering=False, used_pct=None)
-    many[8] = node("w8", 8.0, draining=True, key_groups=0)
+    many[7] = node("w7", None, app=None, state=WorkerState.AWAY, steering=False, used_pct=None, demand_pct=None)
+    many[8] = node("w8", 8.0, used_pct=None, demand_pct=None, draining=True, key_groups=0)
     many[99] = node("w99", 99.0, backlog=None, memory_bytes=None)
     status = replace(STATUS, nodes=tuple(many))
     lines = shown(status)
