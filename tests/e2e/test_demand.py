@@ -84,11 +84,8 @@ class Run:
         while (status := self.watch.poll()) is None or not condition(status):
             self.cluster.check()
             if time.monotonic() > deadline:
-                rows = (
-                    [(row.worker, row.used_pct, row.demand_pct, row.backlog) for row in status.nodes] if status else []
-                )
                 said = [row.text for row in status.decisions[-3:]] if status else []
-                pytest.fail(f"not within {LIMIT_S:g} s: {what}; {rows}, {said}")
+                pytest.fail(f"not within {LIMIT_S:g} s: {what}; {figures(status) if status else []}, {said}")
             time.sleep(0.2)
         return status
 
@@ -120,7 +117,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         cluster.start_broker()
         compacted = Topic(name="paced-counts-changelog", partitions=PARTITIONS, settings={"cleanup.policy": "compact"})
         cluster.broker.create_topics([Topic(name="jobs", partitions=PARTITIONS), compacted])
-        cluster.start_controller(act=True) if cluster.write_controller_toml() else None
+        cluster.write_controller_toml()
+        cluster.start_controller(act=True)
         for index in range(3):
             cluster.start_agent(index)
             cluster.start_worker(index)
@@ -135,6 +133,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         made.trimtab("pause", "--reason", "show the job unbalanced first")
         stack.enter_context(Throttle([cluster.pids[f"w{index}"] for index in range(3)], CAPACITY))
         yield made
+
+
+def figures(status: Status) -> list[tuple[object, ...]]:
+    """Per worker: used %, load %, demand %, backlog."""
+    rows = ((row.worker, row.used_pct, row.load_pct, row.demand_pct, row.backlog) for row in status.nodes)
+    return [tuple(round(value, 1) if isinstance(value, float) else value for value in row) for row in rows]
 
 
 def backlog(status: Status) -> int:
@@ -160,16 +164,13 @@ def test_the_worker_that_is_asked_for_more_than_it_has_is_relieved_by_the_first_
     after = run.until(lambda status: status.rounds and status.rounds[-1].after is not None, "a measured plan")
     first = after.rounds[0]
     noise = max(row.noise or 0.0 for row in (*before.apps, *after.apps))
-    print(
-        f"load distance {first.before:.1f} -> {first.planned:.1f} planned, {first.after:.1f} measured, noise {noise:.1f}"
-    )
+    said = f"load distance {first.before:.1f} -> {first.planned:.1f} planned, {first.after} measured"
+    print(f"{said}, noise {noise:.1f}")
     assert len(after.rounds) == 1
     assert first.after is not None
     assert first.after - first.planned <= max(5.0, noise)
     calm = run.until(lambda status: backlog(status) < backlog(before) / 2, "a backlog that falls")
-    print(
-        [(row.worker, row.used_pct, row.demand_pct, row.backlog) for row in (*before.nodes, *after.nodes, *calm.nodes)]
-    )
+    print(figures(before), figures(after), figures(calm), sep="\n")
     assert all((row.demand_pct or 999.0) < 105.0 for row in calm.nodes)
     assert "plans_miss" not in {concern.kind for concern in calm.concerns}
 
