@@ -69,7 +69,8 @@ class Blocked:
 class WorkerDemand:
     """What is asked of a worker, in percent of its capacity: by its key groups, and its fixed use.
 
-    The fixed use belongs to no key group and stays when they leave: heartbeats, rounds of the network.  None = unknown.
+    The fixed use belongs to no key group and stays when they leave: heartbeats, rounds of the network.  It is what the
+    process used beyond its key groups; by an error of measurement it can be negative.  None = unknown.
     """
 
     key_groups_pct: float | None
@@ -81,7 +82,7 @@ class WorkerDemand:
         """Both together; without saturation, what the process uses."""
         if self.key_groups_pct is None or self.fixed_pct is None:
             return None
-        return self.key_groups_pct + self.fixed_pct
+        return max(0.0, self.key_groups_pct + self.fixed_pct)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +151,7 @@ class _Workers:
         nodes = {row.worker: row for row in snapshot.nodes}
         names = sorted(owners | nodes.keys())
         rows = [nodes.get(name) for name in names]
-        full_hosts = set(_full_hosts(snapshot))
+        full_hosts = _full_hosts(snapshot)
         capacity, used = _column(rows, "capacity"), _column(rows, "cpu")
         on_full_host = np.array([row is not None and row.host in full_hosts for row in rows], np.bool_)
         running = np.array([row is not None and row.state is WorkerState.RUNNING for row in rows], np.bool_)
@@ -204,10 +205,9 @@ def _column(rows: Sequence[NodeWindow | None], name: str) -> Floats:
     return PERCENT_PER_CORE * np.array([np.nan if value is None else value for value in values], np.float64)
 
 
-def _full_hosts(snapshot: Snapshot) -> Iterator[HostId]:
-    for row in snapshot.hosts:
-        if row.cpu is not None and row.cores and row.cpu >= BUSY_SHARE * row.cores:
-            yield row.host
+def _full_hosts(snapshot: Snapshot) -> frozenset[HostId]:
+    used = ((row.host, row.used_pct) for row in snapshot.hosts)
+    return frozenset(host for host, pct in used if pct is not None and pct >= 100.0 * BUSY_SHARE)
 
 
 def _percent(share: float) -> float | None:
@@ -324,20 +324,20 @@ def _flows(
     """Per pair of operators: the rows of the key groups at both ends, and tuples per second."""
     places = {each.key: place for place, each in enumerate(rows)}
     lookup = [_rows_by_partition(each.partition) for each in rows]
-    found: dict[tuple[int, int], tuple[list[int], list[int], list[float]]] = {}
+    found: dict[tuple[int, int], list[tuple[int, int, float]]] = {}
     for pair in pairs:
         source, target = places.get(pair.source[:2]), places.get(pair.target[:2])
         if source is None or target is None:
             continue
         at, to = lookup[source].get(pair.source.partition), lookup[target].get(pair.target.partition)
         if at is not None and to is not None:
-            columns = found.setdefault((source, target), ([], [], []))
-            for column, value in zip(columns, (at, to, pair.tuples_s), strict=True):
-                column.append(value)  # type: ignore[arg-type]
-    return {
-        ends: (np.array(at, np.int64), np.array(to, np.int64), np.array(rate, np.float64))
-        for ends, (at, to, rate) in found.items()
-    }
+            found.setdefault((source, target), []).append((at, to, pair.tuples_s))
+    return {ends: _columns(links) for ends, links in found.items()}
+
+
+def _columns(links: Sequence[tuple[int, int, float]]) -> tuple[Integers, Integers, Floats]:
+    at, to, rate = zip(*links, strict=True)
+    return np.array(at, np.int64), np.array(to, np.int64), np.array(rate, np.float64)
 
 
 def _downstream(first: Iterable[int], links: Collection[tuple[int, int]]) -> list[int]:

@@ -14,7 +14,7 @@ from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 from trimtab_process.counts import Followed
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import AppId
-from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.messages.snapshot import HostWindow, Snapshot
 
 PREFIX = "trimtab_controller_"
 
@@ -133,12 +133,11 @@ class Metrics:
         """Set the memory of workers, and CPU, memory and link of hosts; None = no recent window."""
         hosts, nodes = (snapshot.hosts, snapshot.nodes) if snapshot else ((), ())
         _show(self.worker_memory, {(row.app or "", row.worker): row.memory_bytes for row in nodes})
-        used = {(row.host,): row.cpu / row.cores for row in hosts if row.cpu is not None and row.cores}
-        _show(self.host_used, used)
+        _show(self.host_used, {(row.host,): _ratio(row.used_pct) for row in hosts})
         _show(self.host_memory, {(row.host,): row.memory_bytes for row in hosts})
         _show(self.host_memory_limit, {(row.host,): row.memory_limit_bytes for row in hosts})
-        received = {(row.host, "received"): row.received_bytes_s for row in hosts}
-        _show(self.host_link, received | {(row.host, "sent"): row.sent_bytes_s for row in hosts})
+        link = ((row.host, way, rate) for row in hosts for way, rate in _link_rates(row))
+        _show(self.host_link, {(host, way): rate for host, way, rate in link})
 
     def see_concerns(self, concerns: Iterable[Concern]) -> None:
         """Set the present concerns, and remove those of all other apps."""
@@ -153,6 +152,10 @@ class Metrics:
         """Set the counts of refused messages."""
         for (topic, fault), count in rejected.items():
             self.rejected.labels(topic, fault).follow(count)
+
+
+def _link_rates(row: HostWindow) -> tuple[tuple[str, float | None], ...]:
+    return ("received", row.received_bytes_s), ("sent", row.sent_bytes_s)
 
 
 def _ratio(percent: float | None) -> float | None:

@@ -156,7 +156,7 @@ def _hosts(decider: Decider) -> tuple[HostStatus, ...]:
     return tuple(
         HostStatus(
             host=row.host,
-            used_pct=None if row.cpu is None or not row.cores else 100.0 * row.cpu / row.cores,
+            used_pct=row.used_pct,
             memory_bytes=row.memory_bytes,
             memory_limit_bytes=row.memory_limit_bytes,
             received_bytes_s=row.received_bytes_s,
