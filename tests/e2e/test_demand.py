@@ -109,6 +109,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         workers=3,
         capacity_cores=CAPACITY,
         host_cores=1.0,
+        interval_s=2.5,  # a throttled worker answers late
         environment={"PARTITIONS": str(PARTITIONS), "BURN_S": str(BURN_S), "WAIT": str(wait)},
         controller={"balance": {"min_interval_s": 10.0, "catch_up_s": 120.0}},
     )
