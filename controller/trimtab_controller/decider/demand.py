@@ -39,7 +39,7 @@ from trimtab_controller.decider.demand_history import (
     median,
     remembered,
 )
-from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats, Integers
+from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
 from trimtab_controller.decider.view import AppView
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
@@ -97,17 +97,20 @@ class Demands:
         object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
 
     def of_view(self, view: AppView) -> AppView:
-        """The view with demand for load; a key group whose demand is not known keeps its load."""
-        table = view.owned
+        """The view with demand for load."""
+        return replace(view, key_groups=self.of_table(view.owned))
+
+    def of_table(self, table: OwnedTable) -> OwnedTable:
+        """The table with demand for load; a load that is unknown (NaN), or whose demand is, stays as it is."""
         load = table.load.copy()
         for place, operator in enumerate(table.operators):
-            demand = self.key_groups.get((view.app, operator))
+            demand = self.key_groups.get((table.app, operator))
             if demand is None:
                 continue
             rows = np.flatnonzero((table.operator == place) & (table.partition < len(demand)))
             found = demand[table.partition[rows]]
-            load[rows] = np.where(np.isnan(found), load[rows], found)
-        return replace(view, key_groups=table.with_load(load))
+            load[rows] = np.where(np.isnan(found) | np.isnan(load[rows]), load[rows], found)
+        return table.with_load(load)
 
 
 def follow_demand(
