@@ -32,6 +32,8 @@ CALM = 1.2
 """Jobs per second of a key group at first: its worker uses about 40 % of its capacity."""
 HOT, WARM = 10.0, 4.2
 """Of the key groups of w0 later: one of them, and each of the others.  Together they ask for 130 % of its capacity."""
+TOLERANCE_PP = 8.0
+"""Each worker counts about 40 jobs in a window, and the plan begins at 65 pp."""
 LIMIT_S = 90.0
 
 
@@ -164,12 +166,10 @@ def test_the_worker_that_is_asked_for_more_than_it_has_is_relieved_by_the_first_
     run.trimtab("resume")
     after = run.until(lambda status: status.rounds and status.rounds[-1].after is not None, "a measured plan")
     first = after.rounds[0]
-    noise = max(row.noise or 0.0 for row in (*before.apps, *after.apps))
-    said = f"load distance {first.before:.1f} -> {first.planned:.1f} planned, {first.after} measured"
-    print(f"{said}, noise {noise:.1f}")
-    assert len(after.rounds) == 1
     assert first.after is not None
-    assert first.after - first.planned <= max(5.0, noise)
+    print(f"load distance {first.before:.1f} -> {first.planned:.1f} planned, {first.after:.1f} measured")
+    assert len(after.rounds) == 1
+    assert first.after - first.planned <= TOLERANCE_PP
     calm = run.until(lambda status: backlog(status) < backlog(before) / 2, "a backlog that falls")
     print(figures(before), figures(after), figures(calm), sep="\n")
     assert all((row.demand_pct or 999.0) < 105.0 for row in calm.nodes)
