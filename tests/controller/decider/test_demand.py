@@ -113,6 +113,15 @@ def test_a_worker_on_a_full_host_is_busy_however_little_cpu_it_gets() -> None:
     assert of(found, kg(0)) == [pytest.approx(30.0 + job.backlog[kg(0)] / CATCH_UP_S)]
 
 
+def test_a_worker_with_one_full_core_is_busy_however_many_cores_it_may_use() -> None:
+    """Its event loop is one thread."""
+    job = Job(owners={kg(0): W0}, rates={kg(0): 150.0}, stuck={kg(0): 80.0}, capacity=4.0)
+    found = demands([job.window() for _ in range(5)])
+
+    assert found.workers[W0].blocked is None
+    assert of(found, kg(0)) == [pytest.approx(150.0 + job.backlog[kg(0)] / CATCH_UP_S)]
+
+
 def test_what_is_worked_off_after_a_restart_is_not_what_arrives() -> None:
     """20 inputs/s arrive, 560 wait; the worker does 45/s until it has caught up, 22 s later."""
     job = Job(owners={kg(0): W0, kg(1): W1}, rates={kg(0): 20.0, kg(1): 20.0}, backlog={kg(0): 560.0})
