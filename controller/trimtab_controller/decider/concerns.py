@@ -242,8 +242,8 @@ def _blocked(use: ClusterUse) -> Iterator[Concern]:
 
 def _blocked_text(worker: WorkerId, worker_use: WorkerUse, blocked: Blocked) -> str:
     used = "?" if worker_use.used_pct is None else f"{worker_use.used_pct:.0f}"
-    waiting = f"{blocked.backlog:,} inputs of {len(blocked.key_groups)} key groups wait at {worker}"
-    return f"{waiting}, which uses {used} % of its capacity: {first_few(blocked.key_groups)}"
+    waiting = f"{blocked.backlog:,} inputs of {blocked.count} key groups wait at {worker}"
+    return f"{waiting}, which uses {used} % of its capacity: {first_few(blocked.first, blocked.count)}"
 
 
 def _is_growing(growth: Growth | None, worked_off: float) -> bool:

@@ -40,7 +40,7 @@ from trimtab_controller.decider.demand_history import (
     remembered,
 )
 from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
-from trimtab_controller.decider.view import AppView
+from trimtab_controller.decider.view import NAMED, AppView
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
@@ -59,10 +59,16 @@ BLOCKED_WINDOWS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """Key groups of a worker whose backlog grows though the worker is calm, and how much of it waits now."""
+    """Key groups of a worker whose backlog grows though the worker is calm; the `first` NAMED of them are named."""
 
-    key_groups: tuple[KeyGroup, ...]
+    count: int
+    first: tuple[KeyGroup, ...]
     backlog: int
+
+    def joined(self, other: "Blocked") -> "Blocked":
+        """Both together."""
+        first = (*self.first, *other.first)[:NAMED]
+        return Blocked(count=self.count + other.count, first=first, backlog=self.backlog + other.backlog)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,23 +189,18 @@ class _Workers:
         """The demand of each worker that reports."""
         asked = self.sums(rows, [each.demand for each in rows]) / self.capacity
         fixed = (self.used - self.sums(rows, [each.use for each in rows])) / self.capacity
-        blocked: dict[int, list[tuple[KeyGroup, int]]] = {}
-        for each in rows:
-            for place, key_group, backlog in each.blocked(window):
-                blocked.setdefault(place, []).append((key_group, backlog))
+        blocked: dict[int, Blocked] = {}
+        for place, found in (pair for each in rows for pair in each.blocked(window)):
+            blocked[place] = blocked[place].joined(found) if place in blocked else found
         return {
             worker: WorkerDemand(
                 key_groups_pct=_percent(asked[place]),
                 fixed_pct=_percent(fixed[place]),
-                blocked=_blocked(blocked[place]) if place in blocked else None,
+                blocked=blocked.get(place),
             )
             for worker, place in self.places.items()
             if not np.isnan(self.capacity[place])
         }
-
-
-def _blocked(found: Sequence[tuple[KeyGroup, int]]) -> Blocked:
-    return Blocked(key_groups=tuple(key_group for key_group, _ in found), backlog=sum(waits for _, waits in found))
 
 
 def _column(rows: Sequence[NodeWindow | None], name: str) -> Floats:
@@ -290,14 +291,18 @@ class _OperatorRows:
         found[self.partition] = self.demand
         return found
 
-    def blocked(self, window: Window) -> Iterator[tuple[int, KeyGroup, int]]:
-        """The blocked key groups: (place of the worker, key group, backlog)."""
-        stuck = self.history.stuck[self.partition] >= BLOCKED_WINDOWS
-        if not stuck.any():
-            return
+    def blocked(self, window: Window) -> Iterator[tuple[int, Blocked]]:
+        """The blocked key groups by worker (its place)."""
         grown = self.backlog - self.history.stuck_from[self.partition]
-        for row in np.flatnonzero(stuck & (grown > self.done * window.window_s)).tolist():
-            yield int(self.owner[row]), KeyGroup(*self.key, int(self.partition[row])), round(self.backlog[row])
+        stuck = self.history.stuck[self.partition] >= BLOCKED_WINDOWS
+        rows = np.flatnonzero(stuck & (grown > self.done * window.window_s))
+        if not len(rows):
+            return
+        rows = rows[np.argsort(self.owner[rows], kind="stable")]
+        places, starts = np.unique(self.owner[rows], return_index=True)
+        for place, here in zip(places.tolist(), np.split(rows, starts[1:]), strict=True):
+            first = (KeyGroup(*self.key, partition) for partition in self.partition[here[:NAMED]].tolist())
+            yield place, Blocked(count=len(here), first=tuple(first), backlog=round(self.backlog[here].sum()))
 
 
 def _known(column: NDArray[np.float64] | Integers) -> Floats:

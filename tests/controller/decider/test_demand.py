@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.saturated_job import APP, WINDOW_S, Job, kg
-from trimtab_controller.decider.demand import Demands, follow_demand
+from trimtab_controller.decider.demand import Blocked, Demands, follow_demand
 from trimtab_controller.decider.demand_history import NO_DEMAND_HISTORY
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.view import AppView, Worker
@@ -94,9 +94,7 @@ def test_a_key_group_that_waits_for_something_else_is_blocked_and_asks_for_no_mo
     found = demands(windows)
 
     assert of(found, *job.owners) == list(uses(windows[-1]).values())
-    assert found.workers[W0].blocked is not None
-    assert found.workers[W0].blocked.key_groups == (kg(0),)
-    assert found.workers[W0].blocked.backlog == 4 * 20 * WINDOW_S
+    assert found.workers[W0].blocked == Blocked(count=1, first=(kg(0),), backlog=round(4 * 20 * WINDOW_S))
     assert (found.workers[W1].blocked, found.workers[W0].pct) == (None, pytest.approx(2 * (5.0 + 10.0 + 5.0)))
 
     job.stuck = {}
@@ -218,3 +216,15 @@ def test_a_view_takes_the_demand_of_the_key_groups_that_were_reported() -> None:
     workers = tuple(Worker(id=each, host=HostId("h"), capacity=0.5, draining=False) for each in (W0, W1, W2))
     view = found.of_view(AppView(app=APP, start_s=0.0, end_s=1.0, workers=workers, key_groups=rows, flows={}))
     assert [row.load for row in view.key_groups] == [*of(found, *job.owners), 1.0, 1.0]
+
+
+def test_of_many_blocked_key_groups_the_first_are_named_and_all_counted() -> None:
+    owners = {kg(place, operator): (W0, W1)[place % 2] for operator in ("a", "b") for place in range(40)}
+    job = Job(owners=owners, rates=dict.fromkeys(owners, 0.5), stuck=dict.fromkeys(owners, 0.1))
+    found = demands([job.window() for _ in range(5)])
+
+    blocked = [found.workers[each].blocked for each in (W0, W1, W2)]
+    assert [each and (each.count, each.first) for each in blocked] == [
+        (40, tuple(kg(place, "a") for place in range(start, 10, 2))) for start in (0, 1)
+    ] + [None]
+    assert sum(each.backlog for each in blocked if each) == sum(round(left) for left in job.backlog.values())
