@@ -9,7 +9,7 @@ Arrivals of a window are what was done plus the growth of the backlog.  Everywhe
 estimate adds no noise to a cluster that keeps up.  A worker
 
 - is *busy* when its process uses BUSY_SHARE of its capacity, or of one core if that is less (an event loop is one
-  thread), or when its host is as busy;
+  thread), or when its host is full;
 - has inputs *waiting* when they are more than WAITING_S seconds of its capacity.
 
 Only a worker that is both is behind for want of CPU.  Where inputs wait at a worker that is not busy, it waits for
@@ -49,6 +49,8 @@ from trimtab_protocol.messages.snapshot import NodeWindow, PairWindow, Snapshot
 
 BUSY_SHARE = 0.8
 """Share of its capacity from which a worker is busy: bursts leave idle moments in a window even when inputs wait."""
+FULL_HOST_SHARE = 0.95
+"""Share of its cores from which a host is full: its workers may get less CPU than they could use."""
 CALM_SHARE = 0.6
 """Share of its capacity below which CPU is not what a worker lacks."""
 WAITING_S = 1.0
@@ -211,7 +213,7 @@ def _column(rows: Sequence[NodeWindow | None], name: str) -> Floats:
 
 def _full_hosts(snapshot: Snapshot) -> frozenset[HostId]:
     used = ((row.host, row.used_pct) for row in snapshot.hosts)
-    return frozenset(host for host, pct in used if pct is not None and pct >= 100.0 * BUSY_SHARE)
+    return frozenset(host for host, pct in used if pct is not None and pct >= 100.0 * FULL_HOST_SHARE)
 
 
 def _percent(share: float) -> float | None:
