@@ -278,7 +278,7 @@ def test_a_worker_that_was_busy_without_messages_measures_its_key_groups_truly_a
     check_cpu(working)
 
 
-def test_a_backlog_counts_what_came_while_the_queues_were_too_full_to_fetch(
+def test_a_backlog_counts_what_does_not_fit_into_the_queues_to_the_last_event(
     own_broker: Broker, processes: Processes, listener: Listener, tmp_path: Path
 ) -> None:
     worker = start_worker(processes, own_broker, listener, "w0", tmp_path / "w0", FLIGHTS_WORK="20000")

@@ -1,7 +1,7 @@
 """Where the logs end whose partitions are not being fetched, because the worker's queues are full.
 
 While a batch of a partition waits to be taken, aiokafka does not fetch the partition again, and its high water mark
-stands still: in a saturated worker for minutes.  So the broker is asked.  A worker that keeps up asks nothing.
+stands still.  So the broker is asked.  A worker that keeps up asks nothing.
 """
 
 from collections.abc import Collection, Mapping
