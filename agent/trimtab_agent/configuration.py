@@ -10,7 +10,7 @@ from typing import Any
 
 from trimtab_process.credential_files import read_private
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, step
-from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
 from trimtab_protocol.settings.listen import Listen, read_listen
 from trimtab_protocol.settings.paths import checked, read_path
@@ -30,6 +30,7 @@ class WorkerConfiguration:
     """A worker of this host.
 
     `capacity`: in cores; None: one core, or less by quota.  `command`: command line with which the agent can start it.
+    `app`: the app that this command runs; with it, the worker is in the pool of that app while it does not run.
     `data_dir`: folder whose disk is checked for free space.
     """
 
@@ -38,6 +39,7 @@ class WorkerConfiguration:
     command: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     data_dir: Path | None = None
+    app: AppId | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "environment", MappingProxyType(dict(self.environment)))
@@ -49,6 +51,19 @@ class GuardConfiguration:
 
     min_free_disk_bytes: int = 0
     min_free_memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartConfiguration:
+    """When the agent gives up on a worker that crashes.
+
+    `max_crashes`: the crash in a row after which a worker is not started again.  The back-off of ten crashes takes four
+    minutes, so workers outlast a broker that is away for that long.  `crash_reset_s`: how long a worker must have run
+    for its earlier crashes not to count.  Ten minutes, as in Kubernetes: most workers need less to restore their state.
+    """
+
+    max_crashes: int = 10
+    crash_reset_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +82,7 @@ class Configuration:
     cores: float | None = None
     workers: Mapping[WorkerId, WorkerConfiguration] = field(default_factory=dict)
     guard: GuardConfiguration = field(default_factory=GuardConfiguration)
+    restarts: RestartConfiguration = field(default_factory=RestartConfiguration)
     metrics: Listen | None = None
     trust: Path | None = None
 
@@ -109,6 +125,7 @@ def read_configuration(document: Mapping[str, Any]) -> Configuration:
         cores=_read_cores(host) if host else None,
         workers=workers or {},
         guard=_read_guard(guard) if guard else GuardConfiguration(),
+        restarts=_read_restarts(agent),
         metrics=read_listen(metrics) if metrics else None,
         trust=_read_trust(trust) if trust else None,
     )
@@ -145,6 +162,7 @@ def _read_worker(worker: WorkerId, table: Fields) -> WorkerConfiguration:
         command=_read_command(table) if table.has("command") else (),
         environment=table.optional("environment", lambda name: _read_environment(table, name)) or {},
         data_dir=table.optional("data_dir", lambda name: read_path(table, name)),
+        app=table.optional("app", lambda name: AppId(table.name(name))),
     )
     table.done()
     return configuration
@@ -181,6 +199,16 @@ def _read_guard(table: Fields) -> GuardConfiguration:
     )
     table.done()
     return guard
+
+
+def _read_restarts(agent: Fields) -> RestartConfiguration:
+    preset = RestartConfiguration()
+    crashes = agent.optional("max_crashes", lambda name: agent.integer(name, low=1, high=1_000))
+    reset_s = agent.optional("crash_reset_s", lambda name: agent.number(name, low=60.0, high=86_400.0))
+    return RestartConfiguration(
+        max_crashes=preset.max_crashes if crashes is None else crashes,
+        crash_reset_s=preset.crash_reset_s if reset_s is None else reset_s,
+    )
 
 
 def _read_trust(table: Fields) -> Path:

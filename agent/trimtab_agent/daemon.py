@@ -65,10 +65,17 @@ class Agent:
         limits = find_limits(quotas, configuration.cores)
         reader = CounterReader(quotas, limits.basis)
         capacities = {worker: settings.capacity for worker, settings in configuration.workers.items()}
-        self._roster = Roster(capacities, min(1.0, limits.cores))
+        declared = {worker: settings.app for worker, settings in configuration.workers.items() if settings.app}
+        self._roster = Roster(capacities, min(1.0, limits.cores), declared)
         head = ReportHead(cluster=self._cluster, host=self._host, interval_s=configuration.interval_s)
         self._reporter = Reporter(
-            head, self._roster, limits, reader=reader, metrics=self._metrics, produce=self._produce_report
+            head,
+            self._roster,
+            limits,
+            reader=reader,
+            metrics=self._metrics,
+            produce=self._produce_report,
+            absences=lambda: self._commands.absences(),
         )
         welcome = Welcome(cluster=self._cluster, host=self._host, interval_s=configuration.interval_s)
         self._plugins = PluginServer(configuration.socket, welcome, self)
@@ -172,11 +179,13 @@ class Agent:
         process = _find_process(pid)
         if process is not None:
             self._commands.watch(hello.worker, process)
-        self._roster.connect(hello)
+        difference = self._roster.connect(hello)
         self._steering[hello.worker] = hello.steering
         self._count_workers()
         told = {"app": hello.app, "pid": pid, "steering": hello.steering, "reason": hello.reason}
         self._say(logging.INFO, "worker connected", worker=hello.worker, **told)
+        if difference is not None:
+            self._say(logging.WARNING, "worker runs another app than declared", worker=hello.worker, detail=difference)
         self._commands.handle(
             WorkerConnected(
                 worker=hello.worker, app=hello.app, process=process, steering=hello.steering, reason=hello.reason

@@ -36,6 +36,10 @@ class Metrics:
         )
         text = "Times that a worker ended itself because a changelog was about to overwrite its state."
         self.state_breaches = self._counter("worker_state_breaches", text, "worker")
+        text = "Crashes of workers that the agent started and keeps running."
+        self.worker_crashes = self._counter("worker_crashes", text, "worker")
+        text = "Workers that crashed too often, or could not be started: the agent does not start them again."
+        self.workers_given_up = self._gauge("workers_given_up", text)
         self.bad_frames = self._counter("bad_frames", "Frames from plug-ins dropped as invalid, by reason.", "reason")
         self.workers_connected = self._gauge("workers_connected", "Workers connected to the agent.")
         self.workers_steering = self._gauge("workers_steering", "Connected workers that take commands.")

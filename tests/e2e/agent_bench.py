@@ -129,6 +129,7 @@ host = "h0"
 interval_s = 0.5
 state_dir = "{folder}/state"
 socket = "{self.socket}"
+max_crashes = 3
 [kafka]
 bootstrap_servers = "{broker.address}"
 [metrics]
@@ -136,6 +137,7 @@ listen = "127.0.0.1:{self.metrics_port}"
 [workers.w0]
 capacity = 0.25
 [workers.w1]
+app = "{APP}"
 command = ["{sys.executable}", "{__file__}"]
 """
         )

@@ -125,6 +125,7 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "number as declared operator": lambda document: document["w"][0].update(os=["sums", 7], oc=[1, 1]),
         "word as reason": put("w", 0, "unk", value=True),
         "number as another reason": put("w", 0, "why", value=7),
+        "number as declared app": put("w", 0, "dap", value=7),
     },
     Fault.UNKNOWN: {
         "block that claims to be a worker": put("k", 0, "s", value="running"),
@@ -154,6 +155,8 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "pairs of two lengths": put("e", 0, "n", value=[1, 2]),
         "block of nothing": put("k", 0, "p", value=[]),
         "unknown state": put("w", 0, "s", value="asleep"),
+        "unknown absence": put("w", 0, "off", value="asleep"),
+        "declared app with a slash": put("w", 0, "dap", value="a/b"),
         "unknown mark": put("w", 0, "m", value=["odd"]),
         "unknown basis": put("n", "b", value="guess"),
         "no capacity": put("w", 0, "cap", value=0),

@@ -19,6 +19,7 @@ from trimtab_controller.kafka.chunks import split
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, encode_ack
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Owners, decode_placement, encode_placement
+from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_sandbox.broker import Broker, free_ports
 
 
@@ -243,6 +244,28 @@ def test_pause_drain_stop_and_what_the_operator_is_told(world: World) -> None:
     assert world.next_command(CommandKind.START, start_after, windows=True).worker == "w2"
 
 
+def test_the_pool_and_workers_that_were_given_up_are_shown(world: World) -> None:
+    world.start()
+    wait_until_it_acts(world)
+    first, *others = world.snapshot().nodes
+    away = replace(first, app=None, state=WorkerState.AWAY, cpu=None, steering=False, operators=None, declared=APP)
+    said = "crashed 10 times in a row, the agent no longer starts it; last: exit code 1"
+    idle = replace(away, worker=WorkerId("w5"), absence=Absence.STOPPED)
+    down = replace(away, worker=WorkerId("w7"), absence=Absence.CRASHED, reason=said)
+    world.publish_window(nodes=(first, *others, idle, down))
+
+    shown = world.status_when("pool", lambda status: status["pool"] != [])
+    assert shown["pool"] == [{"app": APP, "worker": "w5", "host": "h0", "capacity": 0.5}]
+    assert [(row["kind"], row["text"]) for row in shown["concerns"]] == [("worker_crashes", f"w7 on h0 {said}")]
+    text = world.trimtab("status")
+    assert "1 worker can be started: w5 on h0" in text
+    assert "runbooks/worker_crashes.md" in text
+    assert world.metric(f'trimtab_controller_pool_workers{{app="{APP}"}}') == 1
+    assert world.metric(f'trimtab_controller_concern{{app="{APP}",kind="worker_crashes"}}') == 1
+    world.publish_window()
+    world.status_when("no pool", lambda status: status["pool"] == [] and status["concerns"] == [])
+
+
 def test_the_placement_follows_renamed_operators_and_the_cluster_is_balanced_again(world: World) -> None:
     renamed = OperatorId("totals")
     world.operators = {OPERATOR: 12}
@@ -305,6 +328,38 @@ def test_an_app_and_a_worker_that_are_gone_for_good_are_forgotten_for_successors
         world.publish_window(nodes=nodes, key_groups=())
     world.wait("the app is back", lambda: not world.placements[-1].is_taken_back, windows=True)
     world.check_placements()
+
+
+def test_a_stop_ends_the_plan_in_flight_and_a_pause_keeps_new_ones_away(world: World) -> None:
+    world.start()
+    wait_until_it_acts(world)
+    first = world.next_command(CommandKind.PREPARE, windows=True)
+    world.hand_over(first)
+    second = world.next_command(CommandKind.PREPARE, world.commands.index(first) + 1)
+    assert "no app 'nobody' reports; there are app" in world.trimtab("stop", "nobody", code=1)
+
+    said = world.trimtab("stop", "app", "--pause", "--reason", "lag grows")
+
+    asked_at = time.monotonic()
+    abandon = world.next_command(CommandKind.ABANDON)
+    stopped = world.status_when("end of the plan", lambda status: status["rounds"][-1]["ended_at"] is not None)
+    took_s = time.monotonic() - asked_at
+    print(f"{took_s:.1f} s from `trimtab stop` to the end of the plan in the status")
+    assert took_s < 5.0 + LIMIT_S / 10, "5 s on a quiet machine"
+    assert said.startswith(f"stopping plan {stopped['rounds'][-1]['plan']}: ")
+    assert (abandon.handover, abandon.worker) == (second.handover, second.target)
+    [row] = stopped["rounds"]
+    assert row["migrations"] == len(first.key_groups)
+    assert row["failed"] == 8 - row["migrations"]
+    assert row["stopped"].endswith(": lag grows")
+    assert stopped["paused"] is not None
+    for _ in range(3):
+        world.publish_window()
+    assert [command.kind for command in world.commands[world.commands.index(abandon) + 1 :]] == []
+    world.check_placements()
+    world.trimtab("resume")
+    world.hand_over(world.next_command(CommandKind.PREPARE, world.commands.index(abandon) + 1, windows=True))
+    assert sorted(list(world.owners.values()).count(worker) for worker in world.workers) == [4, 4, 4]
 
 
 def test_a_dry_run_says_what_it_would_do_and_does_nothing(world: World) -> None:

@@ -29,9 +29,8 @@ def generations(world: World) -> list[int]:
 
 def handover(world: World, command: Command) -> Handover:
     """What became of it, by the last word of the journal."""
-    row = world.executions()[-1].round
-    assert row is not None
-    return next(each for each in row.handovers if each.id == command.handover)
+    rounds = world.executions()[-1].rounds.values()
+    return next(each for row in rounds for each in row.handovers if each.id == command.handover)
 
 
 def check_one_wrote(world: World) -> None:
@@ -40,7 +39,7 @@ def check_one_wrote(world: World) -> None:
     executions = world.executions()
     epochs = [execution.epoch for execution in executions]
     assert epochs == sorted(set(epochs))
-    plans = [execution.round.plan for execution in executions if execution.round is not None]
+    plans = [row.plan for execution in executions for row in execution.rounds.values()]
     assert len([plan for plan, _ in itertools.groupby(plans)]) == len(set(plans))
 
 

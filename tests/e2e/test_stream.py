@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from tests.e2e.sent_reports import (
+    APP,
     WINDOW_S,
     bad_payloads,
     changed,
@@ -27,6 +28,7 @@ from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import Topics, WorkerId
 from trimtab_protocol.messages.report import (
     MAX_REPORT_BYTES,
+    Absence,
     Mark,
     Report,
     WorkerState,
@@ -151,7 +153,14 @@ def send_second_window(rig: Rig, start_ms: int) -> None:
         rig.send_raw(encode_report(replace(one, at_ms=one.at_ms + 100_000)), "h1", one.at_ms)
         moved = replace(one.key_groups[0], worker=WorkerId("w0"), cpu_s=None, tuples_in=1_000)
         other = report(rig.cluster, "h0", one.at_ms)
-        marked = replace(other.workers[0], marks=(Mark.PARTIAL,) if index == 7 else (), state=WorkerState.AWAY)
+        marked = replace(
+            other.workers[0],
+            marks=(Mark.PARTIAL,) if index == 7 else (),
+            state=WorkerState.AWAY,
+            absence=Absence.STARTING if index < 20 else Absence.CRASHED,
+            declared=APP,
+            reason="crashed once" if index == 2 else None,
+        )
         groups = (*other.key_groups, moved) if index >= 20 else other.key_groups
         rig.send(replace(other, key_groups=groups, workers=(marked,)))
 
@@ -196,10 +205,11 @@ def test_every_number_every_refused_report_and_every_missing_host(rig: Rig) -> N
     ]
 
     assert [on.host for on in second.hosts] == ["h0", "h1"]
-    assert [(node.worker, node.state, node.complete) for node in second.nodes] == [
-        ("w0", WorkerState.AWAY, False),
-        ("w1", WorkerState.RUNNING, True),
+    assert [(node.worker, node.state, node.complete, node.absence, node.declared) for node in second.nodes] == [
+        ("w0", WorkerState.AWAY, False, Absence.CRASHED, APP),
+        ("w1", WorkerState.RUNNING, True, None, None),
     ]
+    assert second.nodes[0].reason is None
     assert [(group.key_group.partition, group.covered_s) for group in second.key_groups] == [
         (0, 300.0),
         (1, 300.0),

@@ -13,6 +13,7 @@ from tests.fuzz.fuzzed import samples
 from tests.fuzz.fuzzed.wire import ENTRIES, LINES
 from tests.previous.release import SCRIPTS, environment, unpack
 from tests.previous.scripts.recoding import CODECS, as_chunk
+from trimtab_agent.commands.events import KeptNoted
 from trimtab_agent.commands.journal import encode_line
 from trimtab_agent.engines.faust.agent_link import versions
 from trimtab_controller.execution.journal import encode_entry
@@ -65,8 +66,9 @@ def intent(value: Intent) -> bytes:
     return value.key.encode() + b"\n" + encode_intent(value)
 
 
-[NODE], [WORKER] = samples.SNAPSHOT.nodes, samples.REPORT.workers
+NODE, WORKER = samples.SNAPSHOT.nodes[0], samples.REPORT.workers[0]
 NEW = {"operators": None, "standbys": None, "unknown": None, "reason": None}
+KEPT = next(each for each in LINES if isinstance(each, KeptNoted))
 SNAPSHOT = replace(samples.SNAPSHOT, nodes=(replace(NODE, **NEW, also_on=()),))
 HELLO = replace(samples.HELLO, versions=versions())
 
@@ -87,6 +89,7 @@ READ: dict[str, tuple[str, bytes]] = {
     **{
         f"agent's journal: {type(each).__name__} {at}": ("line", encode_line(each)[:-1])
         for at, each in enumerate(LINES)
+        if not isinstance(each, KeptNoted)
     },
     "frame: hello": ("frame", encode_frame(HELLO)[:-1]),
     "frame: welcome to a plug-in of before": ("frame", encode_frame(replace(samples.WELCOME, protocol=None))[:-1]),
@@ -109,11 +112,13 @@ NEGOTIATED = {
     "statistics": ("frame", encode_frame(samples.STATISTICS.for_protocol(2))[:-1], "unknown_field standbys"),
     "snapshot": ("snapshot", encode_snapshot(samples.SNAPSHOT), "unknown_field nodes[0].operators"),
     "status": ("status", encode_status(samples.STATUS), "unknown_field nodes[0].used_pct"),
+    "agent's journal: kept worker": ("line", encode_line(KEPT)[:-1], "out_of_range entry"),
     "wish": ("intent", intent(samples.FORGET_APP), "unknown_field forget_app"),
 }
 """Frames: only between two that speak protocol 2.  Snapshots: the stream is of its controller's version.  Status: so is
 `trimtab status`; a controller of before that takes over begins its history anew.  Wishes: the
-command is of its controller's version; one of before counts what it does not know, and leaves it to its successor."""
+command is of its controller's version; one of before counts what it does not know, and leaves it to its successor.
+A journal line on a kept worker: an agent of before counts it as a fault, and refuses older commands for a minute."""
 
 
 @pytest.mark.parametrize("name", NEGOTIATED)

@@ -83,7 +83,7 @@ class KnowsNoLimit(ExecutionMachine):
     """As many hand-overs at once as there are."""
 
     def __init__(self, cluster: str, limits: Limits, state: Execution) -> None:
-        super().__init__(cluster, replace(limits, handovers_in_flight=100), state)
+        super().__init__(cluster, replace(limits, handovers_in_flight=100, handovers_per_host=100), state)
 
 
 class NeverGivesUp(ExecutionMachine):

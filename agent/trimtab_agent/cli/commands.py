@@ -51,7 +51,8 @@ def describe(configuration: Configuration) -> str:
     for worker, settings in configuration.workers.items():
         basis = "config" if settings.capacity else limits.basis
         cores = settings.capacity or min(1.0, limits.cores)
-        start = "can be started" if settings.command else "cannot be started (no command)"
+        pool = f", for app {settings.app}" if settings.app else ""
+        start = f"can be started{pool}" if settings.command else "cannot be started (no command)"
         lines.append(f"worker {worker}: {cores:g} cores, basis {basis}; {start}")
     return "\n".join(lines)
 

@@ -18,10 +18,13 @@ from trimtab_agent.commands.events import (
     Delivered,
     Entry,
     Event,
+    Kept,
+    KeptNoted,
     Position,
     ProcessFailed,
     ProcessId,
     ProcessStarted,
+    SayCrash,
     SendAck,
     StartProcess,
     StopProcess,
@@ -31,11 +34,13 @@ from trimtab_agent.commands.events import (
 from trimtab_agent.commands.journal import Journal
 from trimtab_agent.commands.machine import CommandMachine
 from trimtab_agent.commands.processes import WorkerProcesses
+from trimtab_agent.commands.restarts import backoff_s
 from trimtab_agent.configuration import Configuration
 from trimtab_agent.logs import fields
 from trimtab_agent.metrics import Metrics
 from trimtab_protocol.messages.commands import Ack, Command
 from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.report import Absence
 
 TICK_S = 0.5
 ACK_RETRY_S = 1.0
@@ -85,7 +90,11 @@ class CommandDriver:
         )
         now = time.time()
         self._machine = CommandMachine(
-            cluster=configuration.cluster, host=configuration.host, rules=rules, started_at=now
+            cluster=configuration.cluster,
+            host=configuration.host,
+            rules=rules,
+            started_at=now,
+            restarts=configuration.restarts,
         )
         self._journal = Journal(configuration.state_dir / "journal")
         self._recover(now)
@@ -94,6 +103,10 @@ class CommandDriver:
     def positions(self) -> list[Position]:
         """The positions at which to continue reading commands."""
         return list(self._positions.values())
+
+    def absences(self) -> dict[WorkerId, tuple[Absence, str | None]]:
+        """Why workers that the agent can start are not connected, and what an operator must know of it."""
+        return self._machine.absences(time.time())
 
     def resume(self) -> None:
         """Continue the commands that were under way when the agent ended."""
@@ -146,6 +159,7 @@ class CommandDriver:
             if isinstance(entry, Position):
                 self._positions[entry.topic_id, entry.partition] = entry
         self._metrics.journal_faults.set(len(recovered.faults))
+        self._metrics.workers_given_up.set(len(self._machine.given_up))
         if recovered.faults:
             log.error(
                 "journal damaged: commands issued before a minute from now are refused unless the journal knows them",
@@ -198,6 +212,8 @@ class CommandDriver:
                 self._journal.append(action.entry, durable=not isinstance(action.entry, Delivered | Position))
                 if isinstance(action.entry, Admitted | Acked):
                     self._tell_answer(action.entry.ack)
+                if isinstance(action.entry, Admitted | KeptNoted):
+                    self._metrics.workers_given_up.set(len(self._machine.given_up))
             case SendAck():
                 self._metrics.command_answers.labels(action.ack.kind, action.ack.phase).inc()
                 self._send(action.ack)
@@ -207,6 +223,8 @@ class CommandDriver:
                 self._start(action.worker)
             case StopProcess():
                 self._stop(action)
+            case SayCrash():
+                self._say_crash(action.worker, action.kept)
 
     def _tell_answer(self, ack: Ack) -> None:
         """Count an answer and log it once, so that repeated commands cannot fill this host's disk."""
@@ -219,6 +237,14 @@ class CommandDriver:
             pause_s=ack.pause_s, handover=ack.handover, epoch=ack.epoch, command=ack.command_id,
         )  # fmt: skip
         log.log(logging.INFO if ack.refusal is None else logging.WARNING, "command answered", **told)
+
+    def _say_crash(self, worker: WorkerId, kept: Kept) -> None:
+        self._metrics.worker_crashes.labels(worker).inc()
+        told = {"worker": worker, "crashes": kept.crashes, "last": kept.detail}
+        if kept.given_up:
+            log.error("worker crashed, and is not started again", **fields(**told))
+        else:
+            log.warning("worker crashed, and is started again", **fields(**told, after_s=backoff_s(kept.crashes)))
 
     def _send(self, ack: Ack) -> None:
         def delivered(fault: str | None) -> None:

@@ -14,6 +14,24 @@ class ProcessId:
     created: float
 
 
+MAX_DETAIL = 200
+"""Characters kept of how a worker ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A worker that the agent keeps running: it was told to start it, and not to stop it since.
+
+    `at` = when it was started or crashed last (epoch seconds); `crashes` = how often it crashed in a row; `detail` =
+    how it ended then.  `given_up`: the agent does not start it again by itself; without a crash, its start failed.
+    """
+
+    at: float
+    crashes: int = 0
+    detail: str | None = None
+    given_up: bool = False
+
+
 # --- events: what happened
 
 
@@ -145,6 +163,14 @@ class ProcessNoted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptNoted:
+    """What the agent knows of a worker that it keeps running; None = it no longer does."""
+
+    worker: WorkerId
+    kept: Kept | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpochSeen:
     """The highest epoch seen in any command for this host."""
 
@@ -167,7 +193,7 @@ class Position:
     offset: int
 
 
-Entry = Admitted | Acked | Delivered | ProcessNoted | EpochSeen | Damaged | Position
+Entry = Admitted | Acked | Delivered | ProcessNoted | KeptNoted | EpochSeen | Damaged | Position
 
 
 # --- actions: what the driver must do, in this order
@@ -210,4 +236,12 @@ class StopProcess:
     process: ProcessId
 
 
-Action = Write | SendAck | TellWorker | StartProcess | StopProcess
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SayCrash:
+    """Log and count a crash of a worker that the agent keeps running."""
+
+    worker: WorkerId
+    kept: Kept
+
+
+Action = Write | SendAck | TellWorker | StartProcess | StopProcess | SayCrash

@@ -15,17 +15,20 @@ import os
 import secrets
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, assert_never
 
 from trimtab_agent.commands.events import (
+    MAX_DETAIL,
     Acked,
     Admitted,
     Damaged,
     Delivered,
     Entry,
     EpochSeen,
+    Kept,
+    KeptNoted,
     Position,
     ProcessId,
     ProcessNoted,
@@ -222,6 +225,8 @@ def _document(entry: Entry) -> dict[str, Any]:
             process = entry.process
             known = {"pid": process.pid, "created": process.created} if process else None
             return {"entry": "process", "worker": entry.worker, "process": known}
+        case KeptNoted():
+            return {"entry": "kept", "worker": entry.worker, "kept": asdict(entry.kept) if entry.kept else None}
         case EpochSeen():
             return {"entry": "epoch", "epoch": list(entry.epoch)}
         case Damaged():
@@ -245,6 +250,9 @@ def _read(kind: str, fields: Fields) -> Entry:
         case "process":
             worker = WorkerId(fields.name("worker"))
             return ProcessNoted(worker=worker, process=fields.optional("process", lambda n: _process(fields.fields(n))))
+        case "kept":
+            worker = WorkerId(fields.name("worker"))
+            return KeptNoted(worker=worker, kept=fields.optional("kept", lambda name: _kept(fields.fields(name))))
         case "epoch":
             return EpochSeen(epoch=decode_epoch(fields.take("epoch"), "epoch"))
         case "damaged":
@@ -261,6 +269,15 @@ def _read(kind: str, fields: Fields) -> Entry:
 
 def _process(fields: Fields) -> ProcessId:
     return ProcessId(pid=fields.integer("pid", low=1), created=fields.number("created"))
+
+
+def _kept(fields: Fields) -> Kept:
+    return Kept(
+        at=fields.number("at"),
+        crashes=fields.integer("crashes"),
+        detail=fields.optional("detail", lambda name: fields.text(name, limit=MAX_DETAIL)),
+        given_up=fields.flag("given_up"),
+    )
 
 
 def _nested(fields: Fields, name: str) -> Fields:

@@ -16,6 +16,8 @@ from trimtab_agent.commands.events import (
     Delivered,
     Entry,
     EpochSeen,
+    Kept,
+    KeptNoted,
     Position,
     ProcessId,
     ProcessNoted,
@@ -25,6 +27,7 @@ from trimtab_protocol.messages.names import NO_EPOCH, CommandId, Epoch, WorkerId
 
 REMEMBER_S = 3600.0
 """How long after its deadline a command is remembered, to answer repeats."""
+SCALINGS = (CommandKind.START, CommandKind.STOP)
 MAX_REMEMBERED = 2_000
 """Number of commands whose answers the agent keeps for repeats."""
 
@@ -67,12 +70,13 @@ class Record:
 class Ledger:
     """What the machine remembers.
 
-    `processes`: those that the agent started or is stopping.  `damaged_at`: the journal was damaged then, so the
-    records of commands issued until then may be lost.
+    `processes`: those that the agent started or is stopping.  `kept`: workers that it keeps running.  `damaged_at`: the
+    journal was damaged then, so the records of commands issued until then may be lost.
     """
 
     records: dict[CommandId, Record] = field(default_factory=dict)
     processes: dict[WorkerId, ProcessId] = field(default_factory=dict)
+    kept: dict[WorkerId, Kept] = field(default_factory=dict)
     highest_epoch: Epoch = NO_EPOCH
     damaged_at: float | None = None
 
@@ -85,11 +89,15 @@ class Ledger:
                 case Acked():
                     if record := self.records.get(entry.ack.command_id):
                         record.note(entry.ack)
+                    if (entry.ack.kind, entry.ack.phase) == (CommandKind.START, Phase.REFUSED):
+                        self.note_kept(entry.ack.worker, None)
                 case Delivered():
                     if record := self.records.get(entry.command_id):
                         record.undelivered.discard(entry.phase)
                 case ProcessNoted():
                     self.note_process(entry.worker, entry.process)
+                case KeptNoted():
+                    self.note_kept(entry.worker, entry.kept)
                 case EpochSeen():
                     self.highest_epoch = max(self.highest_epoch, entry.epoch)
                 case Damaged():
@@ -114,10 +122,24 @@ class Ledger:
             for phase in record.acks:
                 if phase not in record.undelivered:
                     yield Delivered(command_id=command_id, phase=phase)
+        scaled = (record.command.worker for record in self.records.values() if record.command.kind in SCALINGS)
+        for worker in dict.fromkeys((*self.kept, *scaled)):
+            yield KeptNoted(worker=worker, kept=self.kept.get(worker))  # after the commands: what became of them
 
     def remember(self, command: Command, ack: Ack) -> None:
-        """Remember a command and its first answer.  Beyond the limit, drop the oldest ended command first."""
+        """Remember a command and its first answer.  Beyond the limit, drop the oldest ended command first.
+
+        A worker that the command starts is kept, with no crash counted; one that it stops is no longer kept.
+        """
         self.records[command.id] = Record(command, {ack.phase: ack}, {ack.phase})
+        kept = self.kept.get(command.worker)
+        match command.kind, ack.phase:
+            case CommandKind.START, Phase.ACCEPTED:
+                self.kept[command.worker] = Kept(at=ack.at)
+            case CommandKind.START, Phase.STARTED if kept is not None:
+                self.kept[command.worker] = Kept(at=kept.at)
+            case CommandKind.STOP, Phase.ACCEPTED | Phase.STOPPED:
+                self.note_kept(command.worker, None)
         if command.issued_at <= ack.at + FUTURE_LIMIT_S:
             self.highest_epoch = max(self.highest_epoch, command.epoch)
         if len(self.records) > MAX_REMEMBERED:
@@ -131,6 +153,13 @@ class Ledger:
         else:
             self.processes[worker] = process
 
+    def note_kept(self, worker: WorkerId, kept: Kept | None) -> None:
+        """Note what is known of a worker that the agent keeps running; None: it no longer does."""
+        if kept is None:
+            self.kept.pop(worker, None)
+        else:
+            self.kept[worker] = kept
+
     def open_of(self, worker: WorkerId, *kinds: CommandKind) -> list[Record]:
         """A worker's commands that are under way, of these kinds (of any kind if none is given)."""
         return [
@@ -141,8 +170,11 @@ class Ledger:
 
     def stopping(self) -> frozenset[WorkerId]:
         """The workers that are being stopped."""
-        stops = (record for record in self.records.values() if record.command.kind is CommandKind.STOP)
-        return frozenset(record.command.worker for record in stops if record.open)
+        return frozenset(record.command.worker for record in self.open_kind(CommandKind.STOP))
+
+    def open_kind(self, kind: CommandKind) -> list[Record]:
+        """The commands of a kind that are under way."""
+        return [record for record in self.records.values() if record.command.kind is kind and record.open]
 
     def forget(self, now: float) -> None:
         """Drop commands that are long past their deadline and whose acks are all delivered."""

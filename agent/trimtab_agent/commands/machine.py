@@ -36,9 +36,12 @@ from trimtab_agent.commands.events import (
     Write,
 )
 from trimtab_agent.commands.ledger import Ledger, Record
+from trimtab_agent.commands.restarts import Restarts, ending
+from trimtab_agent.configuration import RestartConfiguration
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.report import Absence
 
 WORKERS_RETURN_S = 5.0
 """How long after its start the agent holds commands for workers that have not reconnected yet."""
@@ -47,12 +50,23 @@ WORKERS_RETURN_S = 5.0
 class CommandMachine:
     """All commands of one host.  `on_event` and `on_tick` return actions; `wake_at` is the time of the next tick."""
 
-    def __init__(self, *, cluster: str, host: HostId, rules: CommandRules, started_at: float) -> None:
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        host: HostId,
+        rules: CommandRules,
+        started_at: float,
+        restarts: RestartConfiguration | None = None,
+    ) -> None:
         self._cluster = cluster
         self._host = host
         self._rules = rules
         self._hold_until = started_at + WORKERS_RETURN_S
         self._ledger = Ledger()
+        self._restarts = Restarts(
+            self._ledger, restarts or RestartConfiguration(), rules.startable, not_before=self._hold_until
+        )
         self._connected: dict[WorkerId, ConnectedWorker] = {}
         self._held: list[CommandReceived] = []
 
@@ -75,7 +89,20 @@ class CommandMachine:
         times = [record.command.deadline for record in self._ledger.records.values() if record.unanswered]
         if self._held:
             times.append(self._hold_until)
+        times += self._restarts.due.values()
         return min(times, default=None)
+
+    @property
+    def given_up(self) -> frozenset[WorkerId]:
+        """Crashed workers that the agent no longer starts by itself."""
+        return self._restarts.given_up
+
+    def absences(self, now: float) -> dict[WorkerId, tuple[Absence, str | None]]:
+        """Why workers that the agent can start are not connected, and what an operator must know of it.
+
+        Empty just after the start: they may be about to return.
+        """
+        return {} if now < self._hold_until else self._restarts.absences(self._connected)
 
     # --- state that survives a restart
 
@@ -89,7 +116,7 @@ class CommandMachine:
 
     def resume(self) -> tuple[Action, ...]:
         """Actions after a restart: send acks that may not have arrived, begin scaling that may not have begun."""
-        actions: list[Action] = []
+        actions = list(self._restarts.resume())
         for record in self._ledger.records.values():
             actions += [SendAck(ack=ack) for phase, ack in record.acks.items() if phase in record.undelivered]
         for record in self._ledger.records.values():
@@ -140,6 +167,7 @@ class CommandMachine:
                 actions += self._answer(record, now, Phase.EXPIRED, detail=f"{what} by the deadline")
         if now >= self._hold_until:
             actions += self._retry_held(now, None)
+            actions += self._restarts.on_tick(now)
         self._ledger.forget(now)
         return tuple(actions)
 
@@ -186,8 +214,7 @@ class CommandMachine:
         ack = self._first_ack(now, command, objection)
         if command.kind is CommandKind.STOP and ack.phase is Phase.ACCEPTED:
             process = self._connected[command.worker].process
-            self._ledger.note_process(command.worker, process)
-            yield Write(entry=ProcessNoted(worker=command.worker, process=process))
+            yield self._note_process(command.worker, process)
         self._ledger.remember(command, ack)
         yield Write(entry=Admitted(command=command, ack=ack))
         yield SendAck(ack=ack)
@@ -220,10 +247,12 @@ class CommandMachine:
         self._connected[event.worker] = ConnectedWorker(
             app=event.app, process=event.process, steering=event.steering, reason=event.reason
         )
+        yield from self._restarts.connected(now, event.worker, event.process)
+        known = self._ledger.processes.get(event.worker)
+        if event.process not in (None, known) and event.worker in self._ledger.kept:
+            yield self._note_process(event.worker, event.process)  # it may be a child of the one that was started
         for record in self._ledger.open_of(event.worker):
             if record.command.kind is CommandKind.START:
-                self._ledger.note_process(event.worker, event.process)
-                yield Write(entry=ProcessNoted(worker=event.worker, process=event.process))
                 yield from self._answer(record, now, Phase.STARTED)
             elif ANSWERS[record.command.kind] and now < record.command.deadline:
                 yield TellWorker(worker=event.worker, command=record.command)
@@ -258,9 +287,13 @@ class CommandMachine:
 
     # --- processes
 
+    def _note_process(self, worker: WorkerId, process: ProcessId | None) -> Write:
+        self._ledger.note_process(worker, process)
+        return Write(entry=ProcessNoted(worker=worker, process=process))
+
     def _note_start(self, now: float, event: ProcessStarted) -> Iterator[Action]:
-        self._ledger.note_process(event.worker, event.process)
-        yield Write(entry=ProcessNoted(worker=event.worker, process=event.process))
+        yield self._note_process(event.worker, event.process)
+        yield from self._restarts.started(now, event.worker)
         if event.worker in self._connected:
             for record in self._ledger.open_of(event.worker, CommandKind.START):
                 yield from self._answer(record, now, Phase.STARTED)
@@ -268,9 +301,12 @@ class CommandMachine:
     def _fail_scaling(self, now: float, event: ProcessFailed) -> Iterator[Action]:
         for record in self._ledger.open_of(event.worker, CommandKind.START, CommandKind.STOP):
             yield from self._answer(record, now, Phase.REFUSED, refusal=Refusal.FAILED, detail=event.detail)
+            if record.command.kind is CommandKind.START:
+                yield from self._restarts.start_failed(now, event.worker, event.detail)
+        yield from self._restarts.not_started(now, event.worker, event.detail)
 
     def _end_process(self, now: float, event: ProcessEnded) -> Iterator[Action]:
-        code = "unknown exit code" if event.exit_code is None else f"exit code {event.exit_code}"
+        code = ending(event.exit_code)
         for record in self._ledger.open_of(event.worker):
             match record.command.kind:
                 case CommandKind.STOP:
@@ -278,12 +314,14 @@ class CommandMachine:
                 case CommandKind.START:
                     detail = f"it ended with {code} before it connected"
                     yield from self._answer(record, now, Phase.REFUSED, refusal=Refusal.FAILED, detail=detail)
+                    yield from self._restarts.start_failed(now, event.worker, detail)
                 case _:
                     detail = f"its process ended with {code}"
                     yield from self._answer(record, now, Phase.REFUSED, refusal=Refusal.WORKER_AWAY, detail=detail)
         if self._ledger.processes.get(event.worker) == event.process:
-            self._ledger.note_process(event.worker, None)
-            yield Write(entry=ProcessNoted(worker=event.worker, process=None))
+            # First how it ended: a worker whose process alone is forgotten would look as if it had never crashed.
+            yield from self._restarts.ended(now, event.worker, event.exit_code)
+            yield self._note_process(event.worker, None)
 
     # --- answers
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from trimtab_agent.logs import fields
 from trimtab_agent.metrics import Metrics
 from trimtab_agent.reporting.report import ReportHead, assemble, interval_end, settle_s, until_interval_end
-from trimtab_agent.reporting.roster import Roster
+from trimtab_agent.reporting.roster import Absences, Roster
 from trimtab_agent.sampler.derive import Limits, Reading, Use, derive
 from trimtab_agent.sampler.readings import CounterReader
 from trimtab_protocol.messages.names import WorkerId
@@ -31,6 +31,7 @@ class Reporter:
         reader: CounterReader,
         metrics: Metrics,
         produce: ProduceReport,
+        absences: Callable[[], Absences] = dict,
     ) -> None:
         self._head = head
         self._roster = roster
@@ -38,6 +39,7 @@ class Reporter:
         self._reader = reader
         self._metrics = metrics
         self._produce = produce
+        self._absences = absences
         self._pids: dict[WorkerId, int | None] = {}
         self._previous: Reading | None = None
         self._sequence = 0
@@ -71,7 +73,7 @@ class Reporter:
         return use
 
     def _report(self, end: float, use: Use) -> None:
-        rows = self._roster.take(use.workers, self._head.interval_s)
+        rows = self._roster.take(use.workers, self._head.interval_s, self._absences())
         payload = assemble(self._head, end=end, sequence=self._sequence, sample=use.host, rows=rows)
         self._sequence += 1
         self._metrics.report_bytes.set(len(payload))

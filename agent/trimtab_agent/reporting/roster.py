@@ -2,17 +2,22 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from trimtab_agent.sampler.derive import ProcessUse
 from trimtab_protocol.messages.local import Hello, Statistics
-from trimtab_protocol.messages.names import KeyGroup, WorkerId
+from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 from trimtab_protocol.messages.reason_text import reason_text
-from trimtab_protocol.messages.report import KeyGroupSample, Mark, PairSample, WorkerSample, WorkerState
+from trimtab_protocol.messages.report import Absence, KeyGroupSample, Mark, PairSample, WorkerSample, WorkerState
 
 MAX_STATISTICS = 16
 """Number of newest statistics of one worker kept for the next report; only a faulty plug-in sends more."""
 COVERED = 0.9
 """Smallest share of an interval that statistics must cover to count as complete."""
+
+
+Absences = Mapping[WorkerId, tuple[Absence, str | None]]
+"""Why workers that can be started are away, and what an operator must know of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,28 +32,55 @@ class Rows:
 @dataclass(slots=True)
 class _Worker:
     capacity: float
+    declared: AppId | None = None
     hello: Hello | None = None
+    other_app: AppId | None = None  # what it ran last, if that is not the declared app
     last: Statistics | None = None
     fresh: list[Statistics] = field(default_factory=list)
 
+    @property
+    def difference(self) -> str | None:
+        """How its app differs from the declared one."""
+        if self.other_app is None:
+            return None
+        return f"agent.toml declares app {self.declared}, its plug-in reports {self.other_app}"
+
 
 class Roster:
-    """All workers that are configured or connected.  A worker without a configured capacity has `default` cores."""
+    """All workers that are configured or connected.
 
-    def __init__(self, capacities: Mapping[WorkerId, float | None], default: float) -> None:
+    A worker without a configured capacity has `default` cores.  `declared`: the apps of workers, as configured.
+    """
+
+    def __init__(
+        self,
+        capacities: Mapping[WorkerId, float | None],
+        default: float,
+        declared: Mapping[WorkerId, AppId] = MappingProxyType({}),
+    ) -> None:
         self._default = default
         self._configured = frozenset(capacities)
-        self._workers = {worker: _Worker(capacity or default) for worker, capacity in capacities.items()}
+        self._workers = {
+            worker: _Worker(capacity or default, declared.get(worker)) for worker, capacity in capacities.items()
+        }
 
-    def connect(self, hello: Hello) -> None:
-        """Note a worker that has connected, and discard what it reported before."""
-        capacity = self._workers[hello.worker].capacity if hello.worker in self._workers else self._default
-        self._workers[hello.worker] = _Worker(capacity, hello)
+    def connect(self, hello: Hello) -> str | None:
+        """Note a worker that has connected, and discard what it reported before.
+
+        Returns how its app differs from the declared one; None if it does not.
+        """
+        before = self._workers.get(hello.worker) or _Worker(self._default)
+        worker = _Worker(before.capacity, before.declared, hello)
+        if worker.declared not in (None, hello.app):
+            worker.other_app = hello.app
+        self._workers[hello.worker] = worker
+        return worker.difference
 
     def disconnect(self, worker: WorkerId) -> None:
         """Note the end of a worker's connection.  A configured worker is away, any other is forgotten."""
         if worker in self._configured:
-            self._workers[worker] = _Worker(self._workers[worker].capacity)
+            before = self._workers[worker]
+            self._workers[worker] = _Worker(before.capacity, before.declared, other_app=before.other_app)
         else:
             del self._workers[worker]
 
@@ -58,14 +90,24 @@ class Roster:
         entry.last = statistics
         entry.fresh = [*entry.fresh, statistics][-MAX_STATISTICS:]
 
-    def take(self, use: Mapping[WorkerId, ProcessUse], interval_s: float) -> Rows:
-        """Build the rows of one interval.  Their statistics are used up."""
+    def take(
+        self,
+        use: Mapping[WorkerId, ProcessUse],
+        interval_s: float,
+        absent: Absences = MappingProxyType({}),
+    ) -> Rows:
+        """Build the rows of one interval.  Their statistics are used up.
+
+        `absent`: why workers that can be started are not connected.
+        """
         workers: list[WorkerSample] = []
         key_groups: list[KeyGroupSample] = []
         pairs: list[PairSample] = []
         for worker, entry in self._workers.items():
             merged = merge(entry.fresh, interval_s) if entry.fresh else None
-            workers.append(_sample(worker, entry, merged, use.get(worker)))
+            workers.append(
+                _sample(worker, entry, merged, use.get(worker)) if entry.hello else _away(worker, entry, absent)
+            )
             if merged:
                 key_groups += merged.key_groups
                 pairs += merged.pairs
@@ -73,12 +115,33 @@ class Roster:
         return Rows(workers=tuple(workers), key_groups=tuple(key_groups), pairs=tuple(pairs))
 
 
+def _away(worker: WorkerId, entry: _Worker, absent: Absences) -> WorkerSample:
+    """The row of a worker that is not connected.
+
+    A worker that ran another app than the declared one is not offered for the declared app.
+    """
+    absence, ending = absent.get(worker, (None, None))
+    return WorkerSample(
+        worker=worker,
+        app=None,
+        state=WorkerState.AWAY,
+        capacity=entry.capacity,
+        cpu_s=None,
+        memory_bytes=None,
+        absence=absence,
+        declared=entry.declared if absence and not entry.other_app else None,
+        reason=_reason(entry.difference, ending),
+    )
+
+
+def _reason(*parts: str | None) -> str | None:
+    said = "; ".join(part for part in parts if part)
+    return reason_text(said) if said else None
+
+
 def _sample(worker: WorkerId, entry: _Worker, merged: Statistics | None, use: ProcessUse | None) -> WorkerSample:
-    """A worker's row: away if it is not connected, stale if it sent no statistics since the last report."""
-    if entry.hello is None:
-        return WorkerSample(
-            worker=worker, app=None, state=WorkerState.AWAY, capacity=entry.capacity, cpu_s=None, memory_bytes=None
-        )
+    """A worker's row: stale if it sent no statistics since the last report."""
+    assert entry.hello is not None
     marks = [] if merged else [Mark.STALE]
     if merged and not merged.complete:
         marks.append(Mark.PARTIAL)
@@ -102,7 +165,7 @@ def _sample(worker: WorkerId, entry: _Worker, merged: Statistics | None, use: Pr
         operators=entry.hello.operators or None,
         standbys=last.standbys if last else None,
         unknown=merged.unknown if merged else None,
-        reason=reason_text(entry.hello.reason) if entry.hello.reason else None,
+        reason=_reason(entry.hello.reason, entry.difference),
     )
 
 

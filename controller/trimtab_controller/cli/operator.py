@@ -35,6 +35,7 @@ from trimtab_protocol.messages.intents import (
     ForgetWorker,
     Intent,
     Pause,
+    Stop,
     decode_intent,
     drain_key,
     encode_intent,
@@ -259,6 +260,27 @@ def run_pause(args: argparse.Namespace, target: Target) -> int:
     return _say(args, "paused: a plan in flight is finished, no new one starts until `trimtab resume`", intent.key)
 
 
+def run_stop(args: argparse.Namespace, target: Target) -> int:
+    """End the plans in flight of an app, or of all apps."""
+    app = None if args.app is None else AppId(_name(args.app, "an app's id"))
+    status = read_status(target)
+    known = [row.app for row in status.apps] if status else []
+    if app is not None and known and app not in known:
+        raise CommandError(f"no app {app!r} reports; there are {first_few(known)}")
+    by, at = _who(), time.time()
+    if args.pause:
+        pause = Pause(by=by, at=at, reason=args.reason)
+        _write(target, pause.key, pause)
+    stop = Stop(app=app, by=by, at=at, reason=args.reason)
+    _write(target, stop.key, stop)
+    plans = [row.plan for row in status.plans_in_flight if app in (None, row.app)] if status else []
+    what = f"stopping plan {first_few(plans)}" if plans else "no plan was reported in flight; stopping any that is"
+    then = (
+        "no new one starts until `trimtab resume`" if args.pause else "new ones may follow, see `trimtab stop --pause`"
+    )
+    return _say(args, f"{what}: released key groups arrive, all others stay where they are; {then}", stop.key)
+
+
 def run_resume(args: argparse.Namespace, target: Target) -> int:
     """End a pause or a hold."""
     if args.accept_journal:
@@ -357,6 +379,7 @@ FUNCTIONS: dict[str, Callable[[argparse.Namespace, Target], int]] = {
     "undrain": run_undrain,
     "forget": run_forget,
     "pause": run_pause,
+    "stop": run_stop,
     "resume": run_resume,
 }
 """Command -> its function."""

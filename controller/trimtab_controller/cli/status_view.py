@@ -13,19 +13,20 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from trimtab_controller.cli.status_hosts import SHOWN_NODES, hosts_table, hosts_title, most, or_unknown, size_of
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import first_few
 from trimtab_controller.leadership.group import Member
-from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import AppStatus, NodeStatus, RoundStatus, Status
 
 SILENT_AFTER_S = 15.0
 """Age from which a status counts as silence; a controller publishes one every 5 s."""
 OLD_SNAPSHOT_S = 60.0
 """Age from which a snapshot is shown as old; what the controller takes for stale depends on its windows."""
-SHOWN_NODES = 20
 SHOWN_DECISIONS = 5
 SHOWN_ROUNDS = 3
+SHOWN_PLANS = 5
 SHOWN_REASONS = 10
 INDENT = (0, 0, 0, 2)
 CALM = frozenset(
@@ -130,10 +131,11 @@ def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> Non
         console.print(line)
     for title, part in (
         ("apps", _apps(status)),
+        ("pool", _pool(status)),
         (_nodes_title(status, all_nodes=all_nodes), _nodes(status, all_nodes=all_nodes)),
-        (_hosts_title(status, all_nodes=all_nodes), _hosts(status, all_nodes=all_nodes)),
+        (hosts_title(status, all_nodes=all_nodes), hosts_table(status, all_nodes=all_nodes)),
         ("what workers report", _reasons(status)),
-        ("plan in flight", _plan_in_flight(seen)),
+        ("plans in flight", _plans_in_flight(seen)),
         ("last plans", _rounds(status)),
         ("earlier decisions", _decisions(status)),
         ("refused messages", _rejected(status)),
@@ -217,6 +219,20 @@ def _app(app: AppStatus) -> Text:
     return text.append(f", {app.missing_standbys} lack a standby", "yellow") if app.missing_standbys else text
 
 
+def _pool(status: Status) -> Table | None:
+    """The workers that can be started, by app."""
+    if not status.pool:
+        return None
+    pools: defaultdict[str, list[str]] = defaultdict(list)
+    for row in status.pool:
+        pools[row.app].append(f"{row.worker} on {row.host}")
+    table = Table.grid(padding=(0, 2))
+    for app, workers in pools.items():
+        can = f"{len(workers)} worker{'' if len(workers) == 1 else 's'} can be started"
+        table.add_row(Text(app), Text(f"{can}: {first_few(workers)}"))
+    return table
+
+
 def _nodes_title(status: Status, *, all_nodes: bool) -> str:
     count = len(status.nodes)
     if all_nodes or count <= SHOWN_NODES:
@@ -229,7 +245,7 @@ def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
     if not rows:
         return None
     if not all_nodes and len(rows) > SHOWN_NODES:
-        rows = sorted(rows, key=lambda row: (not _remarks(row), -_most(row.load_pct, row.used_pct, row.demand_pct)))
+        rows = sorted(rows, key=lambda row: (not _needs_a_look(row), -most(row.load_pct, row.used_pct, row.demand_pct)))
         rows = rows[:SHOWN_NODES]
     several = len({row.app for row in status.nodes if row.app}) > 1
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
@@ -248,57 +264,23 @@ def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
     ):
         table.add_column(name.replace(" ", "\n"), justify="right" if right else "left", overflow="fold")
     for row in rows:
-        percents = (_or_unknown(pct, "{:.0f}") for pct in (row.used_pct, row.load_pct, row.demand_pct))
-        sizes = (_or_unknown(row.backlog, "{:,}"), _size(row.memory_bytes))
+        percents = (or_unknown(pct, "{:.0f}") for pct in (row.used_pct, row.load_pct, row.demand_pct))
+        sizes = (or_unknown(row.backlog, "{:,}"), size_of(row.memory_bytes))
         app = [Text(row.app or "")] if several else []
         cells = map(Text, (*percents, *sizes, f"{row.capacity:g}", str(row.key_groups)))
         table.add_row(Text(row.worker), Text(row.host), *app, *cells, Text(", ".join(_remarks(row)), "yellow"))
     return table
 
 
-def _hosts_title(status: Status, *, all_nodes: bool) -> str:
-    count = len(status.hosts)
-    return "hosts" if all_nodes or count <= SHOWN_NODES else f"hosts, {SHOWN_NODES} of {count}: the most used"
-
-
-def _hosts(status: Status, *, all_nodes: bool) -> Table | None:
-    rows = list(status.hosts)
-    if not rows:
-        return None
-    if not all_nodes and len(rows) > SHOWN_NODES:
-        rows = sorted(rows, key=lambda row: -_most(row.used_pct))[:SHOWN_NODES]
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for name in ("host", "CPU %", "memory", "of", "received/s", "sent/s"):
-        table.add_column(name, justify="left" if name == "host" else "right", overflow="fold")
-    for row in rows:
-        sizes = (row.memory_bytes, row.memory_limit_bytes, row.received_bytes_s, row.sent_bytes_s)
-        table.add_row(*map(Text, (row.host, _or_unknown(row.used_pct, "{:.0f}"), *map(_size, sizes))))
-    return table
-
-
-def _most(*percents: float | None) -> float:
-    return max(pct or 0.0 for pct in percents)
-
-
-def _or_unknown(value: float | None, form: str) -> str:
-    return "?" if value is None else form.format(value)
-
-
-def _size(count: float | None) -> str:
-    """Bytes in the largest unit that leaves at least 1."""
-    if count is None:
-        return "?"
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 999.5:
-            return f"{count:.0f} {unit}"
-        count /= 1000.0
-    return f"{count:.1f} TB"
+def _needs_a_look(row: NodeStatus) -> bool:
+    """Whether there are remarks on a worker; that one of the pool does not run is none."""
+    return bool(_remarks(row)) and row.absence is not Absence.STOPPED
 
 
 def _remarks(row: NodeStatus) -> list[str]:
     """How a worker differs from one that runs and is steered."""
-    remarks = [] if row.state is WorkerState.RUNNING else [str(row.state)]
-    if _most(row.used_pct, row.demand_pct) > 100.0:
+    remarks = [] if row.state is WorkerState.RUNNING else [str(row.absence or row.state)]
+    if most(row.used_pct, row.demand_pct) > 100.0:
         remarks.append("over capacity")
     if row.draining:
         remarks.append("draining" if row.key_groups else "drained")
@@ -308,17 +290,22 @@ def _remarks(row: NodeStatus) -> list[str]:
 
 
 def _reasons(status: Status) -> Text | None:
-    """A sentence for each reason: which workers only report, and which steered workers lack something."""
+    """A sentence for each reason: which workers only report, which steered workers lack something, which are away."""
     reporting: defaultdict[str, list[str]] = defaultdict(list)
     lacking: defaultdict[str, list[str]] = defaultdict(list)
-    for row in (row for row in status.nodes if row.state is not WorkerState.AWAY):
-        if not row.steering:
+    away: defaultdict[str, list[str]] = defaultdict(list)
+    for row in status.nodes:
+        if row.state is WorkerState.AWAY:
+            if row.absence and row.reason:
+                away[row.reason].append(row.worker)
+        elif not row.steering:
             reporting[row.reason or "no reason given, see the agents' logs"].append(row.worker)
         elif row.reason:
             lacking[row.reason].append(row.worker)
     said = [
         f"{first_few(workers)} only report{_s(workers)}: {reason}" for reason, workers in sorted(reporting.items())
     ] + [f"{first_few(workers)} run{_s(workers)}, but {reason}" for reason, workers in sorted(lacking.items())]
+    said += [f"away: {first_few(workers)}: {reason}" for reason, workers in sorted(away.items())]
     return Text("\n".join(said[:SHOWN_REASONS]), "yellow") if said else None
 
 
@@ -326,16 +313,22 @@ def _s(names: Sequence[str]) -> str:
     return "s" if len(names) == 1 else ""
 
 
-def _plan_in_flight(seen: Seen) -> Text | None:
-    row = seen.status.plan_in_flight
-    if row is None:
-        return None
+def _plans_in_flight(seen: Seen) -> Text | None:
+    rows = sorted(seen.status.plans_in_flight, key=lambda row: row.started_at)
+    said = [_plan_in_flight(row, seen.now) for row in rows[:SHOWN_PLANS]]
+    if len(rows) > SHOWN_PLANS:
+        said.append(f"and {len(rows) - SHOWN_PLANS} more")
+    return Text("\n".join(said)) if said else None
+
+
+def _plan_in_flight(row: RoundStatus, now: float) -> str:
     total = sum(row.handovers.values())
     phases = ", ".join(f"{count} {phase}" for phase, count in row.handovers.items() if count)
-    return Text(
-        f"{row.plan} of {row.app}, started {_ago(seen.now - row.started_at)} ago: {row.reason}\n"
+    stopped = "" if row.stopped is None else f"; {row.stopped}"
+    return (
+        f"{row.plan} of {row.app}, started {_ago(now - row.started_at)} ago: {row.reason}\n"
         f"load distance {row.before:.1f} -> {row.planned:.1f} planned (bound {row.lower_bound:.1f})\n"
-        f"{total} hand-overs: {phases}; {row.migrations} key groups moved so far"
+        f"{total} hand-overs: {phases}; {row.migrations} key groups moved so far{stopped}"
     )
 
 
@@ -354,6 +347,8 @@ def _outcome(row: RoundStatus) -> Text:
     text = Text(f"{row.reason}\n{row.before:.1f} -> {after}, {row.migrations} key groups moved")
     if row.failed:
         text.append(f", {row.failed} failed", "red")
+    if row.stopped:
+        text.append(f", {row.stopped}", "yellow")
     if row.incomparable:
         text.append(f", cannot be compared: {row.incomparable}", "yellow")
     return text.append(f", pause {statistics.median(row.pauses_s):.2f} s" if row.pauses_s else "")

@@ -33,6 +33,7 @@ class ConcernKind(StrEnum):
     BACKLOG_GROWS = "backlog_grows"
     BLOCKED = "blocked"
     PLANS_MISS = "plans_miss"
+    WORKER_CRASHES = "worker_crashes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_protocol.messages.commands import CommandKind
-from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
 
 NO_SAVING = "collocation: not used, no measured saving (each hop goes through the broker)"
@@ -82,8 +82,6 @@ def admit_cluster(execution: Execution, *, paused: str | None, held: str | None 
     """The reason to do nothing in the whole cluster, if there is one; checked before anything is computed."""
     if held is not None:
         return Skip(reason=SkipReason.JOURNAL, detail=f"on hold: {held}")
-    if execution.busy and execution.round is not None:
-        return Skip(reason=SkipReason.PLAN_IN_FLIGHT, detail=f"plan {execution.round.plan} is in flight")
     for scaling in execution.scalings.values():
         if scaling.phase is ScalingPhase.SENT:
             detail = f"waiting for the {scaling.command.kind} of {scaling.command.worker}"
@@ -91,6 +89,13 @@ def admit_cluster(execution: Execution, *, paused: str | None, held: str | None 
     if paused is not None:
         return Skip(reason=SkipReason.PAUSED, detail=paused)
     return None
+
+
+def admit_app(app: AppId, execution: Execution) -> Skip | None:
+    """The reason to do nothing about an app, if its last plan is still in flight."""
+    if not execution.busy(app):
+        return None
+    return Skip(reason=SkipReason.PLAN_IN_FLIGHT, detail=f"{app}: plan {execution.rounds[app].plan} is in flight")
 
 
 def to_start(
@@ -176,7 +181,8 @@ def admit(
     balancing = distance > max(settings.load_distance, noise)
     if not to_empty and (calm := _calm(view, distance, noise, settings, windows, idle=collocation in (None, 1.0))):
         return calm
-    ended_at = execution.round.ended_at if execution.round else None
+    last = execution.rounds.get(view.app)
+    ended_at = None if last is None else last.ended_at
     if ended_at is not None and now - ended_at < settings.min_interval_s:
         left_s = settings.min_interval_s - (now - ended_at)
         detail = f"{view.app}: load distance {distance:.1f}, next round in {left_s:.0f} s at the earliest"

@@ -8,7 +8,7 @@ from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent
-from trimtab_protocol.messages.names import KeyGroup, WorkerId
+from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -73,6 +73,7 @@ class RoundMeasured:
     """
 
     plan: str
+    app: AppId
     planned: float
     load_distance: float | None
     incomparable: str | None = None

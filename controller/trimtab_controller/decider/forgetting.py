@@ -17,13 +17,15 @@ def to_forget(
 ) -> Forgotten | None:
     """The answer to the first intent to forget; `not_ready` = why the last `snapshot` cannot be used.
 
-    Forgetting moves nothing, so a pause does not forbid it.  Nor do lost hosts: it may be what ends that state.  It
-    waits while a plan is in flight, and while the snapshot is too old to show what runs.
+    Forgetting moves nothing, so a pause does not forbid it.  Nor do lost hosts: it may be what ends that state.  An app
+    waits for the end of its plan in flight, a worker for the end of all plans; both wait while the snapshot is too old
+    to show what runs.
     """
     stale = not_ready is not None and not_ready.reason is SkipReason.STALE_SNAPSHOT
-    if execution.busy or stale or snapshot is None:
+    if stale or snapshot is None:
         return None
-    wish = next((intent for intent in intents if isinstance(intent, ForgetApp | ForgetWorker)), None)
+    wishes = (intent for intent in intents if isinstance(intent, ForgetApp | ForgetWorker))
+    wish = next((wish for wish in wishes if not _busy(wish, execution)), None)
     if wish is None:
         return None
     running = [row for row in snapshot.nodes if row.state is not WorkerState.AWAY]
@@ -42,3 +44,7 @@ def to_forget(
         names = first_few(f"{row.worker} on {row.host}" for row in found)
         return Forgotten(what=what, answered=(wish.key,), detail=f"refused, it still runs: {names}; stop it first")
     return replace(forgotten, detail=f"{detail}, asked for by {wish.by}: {wish.reason}")
+
+
+def _busy(wish: ForgetApp | ForgetWorker, execution: Execution) -> bool:
+    return execution.busy(wish.app) if isinstance(wish, ForgetApp) else bool(execution.in_flight)

@@ -1,6 +1,7 @@
 """The decider, a pure state machine: it takes snapshots, intents, answers and the execution state, and makes decisions.
 
-Each snapshot leads to one decision, at once or when the solver has answered.
+Each snapshot leads to one decision for every app that needs one, or to a single skip.  The solver is asked about one
+app at a time; the next app follows when it has answered.
 """
 
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from trimtab_controller.decider.decide import (
     Settings,
     SolveWanted,
     admit,
+    admit_app,
     admit_cluster,
     blocked_drains,
     drift,
@@ -53,11 +55,12 @@ from trimtab_controller.decider.observe import (
     parts_of,
     placed_workers,
 )
+from trimtab_controller.decider.pool import PoolWorker, crash_concerns, startable
 from trimtab_controller.decider.prediction_tracker import Parts, PredictionTracker, Views
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standby_rounds import StandbyRounds
 from trimtab_controller.decider.view import AppView, NotReady
-from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.state import Execution, Round
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Drain, Intent, Pause
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
@@ -71,7 +74,7 @@ class Known:
     """What the last snapshot showed, for the status.
 
     `not_ready`: why nothing is known of any app.  `missing_standbys`: per app, the number of key groups that have fewer
-    standbys than the app asks for.
+    standbys than the app asks for.  `pool`: per app, the workers that can be started.
     """
 
     snapshot: Snapshot | None = None
@@ -81,6 +84,7 @@ class Known:
     concerns: tuple[Concern, ...] = ()
     not_ready: NotReady | None = NOTHING_SEEN
     missing_standbys: dict[AppId, int] = field(default_factory=dict)
+    pool: dict[AppId, tuple[PoolWorker, ...]] = field(default_factory=dict)
 
 
 class Decider:
@@ -99,7 +103,9 @@ class Decider:
         self._standbys = StandbyRounds()
         self._wanted: SolveWanted | None = None
         self._in_vain: dict[AppId, float] = {}  # when the solver was last asked about an app without a plan as result
-        self._measured: str | None = None
+        self._decided: set[AppId] = set()  # apps with a decision from the last window
+        self._spoken = False  # whether the last window has led to a decision
+        self._measured: dict[AppId, str] = {}  # the last plan of each app that was compared with its prediction
         self._predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
         self._stale_at: float | None = None
         self.known = Known()
@@ -173,11 +179,13 @@ class Decider:
         if previous is not None and snapshot.end_ms <= previous.end_ms:
             return []  # a repetition, or out of order
         measured = self.record(now, snapshot)
-        return [*measured, *([self._next(now)] if self._wanted is None else [])]
+        return [*measured, *(self._next(now) if self._wanted is None else [])]
 
     def record(self, now: float, snapshot: Snapshot) -> list[RoundMeasured]:
         """Learn from a window newer than all previous ones, without making a decision."""
         self._stale_at = now + self._needs.max_age_s
+        self._decided.clear()
+        self._spoken = False
         self._forget(snapshot.start_ms / 1000.0)
         self._liveness.see(snapshot, placed_workers(self._execution.placements.values()))
         missing = check_cluster(snapshot, now, self._liveness, self._needs)
@@ -197,7 +205,8 @@ class Decider:
         use = follow_use(snapshot, self.known.use, demands.workers)
         measured = self._measure(raw, parts)
         self._predictions.review(raw, parts, use)
-        concerns = (*concerns_of(use), *self._predictions.concerns)
+        ran = {worker: app for worker, (_, app) in self._liveness.ran.items()}
+        concerns = (*concerns_of(use), *self._predictions.concerns, *crash_concerns(snapshot, ran))
         self.known = Known(
             snapshot=snapshot,
             views=views,
@@ -206,6 +215,7 @@ class Decider:
             concerns=concerns,
             not_ready=missing,
             missing_standbys=dict(self._standbys.missing),
+            pool=startable(snapshot, self.draining),
         )
         return measured
 
@@ -220,7 +230,7 @@ class Decider:
         )
         if isinstance(view, NotReady):
             return view
-        changed_at = self._execution.changed_at
+        changed_at = self._execution.changed_at(app)
         if changed_at is not None and view.start_s < changed_at:
             detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
             return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=app)
@@ -240,33 +250,45 @@ class Decider:
         return smoothed
 
     def _measure(self, raw: Views, parts: Parts) -> list[RoundMeasured]:
-        """Compare the last round with the first whole window after it, not smoothed; later windows do not count."""
-        last = self._execution.round
-        if last is None or last.ended_at is None or last.plan == self._measured:
-            return []
-        view = raw.get(last.app)
+        """Compare the last rounds with the first whole window after each."""
+        rounds = self._execution.rounds
+        self._measured = {app: plan for app, plan in self._measured.items() if app in rounds}
+        found = (self._measured_round(row, raw.get(app), parts) for app, row in rounds.items())
+        return [measured for measured in found if measured is not None]
+
+    def _measured_round(self, last: Round, view: AppView | NotReady | None, parts: Parts) -> RoundMeasured | None:
+        """What a round brought, by a window that is not smoothed; None if it was measured before, or cannot be."""
+        if last.ended_at is None or last.plan == self._measured.get(last.app):
+            return None
         if not isinstance(view, AppView) or view.start_s > last.ended_at + self._needs.max_age_s:
-            return []
+            return None
         found = self._predictions.measure(last, view, parts[last.app])
         if found.load_distance is None and found.incomparable is None:
-            return []
-        self._measured = last.plan
-        return [
-            RoundMeasured(
-                plan=last.plan,
-                planned=last.planned,
-                load_distance=found.load_distance,
-                incomparable=found.incomparable,
-                missed=found.missed,
-            )
-        ]
+            return None
+        self._measured[last.app] = last.plan
+        return RoundMeasured(
+            plan=last.plan,
+            app=last.app,
+            planned=last.planned,
+            load_distance=found.load_distance,
+            incomparable=found.incomparable,
+            missed=found.missed,
+        )
 
-    def _next(self, now: float) -> Decided | Solve:
-        found = self._decide(now)
-        if isinstance(found, SolveWanted):
-            self._wanted = found
-            return Solve(view=found.view)
-        return Decided(decision=found)
+    def _next(self, now: float) -> list[Action]:
+        """The decisions for the apps that have none from this window, up to the next question to the solver."""
+        actions: list[Action] = []
+        while True:
+            found = self._decide(now)
+            if isinstance(found, SolveWanted):
+                self._wanted = found
+                return [*actions, Solve(view=found.view)]
+            if not (isinstance(found, Skip) and self._spoken):
+                actions.append(Decided(decision=found))
+            self._spoken = True
+            if not isinstance(found, Adopted):
+                return actions
+            self._decided.add(found.app)
 
     def _decide(self, now: float) -> Decision | SolveWanted:
         """The decision for the app that needs one most; apps for which a plan was last sought in vain come last."""
@@ -278,7 +300,7 @@ class Decider:
             return decision
         if self.known.not_ready is not None:
             return not_ready(self.known.not_ready)
-        apps = sorted(self.known.views, key=self._urgency, reverse=True)
+        apps = sorted(self.known.views.keys() - self._decided, key=lambda app: (*self._urgency(app), app), reverse=True)
         skips = {}
         for app in sorted(apps, key=lambda app: self._in_vain.get(app, 0.0)):
             found = self._decide_app(now, app)
@@ -286,7 +308,8 @@ class Decider:
                 return found
             skips[app] = noted(found, self._settings)
         nobody = Skip(reason=SkipReason.NO_WORKERS, detail="no app reports")
-        return self._place_standbys(now) or (skips[apps[0]] if apps else nobody)
+        standbys = None if self._spoken else self._place_standbys(now)
+        return standbys or (skips[apps[0]] if apps else nobody)
 
     def _forget_wanted(self, reporting: frozenset[HostId]) -> Forgotten | None:
         """Forget what an operator wants forgotten; `reporting` = hosts that report."""
@@ -314,6 +337,8 @@ class Decider:
         return bool(view.draining), evaluation.load_distance or 0.0
 
     def _decide_app(self, now: float, app: AppId) -> Skip | Adopted | Scaled | SolveWanted:
+        if (busy := admit_app(app, self._execution)) is not None:
+            return busy
         view = self.known.views[app]
         if isinstance(view, NotReady):
             return not_ready(view)
@@ -329,7 +354,10 @@ class Decider:
 
     def _place_standbys(self, now: float) -> StandbysPlaced | None:
         """Standbys to place; asked only when there is nothing else to do."""
-        return self._standbys.place(now, self.known.views, self._execution.placements) if self._acting else None
+        if not self._acting:
+            return None
+        idle = {app: view for app, view in self.known.views.items() if not self._execution.busy(app)}
+        return self._standbys.place(now, idle, self._execution.placements)
 
     # --- an answer ------------------------------------------------------------------------------------------------
 
@@ -343,7 +371,9 @@ class Decider:
         else:
             self._in_vain[wanted.view.app] = now
         blocked = blocked_drains(wanted.view, answer) if isinstance(answer, Answer) else []
-        return [*blocked, Decided(decision=decision)]
+        self._decided.add(wanted.view.app)
+        self._spoken = True
+        return [*blocked, Decided(decision=decision), *self._next(now)]
 
     def _conclude(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Decision:
         """The decision that an answer leads to."""
@@ -362,6 +392,7 @@ class Decider:
         drifted = (
             isinstance(view, AppView) and drift(view, self._execution.placements.get(app)) is not None
             for app, view in self.known.views.items()
+            if not self._execution.busy(app)
         )
         return skip if any(drifted) else self._place_standbys(now) or skip
 
@@ -369,7 +400,7 @@ class Decider:
         """Judge the answer by what became known while the solver worked."""
         if isinstance(answer, NoAnswer):
             return Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason)
-        if (changed := self._admit_cluster()) is not None:
+        if (changed := self._admit_cluster() or admit_app(wanted.view.app, self._execution)) is not None:
             return changed
         missing = self.known.not_ready or self.known.views.get(wanted.view.app)
         if isinstance(missing, NotReady):

@@ -1,4 +1,4 @@
-"""Remembers what the last plan predicted, and the apps whose plans missed.
+"""Remembers what the last plan of each app predicted, and the apps whose plans missed.
 
 A new leader starts with an empty memory: it does not compare its predecessor's plan and knows of no earlier misses.
 """
@@ -28,7 +28,7 @@ class PredictionTracker:
         self._load_distance = load_distance
         self._min_gain = min_gain
         self._seen: dict[AppId, AppView] = {}
-        self._prediction: Prediction | None = None
+        self._predictions: dict[AppId, Prediction] = {}
         self._misses: dict[AppId, MissedRounds] = {}
 
     @property
@@ -50,12 +50,14 @@ class PredictionTracker:
 
     def plan(self, now: float, app: AppId) -> None:
         """Note that a plan was made for an app and will be carried out."""
-        self._prediction = Prediction(decided_at=now, view=self._seen[app]) if app in self._seen else None
+        self._predictions.pop(app, None)
+        if app in self._seen:
+            self._predictions[app] = Prediction(decided_at=now, view=self._seen[app])
 
     def measure(self, last: Round, view: AppView, part: Snapshot) -> Comparison:
         """Compare the last round with the first whole window after it."""
-        prediction = self._prediction
-        if prediction is None or prediction.view.app != last.app or prediction.decided_at > last.started_at:
+        prediction = self._predictions.get(last.app)
+        if prediction is None or prediction.decided_at > last.started_at:
             return Comparison(load_distance=evaluate(view).load_distance)  # a predecessor's plan
         found = compare(prediction, view, load_distance=self._load_distance, min_gain=self._min_gain)
         misses = follow_misses(
@@ -73,6 +75,8 @@ class PredictionTracker:
     def review(self, views: Views, parts: Parts, use: ClusterUse) -> None:
         """Update the misses with one more window (not smoothed); drop those of apps that are gone."""
         self._seen = {app: replace(view, flows={}) for app, view in views.items() if isinstance(view, AppView)}
+        if parts:
+            self._predictions = {app: each for app, each in self._predictions.items() if app in parts}
         for app, misses in list(self._misses.items()):
             view = views.get(app)
             kept: MissedRounds | None = misses

@@ -12,9 +12,10 @@ from trimtab_protocol.messages.placement import Owners, Placement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The configuration's [execution]."""
+    """The configuration's [execution].  `handovers_in_flight` is per app; `handovers_per_host` counts all apps."""
 
     handovers_in_flight: int = 2
+    handovers_per_host: int = 4
     key_groups_per_handover: int = 4
     prepare_timeout_s: float = 60.0
     handover_timeout_s: float = 20.0
@@ -59,6 +60,15 @@ class ScalingWanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StopWanted:
+    """End the plan in flight of `app`, or of all apps (None).  `answered`: keys of the intents that this ends."""
+
+    app: AppId | None
+    reason: str
+    answered: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetWanted:
     """Revoke an app's placement, or forget a worker.  `answered`: keys of the intents that this ends."""
 
@@ -88,7 +98,15 @@ class Resumed:
 
 
 Event = (
-    PlanDecided | PlacementWanted | StandbysWanted | ScalingWanted | ForgetWanted | AckSeen | OwnershipSeen | Resumed
+    PlanDecided
+    | PlacementWanted
+    | StandbysWanted
+    | StopWanted
+    | ScalingWanted
+    | ForgetWanted
+    | AckSeen
+    | OwnershipSeen
+    | Resumed
 )
 
 

@@ -174,8 +174,19 @@ def time_out(step: Step, handover: Handover) -> None:
             _end(step, handover, HandoverPhase.UNRESOLVED, detail)
 
 
+def stop(step: Step, handover: Handover, reason: str) -> None:
+    """End a hand-over that is not released yet."""
+    if handover.phase is HandoverPhase.WAITING and not handover.attempt:
+        _end(step, handover, HandoverPhase.FAILED, reason)
+    elif handover.phase in (HandoverPhase.WAITING, HandoverPhase.PREPARING):
+        _give_back(step, handover, reason)
+
+
 def _try_again(step: Step, handover: Handover, detail: str) -> None:
     """Return to the previous placement, and try again after a pause while attempts are left."""
+    if (stopped := step.execution.rounds[handover.app].stopped) is not None:
+        _give_back(step, handover, f"{detail}; {stopped}")
+        return
     if handover.attempt >= step.limits.attempts:
         _give_back(step, handover, f"{detail}, {handover.attempt} times")
         return

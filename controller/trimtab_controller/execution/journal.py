@@ -38,7 +38,7 @@ def encode_entry(entry: JournalEntry) -> bytes:
         "generation": execution.generation,
         "number": execution.number,
         "acks_read": [[partition, offset] for partition, offset in sorted(entry.acks_read.items())],
-        "round": _round_document(execution.round) if execution.round else None,
+        **_rounds_document(execution),
         "scalings": [_scaling_document(scaling) for scaling in execution.scalings.values()],
     }
     body = encode(document)
@@ -58,10 +58,19 @@ def _check_seal(payload: bytes) -> None:
         raise BadMessage(Fault.MALFORMED, "sha256", found, f"the checksum {expected[11:19].decode()}...")
 
 
+def _rounds_document(execution: Execution) -> dict[str, Any]:
+    """The newest round as `round`, as 0.1.0 knows it; those of further apps as `rounds`, only if there are any."""
+    rows = sorted(execution.rounds.values(), key=lambda row: (row.ended_at is None, row.started_at))
+    documents = [_round_document(row) for row in rows]
+    last = documents.pop() if documents else None
+    return {"round": last} | ({"rounds": documents} if documents else {})
+
+
 def _round_document(row: Round) -> dict[str, Any]:
-    names = [name for name in Round.__slots__ if name != "handovers"]
+    names = [name for name in Round.__slots__ if name not in ("handovers", "stopped")]
     handovers = [_handover_document(handover) for handover in row.handovers]
-    return {**{name: getattr(row, name) for name in names}, "handovers": handovers}
+    stopped = {} if row.stopped is None else {"stopped": row.stopped}
+    return {**{name: getattr(row, name) for name in names}, "handovers": handovers, **stopped}
 
 
 def _handover_document(row: Handover) -> dict[str, Any]:
@@ -83,10 +92,12 @@ def decode_entry(payload: bytes | None) -> JournalEntry:
     fields = parse(payload, version=VERSION)
     _check_seal(payload or b"")
     fields.take("sha256")
+    last = fields.optional("round", lambda name: _read_round(fields.fields(name)))
+    others = [_read_round(row) for row in fields.objects("rounds", limit=MAX_HANDOVERS)] if fields.has("rounds") else []
     execution = Execution(
         generation=fields.integer("generation"),
         number=fields.integer("number"),
-        round=fields.optional("round", lambda name: _read_round(fields.fields(name))),
+        rounds={row.app: row for row in (*others, *([] if last is None else [last]))},
         scalings={
             scaling.command.worker: scaling
             for scaling in (_read_scaling(row) for row in fields.objects("scalings", limit=MAX_HANDOVERS))
@@ -115,6 +126,7 @@ def _read_round(fields: Fields) -> Round:
         started_at=fields.number("started_at"),
         handovers=tuple(_read_handover(row) for row in fields.objects("handovers", limit=MAX_HANDOVERS)),
         ended_at=fields.optional("ended_at", fields.number),
+        stopped=fields.optional("stopped", lambda name: fields.text(name, limit=4000)),
     )
 
 

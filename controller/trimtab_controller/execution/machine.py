@@ -4,7 +4,9 @@ This module coordinates rounds, placements and scalings; `handovers.py` has the 
 is published together with the new state, so a new leader that reads the journal continues from the same point.
 """
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 from trimtab_controller.execution import handovers, scalings
 from trimtab_controller.execution.answers import answers
@@ -20,6 +22,7 @@ from trimtab_controller.execution.events import (
     Resumed,
     ScalingWanted,
     StandbysWanted,
+    StopWanted,
 )
 from trimtab_controller.execution.state import (
     ENDED,
@@ -63,9 +66,10 @@ class ExecutionMachine:
             case PlacementWanted(app=app, owners=owners, standbys=rows):
                 self._adopt(step, app, owners, rows)
             case StandbysWanted(app=app, rows=rows):
-                if self.state.busy:
-                    raise ValueError("the placement belongs to the round in flight")
+                self._check_idle(app)
                 self._place_standbys(step, app, rows)
+            case StopWanted():
+                self._stop(step, event)
             case ScalingWanted():
                 scalings.command_scaling(step, event)
             case ForgetWanted():
@@ -101,11 +105,18 @@ class ExecutionMachine:
         return actions
 
     def _handovers(self) -> tuple[Handover, ...]:
-        return self.state.round.handovers if self.state.busy and self.state.round else ()
+        """The hand-overs of all rounds in flight."""
+        return tuple(handover for row in self.state.in_flight for handover in row.handovers)
+
+    def _check_idle(self, app: AppId) -> None:
+        if self.state.busy(app):
+            raise ValueError(f"the placement of {app} belongs to its round in flight")
 
     def _begin(self, step: Step, plan: Plan) -> None:
-        if self.state.busy or plan.app not in self.state.placements:
-            raise ValueError("a plan needs a published placement and no other plan in flight")
+        if plan.app not in self.state.placements:
+            raise ValueError(f"a plan needs a published placement, and {plan.app} has none")
+        self._check_idle(plan.app)
+        step.drop_details()
         step.set_round(
             Round(
                 plan=str(step.epoch),
@@ -122,15 +133,18 @@ class ExecutionMachine:
         )
 
     def _start_waiting(self, step: Step) -> None:
-        if step.execution.round is None or step.execution.round.ended_at is not None:
-            return
-        rows = step.execution.round.handovers
-        free = self._limits.handovers_in_flight - sum(row.phase in IN_FLIGHT for row in rows)
-        for handover in rows:
-            ready = handover.phase is HandoverPhase.WAITING and (handover.wake_at or 0.0) <= step.now
-            if free > 0 and ready:
-                handovers.prepare(step, handover)
-                free -= 1
+        """Start hand-overs, those of the oldest plan first, as far as the limits of their app and hosts allow."""
+        running = [each for row in step.execution.in_flight for each in row.handovers if each.phase in IN_FLIGHT]
+        of_app = Counter(each.app for each in running)
+        on_host = Counter(host for each in running for host in each.hosts)
+        for row in step.execution.in_flight:
+            for handover in row.handovers:
+                ready = handover.phase is HandoverPhase.WAITING and (handover.wake_at or 0.0) <= step.now
+                full = any(on_host[host] >= self._limits.handovers_per_host for host in handover.hosts)
+                if ready and not full and of_app[row.app] < self._limits.handovers_in_flight:
+                    handovers.prepare(step, handover)
+                    of_app[row.app] += 1
+                    on_host.update(handover.hosts)
 
     def _hear(self, step: Step, ack: Ack) -> None:
         """Process an agent's ack."""
@@ -147,10 +161,19 @@ class ExecutionMachine:
             if handover.phase is HandoverPhase.RESOLVING and seen.start_s >= handover.since:
                 handovers.resolve(step, handover, seen.owners)
 
+    def _stop(self, step: Step, wanted: StopWanted) -> None:
+        """End the rounds of an app, or of all apps: released hand-overs go on, all others are abandoned."""
+        step.answered, step.changed = wanted.answered, True
+        for row in self.state.in_flight:
+            if wanted.app in (None, row.app):
+                step.set_round(replace(row, stopped=wanted.reason))
+                for handover in row.handovers:
+                    handovers.stop(step, handover, wanted.reason)
+
     def _forget(self, step: Step, wanted: ForgetWanted) -> None:
         """Answer a request to forget, even if there is nothing to forget."""
-        if self.state.busy:
-            raise ValueError("nothing is forgotten while a round is in flight")
+        if self.state.busy(wanted.app) if wanted.app is not None else self.state.in_flight:
+            raise ValueError("nothing is forgotten while a round of it is in flight")
         step.answered, step.changed = wanted.answered, True
         if wanted.app in self.state.placements and wanted.app is not None:
             step.adopted[wanted.app] = Placement(cluster=self._cluster, app=wanted.app, epoch=step.epoch, owners={})
@@ -169,8 +192,7 @@ class ExecutionMachine:
     def _adopt(
         self, step: Step, app: AppId, owners: Mapping[KeyGroup, WorkerId], standbys: Mapping[KeyGroup, Owners]
     ) -> None:
-        if self.state.busy:
-            raise ValueError("the placement belongs to the round in flight")
+        self._check_idle(app)
         previous = self.state.placements.get(app)
         adopted = placement_of(self._cluster, app, step.epoch, owners, previous)
         step.adopted[app] = with_owners(adopted, step.epoch, standbys)

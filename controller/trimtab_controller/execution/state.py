@@ -65,10 +65,19 @@ class Handover:
         """The app of its key groups."""
         return self.key_groups[0].app
 
+    @property
+    def hosts(self) -> frozenset[HostId]:
+        """The hosts of source and target."""
+        return frozenset({self.source_host, self.target_host})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """The plan in flight or, if there is none, the last one.  `ended_at` is None while it is in flight."""
+    """An app's plan in flight or, if there is none, its last one.
+
+    `ended_at` is None while it is in flight.  `stopped` = the operator's words when the plan was stopped: no hand-over
+    of it begins or is tried again.
+    """
 
     plan: str
     app: AppId
@@ -81,6 +90,7 @@ class Round:
     started_at: float
     handovers: tuple[Handover, ...]
     ended_at: float | None = None
+    stopped: str | None = None
 
     @property
     def ended(self) -> bool:
@@ -117,19 +127,21 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """Everything that a new leader needs: the last epoch, the placements, the round, starts and stops of workers.
+    """Everything that a new leader needs: the last epoch, the placements, the rounds, starts and stops of workers.
 
-    The placements are not in the journal; the same transaction writes them to a topic of their own.
+    `rounds` has one round per app.  The placements are not in the journal; the same transaction writes them to a topic
+    of their own.
     """
 
     generation: int
     number: int = 0
     placements: Mapping[AppId, Placement] = field(default_factory=dict)
-    round: Round | None = None
+    rounds: Mapping[AppId, Round] = field(default_factory=dict)
     scalings: Mapping[WorkerId, Scaling] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "placements", MappingProxyType(dict(self.placements)))
+        object.__setattr__(self, "rounds", MappingProxyType(dict(self.rounds)))
         object.__setattr__(self, "scalings", MappingProxyType(dict(self.scalings)))
 
     @property
@@ -140,38 +152,44 @@ class Execution:
     @property
     def hosts(self) -> frozenset[HostId]:
         """The hosts that received commands; only their acks matter."""
-        handovers = self.round.handovers if self.round else ()
+        handovers = (handover for row in self.rounds.values() for handover in row.handovers)
         ends = {host for handover in handovers for host in (handover.source_host, handover.target_host)}
         return frozenset(ends | {scaling.command.host for scaling in self.scalings.values()})
 
     @property
-    def busy(self) -> bool:
-        """Whether a round is in flight."""
-        return self.round is not None and self.round.ended_at is None
+    def in_flight(self) -> tuple[Round, ...]:
+        """The rounds in flight, the oldest first."""
+        rows = (row for row in self.rounds.values() if row.ended_at is None)
+        return tuple(sorted(rows, key=lambda row: row.started_at))
 
-    @property
-    def changed_at(self) -> float | None:
-        """When the last round, stop or start ended (epoch seconds).  Windows that began earlier mix two placements."""
+    def busy(self, app: AppId) -> bool:
+        """Whether a round of this app is in flight."""
+        return app in self.rounds and self.rounds[app].ended_at is None
+
+    def changed_at(self, app: AppId) -> float | None:
+        """When the app's last round, or any stop or start, ended (epoch seconds).
+
+        Windows that began earlier mix two placements.
+        """
         times = [scaling.at for scaling in self.scalings.values() if scaling.phase is not ScalingPhase.SENT]
-        if self.round is not None and self.round.ended_at is not None:
-            times.append(self.round.ended_at)
+        if app in self.rounds and (ended_at := self.rounds[app].ended_at) is not None:
+            times.append(ended_at)
         return max(times, default=None)
 
     def handover_of(self, command_id: CommandId) -> Handover | None:
         """The hand-over whose current prepare or release has this id."""
-        if self.round is None:
-            return None
-        for handover in self.round.handovers:
-            if any(
-                command is not None and command.id == command_id for command in (handover.prepare, handover.release)
-            ):
-                return handover
+        for row in self.rounds.values():
+            for handover in row.handovers:
+                if any(
+                    command is not None and command.id == command_id for command in (handover.prepare, handover.release)
+                ):
+                    return handover
         return None
 
     def commands_in_flight(self) -> tuple[Command, ...]:
         """The commands without an ack so far, in the order of their epochs."""
         found = [scaling.command for scaling in self.scalings.values() if scaling.phase is ScalingPhase.SENT]
-        for handover in self.round.handovers if self.round else ():
+        for handover in (handover for row in self.in_flight for handover in row.handovers):
             command = {HandoverPhase.PREPARING: handover.prepare, HandoverPhase.RELEASING: handover.release}
             if (current := command.get(handover.phase)) is not None:
                 found.append(current)

@@ -32,17 +32,25 @@ class Step:
         self.epoch = Epoch(self.execution.generation, self.execution.number + 1)
 
     def put(self, handover: Handover) -> None:
-        """Replace a hand-over of the round."""
-        assert self.execution.round is not None
-        rows = tuple(handover if row.id == handover.id else row for row in self.execution.round.handovers)
-        self.set_round(replace(self.execution.round, handovers=rows))
+        """Replace a hand-over of its app's round."""
+        row = self.execution.rounds[handover.app]
+        rows = tuple(handover if each.id == handover.id else each for each in row.handovers)
+        self.set_round(replace(row, handovers=rows))
         if handover.phase in ENDED:
             self.ended.append(handover)
 
     def set_round(self, row: Round) -> None:
-        """Replace the round."""
-        self.execution = replace(self.execution, round=row)
+        """Replace the round of an app."""
+        self.execution = replace(self.execution, rounds={**self.execution.rounds, row.app: row})
         self.changed = True
+
+    def drop_details(self) -> None:
+        """Drop the hand-overs of the rounds that have ended: each journal entry would repeat them for ever."""
+        rounds = {
+            app: row if row.ended_at is None else replace(row, handovers=())
+            for app, row in self.execution.rounds.items()
+        }
+        self.execution = replace(self.execution, rounds=rounds)
 
     def scale(self, scaling: Scaling) -> None:
         """Replace the last stop or start of a worker."""
@@ -52,16 +60,16 @@ class Step:
 
     def close(self) -> list[Action]:
         """The publication and what it ended; nothing without a change.  `execution` becomes the published state."""
-        row = self.execution.round
-        finished = row is not None and row.ended_at is None and row.ended
-        if finished and row is not None:
-            self.set_round(replace(row, ended_at=self.now))
+        finished = [replace(row, ended_at=self.now) for row in self.execution.in_flight if row.ended]
+        for row in finished:
+            self.set_round(row)
         if not self.changed:
             return []
         placements = self._placements()
         merged = {**self.execution.placements, **{placement.app: placement for placement in placements}}
         present = {app: placement for app, placement in merged.items() if not placement.is_taken_back}
-        self.execution = replace(self.execution, number=self.epoch.number, placements=present)
+        rounds = {app: row for app, row in self.execution.rounds.items() if app in present}
+        self.execution = replace(self.execution, number=self.epoch.number, placements=present, rounds=rounds)
         actions: list[Action] = [
             Publish(
                 execution=self.execution,
@@ -71,9 +79,7 @@ class Step:
             ),
             *(HandoverEnded(handover=handover) for handover in self.ended),
         ]
-        if finished and self.execution.round is not None:
-            actions.append(RoundEnded(round=self.execution.round))
-        return actions
+        return [*actions, *(RoundEnded(round=row) for row in finished)]
 
     def _placements(self) -> tuple[Placement, ...]:
         placements = dict(self.adopted)

@@ -1,7 +1,7 @@
 """The control loop: reads Kafka, feeds decider and execution, and performs their actions, in that order."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -27,7 +27,7 @@ from trimtab_controller.loop.recovery import RecoveredState, taken_over
 from trimtab_controller.loop.stream_process import StreamProcess
 from trimtab_controller.loop.telemetry import Telemetry
 from trimtab_controller.solver.process import SolverProcess
-from trimtab_protocol.messages.intents import AcceptJournal
+from trimtab_protocol.messages.intents import AcceptJournal, Intent, Stop
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.signing.keys import SigningKey
@@ -85,6 +85,8 @@ class ControlLoop:
         self._decider = Decider(configuration.balance, configuration.needs, execution, acting=acting)
         self._telemetry = Telemetry(configuration.cluster, metrics, acting=acting, previous=recovered.status)
         self._acks_read: dict[int, int] = {}
+        self._begun = False
+        self._stopped: set[Stop] = set()
         self._status_due = 0.0
 
     # --- start ----------------------------------------------------------------------------------------------------
@@ -102,13 +104,16 @@ class ControlLoop:
     def _go_on(self) -> None:
         """Continue from the predecessor's state."""
         execution, cluster = self._execution.state, self._configuration.cluster
-        going_on = f", goes on with plan {execution.round.plan}" if execution.busy and execution.round else ""
+        plans = ", ".join(row.plan for row in execution.in_flight)
+        going_on = f", goes on with plan {plans}" if plans else ""
         log.info("acting as generation %d of cluster %s%s", execution.generation, cluster, going_on)
         self._acks_read = dict(self._recovered.acks_read)
+        self._begun = True
         self._sign_again()
         self._execute(executing.Resumed())
         for message in self._recovered.acks:
             self._take(message)
+        self._stop_plans(self._recovered.intents.intents)
 
     # --- one turn of the loop -------------------------------------------------------------------------------------
 
@@ -141,7 +146,7 @@ class ControlLoop:
                 if self._acting:
                     self._execute(event)
             case deciding.SnapshotArrived(snapshot=snapshot):
-                if self._acting and self._execution.state.busy:
+                if self._acting and self._execution.state.in_flight:
                     start_s = snapshot.start_ms / 1000.0
                     self._execute(executing.OwnershipSeen(start_s=start_s, owners=ownership(snapshot)))
                 self._decide(event)
@@ -160,6 +165,18 @@ class ControlLoop:
         for intent in event.intents:
             if self._acting and hold is not None and isinstance(intent, AcceptJournal) and intent.hold == hold.id:
                 self._give_journal_up(intent)
+        self._stop_plans(event.intents)
+
+    def _stop_plans(self, intents: Iterable[Intent]) -> None:
+        """End the plans that an operator wants stopped; each wish once, since its tombstone comes back later."""
+        wishes = {intent for intent in intents if isinstance(intent, Stop)}
+        if not self._acting or not self._begun or self._hold is not None:
+            return
+        for wish in sorted(wishes - self._stopped, key=lambda wish: wish.at):
+            reason = f"stopped by {wish.by}: {wish.reason}"
+            log.info("%s: %s", "all plans" if wish.app is None else f"plan of {wish.app}", reason)
+            self._execute(executing.StopWanted(app=wish.app, reason=reason, answered=(wish.key,)))
+        self._stopped = wishes
 
     def _see_hold(self, hold: Hold | None) -> None:
         self._hold = hold
@@ -208,7 +225,7 @@ class ControlLoop:
                 case deciding.Decided(decision=decision):
                     self._carry_out(decision)
                 case deciding.RoundMeasured():
-                    self._telemetry.round_measured(action, self._execution.state)
+                    self._telemetry.round_measured(action)
                 case deciding.DrainBlocked():
                     self._telemetry.drain_blocked(action)
                 case _:

@@ -4,7 +4,7 @@ Names begin with `trimtab_controller_`.  `_pp` = percentage points of load, `_ra
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -53,7 +53,7 @@ class Metrics:
         self.measured = gauge("measured_load_distance_pp", text, "app")
         text = "Rounds whose measured loads differed from the plan by more than noise."
         self.missed = counter("plans_missed_total", text)
-        text = "1 while the app has this problem, else 0: over_capacity, backlog_grows, blocked, plans_miss."
+        text = "1 while the app has this problem, else 0.  The kind is the name of a runbook."
         self.concerns = gauge("concern", text, "app", "kind")
         text = "CPU that the worker's process used in the last window / its capacity; absent while unknown."
         self.used = gauge("worker_used_ratio", text, "app", "worker")
@@ -71,9 +71,11 @@ class Metrics:
         self.host_link = gauge("host_link_bytes_per_second", text, "host", "direction")
         text = "Inputs in Kafka not yet processed by the app at the end of the last window; absent while unknown."
         self.backlog = gauge("backlog_tuples", text, "app")
+        text = "Workers that agents declare for the app, that do not run, and that can be started."
+        self.pool = gauge("pool_workers", text, "app")
         self.moves = counter("moves_total", "Key groups in ended hand-overs, by outcome.", "phase")
         self.handovers = counter("handovers_total", "Ended hand-overs, by outcome.", "phase")
-        self.in_flight = gauge("handovers_in_flight", "Hand-overs of the plan in flight, by phase.", "phase")
+        self.in_flight = gauge("handovers_in_flight", "Hand-overs of the plans in flight, by phase.", "phase")
         text = "Processing pause of key groups during a hand-over, in seconds, measured by the new owner."
         self.pause = histogram("handover_pause_seconds", text, seconds)
         text = "Duration of a round, from its plan to the end of its last hand-over."
@@ -87,7 +89,7 @@ class Metrics:
         self.coverage.set(math.nan)
         text = "Messages refused by the controller, and reports refused by the stream, by topic and fault."
         self.rejected = followed("rejected_messages_total", text, "topic", "fault")
-        self.plan_in_flight = gauge("plan_in_flight", "1 while a plan is carried out, else 0.")
+        self.plan_in_flight = gauge("plan_in_flight", "Number of plans in flight, at most one per app.")
         self.acting = gauge("acting", "1 if the controller acts, 0 in a dry run.")
         text = "1 while the controller waits for an operator because the journal cannot be trusted, else 0."
         self.on_hold = gauge("on_hold", text)
@@ -102,13 +104,11 @@ class Metrics:
         if handover.pause_s is not None:
             self.pause.observe(handover.pause_s)
 
-    def see_round(self, row: Round | None) -> None:
-        """Set the gauges of the plan in flight; None = there has been no round."""
-        busy = row is not None and row.ended_at is None
-        self.plan_in_flight.set(busy)
+    def see_rounds(self, rows: Sequence[Round]) -> None:
+        """Set the gauges of the plans in flight."""
+        self.plan_in_flight.set(len(rows))
         for phase in HandoverPhase:
-            rows = row.handovers if busy and row is not None else ()
-            self.in_flight.labels(phase).set(sum(handover.phase is phase for handover in rows))
+            self.in_flight.labels(phase).set(sum(each.phase is phase for row in rows for each in row.handovers))
 
     def see_missing_standbys(self, missing: Mapping[AppId, int]) -> None:
         """Set the key groups without standby, for exactly these apps."""
@@ -138,6 +138,10 @@ class Metrics:
         _show(self.host_memory_limit, {(row.host,): row.memory_limit_bytes for row in hosts})
         link = ((row.host, way, rate) for row in hosts for way, rate in _link_rates(row))
         _show(self.host_link, {(host, way): rate for host, way, rate in link})
+
+    def see_pool(self, workers: Mapping[AppId, int]) -> None:
+        """Set the number of workers that can be started, for exactly these apps."""
+        _show(self.pool, {(app,): float(count) for app, count in workers.items()})
 
     def see_concerns(self, concerns: Iterable[Concern]) -> None:
         """Set the present concerns, and remove those of all other apps."""

@@ -105,10 +105,10 @@ def _inherited(
     entry = inherit(records, published)
     if isinstance(entry, Hold):
         return entry
-    in_flight = entry.execution.round if entry.execution.busy else None
     placed = {placement.app for placement in placements if not placement.is_taken_back}
-    if flawed is None and in_flight is not None and in_flight.app not in placed:
-        flawed = f"plan {in_flight.plan} for app {in_flight.app} is in flight, but no placement of it can be trusted"
+    homeless = next((row for row in entry.execution.in_flight if row.app not in placed), None)
+    if flawed is None and homeless is not None:
+        flawed = f"plan {homeless.plan} for app {homeless.app} is in flight, but no placement of it can be trusted"
     return entry if flawed is None else Hold(flaw=Flaw.PLACEMENT, detail=flawed, newest=entry.execution.epoch)
 
 

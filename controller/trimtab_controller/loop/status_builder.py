@@ -3,6 +3,7 @@
 import statistics
 from collections import Counter, deque
 from collections.abc import Mapping
+from dataclasses import replace
 
 from trimtab_controller.decider.decision import Decision, Skip
 from trimtab_controller.decider.describe import names_of
@@ -19,6 +20,7 @@ from trimtab_protocol.messages.status import (
     HoldStatus,
     HostStatus,
     NodeStatus,
+    PoolStatus,
     RoundStatus,
     Status,
 )
@@ -47,19 +49,19 @@ class StatusBuilder:
         self._decisions.append(row)
         return not again
 
-    def see_round(self, row: Round | None, after: float | None = None, incomparable: str | None = None) -> None:
-        """Note the present state of a round.
-
-        `after` is the load distance measured after it; `incomparable` says why it has none.  Either is passed once.
-        """
-        if row is None:
+    def see_round(self, row: Round) -> None:
+        """Note the present state of a round; nothing changes after its end."""
+        known = self._rounds.get(row.plan)
+        if known is not None and known.ended_at is not None:
             return
-        if after is None and incomparable is None and row.plan in self._rounds:
-            before = self._rounds[row.plan]
-            after, incomparable = before.after, before.incomparable
-        self._rounds[row.plan] = round_status(row, after, incomparable)
+        self._rounds[row.plan] = round_status(row)
         while len(self._rounds) > KEPT_ROUNDS:
             self._rounds.pop(next(iter(self._rounds)))
+
+    def see_measured(self, plan: str, after: float | None, incomparable: str | None) -> None:
+        """Note the load distance measured after a round, or why it cannot be compared with the plan."""
+        if plan in self._rounds:
+            self._rounds[plan] = replace(self._rounds[plan], after=after, incomparable=incomparable)
 
     def status(
         self,
@@ -72,7 +74,7 @@ class StatusBuilder:
         """The message to publish."""
         snapshot = decider.known.snapshot
         # A plan that was given up with the journal never ends; it is shown only during the hold, when it may go on.
-        current = None if execution.round is None else execution.round.plan
+        current = {row.plan for row in execution.rounds.values()}
         return Status(
             cluster=self._cluster,
             at=now,
@@ -85,17 +87,22 @@ class StatusBuilder:
             hosts=_hosts(decider),
             apps=_apps(decider),
             decisions=tuple(self._decisions),
-            rounds=tuple(row for row in self._rounds.values() if row.ended_at or hold or row.plan == current),
+            rounds=tuple(row for row in self._rounds.values() if row.ended_at or hold or row.plan in current),
             rejected={f"{topic}.{fault}": count for (topic, fault), count in rejected.items()},
             hold=None if hold is None else HoldStatus(id=hold.id, text=hold.reason),
             concerns=tuple(
                 ConcernStatus(kind=str(concern.kind), app=concern.app, text=concern.detail[:4000])
                 for concern in decider.known.concerns
             ),
+            pool=tuple(
+                PoolStatus(app=app, worker=row.worker, host=row.host, capacity=row.capacity)
+                for app, rows in decider.known.pool.items()
+                for row in rows
+            ),
         )
 
 
-def round_status(row: Round, after: float | None, incomparable: str | None = None) -> RoundStatus:
+def round_status(row: Round) -> RoundStatus:
     """The status of a round; only completed hand-overs count as migrations."""
     done = [handover for handover in row.handovers if handover.phase is HandoverPhase.DONE]
     return RoundStatus(
@@ -108,14 +115,14 @@ def round_status(row: Round, after: float | None, incomparable: str | None = Non
         ended_at=row.ended_at,
         before=row.before,
         planned=row.planned,
-        after=after,
+        after=None,
         lower_bound=row.lower_bound,
         migrations=row.key_groups(HandoverPhase.DONE),
         failed=row.key_groups(HandoverPhase.FAILED, HandoverPhase.UNRESOLVED),
         bytes_moved=sum(handover.state_bytes for handover in done),
         handovers=Counter(str(handover.phase) for handover in row.handovers),
         pauses_s=tuple(handover.pause_s for handover in done if handover.pause_s is not None),
-        incomparable=incomparable,
+        stopped=row.stopped,
     )
 
 
@@ -146,6 +153,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
             backlog=used.backlog.now if used and used.backlog else None,
             memory_bytes=row.memory_bytes,
             reason=row.reason,
+            absence=row.absence,
         )
         for row in sorted(snapshot.nodes, key=lambda row: row.worker)
     )
@@ -191,4 +199,6 @@ def describe_end(row: Round) -> str:
     paused = f", pause median {statistics.median(pauses):.2f} s, longest {max(pauses):.2f} s" if pauses else ""
     other = row.key_groups(HandoverPhase.FAILED, HandoverPhase.UNRESOLVED)
     moved = f"{row.key_groups(HandoverPhase.DONE)} key groups moved" + (f", {other} failed" if other else "")
-    return f"plan {row.plan} ended after {(row.ended_at or row.started_at) - row.started_at:.1f} s: {moved}{paused}"
+    stopped = "" if row.stopped is None else f"; {row.stopped}"
+    seconds = (row.ended_at or row.started_at) - row.started_at
+    return f"plan {row.plan} ended after {seconds:.1f} s: {moved}{paused}{stopped}"

@@ -55,6 +55,7 @@ class Telemetry:
         self._metrics.see_missing_standbys(decider.known.missing_standbys)
         self._metrics.see_use(decider.known.use)
         self._metrics.see_hosts(snapshot)
+        self._metrics.see_pool({app: len(workers) for app, workers in decider.known.pool.items()})
         self._see_concerns(decider.known.concerns)
 
     def _see_concerns(self, concerns: Sequence[Concern]) -> None:
@@ -86,6 +87,7 @@ class Telemetry:
             self._metrics.see_missing_standbys({})
             self._metrics.see_use(NO_USE)
             self._metrics.see_hosts(None)
+            self._metrics.see_pool({})
         if isinstance(decision, Planned):
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
             self._metrics.planned.labels(decision.plan.app).set(decision.plan.planned)
@@ -101,13 +103,13 @@ class Telemetry:
             return text
         if not self._acting:
             return f"dry run, would do: {text}"
-        row = execution.round
-        return f"plan {row.plan}: {text}" if isinstance(decision, Planned) and row is not None else text
+        return f"plan {execution.rounds[decision.plan.app].plan}: {text}" if isinstance(decision, Planned) else text
 
     def execution(self, execution: Execution) -> None:
         """Report the published state."""
-        self._status_builder.see_round(execution.round)
-        self._metrics.see_round(execution.round)
+        for seen in execution.rounds.values():
+            self._status_builder.see_round(seen)
+        self._metrics.see_rounds(execution.in_flight)
         self._metrics.generation.set(execution.generation)
         self._metrics.number.set(execution.number)
 
@@ -132,19 +134,18 @@ class Telemetry:
         self._metrics.round.observe((row.ended_at or row.started_at) - row.started_at)
         log.info("%s", describe_end(row))
 
-    def round_measured(self, event: RoundMeasured, execution: Execution) -> None:
+    def round_measured(self, event: RoundMeasured) -> None:
         """Report the result of a round."""
         after = event.load_distance
         if after is not None:
             log.info("plan %s: load distance %.1f measured, %.1f predicted", event.plan, after, event.planned)
-            if execution.round is not None:
-                self._metrics.measured.labels(execution.round.app).set(after)
+            self._metrics.measured.labels(event.app).set(after)
         if event.incomparable is not None:
             log.info("plan %s: cannot be compared with its prediction: %s", event.plan, event.incomparable)
         if event.missed:
             log.warning("plan %s missed: %s", event.plan, first_few(event.missed))
             self._metrics.missed.inc()
-        self._status_builder.see_round(execution.round, after=after, incomparable=event.incomparable)
+        self._status_builder.see_measured(event.plan, after, event.incomparable)
 
     def turn(self, now: float, decider: Decider, inbox: Inbox, *, solver_kills: int, stream_restarts: int) -> None:
         """Update the metrics that change without an event."""

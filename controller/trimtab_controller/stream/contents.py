@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from trimtab_controller.stream.measures import BASES, KNOWN, STATES, Kind
+from trimtab_controller.stream.measures import ABSENCES, BASES, KNOWN, STATES, Kind
 from trimtab_controller.stream.rows import named, where
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.decode import MAX_NUMBER
@@ -63,7 +63,7 @@ def host_windows(rows: pa.Table) -> tuple[HostWindow, ...]:
 def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
     """One window per worker in rows of kind WORKER; a worker that changed its host counts on the last one.
 
-    Its declarations are in rows of the kinds OPERATOR, STANDBYS and REASON; those of its last report count.
+    Its declarations are in rows of the kinds OPERATOR, STANDBYS, REASON and ABSENCE; those of its last report count.
     """
     rows = _by_time(named(sums[Kind.WORKER], Kind.WORKER))
     newest = {row["worker"]: row for row in rows}
@@ -75,6 +75,7 @@ def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
             operators[WorkerId(row["worker"])][OperatorId(row["operator"])] = row["partition"]
     standbys = {row["worker"]: row["partition"] for row in _by_time(sums[Kind.STANDBYS]) if _report(row) in reports}
     reasons = {row["worker"]: row["operator"] for row in _by_time(sums[Kind.REASON]) if _report(row) in reports}
+    absent = {row["worker"]: row for row in _by_time(sums[Kind.ABSENCE]) if _report(row) in reports}
     unknown = {(row["host"], row["worker"]): row["operator"] for row in _by_time(sums[Kind.UNKNOWN])}
     return tuple(
         replace(
@@ -84,9 +85,17 @@ def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
             unknown=unknown.get((newest[worker]["host"], worker)),
             reason=reasons.get(worker),
             also_on=also_on.get(worker, ()),
+            **_absence(absent.get(worker)),
         )
         for worker in sorted(newest)
     )
+
+
+def _absence(row: Mapping[str, Any] | None) -> dict[str, Any]:
+    if row is None:
+        return {}
+    declared = None if row["operator"] is None else AppId(row["operator"])
+    return {"absence": ABSENCES[row["partition"]], "declared": declared}
 
 
 def _also_on(

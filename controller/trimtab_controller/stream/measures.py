@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
-from trimtab_protocol.messages.report import Basis, WorkerState
+from trimtab_protocol.messages.report import Absence, Basis, WorkerState
 
 Thing = tuple[object, ...]
 
@@ -27,6 +27,7 @@ class Kind(IntEnum):
     STANDBYS = 6  # and how many standby replicas its app asks for (`partition`)
     UNKNOWN = 7  # and why its loads are not known (`operator`)
     REASON = 8  # and why it only reports, or what it lacks (`operator`)
+    ABSENCE = 9  # and, while it is away, why (`partition`) and the app that it is declared for (`operator`)
 
 
 class Row(NamedTuple):
@@ -70,14 +71,17 @@ KEYS: Mapping[Kind, tuple[str, ...]] = {
     Kind.STANDBYS: ("host", "worker", "app", "partition"),
     Kind.UNKNOWN: ("host", "worker", "app", "operator"),
     Kind.REASON: ("host", "worker", "app", "operator"),
+    Kind.ABSENCE: ("host", "worker", "app", "operator", "partition"),
 }
 """The fields that distinguish the things of a kind; the other fields of THING are empty."""
 
 STATES = tuple(WorkerState)
 BASES = tuple(Basis)
+ABSENCES = tuple(Absence)
 
 
-def _code(column: str, family: tuple[StrEnum, ...]) -> str:
+def code(column: str, family: tuple[StrEnum, ...]) -> str:
+    """The SQL of the place of a column's text in a family."""
     members = ", ".join(f"'{member}'" for member in family)
     return f"array_position(array({members}), {column}) - 1"
 
@@ -98,12 +102,13 @@ SUMS: Mapping[Kind, Mapping[str, str]] = {
     Kind.STANDBYS: {},
     Kind.UNKNOWN: {},
     Kind.REASON: {},
+    Kind.ABSENCE: {},
 }
 LEVELS: Mapping[Kind, Mapping[str, str]] = {
-    Kind.HOST: {"cores": "n.cor", "basis": _code("n.b", BASES), "memory_bytes": "n.mem", "memory_limit_bytes": "n.lim"},
+    Kind.HOST: {"cores": "n.cor", "basis": code("n.b", BASES), "memory_bytes": "n.mem", "memory_limit_bytes": "n.lim"},
     Kind.WORKER: {
         "capacity": "x.cap",
-        "state": _code("x.s", STATES),
+        "state": code("x.s", STATES),
         "steering": "if(x.st, 1, 0)",
         "memory_bytes": "x.mem",
         "epoch_generation": "x.ep[0]",

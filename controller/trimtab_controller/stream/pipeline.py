@@ -7,6 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from trimtab_controller.stream import validation
 from trimtab_controller.stream.measures import (
+    ABSENCES,
     KNOWN_COLUMNS,
     LEVEL_COLUMNS,
     LEVELS,
@@ -14,6 +15,7 @@ from trimtab_controller.stream.measures import (
     SUMS,
     THING,
     Kind,
+    code,
     slots,
 )
 from trimtab_protocol.messages.decode import Fault
@@ -24,11 +26,13 @@ MAX_REPORTS_S, MAX_BYTES_S = 10, 1024 * 1024
 NOTHING = "array(CAST(NULL AS LONG))"
 DECLARED = (
     f"concat({NOTHING}, coalesce(x.oc, array()), nvl2(x.sby, array(x.sby), array()), nvl2(x.unk, {NOTHING}, array()), "
-    f"nvl2(x.why, {NOTHING}, array()))"
+    f"nvl2(x.why, {NOTHING}, array()), nvl2(x.off, array({code('x.off', ABSENCES)}), array()))"
 )
 """One row for the worker itself, then one for each of its declarations."""
 REASON_AT = "coalesce(array_size(x.oc), 0) + nvl2(x.sby, 1, 0) + nvl2(x.unk, 1, 0) + 1"
-"""The index of the last of these rows."""
+"""The index of the row with the reason, if there is one."""
+ABSENCE_AT = f"{REASON_AT} + nvl2(x.why, 1, 0)"
+"""The index of the last of these rows, if the worker is absent."""
 KEY = "coalesce(hex(key), '')"
 """A record's key as bytes in hex: as a text, all bytes that are not UTF-8 would look the same."""
 
@@ -119,10 +123,11 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
     partitions = F.expr(f"coalesce(x.p, x.fp, if(x.s IS NULL, {NOTHING}, {DECLARED}))")
     exploded = parts.select("*", F.posexplode(partitions).alias("i", "partition"))
     kinds = {"fault IS NOT NULL": Kind.REJECTED, "x IS NULL": Kind.HOST, "x.s IS NULL AND x.o IS NULL": Kind.PAIR}
-    kinds |= {"x.s IS NULL": Kind.KEY_GROUP, "i = 0": Kind.WORKER, f"i = {REASON_AT}": Kind.REASON}
+    kinds |= {"x.s IS NULL": Kind.KEY_GROUP, "i = 0": Kind.WORKER, f"i = {ABSENCE_AT}": Kind.ABSENCE}
+    kinds[f"i = {REASON_AT}"] = Kind.REASON
     kinds |= {"partition IS NULL": Kind.UNKNOWN, "i <= array_size(x.oc)": Kind.OPERATOR, "true": Kind.STANDBYS}
     which = "CASE " + " ".join(f"WHEN {test} THEN {value.value}" for test, value in kinds.items()) + " END"
-    texts = {Kind.OPERATOR: "get(x.os, i - 1)", Kind.UNKNOWN: "x.unk", Kind.REASON: "x.why"}
+    texts = {Kind.OPERATOR: "get(x.os, i - 1)", Kind.UNKNOWN: "x.unk", Kind.REASON: "x.why", Kind.ABSENCE: "x.dap"}
     declared = f"CASE kind {' '.join(f'WHEN {kind.value} THEN {text}' for kind, text in texts.items())} END"
     return exploded.withColumn("kind", F.expr(which)).select(
         "at_ms",

@@ -26,6 +26,7 @@ from trimtab_protocol.messages.report import (
     MAX_STANDBYS,
     MAX_WORKERS,
     VERSION,
+    Absence,
     Basis,
     Mark,
     WorkerState,
@@ -38,7 +39,7 @@ PART_TYPE = (
     "m ARRAY<STRING>, o STRING, p ARRAY<LONG>, c ARRAY<DOUBLE>, ni ARRAY<LONG>, no ARRAY<LONG>, bi ARRAY<LONG>, "
     "bo ARRAY<LONG>, sb ARRAY<LONG>, lg ARRAY<LONG>, bl ARRAY<LONG>, "
     "fo STRING, to STRING, fp ARRAY<LONG>, tp ARRAY<LONG>, n ARRAY<LONG>, b ARRAY<LONG>, "
-    "os ARRAY<STRING>, oc ARRAY<LONG>, sby LONG, unk STRING, why STRING>"
+    "os ARRAY<STRING>, oc ARRAY<LONG>, sby LONG, unk STRING, why STRING, off STRING, dap STRING>"
 )
 BROKEN = "broken"
 """Holds the text of a report that is not JSON or has a value of a wrong type."""
@@ -79,7 +80,7 @@ def fault(*, cluster: str, key: str, value: str, report: str, ahead_ms: str, max
 # The columns of a block: the first is in every block, the others have the same length or are null.
 _COLUMNS = {"k": ("p", "c", "ni", "no", "bi", "bo", "sb", "lg", "bl"), "e": ("fp", "tp", "n", "b")}
 _ALL_KNOWN = {"k": ("p",), "e": ("fp", "tp", "n", "b")}
-_NAMES = {"w": "w a", "k": "w a o", "e": "a fo to"}
+_NAMES = {"w": "w a dap", "k": "w a o", "e": "a fo to"}
 # Fields that identify other kinds of parts; with one of them, a part would be read as that kind.
 _FOREIGN = {"w": "o p fo to fp tp", "k": "s fo to fp tp", "e": "w s o p"}
 
@@ -117,7 +118,7 @@ def _bare_name(value: str, r: str) -> str:
     could_be = rf"{listed} RLIKE '(^| )(true|false|NaN|Infinity|[0-9][0-9.eE-]*)( |$)'"
     bare = (
         r"\\\\",
-        r'"([chwao]|fo|to|unk|why)"\\s*:\\s*[^"\\[n\\s]',
+        r'"([chwao]|fo|to|unk|why|dap)"\\s*:\\s*[^"\\[n\\s]',
         r'"os"\\s*:\\s*\\[([^\\]]*,)?\\s*[^"\\s\\],]',
     )
     return f"{could_be} AND CAST({value} AS STRING) RLIKE '{'|'.join(bare)}'"
@@ -139,6 +140,7 @@ def _out_of_range(r: str) -> str:
         f"{r}.n.cpu > {cpu_limit} OR {r}.n.cor > {MAX_NUMBER}",
         _not_in(f"{r}.n.b", Basis),
         _any(f"{r}.w.s", _not_in("y", WorkerState)),
+        _any(f"{r}.w.off", _not_in("y", Absence)),
         _any(f"{r}.w.m", f"exists(y, z -> z IS NULL OR {_not_in('z', Mark)})"),
         _any(
             f"{r}.w.ep", f"size(y) <> 2 AND y IS NOT NULL OR {_outside('y', 0, MAX_COUNT)} OR exists(y, z -> z IS NULL)"

@@ -140,7 +140,7 @@ class Scenario:
 
         def settled() -> bool:
             ends = [row.ended_at for row in run.watch.rounds.values() if row.started_at > begun]
-            if not ends or None in ends or run.last.plan_in_flight is not None:
+            if not ends or None in ends or run.last.plans_in_flight:
                 return False
             still_from = max(since, *(end for end in ends if end is not None))
             first = ceil(still_from / settings.window_s) * settings.window_s

@@ -1,4 +1,6 @@
-"""Intents of operators: drain a worker, pause, accept a journal, forget an app or a worker.  Operator -> controller.
+"""Intents of operators: drain a worker, pause, stop plans, accept a journal, forget an app or a worker.
+
+Operator -> controller.
 
 The topic is compacted; a tombstone revokes an intent.  The controller itself revokes an intent that it has completed.
 Intents state what should be, not what to do, so they survive restarts of the controller.  In all of them `by` = who
@@ -13,6 +15,7 @@ from trimtab_protocol.messages.names import AppId, WorkerId
 VERSION = 1
 PAUSE_KEY = "pause"
 ACCEPT_KEY = "accept-journal"
+ALL = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,24 @@ class Pause:
     def key(self) -> str:
         """The record key."""
         return PAUSE_KEY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """End the plan in flight of this app, or of all apps (None).
+
+    Hand-overs that are released are finished, all others are abandoned.
+    """
+
+    app: AppId | None
+    by: str
+    at: float
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return "stop" if self.app is None else f"stop/{self.app}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +110,7 @@ class ForgetWorker:
         return f"forget/worker/{self.worker}"
 
 
-Intent = Drain | Pause | AcceptJournal | ForgetApp | ForgetWorker
+Intent = Drain | Pause | Stop | AcceptJournal | ForgetApp | ForgetWorker
 
 
 def drain_key(worker: WorkerId) -> str:
@@ -105,6 +126,10 @@ def encode_intent(intent: Intent) -> bytes:
             document["worker"] = worker
         case AcceptJournal(hold=hold):
             document["hold"] = hold
+        case Stop(app=None):
+            document["stop_all"] = ALL
+        case Stop(app=app):
+            document["stop_app"] = app
         case ForgetApp(app=app):
             document["forget_app"] = app
         case ForgetWorker(worker=worker):
@@ -118,7 +143,7 @@ def decode_intent(key: bytes | None, payload: bytes) -> Intent:
     """The intent in a record; raises BadMessage, also when the key does not match the content."""
     fields = parse(payload, version=VERSION, limit=10_000)
     by, at, reason = fields.text("by", limit=200), fields.number("at"), fields.text("reason", limit=2000)
-    kinds = ("worker", "hold", "forget_app", "forget_worker")
+    kinds = ("worker", "hold", "stop_app", "stop_all", "forget_app", "forget_worker")
     kind = next((name for name in kinds if fields.has(name)), None)
     name = "" if kind is None else fields.name(kind)
     intent: Intent
@@ -127,6 +152,10 @@ def decode_intent(key: bytes | None, payload: bytes) -> Intent:
             intent = Drain(worker=WorkerId(name), by=by, at=at, reason=reason)
         case "hold":
             intent = AcceptJournal(hold=name, by=by, at=at, reason=reason)
+        case "stop_app":
+            intent = Stop(app=AppId(name), by=by, at=at, reason=reason)
+        case "stop_all":
+            intent = Stop(app=None, by=by, at=at, reason=reason)
         case "forget_app":
             intent = ForgetApp(app=AppId(name), by=by, at=at, reason=reason)
         case "forget_worker":

@@ -70,6 +70,14 @@ class WorkerState(StrEnum):
     AWAY = "away"  # configured on this host, but not connected to the agent
 
 
+class Absence(StrEnum):
+    """Why a worker that its agent can start is away."""
+
+    STOPPED = "stopped"  # never started, stopped by a command, or ended on purpose
+    STARTING = "starting"  # its process was started, or is about to be started again after a crash
+    CRASHED = "crashed"  # it crashed too often or could not be started; the agent does not start it again by itself
+
+
 class Mark(StrEnum):
     """Why the samples of a worker are incomplete or altered.  No mark = complete."""
 
@@ -116,7 +124,8 @@ class WorkerSample:
     `generation` = generation of its consumer group.  `operators` = number of key groups per operator of its app;
     `standbys` = standby replicas per key group that the app asks for; `unknown` = why the loads of its key groups are
     unknown in this interval (None when they are known); `reason` = why it only reports, or, while it steers, what it
-    lacks.
+    lacks; of an absent worker, how it ended.  `absence` = why a worker that the agent can start is away (None for any
+    other, and while it is unknown), `declared` = the app that it would run, if agent.toml says so.
     """
 
     worker: WorkerId
@@ -133,16 +142,19 @@ class WorkerSample:
     standbys: int | None = None
     unknown: str | None = None
     reason: str | None = None
+    absence: Absence | None = None
+    declared: AppId | None = None
 
     def __post_init__(self) -> None:
         if self.operators is not None:
             object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
 
     def document(self) -> dict[str, Any]:
-        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; os and oc (operators and their counts), sby, unk, why."""
+        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; maybe os, oc (operators), sby, unk, why, off, dap."""
         operators = self.operators
         names, counts = (None, None) if operators is None else (list(operators), list(operators.values()))
         later = {"os": names, "oc": counts, "sby": self.standbys, "unk": self.unknown, "why": self.reason}
+        later |= {"off": self.absence, "dap": self.declared}
         return self._first_document() | {key: value for key, value in later.items() if value is not None}
 
     def _first_document(self) -> dict[str, Any]:
@@ -358,6 +370,8 @@ def _read_worker(fields: Fields) -> WorkerSample:
         standbys=fields.optional("sby", lambda name: fields.integer(name, high=MAX_STANDBYS)),
         unknown=fields.optional("unk", lambda name: check_reason(fields.take(name), fields.at(name))),
         reason=fields.optional("why", lambda name: check_reason(fields.take(name), fields.at(name))),
+        absence=fields.optional("off", lambda name: fields.choice(name, Absence)),
+        declared=fields.optional("dap", lambda name: AppId(fields.name(name))),
     )
 
 

@@ -40,7 +40,7 @@ from trimtab_protocol.messages.names import (
     decode_epoch,
 )
 from trimtab_protocol.messages.reason_text import check_reason
-from trimtab_protocol.messages.report import MAX_OPERATORS, MAX_STANDBYS, Basis, WorkerState
+from trimtab_protocol.messages.report import MAX_OPERATORS, MAX_STANDBYS, Absence, Basis, WorkerState
 
 VERSION = 2
 MAX_SNAPSHOT_BYTES = 1024 * 1024 * 1024
@@ -78,10 +78,10 @@ class HostWindow:
 class NodeWindow:
     """A worker process in the window: `capacity` and `cpu` in cores, `covered_s` = seconds that samples cover.
 
-    `state`, `epoch`, `generation`, `steering`, `operators`, `standbys` and `reason` are as last reported (see
-    `WorkerSample`).  `complete` is False when a sample in the window was marked partial, stale or clamped.  `unknown` =
-    the last reason in the window why loads were unknown.  `also_on` = other hosts on which a process of this name ran
-    meanwhile.
+    `state`, `epoch`, `generation`, `steering`, `operators`, `standbys`, `reason`, `absence` and `declared` are as last
+    reported (see `WorkerSample`).  `complete` is False when a sample in the window was marked partial, stale or
+    clamped.  `unknown` = the last reason in the window why loads were unknown.  `also_on` = other hosts on which a
+    process of this name ran meanwhile.
     """
 
     worker: WorkerId
@@ -101,6 +101,8 @@ class NodeWindow:
     unknown: str | None = None
     reason: str | None = None
     also_on: tuple[HostId, ...] = ()
+    absence: Absence | None = None
+    declared: AppId | None = None
 
     def __post_init__(self) -> None:
         if self.operators is not None:
@@ -202,8 +204,9 @@ def _node_document(row: NodeWindow) -> dict[str, Any]:
     document |= {"epoch": list(row.epoch) if row.epoch else None, "generation": row.generation}
     operators = None if row.operators is None else dict(row.operators)
     also_on = list(row.also_on) or None
-    later = {"operators": operators, "standbys": row.standbys, "unknown": row.unknown, "reason": row.reason}
-    return document | {name: value for name, value in (later | {"also_on": also_on}).items() if value is not None}
+    later: dict[str, Any] = {"operators": operators, "standbys": row.standbys, "unknown": row.unknown}
+    later |= {"reason": row.reason, "also_on": also_on, "absence": row.absence, "declared": row.declared}
+    return document | {name: value for name, value in later.items() if value is not None}
 
 
 def _pair_blocks(windows: Iterable[PairWindow]) -> list[dict[str, Any]]:
@@ -276,6 +279,8 @@ def _read_node(fields: Fields) -> NodeWindow:
         unknown=fields.optional("unknown", lambda name: check_reason(fields.take(name), fields.at(name))),
         reason=fields.optional("reason", lambda name: check_reason(fields.take(name), fields.at(name))),
         also_on=tuple(map(HostId, read_names(fields, "also_on", limit=MAX_NODES))) if fields.has("also_on") else (),
+        absence=fields.optional("absence", lambda name: fields.choice(name, Absence)),
+        declared=fields.optional("declared", lambda name: AppId(fields.name(name))),
     )
 
 

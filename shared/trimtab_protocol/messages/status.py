@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from trimtab_protocol.messages.decode import MAX_NUMBER, Fields, check_integer, check_number, encode, parse
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, decode_epoch
-from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.report import Absence, WorkerState
 
 VERSION = 1
 MAX_NODES = 100_000
@@ -32,7 +32,8 @@ class NodeStatus:
     `capacity` in cores; `load_pct` = demand of its key groups (smoothed), as plans balance it; `used_pct` = load of its
     process, `demand_pct` = what is asked of that process, both in the last window; all in percent of the capacity.
     `backlog` = inputs that wait; `memory_bytes` = memory of the process; `key_groups` = how many it owns; `steering` =
-    whether it takes commands; `reason` = why it does not, or, while it does, what it lacks.
+    whether it takes commands; `reason` = why it does not, or, while it does, what it lacks; of a worker that is
+    away, how it ended; `absence` = why a worker that its agent can start is away.
     """
 
     worker: WorkerId
@@ -49,6 +50,7 @@ class NodeStatus:
     backlog: int | None = None
     memory_bytes: int | None = None
     reason: str | None = None
+    absence: Absence | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,8 @@ class RoundStatus:
     `status` = the solver's (optimal, feasible ...), `fallback` = whether the greedy method planned; load distance
     `before` the plan, as `planned`, its `lower_bound`, and measured `after` the round (pp), `incomparable` = why the
     last says nothing about the plan; `migrations`, `failed` = key groups moved and not moved; `bytes_moved` = state;
-    `handovers` = number per phase; `pauses_s` = pause of each hand-over in seconds, measured by the new owner.
+    `handovers` = number per phase; `pauses_s` = pause of each hand-over in seconds, measured by the new owner;
+    `stopped` = who stopped it, and why.
     """
 
     plan: str
@@ -123,6 +126,7 @@ class RoundStatus:
     handovers: Mapping[str, int] = field(default_factory=dict)
     pauses_s: tuple[float, ...] = ()
     incomparable: str | None = None
+    stopped: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "handovers", MappingProxyType(dict(self.handovers)))
@@ -135,6 +139,16 @@ class ConcernStatus:
     kind: str
     app: AppId
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStatus:
+    """A worker that its agent declares for the app, that does not run, and that can be started; `capacity` in cores."""
+
+    app: AppId
+    worker: WorkerId
+    host: HostId
+    capacity: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,14 +182,15 @@ class Status:
     hold: HoldStatus | None = None
     concerns: tuple[ConcernStatus, ...] = ()
     hosts: tuple[HostStatus, ...] = ()
+    pool: tuple[PoolStatus, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
 
     @property
-    def plan_in_flight(self) -> RoundStatus | None:
-        """The round in flight, if there is one."""
-        return next((row for row in self.rounds if row.ended_at is None), None)
+    def plans_in_flight(self) -> tuple[RoundStatus, ...]:
+        """The rounds in flight, at most one per app."""
+        return tuple(row for row in self.rounds if row.ended_at is None)
 
 
 def status_key(*, acting: bool) -> bytes:
@@ -203,6 +218,7 @@ def encode_status(status: Status) -> bytes:
             "hold": asdict(status.hold) if status.hold else None,
             "concerns": [asdict(row) for row in status.concerns],
             "hosts": [asdict(row) for row in status.hosts],
+            "pool": [asdict(row) for row in status.pool],
         }
     )
 
@@ -234,6 +250,7 @@ def decode_status(payload: bytes | None) -> Status:
         hold=fields.optional("hold", lambda name: _read_hold(fields.fields(name))),
         concerns=fields.optional("concerns", lambda name: _rows(fields, name, MAX_CONCERNS, _read_concern)) or (),
         hosts=fields.optional("hosts", lambda name: _rows(fields, name, MAX_NODES, _read_host)) or (),
+        pool=fields.optional("pool", lambda name: _rows(fields, name, MAX_NODES, _read_pool)) or (),
     )
 
 
@@ -247,6 +264,15 @@ def _read_hold(fields: Fields) -> HoldStatus:
 
 def _read_concern(row: Fields) -> ConcernStatus:
     return ConcernStatus(kind=row.name("kind"), app=AppId(row.name("app")), text=row.text("text", limit=4000))
+
+
+def _read_pool(row: Fields) -> PoolStatus:
+    return PoolStatus(
+        app=AppId(row.name("app")),
+        worker=WorkerId(row.name("worker")),
+        host=HostId(row.name("host")),
+        capacity=row.number("capacity"),
+    )
 
 
 def _read_node(row: Fields) -> NodeStatus:
@@ -266,6 +292,7 @@ def _read_node(row: Fields) -> NodeStatus:
         backlog=row.optional("backlog", row.integer),
         memory_bytes=row.optional("memory_bytes", row.integer),
         reason=row.optional("reason", lambda name: row.text(name, limit=200)),
+        absence=row.optional("absence", lambda name: row.choice(name, Absence)),
     )
 
 
@@ -322,4 +349,5 @@ def _read_round(row: Fields) -> RoundStatus:
             check_number(value, path, 0.0, MAX_NUMBER) for path, value in row.items("pauses_s", limit=MAX_PAUSES)
         ),
         incomparable=row.optional("incomparable", lambda name: row.text(name, limit=4000)),
+        stopped=row.optional("stopped", lambda name: row.text(name, limit=4000)),
     )

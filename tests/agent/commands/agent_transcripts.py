@@ -88,8 +88,8 @@ def act(on: CommandMachine, event: Event, now: float = NOW) -> list[Action]:
     return list(on.on_event(now, event))
 
 
-def reborn(of: CommandMachine, *, at: float = NOW) -> CommandMachine:
+def reborn(of: CommandMachine, *, at: float = NOW, rules: CommandRules = RULES) -> CommandMachine:
     """The machine after a restart of the agent."""
-    fresh = CommandMachine(cluster="demo", host=H0, rules=RULES, started_at=at)
+    fresh = CommandMachine(cluster="demo", host=H0, rules=rules, started_at=at)
     fresh.restore(of.entries())
     return fresh

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,9 @@ import pytest
 from trimtab_agent.commands import driver as driver_module
 from trimtab_agent.commands import journal as journal_module
 from trimtab_agent.commands.driver import CommandDriver, free_disk_bytes
-from trimtab_agent.commands.events import Admitted, Entry, Position, WorkerConnected
+from trimtab_agent.commands.events import Admitted, Entry, Position, WorkerConnected, WorkerDisconnected
 from trimtab_agent.commands.journal import Journal
-from trimtab_agent.configuration import Configuration, GuardConfiguration, WorkerConfiguration
+from trimtab_agent.configuration import Configuration, GuardConfiguration, RestartConfiguration, WorkerConfiguration
 from trimtab_agent.metrics import Metrics
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -320,3 +321,32 @@ def test_the_disk_of_a_folder_that_is_yet_to_be_made_is_that_of_its_parents(tmp_
     assert free is not None
     assert free > 0
     assert free_disk_bytes(Path("/dev/null/x")) is None
+
+
+def test_a_crash_is_counted_logged_and_followed_by_a_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        script = "import os, sys, time; time.sleep(0.3); sys.exit(3)"
+        worker = WorkerConfiguration(worker=W1, command=(sys.executable, "-c", script))
+        hands = Hands(tmp_path, workers={W1: worker}, restarts=RestartConfiguration(max_crashes=2))
+        driver = hands.driver
+        driver.receive(command(1, CommandKind.START, worker=W1))
+        await asyncio.sleep(0)
+        process = driver._machine.processes[W1]
+        driver.handle(WorkerConnected(worker=W1, app=APP, process=process, steering=True))
+        driver.handle(WorkerDisconnected(worker=W1))
+        task = asyncio.create_task(driver.run())
+        while not driver._machine.given_up:
+            await asyncio.sleep(0.05)
+        task.cancel()
+        driver.close()
+
+        registry = hands.metrics.registry
+        assert registry.get_sample_value("trimtab_agent_worker_crashes_total", {"worker": "w1"}) == 2
+        assert registry.get_sample_value("trimtab_agent_workers_given_up") == 1
+        again = Hands(tmp_path, workers={W1: worker})
+        assert again.metrics.registry.get_sample_value("trimtab_agent_workers_given_up") == 1
+
+    caplog.set_level(logging.WARNING)
+    run(story)
+    said = [record.message for record in caplog.records if "crashed" in record.message]
+    assert said == ["worker crashed, and is started again", "worker crashed, and is not started again"]

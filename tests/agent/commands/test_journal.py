@@ -14,6 +14,8 @@ from trimtab_agent.commands.events import (
     Delivered,
     Entry,
     EpochSeen,
+    Kept,
+    KeptNoted,
     Position,
     ProcessId,
     ProcessNoted,
@@ -51,6 +53,9 @@ ENTRIES: list[Entry] = [
     Acked(ack=ACK),
     Delivered(command_id=COMMAND.id, phase=Phase.ACCEPTED),
     ProcessNoted(worker=W0, process=None),
+    KeptNoted(worker=W0, kept=Kept(at=4.5, crashes=2, detail="exit code 1", given_up=True)),
+    KeptNoted(worker=W0, kept=Kept(at=4.5)),
+    KeptNoted(worker=W0, kept=None),
     Position(topic_id="abc-_1", partition=0, offset=12),
 ]
 

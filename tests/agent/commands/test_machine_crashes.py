@@ -93,7 +93,10 @@ class World:
         possible = sorted(ANSWERS[about.kind]) or [Phase.STARTED]
         phase = possible[choice % len(possible)]
         if what == "tick":
-            self.perform(self.machine.on_tick(self.now), crash_after)
+            actions = self.machine.on_tick(self.now)
+            if StartProcess(worker=W0) in actions:
+                assert last_told(self.disk) is CommandKind.START, "started again against a stop"
+            self.perform(actions, crash_after)
             return
         try:
             self.perform(self.machine.on_event(self.now, self.event(what, about, phase)), crash_after)
@@ -114,8 +117,8 @@ class World:
                 return WorkerReported(worker=W0, owned=owned, complete=True)
             case "started":
                 return ProcessStarted(worker=W0, process=process)
-            case "ended":
-                return ProcessEnded(worker=W0, process=process, exit_code=0)
+            case "ended" | "crashed":
+                return ProcessEnded(worker=W0, process=process, exit_code=0 if what == "ended" else 1)
             case "delivered":
                 return AckDelivered(command_id=about.id, phase=phase)
             case _:
@@ -131,13 +134,23 @@ def written(disk: Sequence[Entry]) -> list[Ack]:
     return [entry.ack for entry in disk if isinstance(entry, Admitted | Acked)]
 
 
+def last_told(disk: Sequence[Entry]) -> CommandKind | None:
+    """The last accepted START, or the last STOP that was accepted or not needed."""
+    told = (
+        (entry.command.kind, entry.ack.phase)
+        for entry in reversed(disk)
+        if isinstance(entry, Admitted) and entry.command.kind in (CommandKind.START, CommandKind.STOP)
+    )
+    return next((kind for kind, phase in told if phase in (Phase.ACCEPTED, Phase.STOPPED)), None)
+
+
 def admitted(disk: Sequence[Entry]) -> set[CommandId]:
     return {entry.command.id for entry in disk if isinstance(entry, Admitted)}
 
 
 STEPS = st.tuples(
     st.sampled_from(
-        ["receive", "receive", "connect", "disconnect", "report full", "report empty", "started", "ended",
+        ["receive", "receive", "connect", "disconnect", "report full", "report empty", "started", "ended", "crashed",
          "delivered", "answer", "answer", "tick"]
     ),
     st.sampled_from(COMMANDS),
@@ -163,3 +176,21 @@ def test_crashes_at_any_action_lose_and_double_nothing(steps: list[tuple[str, Co
     again = CommandMachine(cluster="demo", host=H0, rules=RULES, started_at=world.now)
     again.restore(world.machine.entries())
     assert list(again.entries()) == list(world.machine.entries()), "a rewritten journal says something else"
+
+
+SCALINGS = tuple(command(number, (CommandKind.STOP, CommandKind.START)[number % 2]) for number in range(1, 9))
+HAPPENINGS = ["receive", "connect", "disconnect", "report empty", "started", "crashed", "crashed", "ended", "tick"]
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(st.sampled_from(HAPPENINGS), st.none() | st.integers(0, 4)), max_size=40))
+def test_a_crashed_worker_is_never_started_against_a_stop(steps: list[tuple[str, int | None]]) -> None:
+    world, waiting = World(), list(SCALINGS)
+    begin = [(what, None) for what in ("receive", "started", "connect", "report empty")]
+
+    for what, crash_after in [*begin, *steps]:
+        about = waiting.pop(0) if what == "receive" and waiting else SCALINGS[0]
+        world.step(what, about, 0, crash_after)
+    world.now += 100
+    for _ in range(3):
+        world.step("tick", SCALINGS[0], 0, None)

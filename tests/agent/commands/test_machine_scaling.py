@@ -22,6 +22,8 @@ from tests.agent.commands.agent_transcripts import (
 from trimtab_agent.commands.events import (
     Action,
     Event,
+    Kept,
+    KeptNoted,
     ProcessEnded,
     ProcessFailed,
     ProcessNoted,
@@ -41,15 +43,16 @@ def start_and_note(m: CommandMachine, start: Command) -> list[Action]:
     return act(m, ProcessStarted(worker=W1, process=PROCESS))
 
 
+def given_up(detail: str) -> Action:
+    return Write(entry=KeptNoted(worker=W1, kept=Kept(at=NOW, detail=detail, given_up=True)))
+
+
 def test_a_start_ends_when_the_worker_says_hello() -> None:
     m, start = machine(), command(CommandKind.START, worker=W1)
 
     assert start_and_note(m, start) == [Write(entry=ProcessNoted(worker=W1, process=PROCESS))]
     assert m.processes == {W1: PROCESS}
-    assert act(m, connected(W1)) == [
-        Write(entry=ProcessNoted(worker=W1, process=PROCESS)),
-        *answered(start, Phase.STARTED),
-    ]
+    assert act(m, connected(W1)) == answered(start, Phase.STARTED)
 
 
 def test_a_start_of_a_running_worker_is_done() -> None:
@@ -63,14 +66,17 @@ def test_a_start_fails_with_the_process_or_before_it() -> None:
     start = command(CommandKind.START, worker=W1)
     m = machine()
     act(m, received(start))
-    expected = answered(start, Phase.REFUSED, refusal=Refusal.FAILED, detail="no such program")
-    assert act(m, ProcessFailed(worker=W1, detail="no such program")) == expected
+    assert act(m, ProcessFailed(worker=W1, detail="no such program")) == [
+        *answered(start, Phase.REFUSED, refusal=Refusal.FAILED, detail="no such program"),
+        given_up("no such program"),
+    ]
 
     m = machine()
     start_and_note(m, start)
     detail = "it ended with exit code 3 before it connected"
     assert act(m, ProcessEnded(worker=W1, process=PROCESS, exit_code=3)) == [
         *answered(start, Phase.REFUSED, refusal=Refusal.FAILED, detail=detail),
+        given_up(detail),
         Write(entry=ProcessNoted(worker=W1, process=None)),
     ]
 

@@ -9,7 +9,7 @@ from trimtab_agent.reporting.roster import MAX_STATISTICS, Roster, Rows, merge
 from trimtab_agent.sampler.derive import ProcessUse
 from trimtab_protocol.messages.local import Hello, Statistics
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import KeyGroupSample, Mark, PairSample, WorkerSample, WorkerState
+from trimtab_protocol.messages.report import Absence, KeyGroupSample, Mark, PairSample, WorkerSample, WorkerState
 
 W0, W1 = WorkerId("w0"), WorkerId("w1")
 APP = AppId("flights")
@@ -198,3 +198,35 @@ def test_a_worker_nobody_configured_is_reported_while_it_is_there() -> None:
     made.disconnect(W0)
 
     assert made.take({}, 1.0).workers == ()
+
+
+STOPPED, CRASHED = (Absence.STOPPED, None), (Absence.CRASHED, "crashed once")
+
+
+def test_a_worker_that_can_be_started_says_for_which_app_and_how_it_ended() -> None:
+    made = Roster({W0: 0.25, W1: None}, 1.0, {W0: APP})
+    w0, w1 = made.take({}, 1.0, {W0: CRASHED, W1: STOPPED}).workers
+    assert (w0.app, w0.state, w0.absence, w0.declared, w0.reason) == (
+        None, WorkerState.AWAY, Absence.CRASHED, APP, "crashed once",
+    )  # fmt: skip
+    assert (w1.absence, w1.declared, w1.reason) == (Absence.STOPPED, None, None)
+
+    w0, w1 = made.take({}, 1.0).workers
+    assert (w0.absence, w0.declared, w1.absence) == (None, None, None), "the agent does not know yet"
+    assert made.connect(HELLO) is None
+    assert made.take({}, 1.0, {W1: STOPPED}).workers[0].declared is None, "its plug-in says more"
+
+
+def test_a_worker_that_runs_another_app_than_declared_is_not_in_the_pool_of_the_declared_one() -> None:
+    made = Roster({W0: 0.25}, 1.0, {W0: AppId("orders")})
+    differ = "agent.toml declares app orders, its plug-in reports flights"
+
+    assert made.connect(replace(HELLO, reason="topics are missing")) == differ
+    assert made.take({}, 1.0).workers[0].reason == f"topics are missing; {differ}"
+    made.disconnect(W0)
+    row = made.take({}, 1.0, {W0: STOPPED}).workers[0]
+    assert (row.absence, row.declared, row.reason) == (Absence.STOPPED, None, differ)
+    assert made.connect(replace(HELLO, app=AppId("orders"))) is None
+    made.disconnect(W0)
+    row = made.take({}, 1.0, {W0: STOPPED}).workers[0]
+    assert (row.declared, row.reason) == ("orders", None)

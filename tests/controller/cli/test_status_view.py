@@ -9,7 +9,7 @@ from rich.console import Console
 from trimtab_controller.cli.status_view import SHOWN_NODES, Seen, State, show_status, summary
 from trimtab_controller.leadership.group import Member
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
-from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import (
     AppStatus,
     ConcernStatus,
@@ -17,6 +17,7 @@ from trimtab_protocol.messages.status import (
     HoldStatus,
     HostStatus,
     NodeStatus,
+    PoolStatus,
     RoundStatus,
     Status,
 )
@@ -193,15 +194,17 @@ def test_why_workers_only_report_or_what_they_lack_is_a_sentence_each() -> None:
         *(node(name, steering=False, reason=differ) for name in ("a", "b")),
         node("c", steering=False),
         node("d", steering=False, state=WorkerState.AWAY, reason=differ),
+        node("g", steering=False, state=WorkerState.AWAY, absence=Absence.CRASHED, reason="crashed 10 times"),
         node("e", reason=missing),
         node("f"),
     )
     lines = shown(replace(STATUS, nodes=rows), width=120)
     where = lines.index("what workers report")
-    assert lines[where + 1 : where + 5] == [
+    assert lines[where + 1 : where + 6] == [
         "  c only reports: no reason given, see the agents' logs",
         f"  a, b only report: {differ}",
         f"  e runs, but {missing}",
+        "  away: g: crashed 10 times",
         "",
     ]
     assert "what workers report" not in shown(STATUS)
@@ -231,7 +234,7 @@ def test_a_plan_in_flight_says_how_far_it_is() -> None:
         ROUND, ended_at=None, handovers={"done": 2, "releasing": 1, "waiting": 1, "failed": 0}, migrations=6
     )
     lines = shown(replace(STATUS, rounds=(flying,)))
-    where = lines.index("plan in flight")
+    where = lines.index("plans in flight")
     assert lines[where + 1 : where + 4] == [
         "  3.14 of orders, started 90 s ago: load distance 8.6 above 5.0",
         "  load distance 8.6 -> 0.4 planned (bound 0.3)",
@@ -266,3 +269,20 @@ def test_long_names_are_folded_not_lost() -> None:
 def test_names_from_outside_are_no_markup() -> None:
     lines = shown(replace(STATUS, apps=(replace(STATUS.apps[0], not_ready="no [bold]window[/] \x1b[31m"),)))
     assert any("no [bold]window[/]" in line for line in lines)
+
+
+def test_the_pool_of_each_app_is_a_line_and_its_workers_do_not_push_others_out_of_sight() -> None:
+    pool = [PoolStatus(app=APP, worker=WorkerId(f"w{n}"), host=HostId(f"h{n}"), capacity=1.0) for n in (5, 6)]
+    pool.append(PoolStatus(app=AppId("clicks"), worker=WorkerId("c1"), host=HostId("h1"), capacity=1.0))
+    idle = [node(f"z{n}", None, state=WorkerState.AWAY, steering=False, absence=Absence.STOPPED) for n in range(40)]
+    lines = shown(replace(STATUS, pool=tuple(pool), nodes=(*STATUS.nodes, *idle)), width=100)
+
+    where = lines.index("pool")
+    assert lines[where + 1 : where + 4] == [
+        "  orders  2 workers can be started: w5 on h5, w6 on h6",
+        "  clicks  1 worker can be started: c1 on h1",
+        "",
+    ]
+    assert any(line.split()[:1] == ["orders-1"] for line in lines)
+    assert any(line.split()[-1:] == ["stopped"] for line in lines)
+    assert "pool" not in shown(STATUS)

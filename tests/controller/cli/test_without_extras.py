@@ -20,6 +20,7 @@ CALLS = [
     "drain w0 --bootstrap 127.0.0.1:1 --cluster c",
     "undrain w0 --bootstrap 127.0.0.1:1 --cluster c",
     "forget shop --bootstrap 127.0.0.1:1 --cluster c",
+    "stop --bootstrap 127.0.0.1:1 --cluster c",
     "pause --bootstrap 127.0.0.1:1 --cluster c",
     "resume --bootstrap 127.0.0.1:1 --cluster c",
     "doctor --config controller.toml",

@@ -79,7 +79,7 @@ def test_that_a_standby_owns_is_not_what_the_placement_says() -> None:
 def test_a_drain_waits_for_the_next_round_too(now: float, wanted: bool) -> None:
     draining = view({kg(0): W0, kg(1): W1})
     found = admit(
-        now, draining, evaluate(draining), Execution(generation=1, round=a_round(1000.0)), SETTINGS, windows=1
+        now, draining, evaluate(draining), Execution(generation=1, rounds={APP: a_round(1000.0)}), SETTINGS, windows=1
     )
 
     assert isinstance(found, SolveWanted) is wanted

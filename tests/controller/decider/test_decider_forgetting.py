@@ -82,7 +82,7 @@ def test_a_forgotten_worker_is_not_waited_for_started_or_drained() -> None:
 
 
 def test_nothing_is_forgotten_while_a_round_is_in_flight_on_hold_or_in_a_dry_run() -> None:
-    busy = only(decider(execution(ON_W0, round=a_round(None)), FORGET_W1).on_event(1011.0, window(ON_W0)))
+    busy = only(decider(execution(ON_W0, rounds={APP: a_round(None)}), FORGET_W1).on_event(1011.0, window(ON_W0)))
     dry = decider(execution(BALANCED), FORGET_APP, acting=False).on_event(1011.0, window(BALANCED))
     held = decider(execution(ON_W0), FORGET_W1)
     held.on_event(1001.0, HoldChanged(reason="the journal"))

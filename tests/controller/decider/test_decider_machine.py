@@ -72,9 +72,15 @@ def test_a_plan_from_snapshot_and_answer() -> None:
         (execution(BALANCED), (), BALANCED, SkipReason.INSIDE_BAND, "app: load distance inside band 0.0 <= 5.0"),
         (execution(ON_W0), (PAUSE,), ON_W0, SkipReason.PAUSED, "paused by op: maintenance"),
         (execution(None), (PAUSE,), ON_W0, SkipReason.PAUSED, "paused by op: maintenance"),
-        (execution(ON_W0, round=a_round(None)), (), ON_W0, SkipReason.PLAN_IN_FLIGHT, "plan 1.2 is in flight"),
         (
-            execution(ON_W0, round=a_round(991.0)),
+            execution(ON_W0, rounds={APP: a_round(None)}),
+            (),
+            ON_W0,
+            SkipReason.PLAN_IN_FLIGHT,
+            "app: plan 1.2 is in flight",
+        ),
+        (
+            execution(ON_W0, rounds={APP: a_round(991.0)}),
             (),
             ON_W0,
             SkipReason.TOO_SOON,
@@ -104,33 +110,33 @@ def test_reasons_to_do_nothing(
 
 
 def test_windows_that_began_before_the_last_round_ended_do_not_count() -> None:
-    made = decider(execution(ON_W0, round=a_round(1000.5)))
+    made = decider(execution(ON_W0, rounds={APP: a_round(1000.5)}))
     decision = only(made.on_event(1011.0, window(ON_W0)))
     assert isinstance(decision, Skip)
     assert decision.reason is SkipReason.WINDOW_TOO_EARLY
     moved = {**ON_W0, kg(2): W1}
     measured, decided = made.on_event(1021.0, window(moved, 1020.0))
-    assert measured == RoundMeasured(plan="1.2", planned=2.0, load_distance=5.0)
+    assert measured == RoundMeasured(plan="1.2", app=APP, planned=2.0, load_distance=5.0)
     [again] = made.on_event(1031.0, window(moved, 1030.0))
     assert (type(decided), type(again)) == (Decided, Decided), "measured once"
 
 
 def test_a_successor_does_not_take_the_window_of_hours_later_for_what_the_round_brought() -> None:
-    made = decider(execution(BALANCED, round=a_round(900.0)))
+    made = decider(execution(BALANCED, rounds={APP: a_round(900.0)}))
     assert [type(action) for action in made.on_event(1011.0, window(BALANCED))] == [Decided]
 
 
 def test_what_a_round_brought_is_measured_and_not_smoothed() -> None:
     made = decider(execution(BALANCED))
     made.on_event(1011.0, window(BALANCED))
-    made.on_event(1012.0, ExecutionChanged(execution=execution(BALANCED, round=a_round(1012.0))))
+    made.on_event(1012.0, ExecutionChanged(execution=execution(BALANCED, rounds={APP: a_round(1012.0)})))
     after = window(BALANCED, 1030.0).snapshot
     one, two = after.key_groups
     after = replace(after, key_groups=(one, replace(two, cpu=0.3)))
 
     measured, _ = made.on_event(1031.0, SnapshotArrived(snapshot=after))
 
-    assert measured == RoundMeasured(plan="1.2", planned=2.0, load_distance=pytest.approx(10.0))
+    assert measured == RoundMeasured(plan="1.2", app=APP, planned=2.0, load_distance=pytest.approx(10.0))
     assert made.known.evaluations[APP].load_distance == pytest.approx(5.0)
 
 
@@ -142,10 +148,10 @@ def test_loads_are_a_mean_at_first_then_smoothed_and_kept_over_a_round() -> None
         made.on_event(end_s + 1.0, window(BALANCED, end_s, cpu=cpu))
         seen.append(made.known.evaluations[APP].worker_loads[W0])
     assert seen == pytest.approx([10.0, 20.0, 35.0, 22.5]), "the third weighs 0.5 and not a third"
-    made.on_event(1042.0, ExecutionChanged(execution=execution(BALANCED, round=a_round(1042.0))))
+    made.on_event(1042.0, ExecutionChanged(execution=execution(BALANCED, rounds={APP: a_round(1042.0)})))
     measured, _ = made.on_event(1061.0, window(BALANCED, 1060.0, cpu=0.4))
     assert made.known.evaluations[APP].worker_loads[W0] == pytest.approx(31.25)
-    assert measured == RoundMeasured(plan="1.2", planned=2.0, load_distance=0.0)
+    assert measured == RoundMeasured(plan="1.2", app=APP, planned=2.0, load_distance=0.0)
     made.on_event(1111.0, window(BALANCED, 1120.0, cpu=0.7))
     assert made.known.evaluations[APP].worker_loads[W0] == pytest.approx(70.0), "after a long gap anew"
 

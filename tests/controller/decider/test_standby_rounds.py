@@ -79,7 +79,7 @@ def test_while_workers_disagree_the_most_is_asked_for() -> None:
 
 
 def test_nothing_is_placed_while_it_must_not_be() -> None:
-    in_flight = execution(BALANCED, round=a_round(None))
+    in_flight = execution(BALANCED, rounds={APP: a_round(None)})
     for made, reason in (
         (decider(in_flight), SkipReason.PLAN_IN_FLIGHT),
         (decider(execution(BALANCED), PAUSE), SkipReason.PAUSED),

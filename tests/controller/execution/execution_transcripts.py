@@ -39,24 +39,29 @@ LIMITS = Limits(
 T0 = 1000.0
 
 
-def kg(partition: int) -> KeyGroup:
-    return KeyGroup(APP, OPERATOR, partition)
+def kg(partition: int, app: AppId = APP) -> KeyGroup:
+    return KeyGroup(app, OPERATOR, partition)
 
 
-def started(*owners: WorkerId, generation: int = 1, limits: Limits = LIMITS) -> ExecutionMachine:
-    """A machine whose placement names these owners of key groups 0, 1, ... under epoch 1.1."""
-    placement = placement_of(CLUSTER, APP, Epoch(1, 1), {kg(p): owner for p, owner in enumerate(owners)}, None)
-    return ExecutionMachine(CLUSTER, limits, Execution(generation=generation, number=1, placements={APP: placement}))
+def started(
+    *owners: WorkerId, generation: int = 1, limits: Limits = LIMITS, apps: tuple[AppId, ...] = (APP,)
+) -> ExecutionMachine:
+    """A machine; the placement of each app names these owners of key groups 0, 1, ... under epoch 1.1."""
+    placements = {
+        app: placement_of(CLUSTER, app, Epoch(1, 1), {kg(p, app): owner for p, owner in enumerate(owners)}, None)
+        for app in apps
+    }
+    return ExecutionMachine(CLUSTER, limits, Execution(generation=generation, number=1, placements=placements))
 
 
-def plan(*moves: tuple[int, WorkerId, WorkerId]) -> PlanDecided:
+def plan(*moves: tuple[int, WorkerId, WorkerId], app: AppId = APP) -> PlanDecided:
     return PlanDecided(
         plan=Plan(
-            app=APP,
+            app=app,
             reason=PlanReason.LOAD_DISTANCE,
             detail="load distance 18.4 above 5.0",
             moves=tuple(
-                Move(key_group=kg(partition), source=source, target=target, state_bytes=100)
+                Move(key_group=kg(partition, app), source=source, target=target, state_bytes=100)
                 for partition, source, target in moves
             ),
             hosts=HOSTS,
@@ -88,9 +93,8 @@ def refused(command: Command | None, refusal: Refusal) -> AckSeen:
     return ack(command, Phase.REFUSED, refusal=refusal)
 
 
-def handover(machine: ExecutionMachine, index: int = 0) -> Handover:
-    assert machine.state.round is not None
-    return machine.state.round.handovers[index]
+def handover(machine: ExecutionMachine, index: int = 0, app: AppId = APP) -> Handover:
+    return machine.state.rounds[app].handovers[index]
 
 
 def released(machine: ExecutionMachine) -> Handover:

@@ -53,7 +53,7 @@ def test_a_plan_begins_with_a_prepare_and_the_target_stands_by() -> None:
     assert rows(begun) == {0: (W0, W1), 1: (W0,)}, "the owner stays, the target is its first standby"
     assert begun.placements[0].epoch == Epoch(1, 2)
     assert begun.execution == replace(
-        begun.execution, generation=1, number=2, round=BEGUN, placements={APP: begun.placements[0]}
+        begun.execution, generation=1, number=2, rounds={APP: BEGUN}, placements={APP: begun.placements[0]}
     )
 
 
@@ -80,7 +80,7 @@ def test_a_hand_over_goes_from_prepared_over_its_release_to_its_end() -> None:
     )
     over = replace(BEGUN, handovers=(done,), ended_at=T0 + 3)
     assert ended == [
-        Publish(execution=replace(given.execution, number=4, round=over)),
+        Publish(execution=replace(given.execution, number=4, rounds={APP: over})),
         HandoverEnded(handover=done),
         RoundEnded(round=over),
     ]
@@ -136,7 +136,7 @@ def test_moves_are_grouped_by_pair_and_limited_in_size_and_number() -> None:
     moves = ((3, W1, W2), (0, W0, W1), (1, W0, W1), (2, W0, W1))
     begun = published(machine.on_event(T0, plan(*moves)))
     assert [(c.target, c.key_groups) for c in begun.commands] == [(W2, (kg(3),)), (W1, (kg(0), kg(1)))]
-    assert [row.phase for row in machine.state.round.handovers] == [  # type: ignore[union-attr]
+    assert [row.phase for row in machine.state.rounds[APP].handovers] == [  # type: ignore[union-attr]
         HandoverPhase.PREPARING,
         HandoverPhase.PREPARING,
         HandoverPhase.WAITING,
@@ -188,7 +188,7 @@ def test_a_successor_publishes_the_commands_in_flight_with_their_ids() -> None:
     assert again.execution.epoch == Epoch(2, 4)
     assert successor.state.hosts == {HOSTS[W0], HOSTS[W1]}, "their answers are waited for"
     over = published(successor.on_event(T0 + 6, ack(row.prepare, Phase.TOOK, pause_s=0.1)))
-    assert (over.execution.busy, over.execution.epoch) == (False, Epoch(2, 5))
+    assert (over.execution.busy(APP), over.execution.epoch) == (False, Epoch(2, 5))
 
 
 def test_a_standby_that_owns_is_no_standby_any_more() -> None:

@@ -15,6 +15,7 @@ from trimtab_controller.execution.events import (
     Publish,
     Resumed,
     RoundEnded,
+    StopWanted,
 )
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -75,10 +76,12 @@ class World:
                 self.waiting.append(command)
 
     def check_round(self, execution: Execution) -> None:
-        assert execution.round is not None
+        phases = [row.phase for row in execution.rounds[APP].handovers]
+        if execution.rounds[APP].stopped is not None:
+            assert {HandoverPhase.WAITING, HandoverPhase.PREPARING}.isdisjoint(phases), "a stopped plan begins nothing"
         placement = execution.placements[APP]
         assert len(placement.owners[OPERATOR]) == len(KEY_GROUPS)
-        running = [row for row in execution.round.handovers if row.phase in IN_FLIGHT]
+        running = [row for row in execution.rounds[APP].handovers if row.phase in IN_FLIGHT]
         assert len(running) <= LIMITS.handovers_in_flight
         moving = [key_group for row in running for key_group in row.key_groups]
         assert len(moving) == len(set(moving))
@@ -160,7 +163,9 @@ def test_one_owner_rising_epochs_and_an_end(case: tuple[dict[KeyGroup, WorkerId]
     world = World(now=1000.0, machine=ExecutionMachine(CLUSTER, LIMITS, state), owners=dict(owners))
     world.feed(PlanDecided(plan=plan))
     for _ in range(data.draw(st.integers(0, 60))):
-        step = data.draw(st.sampled_from(["answer", "answer", "ack", "ack", "time", "crash", "report", "repeat"]))
+        step = data.draw(
+            st.sampled_from([*["answer"] * 4, *["ack"] * 4, *["time", "crash", "report", "repeat"] * 2, "stop"])
+        )
         if step == "answer" and world.waiting:
             world.answer(data)
         elif step == "ack" and world.acks:
@@ -174,25 +179,25 @@ def test_one_owner_rising_epochs_and_an_end(case: tuple[dict[KeyGroup, WorkerId]
             world.feed(OwnershipSeen(start_s=world.now, owners=dict(world.owners)))
         elif step == "crash":
             world.crash()
+        elif step == "stop":
+            world.feed(StopWanted(app=APP, reason="stopped", answered=("stop",)))
     finish(world)
 
 
 def finish(world: World) -> None:
     """Nobody answers any more; windows still arrive.  The plan ends, and what it says is so."""
-    assert world.machine.state.round is not None
-    rows = world.machine.state.round.handovers
+    rows = world.machine.state.rounds[APP].handovers
     given_up = {row.id for row in rows if row.phase is HandoverPhase.UNRESOLVED}  # while no reports came
     for _ in range(400):
-        if not world.machine.state.busy:
+        if not world.machine.state.busy(APP):
             break
         world.now += 1.0
         world.perform(world.machine.on_tick(world.now))
         world.feed(OwnershipSeen(start_s=world.now, owners=dict(world.owners)))
-    assert not world.machine.state.busy
+    assert not world.machine.state.busy(APP)
     assert world.rounds_ended == 1
-    assert world.machine.state.round is not None
     placement = world.machine.state.placements[APP]
-    for row in world.machine.state.round.handovers:
+    for row in world.machine.state.rounds[APP].handovers:
         if row.id in given_up:
             continue
         assert row.phase is not HandoverPhase.UNRESOLVED, "the reports were there"

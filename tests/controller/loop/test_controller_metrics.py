@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import W0, a_round, kg
+from tests.controller.decider.decider_situations import APP, W0, kg
 from tests.controller.decider.deciders import window
 from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern, ConcernKind, Growth, WorkerUse
 from trimtab_controller.decider.decide import Settings
@@ -87,9 +87,12 @@ def test_what_an_app_had_is_unknown_when_windows_stay_away() -> None:
     telemetry = Telemetry("c", metrics, acting=True, previous=None)
     metrics.see_evaluations({AppId("a0"): evaluation(5.0, 0.5)})
     metrics.see_missing_standbys({AppId("a0"): 2})
+    metrics.see_pool({AppId("a0"): 3, AppId("a1"): 1})
+    metrics.see_pool({AppId("a0"): 2})
+    assert served(metrics, "pool_workers") == {("pool_workers", "a0"): 2.0}
     stale = not_ready(NotReady(reason=SkipReason.STALE_SNAPSHOT, detail="the last window ended 90 s ago"))
     telemetry.decision(1000.0, stale, Execution(generation=1))
-    for name in ("load_distance_pp", "key_groups_without_standby"):
+    for name in ("load_distance_pp", "key_groups_without_standby", "pool_workers"):
         assert metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": "a0"}) is None
 
 
@@ -166,14 +169,13 @@ def test_a_concern_is_said_once_when_it_begins_and_ends_and_is_1_meanwhile(caplo
 def test_a_round_that_missed_is_counted_and_one_that_cannot_be_compared_is_no_figure() -> None:
     metrics = Metrics()
     telemetry = Telemetry("c", metrics, acting=True, previous=None)
-    execution = Execution(generation=1, round=a_round(1000.0))
     wrong = MispredictedWorker(worker=WorkerId("w1"), planned=20.0, measured=0.0)
 
     telemetry.round_measured(
-        RoundMeasured(plan="1.2", planned=2.0, load_distance=None, incomparable="w2 joined"), execution
+        RoundMeasured(plan="1.2", app=APP, planned=2.0, load_distance=None, incomparable="w2 joined")
     )
     assert served(metrics, "measured_load_distance_pp") == {}
-    telemetry.round_measured(RoundMeasured(plan="1.2", planned=2.0, load_distance=9.0, missed=(wrong,)), execution)
+    telemetry.round_measured(RoundMeasured(plan="1.2", app=APP, planned=2.0, load_distance=9.0, missed=(wrong,)))
     assert served(metrics, "measured_load_distance_pp", "plans_missed_total") == {
         ("measured_load_distance_pp", "app"): 9.0,
         ("plans_missed_total",): 1.0,

@@ -52,7 +52,7 @@ def journalled(number: int, *, plan_in_flight: bool = False) -> Record:
         started_at=1000.0,
         handovers=(),
     )
-    execution = Execution(generation=1, number=number, round=row if plan_in_flight else None)
+    execution = Execution(generation=1, number=number, rounds={APP: row} if plan_in_flight else {})
     return Record(TOPICS.journal, KEY, encode_entry(JournalEntry(execution=execution)))
 
 

@@ -85,7 +85,7 @@ def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> 
     row = a_round(HandoverPhase.DONE, HandoverPhase.FAILED)
     skip = Skip(reason=SkipReason.INSIDE_BAND, detail="inside band")
     status_builder.see_round(row)
-    status_builder.see_round(row, after=1.5)
+    status_builder.see_measured(row.plan, 1.5, None)
     status_builder.see_round(row)
     assert status_builder.decided(NOW, skip, "first")
     assert not status_builder.decided(NOW + 10, skip, "second"), "it says nothing new"
@@ -105,7 +105,8 @@ def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> 
 
 def test_the_board_keeps_why_a_round_cannot_be_compared() -> None:
     status_builder, row = StatusBuilder("c", acting=True), a_round(HandoverPhase.DONE)
-    status_builder.see_round(row, incomparable="w2 joined")
+    status_builder.see_round(row)
+    status_builder.see_measured(row.plan, None, "w2 joined")
     status_builder.see_round(row)
     decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
 
@@ -143,12 +144,12 @@ def test_a_plan_that_was_given_up_with_its_journal_is_in_flight_no_longer() -> N
     before = StatusBuilder("c", acting=True)
     before.see_round(replace(a_round(HandoverPhase.PREPARING), ended_at=None))
     decider = Decider(Settings(), Requirements(), Execution(generation=2), acting=True)
-    status = before.status(NOW, decider, Execution(generation=1, round=replace(a_round(), ended_at=None)), {})
-    assert status.plan_in_flight is not None
+    status = before.status(NOW, decider, Execution(generation=1, rounds={APP: replace(a_round(), ended_at=None)}), {})
+    assert status.plans_in_flight
     successor = StatusBuilder("c", acting=True, previous=status)
     hold = Hold(flaw=Flaw.CORRUPTED, detail="d", newest=Epoch(1, 2))
-    assert successor.status(NOW, decider, Execution(generation=2), {}, hold).plan_in_flight is not None
-    assert successor.status(NOW, decider, Execution(generation=2), {}).plan_in_flight is None
+    assert successor.status(NOW, decider, Execution(generation=2), {}, hold).plans_in_flight
+    assert not successor.status(NOW, decider, Execution(generation=2), {}).plans_in_flight
 
 
 def test_a_status_can_be_read_whatever_the_new_owners_say_they_measured() -> None:

@@ -11,9 +11,9 @@ from tests.controller.stream.assembler_situations import (
     worker,
 )
 from trimtab_controller.stream.assemble import MAX_APPS
-from trimtab_controller.stream.measures import Kind, Row
+from trimtab_controller.stream.measures import ABSENCES, STATES, Kind, Row
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.snapshot import decode_snapshot, encode_snapshot
 
 
@@ -37,6 +37,20 @@ def test_a_worker_declares_what_its_last_report_says() -> None:
     assert changed.reason == "exactly_once, global tables"
     undeclared = (silent.operators, silent.standbys, silent.unknown, silent.reason)
     assert undeclared == (None, None, None, None), "an agent of before"
+
+
+def test_why_a_worker_is_away_and_for_which_app_it_is_declared_is_as_last_reported() -> None:
+    early, late = host("h0", 0, 5, last_ms=4_500), host("h0", 0, 5, last_ms=9_500)
+    away, starting, crashed = STATES.index(WorkerState.AWAY), *map(ABSENCES.index, (Absence.STARTING, Absence.CRASHED))
+    rows = [worker("w0", early, state=away), declared("w0", early, Kind.ABSENCE, "flights", starting)]
+    rows += [worker("w1", early, state=away), declared("w1", early, Kind.ABSENCE, "flights", starting)]
+    machine = assembler(("h0",))
+    assert machine.on_rows([early, *rows], now_ms=5_000) == []
+    rows = [worker("w0", late, state=away), declared("w0", late, Kind.ABSENCE, None, crashed), worker("w1", late)]
+    [snapshot] = machine.on_rows([late, *rows], now_ms=10_100)
+
+    assert [(row.absence, row.declared) for row in snapshot.nodes] == [(Absence.CRASHED, None), (None, None)]
+    assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
 
 
 def on_two(first: Row, second: Row) -> tuple[str, tuple[str, ...]]:

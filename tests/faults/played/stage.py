@@ -161,7 +161,7 @@ class Stage:
 
         def at_rest() -> bool:
             status = self.run.watch.last
-            return status is not None and status.paused is not None and status.plan_in_flight is None
+            return status is not None and status.paused is not None and not status.plans_in_flight
 
         if not self.holds_within(RECOVERY_LIMIT_S, at_rest):
             raise RunError(f"a plan is still in flight {RECOVERY_LIMIT_S:g} s after the pause")
@@ -236,8 +236,8 @@ class Stage:
             return f"no whole window of all hosts (the last one ended at {status.window_end})"
         if not self.run.all_run():
             return f"not all workers run: {[(node.worker, str(node.state)) for node in status.nodes]}"
-        if status.plan_in_flight is not None:
-            return f"plan {status.plan_in_flight.plan} is in flight"
+        if status.plans_in_flight:
+            return f"plan {status.plans_in_flight[0].plan} is in flight"
         try:
             records = self.run.backlog.records()
         except KafkaException as error:

@@ -3,11 +3,12 @@
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
-from trimtab_protocol.messages.intents import AcceptJournal, Drain, ForgetApp, ForgetWorker, Pause
+from trimtab_protocol.messages.intents import AcceptJournal, Drain, ForgetApp, ForgetWorker, Pause, Stop
 from trimtab_protocol.messages.local import Hello, Statistics, Welcome
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import (
+    Absence,
     Basis,
     HostSample,
     KeyGroupSample,
@@ -25,6 +26,7 @@ from trimtab_protocol.messages.status import (
     HoldStatus,
     HostStatus,
     NodeStatus,
+    PoolStatus,
     RoundStatus,
     Status,
 )
@@ -75,6 +77,10 @@ REPORT = Report(
             epoch=EPOCH, generation=4, marks=(Mark.CLAMPED,), operators={SUMS: 64, OperatorId("x"): 2}, standbys=1,
             unknown="parts do not add up: 0.3 of 0.5 s", reason="waits for topics: 2",
         ),
+        WorkerSample(
+            worker=W1, app=None, state=WorkerState.AWAY, capacity=0.5, cpu_s=None, reason="crashed once",
+            absence=Absence.STARTING, declared=APP,
+        ),
     ),
     key_groups=(KEY_GROUP_SAMPLE,), pairs=(PAIR_SAMPLE,),
 )  # fmt: skip
@@ -88,6 +94,10 @@ SNAPSHOT = Snapshot(
             complete=True, steering=True, epoch=EPOCH, generation=4, memory_bytes=3, operators={SUMS: 64}, standbys=1,
             unknown="parts do not add up", reason="waits for topics: 2", also_on=(HostId("h7"),),
         ),
+        NodeWindow(
+            worker=W1, host=HOST, app=None, state=WorkerState.AWAY, capacity=0.5, covered_s=10.0, cpu=None,
+            complete=True, steering=False, absence=Absence.STOPPED, declared=APP,
+        ),
     ),
     key_groups=(KeyGroupWindow(key_group=SUMS_1, worker=W0, covered_s=10.0, cpu=None, tuples_in_s=1.5, backlog=3),),
     pairs=(PairWindow(source=SUMS_1, target=SUMS_2, tuples_s=1.0, bytes_s=90.0),),
@@ -95,6 +105,8 @@ SNAPSHOT = Snapshot(
 DRAIN = Drain(worker=W1, by="ann", at=NOW, reason="kernel update")
 PAUSE = Pause(by="ann", at=NOW, reason="release day")
 ACCEPT = AcceptJournal(hold="0123456789abcdef", by="ann", at=NOW, reason="nothing is in flight")
+STOP_ALL = Stop(app=None, by="ann", at=NOW, reason="lag")
+STOP_APP = Stop(app=APP, by="ann", at=NOW, reason="lag")
 FORGET_APP = ForgetApp(app=APP, by="ann", at=NOW, reason="replaced")
 FORGET_WORKER = ForgetWorker(worker=W1, by="ann", at=NOW, reason="renamed")
 HELLO = Hello(app=APP, worker=W0, pid=77, steering=False, reason="old", operators={SUMS: 64}, versions={"f": "1"})
@@ -110,7 +122,7 @@ STATUS = Status(
         NodeStatus(
             worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=1.0, load_pct=50.0, key_groups=3,
             draining=False, steering=True, used_pct=110.0, demand_pct=130.5, backlog=7,
-            memory_bytes=2**28, reason="waits for topics: 2",
+            memory_bytes=2**28, reason="waits for topics: 2", absence=Absence.CRASHED,
         ),
     ),
     hosts=(HostStatus(host=HOST, used_pct=80.0, memory_bytes=2**30, received_bytes_s=1.5, sent_bytes_s=0.0),),
@@ -120,6 +132,7 @@ STATUS = Status(
             missing_standbys=1,
         ),
     ),
+    pool=(PoolStatus(app=APP, worker=W1, host=HOST, capacity=0.5),),
     decisions=(DecisionStatus(at=NOW, kind="skip", reason="balanced", text="inside the band"),),
     rounds=(
         RoundStatus(

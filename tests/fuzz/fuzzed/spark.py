@@ -18,7 +18,7 @@ from tests.fuzz.fuzzed.mutants import Mutants, giants
 from tests.fuzz.fuzzed.run import Tally, forget_peak, peak_bytes, told
 from tests.fuzz.fuzzed.samples import CLUSTER, REPORT
 from trimtab_controller.stream import pipeline
-from trimtab_controller.stream.measures import BASES, LEVEL_COLUMNS, LEVELS, STATES, SUM_COLUMNS, SUMS, Kind
+from trimtab_controller.stream.measures import ABSENCES, BASES, LEVEL_COLUMNS, LEVELS, STATES, SUM_COLUMNS, SUMS, Kind
 from trimtab_controller.stream.session import open_session
 from trimtab_protocol.messages.decode import BadMessage, Fault, encode
 from trimtab_protocol.messages.report import (
@@ -168,7 +168,7 @@ def has_others_names(record: bytes) -> bool:
 
 
 KNOWN = {
-    name: set(part[0] if isinstance(part, list) else part)
+    name: set(chain(*part) if isinstance(part, list) else part)
     for name, part in json.loads(PLANTED.samples[0]).items()
     if isinstance(part, (dict, list))
 }
@@ -239,6 +239,8 @@ def _declared(sample: WorkerSample) -> Iterator[Row]:
         yield (Kind.UNKNOWN, sample.unknown, None)
     if sample.reason is not None:
         yield (Kind.REASON, sample.reason, None)
+    if sample.absence is not None:
+        yield (Kind.ABSENCE, sample.declared, ABSENCES.index(sample.absence))
 
 
 def _place(sample: HostSample | WorkerSample | KeyGroupSample | PairSample) -> Row:

@@ -28,6 +28,8 @@ from tests.fuzz.fuzzed.samples import (
     STATISTICS,
     STATUS,
     STOP,
+    STOP_ALL,
+    STOP_APP,
     TOOK,
     W0,
     W1,
@@ -40,6 +42,8 @@ from trimtab_agent.commands.events import (
     Delivered,
     Entry,
     EpochSeen,
+    Kept,
+    KeptNoted,
     Position,
     ProcessId,
     ProcessNoted,
@@ -75,7 +79,9 @@ ROUND = Round(
 )  # fmt: skip
 SCALING = Scaling(command=STOP, phase=ScalingPhase.SENT, at=NOW, detail="asked")
 ENTRIES = (
-    JournalEntry(execution=Execution(generation=2, number=9, round=ROUND, scalings={W0: SCALING}), acks_read={0: 7}),
+    JournalEntry(
+        execution=Execution(generation=2, number=9, rounds={ROUND.app: ROUND}, scalings={W0: SCALING}), acks_read={0: 7}
+    ),
     JournalEntry(execution=Execution(generation=1)),
 )
 LINES: tuple[Entry, ...] = (
@@ -84,6 +90,8 @@ LINES: tuple[Entry, ...] = (
     Delivered(command_id=PREPARE.id, phase=Phase.TOOK),
     ProcessNoted(worker=W0, process=ProcessId(pid=7, created=NOW)),
     ProcessNoted(worker=W0, process=None),
+    KeptNoted(worker=W0, kept=Kept(at=NOW, crashes=3, detail="exit code 1", given_up=True)),
+    KeptNoted(worker=W0, kept=None),
     EpochSeen(epoch=EPOCH),
     Damaged(at=NOW),
     Position(topic_id="k", partition=0, offset=9),
@@ -174,7 +182,7 @@ DECODERS = (
     Decoder(name="hand-over", samples=(encode_handover(RELEASED),), decode=decode_handover, encode=encode_handover),
     Decoder(
         name="intent",
-        samples=tuple(map(write_intent, (DRAIN, PAUSE, ACCEPT, FORGET_APP, FORGET_WORKER))),
+        samples=tuple(map(write_intent, (DRAIN, PAUSE, STOP_ALL, STOP_APP, ACCEPT, FORGET_APP, FORGET_WORKER))),
         decode=read_intent,
         encode=write_intent,
     ),

@@ -292,6 +292,12 @@ def pause(world: World) -> Heal | None:
     return lambda: world.take_back(PAUSE_KEY)
 
 
+def stop_plans(world: World) -> Heal | None:
+    """An operator stops the plans in flight."""
+    world.stop()
+    return nothing
+
+
 def shift_load(world: World) -> Heal | None:
     """What was light becomes heavy."""
     for account in world.ledger.accounts.values():
@@ -347,6 +353,7 @@ FAULTS: tuple[Fault, ...] = (
     skew_clock,
     drain,
     pause,
+    stop_plans,
     shift_load,
     shift_load,
     silent_solver,

@@ -12,7 +12,7 @@ from tests.sim.simulated.timeline import Timeline
 from trimtab_agent.commands.events import Admitted
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import decode_entry
-from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Execution, Round
+from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Execution, HandoverPhase, Round
 from trimtab_protocol.messages.commands import Ack, Command, Phase, decode_ack, decode_command
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.handover import HandoverKind, decode_handover
@@ -117,18 +117,16 @@ class Checker:
             raise Violation(f"epochs: the journal goes from {before.epoch} to {execution.epoch}")
         self._execution = execution
         apps = {placement.app for placement in placements} | self._placements.keys()
-        if execution.round is None:
-            return
-        if execution.busy and execution.round.app not in apps:
-            raise Violation("the journal cannot be restored: a plan in flight, and no placement of its app")
-        new = before is None or before.round is None or before.round.plan != execution.round.plan
-        if new:
-            self._see_begin(execution.round, before)
-        self._see_round(execution.round)
+        for app, row in execution.rounds.items():
+            if execution.busy(app) and app not in apps:
+                raise Violation("the journal cannot be restored: a plan in flight, and no placement of its app")
+            if before is None or app not in before.rounds or before.rounds[app].plan != row.plan:
+                self._see_begin(row, before)
+            self._see_round(row)
 
     def _see_begin(self, row: Round, before: Execution | None) -> None:
-        if before is not None and before.busy:
-            raise Violation(f"plan {row.plan} begins while another one is in flight")
+        if before is not None and before.busy(row.app):
+            raise Violation(f"plan {row.plan} begins while another one of its app is in flight")
         if row.plan in self._ended_plans:
             raise Violation(f"plan {row.plan} begins a second time")
         if self.pauses_read:
@@ -162,6 +160,9 @@ class Checker:
             self._ended_plans.add(row.plan)
         elif row.plan in self._ended_plans:
             raise Violation(f"plan {row.plan} is in flight again after its end")
+        phases = {handover.phase for handover in row.handovers}
+        if row.stopped is not None and not phases.isdisjoint({HandoverPhase.WAITING, HandoverPhase.PREPARING}):
+            raise Violation(f"plan {row.plan} goes on although an operator stopped it")
         in_flight = sum(handover.phase in IN_FLIGHT for handover in row.handovers)
         if in_flight > self.bounds.handovers_in_flight:
             raise Violation(f"budget: {in_flight} hand-overs of plan {row.plan} in flight")
@@ -251,7 +252,7 @@ class Checker:
     @property
     def busy(self) -> bool:
         """Whether the journal has a plan in flight."""
-        return self._execution is not None and self._execution.busy
+        return self._execution is not None and bool(self._execution.in_flight)
 
     def placed_workers(self) -> set[WorkerId]:
         """Owners in the placements."""

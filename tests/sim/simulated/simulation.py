@@ -155,6 +155,8 @@ class Simulation:
             return f"controllers are {roles}"
         if world.checker.busy:
             return "a plan is in flight"
+        if world.unanswered_stops():
+            return "nobody has answered a stop"
         if misplaced := world.checker.misplaced():
             return f"{len(misplaced)} key groups are elsewhere than placed"
         hosts = {worker: name for name, host in world.hosts.items() if not host.left for worker in host.names}

@@ -29,7 +29,7 @@ from trimtab_controller.execution.events import Limits
 from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.stream.configuration import StreamSettings
-from trimtab_protocol.messages.intents import PAUSE_KEY, Drain, Intent, Pause, drain_key, encode_intent
+from trimtab_protocol.messages.intents import PAUSE_KEY, Drain, Intent, Pause, Stop, drain_key, encode_intent
 from trimtab_protocol.messages.local import Welcome
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_protocol.settings.kafka import KafkaSettings
@@ -303,6 +303,15 @@ class World:
     def pause(self) -> None:
         """`trimtab pause`."""
         self.say(Pause(by="operator", at=self.timeline.now, reason="simulated"))
+
+    def stop(self) -> None:
+        """`trimtab stop`."""
+        self.say(Stop(app=None, by="operator", at=self.timeline.now, reason="simulated"))
+
+    def unanswered_stops(self) -> int:
+        """How many stops no controller has answered."""
+        intents = {record.key: record.value for record in self.broker.read(self.topics.intents, 0)}
+        return sum(value is not None and (key or b"").startswith(b"stop") for key, value in intents.items())
 
     def take_back(self, key: str) -> None:
         """`--undo` of either."""

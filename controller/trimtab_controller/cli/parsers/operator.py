@@ -12,6 +12,7 @@ COMMANDS = {
     "undrain": "cancel a drain",
     "forget": "drop an app, or a worker's name, that is gone for good",
     "pause": "start no new plan; a plan in flight is finished",
+    "stop": "end the plans in flight: released key groups arrive, all others stay where they are",
     "resume": "end a pause or a hold",
 }
 """Command -> help."""
@@ -38,10 +39,13 @@ def _add_own_options(name: str, parser: argparse.ArgumentParser) -> None:
     if name == "forget":
         parser.add_argument("app", metavar="APP", nargs="?", help="the app's id")
         parser.add_argument("--worker", metavar="NAME", help="forget this worker instead of an app")
+    if name == "stop":
+        parser.add_argument("app", metavar="APP", nargs="?", help="only the plan of this app")
+        parser.add_argument("--pause", action="store_true", help="also start no new plan, as `trimtab pause` does")
     if name == "resume":
         text = "end a hold: carry on without the state that was lost with the journal"
         parser.add_argument("--accept-journal", action="store_true", help=text)
-    if name in ("drain", "forget", "pause", "resume"):
+    if name in ("drain", "forget", "pause", "stop", "resume"):
         text = "shown in the status and in the controller's log"
         parser.add_argument("--reason", default="no reason given", metavar="TEXT", help=text)
     if name == "snapshot":

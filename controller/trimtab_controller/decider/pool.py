@@ -1,0 +1,53 @@
+"""The pool of each app: the workers that agents declare for it, that do not run, and that can be started.  Pure."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trimtab_controller.decider.concerns import Concern, ConcernKind
+from trimtab_controller.decider.view import first_few
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.report import Absence
+from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolWorker:
+    """A worker that a START command would start.  `capacity` in cores."""
+
+    worker: WorkerId
+    host: HostId
+    capacity: float
+
+
+def startable(snapshot: Snapshot, draining: frozenset[WorkerId]) -> dict[AppId, tuple[PoolWorker, ...]]:
+    """The pool of each app, in order of the workers' names.
+
+    Workers that crashed are not in it, nor are those that operators drain, because they are to stay off.
+    """
+    pools: defaultdict[AppId, list[PoolWorker]] = defaultdict(list)
+    for row in sorted(snapshot.nodes, key=lambda row: row.worker):
+        if row.absence is Absence.STOPPED and row.declared is not None and row.worker not in draining:
+            pools[row.declared].append(PoolWorker(worker=row.worker, host=row.host, capacity=row.capacity))
+    return {app: tuple(workers) for app, workers in sorted(pools.items())}
+
+
+def crash_concerns(snapshot: Snapshot, ran: Mapping[WorkerId, AppId | None]) -> tuple[Concern, ...]:
+    """A concern for each app with workers that crashed and that their agents no longer start.
+
+    `ran`: which app a worker was last seen to run; it counts for workers that are not declared for one.
+    """
+    crashed: defaultdict[AppId, list[NodeWindow]] = defaultdict(list)
+    for row in sorted(snapshot.nodes, key=lambda row: row.worker):
+        app = row.declared or ran.get(row.worker)
+        if row.absence is Absence.CRASHED and app is not None:
+            crashed[app].append(row)
+    return tuple(
+        Concern(
+            kind=ConcernKind.WORKER_CRASHES,
+            app=app,
+            workers=tuple(row.worker for row in rows),
+            detail=first_few(f"{row.worker} on {row.host} {row.reason or 'crashed'}" for row in rows),
+        )
+        for app, rows in sorted(crashed.items())
+    )

@@ -1,0 +1,130 @@
+"""One window, several apps: each gets its decision, and a plan in flight of one does not keep the others waiting."""
+
+from dataclasses import replace
+
+from tests.controller.decider.decider_situations import APP, W0, a_round, kg
+from tests.controller.decider.deciders import SETTINGS, answer, decider, execution, only, window
+from trimtab_controller.decider.decision import Adopted, Planned, Skip
+from trimtab_controller.decider.events import (
+    Action,
+    Decided,
+    ExecutionChanged,
+    RoundMeasured,
+    SnapshotArrived,
+    Solve,
+)
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.execution.state import Execution, placement_of
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.snapshot import KeyGroupWindow
+
+OTHER = AppId("other")
+V0, V1 = WorkerId("v0"), WorkerId("v1")
+OTHERS_ON_V0 = {kg(partition, OTHER): V0 for partition in range(3)}
+ON_W0 = {kg(partition): W0 for partition in range(3)}
+
+
+def both(end_s: float = 1010.0, others: dict[KeyGroup, WorkerId] | None = None) -> SnapshotArrived:
+    """A window of two apps, each with all its key groups on the first of two workers; `other` is loaded more."""
+    one = window(ON_W0, end_s).snapshot
+    two = window({}, end_s, workers=(V0, V1)).snapshot
+    others = OTHERS_ON_V0 if others is None else others
+    rows = tuple(
+        KeyGroupWindow(key_group=each, worker=owner, covered_s=10.0, cpu=0.2, tuples_in_s=1.0, state_bytes=1000)
+        for each, owner in others.items()
+    )
+    nodes = tuple(replace(row, app=OTHER, host=HostId(f"o{row.host}")) for row in two.nodes)
+    hosts = tuple(replace(row, host=HostId(f"o{row.host}")) for row in two.hosts)
+    return SnapshotArrived(
+        snapshot=replace(
+            one,
+            hosts_seen=4,
+            hosts_expected=4,
+            hosts=(*one.hosts, *hosts),
+            nodes=(*one.nodes, *nodes),
+            key_groups=(*one.key_groups, *rows),
+        )
+    )
+
+
+def placed(**changes: object) -> Execution:
+    known = execution(ON_W0)
+    other = placement_of("c", OTHER, Epoch(1, 1), OTHERS_ON_V0, None)
+    return replace(known, placements={**known.placements, OTHER: other}, **changes)  # type: ignore[arg-type]
+
+
+def asked(actions: list[Action]) -> list[AppId]:
+    return [action.view.app for action in actions if isinstance(action, Solve)]
+
+
+def test_the_first_placements_of_all_apps_follow_from_one_window() -> None:
+    actions = decider(execution(None)).on_event(1011.0, both())
+    adopted = [action.decision for action in actions if isinstance(action, Decided)]
+    assert [(type(each), each.app) for each in adopted if isinstance(each, Adopted)] == [
+        (Adopted, OTHER),
+        (Adopted, APP),
+    ]
+    assert len(adopted) == len(actions) == 2
+
+
+def test_the_next_app_follows_when_the_solver_has_answered() -> None:
+    made = decider(placed())
+    assert asked(made.on_event(1011.0, both())) == [OTHER], "the one with the larger load distance first"
+
+    decided, then = made.on_event(1012.0, answer((0, 1)))
+
+    assert isinstance(decided, Decided)
+    assert isinstance(decided.decision, Planned)
+    assert decided.decision.plan.app == OTHER
+    assert asked([then]) == [APP]
+    [last] = made.on_event(1013.0, answer((0, 1)))
+    assert isinstance(last, Decided)
+    assert isinstance(last.decision, Planned)
+    assert last.decision.plan.app == APP
+
+
+def test_a_plan_in_flight_keeps_only_its_own_app_waiting() -> None:
+    in_flight = replace(a_round(None), app=OTHER)
+    made = decider(placed(rounds={OTHER: in_flight}))
+    assert asked(made.on_event(1011.0, both())) == [APP]
+
+    calm = decider(placed(rounds={OTHER: in_flight, APP: replace(a_round(None), plan="1.3")}))
+    found = only(calm.on_event(1011.0, both()))
+    assert found == Skip(reason=SkipReason.PLAN_IN_FLIGHT, detail="other: plan 1.2 is in flight")
+
+
+def test_a_plan_that_began_while_the_solver_worked_makes_its_answer_useless_and_no_other() -> None:
+    made = decider(placed())
+    made.on_event(1011.0, both())
+    began = placed(rounds={OTHER: replace(a_round(None), app=OTHER)})
+    made.on_event(1011.5, ExecutionChanged(execution=began))
+
+    decided, then = made.on_event(1012.0, answer((0, 1)))
+
+    assert isinstance(decided, Decided)
+    assert isinstance(decided.decision, Skip)
+    assert decided.decision.reason is SkipReason.PLAN_IN_FLIGHT
+    assert asked([then]) == [APP]
+
+
+def test_an_app_is_decided_once_per_window_however_long_the_solver_takes() -> None:
+    made = decider(placed())
+    made.on_event(1011.0, both())
+    assert made.on_event(1021.0, both(1020.0)) == [], "the solver works on"
+
+    decided, then = made.on_event(1022.0, answer())
+
+    assert isinstance(decided, Decided)
+    assert isinstance(decided.decision, Skip)
+    assert asked([then]) == [APP], "and not OTHER again"
+
+
+def test_a_round_is_measured_and_the_interval_kept_for_its_own_app() -> None:
+    ended = replace(a_round(1005.0), app=OTHER)
+    made = decider(placed(rounds={OTHER: ended}))
+
+    actions = made.on_event(1021.0, both(1020.0))
+
+    assert [(each.app, each.plan) for each in actions if isinstance(each, RoundMeasured)] == [(OTHER, "1.2")]
+    assert asked(actions) == [APP], "OTHER waits for its interval"
+    assert SETTINGS.min_interval_s > 1021.0 - 1005.0
