@@ -19,6 +19,7 @@ from trimtab_controller.leadership.group import MembershipError
 from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.run import ControllerRun
+from trimtab_controller.loop.stream_process import StreamProcess, stream_command
 from trimtab_process.metrics_port import serve_metrics
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey
@@ -77,25 +78,40 @@ def _look_on(configuration: Configuration, path: Path, served: ProcessMetrics, s
     """Run a dry run; it sends no commands, so it takes no part in the election."""
     metrics = Metrics()
     served.show(metrics.registry)
-    ControllerRun(configuration, path, acting=False, stopping=stopping, metrics=metrics).run()
+    stream = StreamProcess(stream_command(path, acting=False)) if configuration.stream.embedded else None
+    ControllerRun(configuration, acting=False, stopping=stopping, stream=stream, metrics=metrics).run()
 
 
 def _act(configuration: Configuration, path: Path, served: ProcessMetrics, stopping: Callable[[], bool]) -> None:
     if configuration.signing is not None:
         configuration.signing.load()  # a standby reports a bad key now, not when it takes over
+    settings = configuration.stream
+    stream = StreamProcess(stream_command(path, acting=True), warm=settings.warm_standby) if settings.embedded else None
+    warm = stream if settings.warm_standby else None
 
     def new_term(lease: LeaseView) -> ControllerRun:
         metrics = Metrics()
         served.show(metrics.registry)
         return ControllerRun(
-            configuration, path, acting=True, stopping=lease.over, suspended=lease.suspended, metrics=metrics
+            configuration,
+            acting=True,
+            stopping=lease.over,
+            suspended=lease.suspended,
+            stream=stream,
+            metrics=metrics,
         )
 
-    Candidacy(
+    candidacy = Candidacy(
         Connection(kafka=configuration.kafka),
         Topics(configuration.cluster),
         configuration.lease_s,
         new_term=new_term,
         metrics=served,
         stopping=stopping,
-    ).run()
+        tend=warm.tick if warm is not None else lambda: None,
+    )
+    try:
+        candidacy.run()
+    finally:
+        if stream is not None:
+            stream.close()

@@ -60,6 +60,8 @@ class LeaseView(Protocol):
 class Candidacy:
     """Runs a term whenever this process leads; `run` returns when `stopping`.
 
+    `tend` is called all the time, to keep running what runs in each role.
+
     Everything runs in one thread: a running term asks its `LeaseView` in each turn and in each wait, and that polls the
     group.
     """
@@ -73,12 +75,14 @@ class Candidacy:
         new_term: Callable[[LeaseView], Term],
         metrics: ProcessMetrics,
         stopping: Callable[[], bool],
+        tend: Callable[[], None] = lambda: None,
     ) -> None:
         self._connection = connection
         self._topics = topics
         self._new_term = new_term
         self._metrics = metrics
         self._stopping = stopping
+        self._tend = tend
         self._membership = Membership(connection, topics, lease_s)
         self._candidate = Candidate()
         self._elected = False
@@ -120,6 +124,7 @@ class Candidacy:
     # --- events and actions ---------------------------------------------------------------------------------------
 
     def _poll(self, timeout_s: float) -> None:
+        self._tend()
         for event in self._membership.poll(timeout_s):
             self._feed(event)
         self._perform(self._candidate.on_tick(time.monotonic()))

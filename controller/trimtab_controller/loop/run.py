@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -24,7 +23,7 @@ from trimtab_controller.loop.driver import POLL_S, ControlLoop, Resources
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.recovery import RecoveredState, recover
-from trimtab_controller.loop.stream_process import StreamProcess, stream_command
+from trimtab_controller.loop.stream_process import StreamProcess
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.solver.process import SolverProcess, serve_collocating
 from trimtab_process.credential_files import load_trust
@@ -42,21 +41,22 @@ class ControllerRun:
     """One run of the controller; for an acting controller, one term as leader.
 
     `run` returns when `stopping`, waits while `suspended`, and raises FencedError when another controller takes over.
+    `stream` publishes during the run; None: Spark runs elsewhere.
     """
 
     def __init__(
         self,
         configuration: Configuration,
-        path: Path,
         *,
         acting: bool,
         stopping: Callable[[], bool],
         suspended: Callable[[], bool] = lambda: False,
+        stream: StreamProcess | None = None,
         metrics: Metrics | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._configuration = configuration
-        self._path = path
+        self._stream = stream
         self._acting = acting
         self._stopping = stopping
         self._suspended = suspended
@@ -102,13 +102,15 @@ class ControllerRun:
         collocating = self._configuration.balance.planned_with is Method.ALBIC
         solver = SolverProcess(serve=serve_collocating) if collocating else SolverProcess()
         stack.callback(solver.close)
+        stream = self._stream
+        if stream is not None:
+            stack.callback(stream.stand_by)
+            stream.tick()  # first, since Spark takes longest to start
         inbox = Inbox(self._topics, self._clock, trusted=self._trusted)
         publisher, follower, recovered = self._connect(inbox)
         stack.callback(follower.close)
-        # Start Spark last and end it first, because without Kafka it only retries.
-        stream = StreamProcess(stream_command(self._path)) if self._configuration.stream.embedded else None
         if stream is not None:
-            stack.callback(stream.close)
+            stream.lead()
         return Resources(
             inbox=inbox, publisher=publisher, follower=follower, solver=solver, stream=stream, recovered=recovered
         )

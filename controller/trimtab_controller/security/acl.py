@@ -10,7 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from trimtab_protocol.messages.names import AppId, Topics, controllers_group, topic_settings, transactional_id
+from trimtab_protocol.messages.names import (
+    AppId,
+    Topics,
+    controllers_group,
+    stream_transactional_id,
+    topic_settings,
+    transactional_id,
+)
 
 AGENT_GROUP = "trimtab-agent"
 OTHER_GROUPS = "trimtab-"
@@ -115,8 +122,8 @@ class Rules:
             Role.CONTROLLER, Operation.WRITE,
             topics.snapshots, topics.placement, topics.commands, topics.journal, topics.intents, topics.status,
         )  # fmt: skip
-        for acting in (True, False):
-            name = transactional_id(topics.cluster, acting=acting)
+        producers = [transactional_id(topics.cluster, acting=acting) for acting in (True, False)]
+        for name in (*producers, stream_transactional_id(topics.cluster)):
             for operation in (Operation.DESCRIBE, Operation.WRITE):
                 yield Rule(role=Role.CONTROLLER, resource=Resource.TRANSACTIONAL_ID, name=name, operation=operation)
         group = controllers_group(topics.cluster)

@@ -9,9 +9,12 @@ import threading
 from pathlib import Path
 
 from trimtab_controller.jars.fetching import JarError
-from trimtab_controller.stream.configuration import load
+from trimtab_controller.stream.configuration import LEAD, STAND_BY, load
+from trimtab_controller.stream.outlet import Turns
 from trimtab_protocol.messages.decode import BadMessage
 
+SILENT_WINDOWS = 2
+"""After so many windows and the watermark's delay without a snapshot, the publishing stream counts as gone."""
 STOP_LIMIT_S = 8.0
 """How long after a signal the process ends at the latest, even in the middle of work: its whole state is in Kafka."""
 
@@ -33,12 +36,28 @@ def main() -> int:
 
     stopped = _stop_signals()
     parent = os.getppid()
+    settings = configuration.stream
+    turns = Turns(told=options.told, silent_ms=SILENT_WINDOWS * settings.window_ms + settings.watermark_ms)
+    if options.told:
+        threading.Thread(target=_listen, args=(turns,), daemon=True).start()
     try:
-        run(configuration, lambda: stopped.is_set() or (options.with_parent and os.getppid() != parent))
+        run(configuration, turns, lambda: stopped.is_set() or (options.with_parent and os.getppid() != parent))
     except (JarError, PySparkRuntimeError) as error:  # for example, no Java
         logging.getLogger(__name__).error("Spark does not run: %s", error)
         return 1
     return 0
+
+
+def _listen(turns: Turns) -> None:
+    """Follow what the controller tells on standard input, until its end."""
+    said = b""
+    while chunk := os.read(sys.stdin.fileno(), 1024):  # no buffered read: it would hold a lock at the interpreter's end
+        *lines, said = (said + chunk).split(b"\n")
+        for line in lines:
+            if line == LEAD:
+                turns.lead()
+            elif line == STAND_BY:
+                turns.stand_by()
 
 
 def _stop_signals() -> threading.Event:
@@ -60,6 +79,7 @@ def _stop_signals() -> threading.Event:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="trimtab_controller.stream", description="Reports in, snapshots out.")
     parser.add_argument("--config", type=Path, required=True, help="controller.toml")
+    parser.add_argument("--told", action="store_true", help="publish only between the lines lead and stand-by on stdin")
     parser.add_argument("--with-parent", action="store_true", help="end when the process that started this one ends")
     return parser.parse_args()
 

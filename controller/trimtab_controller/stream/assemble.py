@@ -63,6 +63,7 @@ class Assembler:
         self._configured = expected_hosts
         self._windows: dict[int, _Window] = {}
         self._reached_ms: dict[HostId, int] = {}
+        self._interval_ms: dict[HostId, int] = {}
         self._recent: deque[frozenset[HostId]] = deque(maxlen=REMEMBERED_WINDOWS)
         self._belated: frozenset[HostId] = frozenset()
         self._newest_ms: int | None = None
@@ -96,14 +97,22 @@ class Assembler:
                 del self._windows[start_ms]
 
     def next_look_ms(self, now_ms: int, *, patience_ms: int) -> int:
-        """When to look for rows again: `patience_ms` after the end of the next window, or from now if it has ended.
+        """When to look for rows again: `patience_ms` after the last report of the next window, or from now if overdue.
 
         Earlier rows cannot complete a window, and each look costs time.
         """
         open_ends = [window.end_ms for window in self._windows.values() if not window.published]
         end_ms = min(open_ends, default=(now_ms // self._window_ms + 1) * self._window_ms)
+        due_ms = max([end_ms, *self._last_reports_ms(end_ms)])
         # The window ends by the clocks of brokers and hosts, which may be ahead of this one; sleep one window at most.
-        return min(max(end_ms, now_ms), now_ms + self._window_ms) + patience_ms
+        return min(max(due_ms, now_ms), now_ms + self._window_ms) + patience_ms
+
+    def _last_reports_ms(self, end_ms: int) -> Iterator[int]:
+        """When each host makes its last report for the window that ends at `end_ms`: up to half an interval later."""
+        for host, reached_ms in self._reached_ms.items():
+            interval_ms = self._interval_ms.get(host, 0)
+            if interval_ms and reached_ms < end_ms:
+                yield reached_ms + (end_ms - 1 - reached_ms) // interval_ms * interval_ms + interval_ms // 2
 
     def _see_times(self, rows: pa.Table) -> None:
         if rows.num_rows:
@@ -137,6 +146,7 @@ class Assembler:
         for host, covered_s, samples in zip(*(column.to_pylist() for column in hosts.columns), strict=True):
             before = window.covered.get(host, (0.0, 0))
             window.covered[host] = (before[0] + covered_s, before[1] + samples)
+            self._interval_ms[host] = round(1000 * covered_s / samples)
             if window.published and self._covers(window.covered[host][0]):
                 # The host joins or returns, slightly later than the others.  If not awaited, it would always be late.
                 self._belated |= {host}
@@ -182,6 +192,7 @@ class Assembler:
         self._belated = frozenset()
         start_ms = window.end_ms - self._window_ms
         self._reached_ms = {host: reached for host, reached in self._reached_ms.items() if reached >= start_ms}
+        self._interval_ms = {host: self._interval_ms[host] for host in self._reached_ms if host in self._interval_ms}
         rows = {kind: contents.of_hosts(sums.pop(kind), seen) for kind in KEYS}
         return Snapshot(
             cluster=self._cluster,

@@ -18,15 +18,21 @@ as many.
 """
 
 
+LEAD, STAND_BY = b"lead", b"stand-by"
+"""The lines by which a controller tells its stream whether to publish."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSettings:
     """How reports become snapshots.
 
     `window_s`: length of a window, a multiple of the agents' interval.  `watermark_s`: how long a window waits for a
-    host that does not report.  `patience_s`: how long after the end of a window Spark looks for its reports, and how
-    often from then on.  `expected_hosts`: the only hosts whose reports count; None = all hosts count, and those seen in
-    the last windows are awaited.  `checkpoint_dir`: a folder, or a URI that all Spark executors can reach.  `embedded`:
-    the controller runs the stream as a child process.  `spark`: any keys of Spark's configuration.
+    host that does not report.  `patience_s`: how long after the last report of a window is due Spark looks for it, and
+    how often from then on.  `expected_hosts`: the only hosts whose reports count; None = all hosts count, and those
+    seen in the last windows are awaited.  `checkpoint_dir`: a folder, or a URI that all Spark executors can reach.
+    `embedded`: the controller runs the stream as a child process.  `warm_standby`: it does so while it stands by, too,
+    and has snapshots as soon as it leads; this takes as much memory and CPU as the leader's stream.  `spark`: any keys
+    of Spark's configuration.
     """
 
     checkpoint_dir: str
@@ -35,6 +41,7 @@ class StreamSettings:
     patience_s: float = 0.3
     expected_hosts: frozenset[HostId] | None = None
     embedded: bool = True
+    warm_standby: bool = True
     spark: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -89,6 +96,7 @@ def read_stream_settings(section: Mapping[str, Any], path: str) -> StreamSetting
         patience_s=_seconds(fields, "patience_s", 0.3),
         expected_hosts=fields.optional("expected_hosts", lambda name: _read_hosts(fields, name)),
         embedded=fields.flag("embedded") if fields.has("embedded") else True,
+        warm_standby=fields.flag("warm_standby") if fields.has("warm_standby") else True,
         spark=fields.optional("spark", lambda name: _read_spark(fields, name)) or {},
     )
     fields.done()

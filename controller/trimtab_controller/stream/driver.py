@@ -18,13 +18,13 @@ from trimtab_controller.kafka.collecting import collector_paused
 from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.configuration import Configuration, StreamSettings
-from trimtab_controller.stream.publisher import Publisher, last_end_ms
+from trimtab_controller.stream.outlet import Outlet, Turns, first_ms
+from trimtab_controller.stream.publisher import NotPublished, Publisher
 from trimtab_controller.stream.rows import SCHEMA, left_out_row, table_of
 from trimtab_controller.stream.session import fresh_checkpoint, open_session, prefer_plain_files
 from trimtab_process.backoff import Backoff
 from trimtab_protocol.messages.decode import Fault, shorten
 from trimtab_protocol.messages.names import Topics
-from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.settings.kafka import KafkaSettings, for_java, for_librdkafka
 
 PROBE_LIMIT_S = 5.0
@@ -34,24 +34,28 @@ TOPICS = Backoff((0.5, 1.0, 2.0, 5.0, 10.0))
 QUERY_RESTART_S = 1.0
 POLL_S = 0.5
 NAMED = 3
-REPLAYED_WINDOWS = 2
 
 log = logging.getLogger(__name__)
 
 Stopping = Callable[[], bool]
 
 
-def run(configuration: Configuration, stopping: Stopping) -> None:
-    """Turn reports into snapshots until `stopping()`; restart a failed query from two windows ago."""
+def run(configuration: Configuration, turns: Turns, stopping: Stopping) -> None:
+    """Turn reports into snapshots until `stopping()`, and publish them at this stream's turn.
+
+    A failed query is restarted.
+    """
     topics = Topics(configuration.cluster)
     spark = None
     try:
+        # Before Kafka has the topics, which the controller may be about to create: the session takes seconds.
+        spark = open_session(f"trimtab-stream-{configuration.cluster}", configuration.stream.spark)
+        log.info("Spark's session is open")
+        outlet = Outlet(Publisher(configuration.kafka, configuration.cluster), turns)
         while wait_for_topics(configuration.kafka, (topics.reports, topics.snapshots), stopping):
-            if spark is None:
-                spark = open_session(f"trimtab-stream-{configuration.cluster}", configuration.stream.spark)
             try:
-                _run_query(spark, configuration, topics, stopping)
-            except (StreamingQueryException, KafkaException) as error:
+                _run_query(spark, configuration, topics, outlet, stopping)
+            except (StreamingQueryException, KafkaException, NotPublished) as error:
                 log.error("the Spark query failed, restarting it: %s", _first_line(error))
                 time.sleep(QUERY_RESTART_S)
     finally:
@@ -82,12 +86,12 @@ def wait_for_topics(kafka: KafkaSettings, topics: tuple[str, ...], stopping: Sto
 class Batches:
     """The function that foreachBatch calls."""
 
-    def __init__(self, cluster: str, settings: StreamSettings, assembler: Assembler, publisher: Publisher) -> None:
+    def __init__(self, cluster: str, settings: StreamSettings, assembler: Assembler, outlet: Outlet) -> None:
         self.query: StreamingQuery | None = None
         self._cluster = cluster
         self._settings = settings
         self._assembler = assembler
-        self._publisher = publisher
+        self._outlet = outlet
         self._working = threading.Lock()
         self._closing = threading.Event()
 
@@ -98,10 +102,9 @@ class Batches:
         one batch per window costs a fraction of one per report, in a sandbox as in a fleet.
         """
         with self._working, collector_paused():
-            for snapshot in self._assembler.on_rows(self._rows(records), now_ms=time.time_ns() // 1_000_000):
-                size = self._publisher.publish(snapshot)
-                log.info("published %s", _summary(snapshot, size))
-        now_ms = time.time_ns() // 1_000_000
+            for snapshot in self._assembler.on_rows(self._rows(records), now_ms=_now_ms()):
+                self._outlet.add(_now_ms(), snapshot)
+        now_ms = _now_ms()
         look_ms = self._assembler.next_look_ms(now_ms, patience_ms=self._settings.patience_ms)
         self._closing.wait((look_ms - now_ms) / 1000)
 
@@ -117,6 +120,11 @@ class Batches:
         refused = table_of(left_out_row(*row[:-1]) for row in left_out)
         return pa.concat_tables([refused, sums.select(SCHEMA.names).cast(SCHEMA)])
 
+    def flush(self) -> None:
+        """Publish what is held, between two batches.  Raises NotPublished, KafkaException."""
+        with self._working:
+            self._outlet.flush(_now_ms())
+
     def stop(self) -> None:
         """Stop the query between two batches."""
         self._closing.set()
@@ -125,15 +133,13 @@ class Batches:
                 self.query.stop()
 
 
-def _run_query(spark: SparkSession, configuration: Configuration, topics: Topics, stopping: Stopping) -> None:
+def _run_query(
+    spark: SparkSession, configuration: Configuration, topics: Topics, outlet: Outlet, stopping: Stopping
+) -> None:
     settings = configuration.stream
     kafka = configuration.kafka
-    now_ms = time.time_ns() // 1_000_000
-    from_ms = now_ms - REPLAYED_WINDOWS * settings.window_ms
-    published_ms = last_end_ms(kafka, topic=topics.snapshots)
-    if published_ms > now_ms:
-        log.warning("ignoring the last snapshot on %s: it is from the future", topics.snapshots)
-        published_ms = 0
+    now_ms = _now_ms()
+    from_ms = first_ms(now_ms, outlet.restart(), settings.window_ms)
     batches = Batches(
         configuration.cluster,
         settings,
@@ -141,10 +147,10 @@ def _run_query(spark: SparkSession, configuration: Configuration, topics: Topics
             cluster=configuration.cluster,
             window_ms=settings.window_ms,
             watermark_ms=settings.watermark_ms,
-            from_ms=max(from_ms, published_ms),
+            from_ms=from_ms,
             expected_hosts=settings.expected_hosts,
         ),
-        Publisher(kafka, topic=topics.snapshots),
+        outlet,
     )
     records = pipeline.records(spark, for_java(kafka, Path.read_text), topic=topics.reports, from_ms=from_ms)
     prefer_plain_files(spark, settings.checkpoint_dir)
@@ -159,7 +165,8 @@ def _run_query(spark: SparkSession, configuration: Configuration, topics: Topics
     log.info("reading %s from_ms=%d", topics.reports, from_ms)
     try:
         while not (stopping() or query.awaitTermination(POLL_S)):
-            pass
+            if outlet.is_due:
+                batches.flush()
     finally:
         batches.stop()
 
@@ -171,18 +178,8 @@ def _tell(left_out: Sequence[SparkRow]) -> None:
         log.warning("discarded unread, %s: %d reports of %s", fault, sum(row.reports for row in found), names)
 
 
-def _summary(snapshot: Snapshot, size: int) -> str:
-    figures = {
-        "end_ms": snapshot.end_ms,
-        "after_ms": time.time_ns() // 1_000_000 - snapshot.end_ms,
-        "hosts": f"{snapshot.hosts_seen}/{snapshot.hosts_expected}",
-        "key_groups": len(snapshot.key_groups),
-        "pairs": len(snapshot.pairs),
-        "late_rows": snapshot.late_rows,
-        "rejected": sum(snapshot.rejected.values()),
-        "bytes": size,
-    }
-    return " ".join(f"{name}={figure}" for name, figure in figures.items())
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _pause(seconds: float, stopping: Stopping) -> None:

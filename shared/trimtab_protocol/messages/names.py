@@ -162,6 +162,11 @@ def transactional_id(cluster: str, *, acting: bool) -> str:
     return f"trimtab.{cluster}.{'controller' if acting else 'dry-run'}"
 
 
+def stream_transactional_id(cluster: str) -> str:
+    """The transactional id under which the stream of a cluster publishes its snapshots."""
+    return f"trimtab.{cluster}.stream"
+
+
 def controllers_group(cluster: str) -> str:
     """The consumer group in which the acting controllers of a cluster elect their leader."""
     return f"trimtab.{cluster}.controllers"

@@ -157,6 +157,15 @@ def test_the_next_look_is_after_the_end_of_the_oldest_open_window() -> None:
     assert machine.next_look_ms(11_300, patience_ms=500) == 20_500
 
 
+def test_the_next_look_awaits_the_last_report_of_each_host() -> None:
+    machine = assembler()
+    machine.on_rows([host("h0", 0, 10), host("h1", 0, 10, last_ms=9_800)], now_ms=10_300)
+    assert machine.next_look_ms(10_400, patience_ms=300) == 20_600, "h1 reports for the window at 20.3 s"
+    machine.on_rows([host("h0", 10_000, 10), host("h1", 10_000, 9, last_ms=18_800)], now_ms=20_200)
+    assert machine.next_look_ms(20_250, patience_ms=300) == 20_600
+    assert machine.next_look_ms(20_700, patience_ms=300) == 21_000, "it is overdue"
+
+
 def test_however_far_the_hosts_clocks_are_ahead_the_next_look_is_within_a_window() -> None:
     machine = assembler()
     machine.on_rows([host("h0", 3_600_000, 3)], now_ms=3_000)

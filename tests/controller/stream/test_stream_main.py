@@ -1,6 +1,7 @@
 """The stream's process: what keeps Spark from running is a line, not a traceback."""
 
 import logging
+import os
 import sys
 import threading
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.stream import __main__ as stream
 from trimtab_controller.stream import driver
+from trimtab_controller.stream.outlet import Turns
 
 
 def test_jars_that_cannot_be_had_end_it_with_their_reason(
@@ -31,3 +33,22 @@ def test_jars_that_cannot_be_had_end_it_with_their_reason(
     assert [(row.levelno, row.getMessage()) for row in caplog.records] == [
         (logging.ERROR, "Spark does not run: no network")
     ]
+
+
+def test_it_follows_what_the_controller_tells_also_in_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns = Turns(told=True, silent_ms=1000)
+    heard = []
+    monkeypatch.setattr(turns, "lead", lambda: heard.append("lead"))
+    monkeypatch.setattr(turns, "stand_by", lambda: heard.append("stand by"))
+    read, write = os.pipe()
+    with os.fdopen(read) as stdin, os.fdopen(write, "wb", buffering=0) as controller:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        listening = threading.Thread(target=stream._listen, args=(turns,))
+        listening.start()
+        for piece in (b"le", b"ad\nstand-by\nof another version\nle", b"ad\n"):
+            controller.write(piece)
+        controller.close()
+        listening.join(20)
+    assert heard == ["lead", "stand by", "lead"]

@@ -16,6 +16,7 @@ def test_only_the_checkpoint_folder_is_needed() -> None:
         patience_s=0.3,
         expected_hosts=None,
         embedded=True,
+        warm_standby=True,
         spark={},
     )
 
@@ -28,11 +29,12 @@ def test_everything_given() -> None:
         "patience_s": 1,
         "expected_hosts": ["h0", "h1"],
         "embedded": False,
+        "warm_standby": False,
         "spark": {"spark.master": "local[2]", "spark.sql.shuffle.partitions": 64, "spark.ui.enabled": True},
     }
     found = read_stream_settings(section, "stream")
     assert (found.window_ms, found.watermark_ms, found.patience_ms) == (60_000, 2_500, 1_000)
-    assert (found.expected_hosts, found.embedded) == (frozenset({"h0", "h1"}), False)
+    assert (found.expected_hosts, found.embedded, found.warm_standby) == (frozenset({"h0", "h1"}), False, False)
     assert dict(found.spark) == {
         "spark.master": "local[2]",
         "spark.sql.shuffle.partitions": "64",

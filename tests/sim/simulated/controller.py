@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -191,7 +190,6 @@ class ControllerProcess:
         """Take over, and be woken by what comes.  Raises FencedError, StoppedError, Violation."""
         this_run = run.ControllerRun(
             self._configuration,
-            Path("controller.toml"),
             acting=True,
             stopping=office.over,
             suspended=office.suspended,
