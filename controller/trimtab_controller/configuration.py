@@ -112,6 +112,7 @@ def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, flo
             preset.min_collocation_gain, fields, "min_collocation_gain", lambda n: fields.number(n, high=100)
         ),
         remote_tuple_cpu_s=fields.optional("remote_tuple_cpu_s", lambda n: fields.number(n, high=1)),
+        catch_up_s=_or(preset.catch_up_s, fields, "catch_up_s", lambda n: fields.number(n, low=10, high=86_400)),
     )
     limit_s = _or(2.0, fields, "solver_time_limit_s", lambda n: fields.number(n, low=0.01, high=600))
     needs = Requirements(

@@ -23,6 +23,8 @@ class SandboxSettings:
     workers: int = 4
     capacity_cores: float | tuple[float, ...] = 0.25
     """Capacity per worker in cores: one value for all, or one each."""
+    host_cores: float | None = None
+    """Cores of each "host", of which only its worker and agent use any; None: each measures the whole machine."""
     interval_s: float = 1.0
     """Seconds between two reports of an agent."""
     heap_mb: int = 384
@@ -143,6 +145,7 @@ def agent_configuration(
 ) -> Table:
     """The agent.toml of one host."""
     return {
+        **({} if settings.host_cores is None else {"host": {"cores": settings.host_cores}}),
         "agent": {
             "cluster": settings.cluster,
             "host": host_name(index),

@@ -61,6 +61,7 @@ def test_settings_of_the_clients_are_texts(tmp_path: Path) -> None:
         (LEAST.replace('"demo"', '"de mo"'), "controller.cluster: found 'de mo', expected a name"),
         (LEAST + "[balance]\nmax_migrations = 0\n", "balance.max_migrations: found 0, expected 1 to"),
         (LEAST + "[balance]\nmax_migrations = 1001\n", "balance.max_migrations: found 1001, expected 1 to 1000"),
+        (LEAST + "[balance]\ncatch_up_s = 5\n", "balance.catch_up_s: found 5, expected a finite number, 10 to 86400"),
         (LEAST + "[balance]\nload_distance = nan\n", "balance.load_distance: found nan, expected a finite number"),
         (LEAST + "[balance]\nload_distanc = 1.0\n", "balance.load_distanc: found a number, expected no such field"),
         (LEAST + '[execution]\nattempts = "3"\n', "execution.attempts: found a string, expected a whole number"),

@@ -32,6 +32,8 @@ FLIGHTS = 2000
 INTERVAL_S = 0.5
 BUSY_CORES, BUSY_INTERVALS = 0.3, 12
 SLOW_FLIGHTS, SLOW_RATE = 800, 100.0
+MANY = 6_000
+"""Flights; more than the 4,096 events that a stream's queue holds."""
 LIMIT_S = 90.0
 
 
@@ -274,3 +276,28 @@ def test_a_worker_that_was_busy_without_messages_measures_its_key_groups_truly_a
         assert sum(sample.cpu_s or 0.0 for sample in one.key_groups) > 0.05 * (one.cpu_s or 0.0)
         assert all(sample.cpu_s for sample in one.key_groups if sample.tuples_in)
     check_cpu(working)
+
+
+def test_a_backlog_counts_what_does_not_fit_into_the_queues_to_the_last_event(
+    own_broker: Broker, processes: Processes, listener: Listener, tmp_path: Path
+) -> None:
+    worker = start_worker(processes, own_broker, listener, "w0", tmp_path / "w0", FLIGHTS_WORK="20000")
+    until(lambda: listener.statistics != {} and all_owned(listener.newest()), "all owned", processes.logs)
+    flights = list(read_flights(limit=MANY))
+
+    def waiting() -> int:
+        return sum(
+            sample.backlog or 0 for sample in listener.newest()[0].key_groups if sample.key_group.operator == EXTRACT
+        )
+
+    def begun() -> int:
+        samples = (sample for one in listener.all() for sample in one.key_groups)
+        return sum(sample.tuples_in or 0 for sample in samples if sample.key_group.operator == EXTRACT)
+
+    for sent in (MANY, 2 * MANY):
+        with FlightProducer(own_broker.address, flights, key_groups=KEY_GROUPS, rate=2000.0) as producer:
+            until(lambda: producer.finished, "all flights sent", processes.logs)
+            producer.stop()
+        until(lambda: abs(begun() + waiting() - sent) <= 1, f"{sent} flights begun or waiting", processes.logs)  # noqa: B023
+    assert waiting() > MANY
+    assert worker.stop() == 0

@@ -1,7 +1,5 @@
-"""Prints the status in 80 columns; what an operator on call needs first comes first."""
+"""Prints the status, readable in 80 columns; what an operator on call needs first comes first."""
 
-import statistics
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,20 +11,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from trimtab_controller.cli.status_hosts import SHOWN_NODES, hosts_table, hosts_title, most, or_unknown, size_of
+from trimtab_controller.cli.status_plans import ago, clock, last_plans, plans_in_flight
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import first_few
 from trimtab_controller.leadership.group import Member
 from trimtab_protocol.messages.report import Absence, WorkerState
-from trimtab_protocol.messages.status import AppStatus, NodeStatus, RoundStatus, Status
+from trimtab_protocol.messages.status import AppStatus, NodeStatus, Status
 
 SILENT_AFTER_S = 15.0
 """Age from which a status counts as silence; a controller publishes one every 5 s."""
 OLD_SNAPSHOT_S = 60.0
 """Age from which a snapshot is shown as old; what the controller takes for stale depends on its windows."""
-SHOWN_NODES = 20
 SHOWN_DECISIONS = 5
-SHOWN_ROUNDS = 3
-SHOWN_PLANS = 5
 SHOWN_REASONS = 10
 INDENT = (0, 0, 0, 2)
 CALM = frozenset(
@@ -126,17 +123,18 @@ def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> Non
     console.print(_headline(seen))
     if status.decisions:
         last = status.decisions[-1]
-        console.print(Text(f"last decision {_ago(seen.now - last.at)} ago: {last.text}"))
+        console.print(Text(f"last decision {ago(seen.now - last.at)} ago: {last.text}"))
     for line in _remedies(seen):
         console.print(line)
     for title, part in (
         ("apps", _apps(status)),
         ("pool", _pool(status)),
         (_nodes_title(status, all_nodes=all_nodes), _nodes(status, all_nodes=all_nodes)),
+        (hosts_title(status, all_nodes=all_nodes), hosts_table(status, all_nodes=all_nodes)),
         ("fixed workers: plans are made around them", _fixed(status)),
         ("what workers report", _reasons(status)),
-        ("plans in flight", _plans_in_flight(seen)),
-        ("last plans", _rounds(status)),
+        ("plans in flight", plans_in_flight(status, seen.now)),
+        ("last plans", last_plans(status)),
         ("earlier decisions", _decisions(status)),
         ("refused messages", _rejected(status)),
     ):
@@ -154,7 +152,7 @@ def _headline(seen: Seen) -> Text:
         text.append("no snapshot yet", "yellow")
     else:
         old = seen.snapshot_age_s > OLD_SNAPSHOT_S
-        text.append(f"snapshot {_ago(seen.snapshot_age_s)} old", "yellow" if old else "")
+        text.append(f"snapshot {ago(seen.snapshot_age_s)} old", "yellow" if old else "")
         if status.coverage is not None and status.coverage < 1.0:
             text.append(f", from {status.coverage:.0%} of the hosts", "yellow")
     return text
@@ -172,9 +170,7 @@ def _remedies(seen: Seen) -> Iterator[Text]:
     """The problems, and what to do about each."""
     status = seen.status
     if seen.silent_s > SILENT_AFTER_S:
-        yield Text(
-            f"No status from the controller for {_ago(seen.silent_s)}; everything below is that old.", "bold red"
-        )
+        yield Text(f"No status from the controller for {ago(seen.silent_s)}; everything below is that old.", "bold red")
         yield Text(
             "Workers continue with their last placement. Is `trimtab controller run` alive? What does its log say?"
         )
@@ -259,26 +255,29 @@ def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
     if not rows:
         return None
     if not all_nodes and len(rows) > SHOWN_NODES:
-        rows = sorted(rows, key=lambda row: (not _needs_a_look(row), -max(row.load_pct or 0.0, row.used_pct or 0.0)))[
-            :SHOWN_NODES
-        ]
+        rows = sorted(rows, key=lambda row: (not _needs_a_look(row), -most(row.load_pct, row.used_pct, row.demand_pct)))
+        rows = rows[:SHOWN_NODES]
     several = len({row.app for row in status.nodes if row.app}) > 1
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for name, right in (
         ("worker", False),
         ("host", False),
         *([("app", False)] if several else []),
-        ("load %", True),
         ("used %", True),
+        ("load %", True),
+        ("demand %", True),
+        ("backlog", True),
+        ("memory", True),
         ("cores", True),
         ("key groups", True),
         ("", False),
     ):
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
+        table.add_column(name.replace(" ", "\n"), justify="right" if right else "left", overflow="fold")
     for row in rows:
-        load, used = ("unknown" if pct is None else f"{pct:.1f}" for pct in (row.load_pct, row.used_pct))
+        percents = (or_unknown(pct, "{:.0f}") for pct in (row.used_pct, row.load_pct, row.demand_pct))
+        sizes = (or_unknown(row.backlog, "{:,}"), size_of(row.memory_bytes))
         app = [Text(row.app or "")] if several else []
-        cells = map(Text, (load, used, f"{row.capacity:g}", str(row.key_groups)))
+        cells = map(Text, (*percents, *sizes, f"{row.capacity:g}", str(row.key_groups)))
         table.add_row(Text(row.worker), Text(row.host), *app, *cells, Text(", ".join(_remarks(row)), "yellow"))
     return table
 
@@ -291,7 +290,7 @@ def _needs_a_look(row: NodeStatus) -> bool:
 def _remarks(row: NodeStatus) -> list[str]:
     """How a worker differs from one that runs and is steered."""
     remarks = [] if row.state is WorkerState.RUNNING else [str(row.absence or row.state)]
-    if row.used_pct is not None and row.used_pct > 100.0:
+    if most(row.used_pct, row.demand_pct) > 100.0:
         remarks.append("over capacity")
     if row.draining:
         remarks.append("draining" if row.key_groups else "drained")
@@ -334,71 +333,16 @@ def _s(names: Sequence[str]) -> str:
     return "s" if len(names) == 1 else ""
 
 
-def _plans_in_flight(seen: Seen) -> Text | None:
-    rows = sorted(seen.status.plans_in_flight, key=lambda row: row.started_at)
-    said = [_plan_in_flight(row, seen.now) for row in rows[:SHOWN_PLANS]]
-    if len(rows) > SHOWN_PLANS:
-        said.append(f"and {len(rows) - SHOWN_PLANS} more")
-    return Text("\n".join(said)) if said else None
-
-
-def _plan_in_flight(row: RoundStatus, now: float) -> str:
-    total = sum(row.handovers.values())
-    phases = ", ".join(f"{count} {phase}" for phase, count in row.handovers.items() if count)
-    stopped = "" if row.stopped is None else f"; {row.stopped}"
-    return (
-        f"{row.plan} of {row.app}, started {_ago(now - row.started_at)} ago: {row.reason}\n"
-        f"load distance {row.before:.1f} -> {row.planned:.1f} planned (bound {row.lower_bound:.1f})\n"
-        f"{total} hand-overs: {phases}; {row.migrations} key groups moved so far{stopped}"
-    )
-
-
-def _rounds(status: Status) -> Table | None:
-    ended = [row for row in status.rounds if row.ended_at is not None]
-    if not ended:
-        return None
-    table = Table.grid(padding=(0, 2))
-    for row in reversed(ended[-SHOWN_ROUNDS:]):
-        table.add_row(_clock(row.started_at), Text(row.plan), _outcome(row))
-    return table
-
-
-def _outcome(row: RoundStatus) -> Text:
-    after = f"{row.planned:.1f} planned" if row.after is None else f"{row.after:.1f} ({row.planned:.1f} planned)"
-    text = Text(f"{row.reason}\n{row.before:.1f} -> {after}, {row.migrations} key groups moved")
-    if row.failed:
-        text.append(f", {row.failed} failed", "red")
-    if row.stopped:
-        text.append(f", {row.stopped}", "yellow")
-    if row.incomparable:
-        text.append(f", cannot be compared: {row.incomparable}", "yellow")
-    return text.append(f", pause {statistics.median(row.pauses_s):.2f} s" if row.pauses_s else "")
-
-
 def _decisions(status: Status) -> Table | None:
     """The decisions before the last one, newest first; the last one is shown at the top."""
     if len(status.decisions) < 2:
         return None
     table = Table.grid(padding=(0, 2))
     for row in reversed(status.decisions[-1 - SHOWN_DECISIONS : -1]):
-        table.add_row(_clock(row.at), Text(row.text))
+        table.add_row(clock(row.at), Text(row.text))
     return table
 
 
 def _rejected(status: Status) -> Text | None:
     listed = ", ".join(f"{name}: {count}" for name, count in sorted(status.rejected.items()))
     return Text(listed, "yellow") if listed else None
-
-
-def _clock(at: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at))
-
-
-def _ago(seconds: float) -> str:
-    """A time span in its largest useful units."""
-    whole = max(0, round(seconds))
-    if whole < 120:
-        return f"{whole} s"
-    if whole < 7200:
-        return f"{whole // 60} min"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

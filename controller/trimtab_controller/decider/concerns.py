@@ -1,10 +1,11 @@
 """Concerns: conditions that an operator should know of while balancing continues.
 
-These are workers over their capacity and growing backlogs.  Missed predictions (`predictions.py`) and losses that would
-overload a worker (`standby_rounds.py`) are added to them.
+These are workers over their capacity, growing backlogs and blocked key groups.  Missed predictions (`predictions.py`)
+and losses that would overload a worker (`standby_rounds.py`) are added to them.
 
-The capacity of a worker is compared with the CPU of its process, not with the sum of its key groups' loads.  The sum is
-smaller: rounds of the network belong to no key group, and in calm windows they are two thirds of the process.
+The capacity of a worker is compared with the CPU of its process and with the demand for it, not with the sum of its key
+groups' loads.  The sum is smaller: rounds of the network belong to no key group, and in calm windows they are two
+thirds of the process.  The process of a saturated worker cannot use more than its capacity; the demand can exceed it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +15,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from trimtab_controller.decider.demand import Blocked, WorkerDemand
 from trimtab_controller.decider.view import first_few
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -31,6 +33,7 @@ class ConcernKind(StrEnum):
 
     OVER_CAPACITY = "over_capacity"
     BACKLOG_GROWS = "backlog_grows"
+    BLOCKED = "blocked"
     PLANS_MISS = "plans_miss"
     WORKER_CRASHES = "worker_crashes"
     LOSS_OVERLOADS = "loss_overloads"
@@ -60,16 +63,19 @@ class WorkerUse:
     """How much of its capacity a worker used in the last window.
 
     `used_pct` is the use by its process, `load_pct` the sum of its key groups' loads: both in percent of the capacity,
-    None = unknown.  `inputs_s` is the number of inputs taken per second.  `over` counts the windows in a row in which
-    the worker used more than its capacity, judged by `load_pct` where `used_pct` is unknown.
+    None = unknown.  `demand_pct` is what is asked of it in all.  `inputs_s` is the number of inputs taken per second.
+    `over` counts the windows in a row in which use or demand exceeded the capacity, judged by `load_pct` where
+    `used_pct` is unknown.
     """
 
     app: AppId | None
     used_pct: float | None
     load_pct: float | None
+    demand_pct: float | None = None
     inputs_s: float = 0.0
     over: int = 0
     backlog: Growth | None = None
+    blocked: Blocked | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +96,7 @@ class ClusterUse:
 
     @property
     def over_capacity(self) -> frozenset[WorkerId]:
-        """The workers that have used more than their capacity for several windows."""
+        """The workers that have used, or been asked for, more than their capacity for several windows."""
         return frozenset(worker for worker, worker_use in self.workers.items() if worker_use.over >= WINDOWS)
 
 
@@ -116,7 +122,9 @@ def _sum(total: float | None, more: float) -> float | None:
     return None if total is None or np.isnan(more) else total + more
 
 
-def follow_use(snapshot: Snapshot, before: ClusterUse = NO_USE) -> ClusterUse:
+def follow_use(
+    snapshot: Snapshot, before: ClusterUse = NO_USE, demands: Mapping[WorkerId, WorkerDemand] = MappingProxyType({})
+) -> ClusterUse:
     """The use of capacity after this window.  The counts restart after a gap of more than one window."""
     window_ms = snapshot.end_ms - snapshot.start_ms
     known = before if snapshot.start_ms - before.end_ms <= window_ms else NO_USE
@@ -125,7 +133,9 @@ def follow_use(snapshot: Snapshot, before: ClusterUse = NO_USE) -> ClusterUse:
         end_ms=snapshot.end_ms,
         window_s=window_ms / 1000.0,
         workers={
-            row.worker: _worker_use(row, workers.get(row.worker, _Parts()), known.workers.get(row.worker))
+            row.worker: _worker_use(
+                row, workers.get(row.worker, _Parts()), demands.get(row.worker), known.workers.get(row.worker)
+            )
             for row in snapshot.nodes
             if row.state is WorkerState.RUNNING
         },
@@ -151,17 +161,22 @@ def _parts(snapshot: Snapshot) -> tuple[dict[WorkerId, _Parts], dict[AppId, _Par
     return workers, apps
 
 
-def _worker_use(row: NodeWindow, parts: _Parts, before: WorkerUse | None) -> WorkerUse:
+def _worker_use(row: NodeWindow, parts: _Parts, demand: WorkerDemand | None, before: WorkerUse | None) -> WorkerUse:
     used_pct = None if row.cpu is None else 100.0 * row.cpu / row.capacity
     load_pct = None if parts.cores is None else 100.0 * parts.cores / row.capacity
-    held = load_pct if used_pct is None else used_pct
+    demand_pct = None if demand is None else demand.pct
+    held = max(
+        (pct for pct in (load_pct if used_pct is None else used_pct, demand_pct) if pct is not None), default=0.0
+    )
     return WorkerUse(
         app=row.app,
         used_pct=used_pct,
         load_pct=load_pct,
+        demand_pct=demand_pct,
         inputs_s=parts.inputs_s or 0.0,
-        over=(before.over if before else 0) + 1 if held is not None and held > 100.0 else 0,
+        over=(before.over if before else 0) + 1 if held > 100.0 else 0,
         backlog=_grown(parts.backlog, before.backlog if before else None),
+        blocked=None if demand is None else demand.blocked,
     )
 
 
@@ -175,8 +190,8 @@ def _grown(backlog: float | None, before: Growth | None) -> Growth | None:
 
 
 def concerns_of(use: ClusterUse) -> tuple[Concern, ...]:
-    """The concerns, by app: first the workers over their capacity, then the growing backlogs."""
-    return (*_over_capacity(use), *_backlogs(use))
+    """The concerns, by app: first the workers over their capacity, then the growing backlogs and what is blocked."""
+    return (*_over_capacity(use), *_backlogs(use), *_blocked(use))
 
 
 def _over_capacity(use: ClusterUse) -> Iterator[Concern]:
@@ -189,22 +204,30 @@ def _over_capacity(use: ClusterUse) -> Iterator[Concern]:
 def _use_text(worker: WorkerId, worker_use: WorkerUse) -> str:
     used = "?" if worker_use.used_pct is None else f"{worker_use.used_pct:.0f}"
     load = "?" if worker_use.load_pct is None else f"{worker_use.load_pct:.0f}"
-    return f"{worker} uses {used} % of its capacity, its key groups {load} %"
+    text = f"{worker} uses {used} % of its capacity, its key groups {load} %"
+    asked = worker_use.demand_pct
+    return (
+        text if asked is None or asked <= max(100.0, worker_use.used_pct or 0.0) else f"{text}, {asked:.0f} % is asked"
+    )
 
 
 def _backlogs(use: ClusterUse) -> Iterator[Concern]:
-    """Backlogs that grew in each of several windows, together by more than the inputs processed in one window."""
+    """Backlogs that grew in each of several windows, together by more than the inputs processed in one window.
+
+    Those of blocked key groups are told by their own concern.
+    """
+    blocked = {worker for worker, worker_use in use.workers.items() if worker_use.blocked is not None}
     growing = {
         worker
         for worker, worker_use in use.workers.items()
-        if _is_growing(worker_use.backlog, worker_use.inputs_s * use.window_s)
+        if worker not in blocked and _is_growing(worker_use.backlog, worker_use.inputs_s * use.window_s)
     }
     inputs_s: dict[AppId | None, float] = {}
     for worker_use in use.workers.values():
         inputs_s[worker_use.app] = inputs_s.get(worker_use.app, 0.0) + worker_use.inputs_s
     of_apps = {
         app for app, growth in use.backlogs.items() if _is_growing(growth, inputs_s.get(app, 0.0) * use.window_s)
-    }
+    } - {use.workers[worker].app for worker in blocked}
     named = dict(_by_app(use, growing))
     for app in sorted(named.keys() | of_apps):
         workers = named.get(app, ())
@@ -212,6 +235,19 @@ def _backlogs(use: ClusterUse) -> Iterator[Concern]:
         if app in of_apps:
             said.insert(0, f"{_waiting(use.backlogs[app], use.window_s)} in all")
         yield Concern(kind=ConcernKind.BACKLOG_GROWS, app=app, workers=workers, detail=first_few(said))
+
+
+def _blocked(use: ClusterUse) -> Iterator[Concern]:
+    found = {worker: worker_use.blocked for worker, worker_use in use.workers.items() if worker_use.blocked is not None}
+    for app, workers in _by_app(use, found):
+        said = (_blocked_text(worker, use.workers[worker], found[worker]) for worker in workers)
+        yield Concern(kind=ConcernKind.BLOCKED, app=app, workers=workers, detail=first_few(said, len(workers)))
+
+
+def _blocked_text(worker: WorkerId, worker_use: WorkerUse, blocked: Blocked) -> str:
+    used = "?" if worker_use.used_pct is None else f"{worker_use.used_pct:.0f}"
+    waiting = f"{blocked.backlog:,} inputs of {blocked.count} key groups wait at {worker}"
+    return f"{waiting}, which uses {used} % of its capacity: {first_few(blocked.first, blocked.count)}"
 
 
 def _is_growing(growth: Growth | None, worked_off: float) -> bool:

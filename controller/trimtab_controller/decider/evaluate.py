@@ -1,8 +1,8 @@
 """Evaluate a view: smoothed loads of key groups and workers, the load distance, and its noise.
 
-Loads of key groups are percent of one core.  Loads of workers and load distances are percent of the worker's own
-capacity, as in `trimtab solve`: mean = sum of loads / capacity of the workers that stay; load distance = largest
-deviation from the mean, upwards only for a worker being drained.
+Loads of key groups are percent of one core: their demand (`demand.py`).  Loads of workers and load distances are
+percent of the worker's own capacity, as in `trimtab solve`: mean = sum of loads / capacity of the workers that stay;
+load distance = largest deviation from the mean, upwards only for a worker being drained.
 
 A load is first the mean over the windows, later exponentially smoothed.  The noise of a load distance follows from the
 prediction errors of the last windows: in every window the measured loads of the workers are compared with those that

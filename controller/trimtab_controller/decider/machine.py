@@ -32,6 +32,8 @@ from trimtab_controller.decider.decision import (
     StandbysPlaced,
     not_ready,
 )
+from trimtab_controller.decider.demand import follow_demand
+from trimtab_controller.decider.demand_history import NO_DEMAND_HISTORY
 from trimtab_controller.decider.evaluate import NO_HISTORY, History, evaluate, follow
 from trimtab_controller.decider.events import (
     Action,
@@ -56,12 +58,12 @@ from trimtab_controller.decider.observe import (
     placed_workers,
 )
 from trimtab_controller.decider.pool import crash_concerns, startable
-from trimtab_controller.decider.prediction_tracker import Parts, PredictionTracker, Views
+from trimtab_controller.decider.prediction_tracker import PredictionTracker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standby_rounds import StandbyRounds
 from trimtab_controller.decider.unknown_load import gaps_of, refuse
 from trimtab_controller.decider.view import AppView, NotReady
-from trimtab_controller.execution.state import Execution, Round
+from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Drain, Intent, Pause
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
@@ -80,12 +82,12 @@ class Decider:
         self._held: str | None = None
         self._liveness = Liveness()
         self._history: dict[AppId, History] = {}
+        self._demand = NO_DEMAND_HISTORY
         self._standbys = StandbyRounds()
         self._wanted: SolveWanted | None = None
         self._in_vain: dict[AppId, float] = {}  # when the solver was last asked about an app without a plan as result
         self._decided: set[AppId] = set()  # apps with a decision from the last window
         self._spoken = False  # whether the last window has led to a decision
-        self._measured: dict[AppId, str] = {}  # the last plan of each app that was compared with its prediction
         self._predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
         self._stale_at: float | None = None
         self.known = Known()
@@ -170,7 +172,12 @@ class Decider:
         self._liveness.see(snapshot, placed_workers(self._execution.placements.values()))
         missing = check_cluster(snapshot, now, self._liveness, self._needs)
         parts = {} if missing else parts_of(snapshot, self._execution.placements)
-        raw = {app: self._observe(app, part) for app, part in parts.items()}
+        settings = self._settings
+        demands, self._demand = follow_demand(
+            snapshot, self._demand, catch_up_s=settings.catch_up_s, smoothing=settings.smoothing
+        )
+        seen = {app: self._observe(app, part) for app, part in parts.items()}
+        raw = {app: demands.of_view(view) if isinstance(view, AppView) else view for app, view in seen.items()}
         views = {app: self._smooth(view) if isinstance(view, AppView) else view for app, view in raw.items()}
         last = {app: history.loads for app, history in self._history.items() if history.loads is not None}
         gaps = {app: gaps_of(view, last[app]) for app, view in views.items() if isinstance(view, AppView)}
@@ -181,8 +188,8 @@ class Decider:
         }
         self._standbys.see(views, self._execution.placements)
         self._in_vain = {app: at for app, at in self._in_vain.items() if app in views}
-        use = follow_use(snapshot, self.known.use)
-        measured = self._measure(raw, parts)
+        use = follow_use(snapshot, self.known.use, demands.workers)
+        measured = self._predictions.measure_rounds(self._execution.rounds, raw, parts, max_age_s=self._needs.max_age_s)
         self._predictions.review(raw, parts, use)
         ran = {worker: row.app for worker, row in self._liveness.ran.items()}
         concerns = (
@@ -236,32 +243,6 @@ class Decider:
             history = replace(history, loads=history.loads.since(view.end_s - self._needs.stale_limit_s))
         smoothed, self._history[view.app] = follow(view, history, self._settings.smoothing)
         return smoothed
-
-    def _measure(self, raw: Views, parts: Parts) -> list[RoundMeasured]:
-        """Compare the last rounds with the first whole window after each."""
-        rounds = self._execution.rounds
-        self._measured = {app: plan for app, plan in self._measured.items() if app in rounds}
-        found = (self._measured_round(row, raw.get(app), parts) for app, row in rounds.items())
-        return [measured for measured in found if measured is not None]
-
-    def _measured_round(self, last: Round, view: AppView | NotReady | None, parts: Parts) -> RoundMeasured | None:
-        """What a round brought, by a window that is not smoothed; None if it was measured before, or cannot be."""
-        if last.ended_at is None or last.plan == self._measured.get(last.app):
-            return None
-        if not isinstance(view, AppView) or view.start_s > last.ended_at + self._needs.max_age_s:
-            return None
-        found = self._predictions.measure(last, view, parts[last.app])
-        if found.load_distance is None and found.incomparable is None:
-            return None
-        self._measured[last.app] = last.plan
-        return RoundMeasured(
-            plan=last.plan,
-            app=last.app,
-            planned=last.planned,
-            load_distance=found.load_distance,
-            incomparable=found.incomparable,
-            missed=found.missed,
-        )
 
     def _next(self, now: float) -> list[Action]:
         """The decisions for the apps that have none from this window, up to the next question to the solver."""

@@ -10,6 +10,7 @@ from trimtab_controller.decider.concerns import ClusterUse, Concern
 from trimtab_controller.decider.decide import SolveWanted
 from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.evaluate import evaluate
+from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.decider.predictions import Comparison, MissedRounds, Prediction, compare, follow_misses, review
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import AppView, NotReady
@@ -30,6 +31,7 @@ class PredictionTracker:
         self._seen: dict[AppId, AppView] = {}
         self._predictions: dict[AppId, Prediction] = {}
         self._misses: dict[AppId, MissedRounds] = {}
+        self._compared: dict[AppId, str] = {}  # the last plan of each app that was compared
 
     @property
     def concerns(self) -> tuple[Concern, ...]:
@@ -54,7 +56,39 @@ class PredictionTracker:
         if app in self._seen:
             self._predictions[app] = Prediction(decided_at=now, view=self._seen[app])
 
-    def measure(self, last: Round, view: AppView, part: Snapshot) -> Comparison:
+    def measure_rounds(
+        self, rounds: Mapping[AppId, Round], views: Views, parts: Parts, *, max_age_s: float
+    ) -> list[RoundMeasured]:
+        """Compare the last round of each app with the first whole window after it.
+
+        `views` are not smoothed.  A window that began more than `max_age_s` after the round says nothing about it.
+        """
+        self._compared = {app: plan for app, plan in self._compared.items() if app in rounds}
+        found = []
+        for app, row in rounds.items():
+            view = views.get(app)
+            if row.ended_at is None or row.plan == self._compared.get(app) or not isinstance(view, AppView):
+                continue
+            if view.start_s <= row.ended_at + max_age_s and (measured := self._measured(row, view, parts[app])):
+                self._compared[app] = row.plan
+                found.append(measured)
+        return found
+
+    def _measured(self, last: Round, view: AppView, part: Snapshot) -> RoundMeasured | None:
+        """What a round brought; None if the window does not show it."""
+        found = self._measure(last, view, part)
+        if found.load_distance is None and found.incomparable is None:
+            return None
+        return RoundMeasured(
+            plan=last.plan,
+            app=last.app,
+            planned=last.planned,
+            load_distance=found.load_distance,
+            incomparable=found.incomparable,
+            missed=found.missed,
+        )
+
+    def _measure(self, last: Round, view: AppView, part: Snapshot) -> Comparison:
         """Compare the last round with the first whole window after it."""
         prediction = self._predictions.get(last.app)
         if prediction is None or prediction.decided_at > last.started_at:

@@ -4,6 +4,9 @@ A plan assumes that a key group costs its next owner what it costs its present o
 that measures its key groups as zero, a slower host), each plan makes things worse: the worker that looks idle gets more
 and more.  So after MISSES_BEFORE_HOLD missed rounds in a row, no further plan for balance is made in that app.
 
+A load is the demand in both windows.  A saturated worker that is relieved uses all of its capacity before, and also
+after while it works its backlog off; its demand falls by what has moved.
+
 The comparison takes the loads of the last window before the plan, summed over the owners of the first window after the
 round, and the loads measured in that window.  It does not take the smoothed loads that the plan was made from, since
 those lag behind.  The key groups that did not move are the control: the difference of their loads between the two

@@ -16,6 +16,7 @@ from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 from trimtab_process.counts import Followed
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.snapshot import HostWindow, Snapshot
 
 PREFIX = "trimtab_controller_"
 
@@ -70,6 +71,16 @@ class Metrics:
         self.used = gauge("worker_used_ratio", text, "app", "worker")
         text = "CPU charged to the worker's key groups in the last window / its capacity; absent while unknown."
         self.loads = gauge("worker_key_groups_ratio", text, "app", "worker")
+        text = "CPU asked of the worker in the last window, with its backlog / its capacity; absent while unknown."
+        self.demand = gauge("worker_demand_ratio", text, "app", "worker")
+        text = "Inputs in Kafka not yet processed by the worker at the end of the last window; absent while unknown."
+        self.worker_backlog = gauge("worker_backlog_tuples", text, "app", "worker")
+        self.worker_memory = gauge("worker_memory_bytes", "Memory of the worker's process.", "app", "worker")
+        self.host_used = gauge("host_used_ratio", "CPU used on the host / its cores.", "host")
+        self.host_memory = gauge("host_memory_bytes", "Memory used on the host.", "host")
+        self.host_memory_limit = gauge("host_memory_limit_bytes", "Memory that the host has, or may use.", "host")
+        text = "Bytes per second on the host's link, by direction (received, sent)."
+        self.host_link = gauge("host_link_bytes_per_second", text, "host", "direction")
         text = "Inputs in Kafka not yet processed by the app at the end of the last window; absent while unknown."
         self.backlog = gauge("backlog_tuples", text, "app")
         text = "Workers that agents declare for the app, that do not run, and that can be started."
@@ -136,7 +147,20 @@ class Metrics:
         workers = {(worker_use.app or "", worker): worker_use for worker, worker_use in use.workers.items()}
         _show(self.used, {names: _ratio(worker_use.used_pct) for names, worker_use in workers.items()})
         _show(self.loads, {names: _ratio(worker_use.load_pct) for names, worker_use in workers.items()})
+        _show(self.demand, {names: _ratio(worker_use.demand_pct) for names, worker_use in workers.items()})
+        backlogs = {names: worker_use.backlog for names, worker_use in workers.items() if worker_use.backlog}
+        _show(self.worker_backlog, {names: float(growth.now) for names, growth in backlogs.items()})
         _show(self.backlog, {(app,): float(growth.now) for app, growth in use.backlogs.items()})
+
+    def see_hosts(self, snapshot: Snapshot | None) -> None:
+        """Set the memory of workers, and CPU, memory and link of hosts; None = no recent window."""
+        hosts, nodes = (snapshot.hosts, snapshot.nodes) if snapshot else ((), ())
+        _show(self.worker_memory, {(row.app or "", row.worker): row.memory_bytes for row in nodes})
+        _show(self.host_used, {(row.host,): _ratio(row.used_pct) for row in hosts})
+        _show(self.host_memory, {(row.host,): row.memory_bytes for row in hosts})
+        _show(self.host_memory_limit, {(row.host,): row.memory_limit_bytes for row in hosts})
+        link = ((row.host, way, rate) for row in hosts for way, rate in _link_rates(row))
+        _show(self.host_link, {(host, way): rate for host, way, rate in link})
 
     def see_pool(self, workers: Mapping[AppId, int]) -> None:
         """Set the number of workers that can be started, for exactly these apps."""
@@ -155,6 +179,10 @@ class Metrics:
         """Set the counts of refused messages."""
         for (topic, fault), count in rejected.items():
             self.rejected.labels(topic, fault).follow(count)
+
+
+def _link_rates(row: HostWindow) -> tuple[tuple[str, float | None], ...]:
+    return ("received", row.received_bytes_s), ("sent", row.sent_bytes_s)
 
 
 def _ratio(percent: float | None) -> float | None:

@@ -19,6 +19,7 @@ from trimtab_protocol.messages.status import (
     DecisionStatus,
     FixedStatus,
     HoldStatus,
+    HostStatus,
     NodeStatus,
     PoolStatus,
     RoundStatus,
@@ -84,6 +85,7 @@ class StatusBuilder:
             window_end=None if snapshot is None else snapshot.end_ms / 1000.0,
             coverage=None if snapshot is None else snapshot.coverage,
             nodes=_nodes(decider),
+            hosts=_hosts(decider),
             apps=_apps(decider),
             decisions=tuple(self._decisions),
             rounds=tuple(row for row in self._rounds.values() if row.ended_at or hold or row.plan in current),
@@ -147,11 +149,29 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
             key_groups=owned[row.worker],
             draining=row.worker in decider.draining,
             steering=row.steering,
-            used_pct=use[row.worker].used_pct if row.worker in use else None,
+            used_pct=used.used_pct if (used := use.get(row.worker)) else None,
+            demand_pct=used.demand_pct if used else None,
+            backlog=used.backlog.now if used and used.backlog else None,
+            memory_bytes=row.memory_bytes,
             reason=row.reason,
             absence=row.absence,
         )
         for row in sorted(snapshot.nodes, key=lambda row: row.worker)
+    )
+
+
+def _hosts(decider: Decider) -> tuple[HostStatus, ...]:
+    snapshot = decider.known.snapshot
+    return tuple(
+        HostStatus(
+            host=row.host,
+            used_pct=row.used_pct,
+            memory_bytes=row.memory_bytes,
+            memory_limit_bytes=row.memory_limit_bytes,
+            received_bytes_s=row.received_bytes_s,
+            sent_bytes_s=row.sent_bytes_s,
+        )
+        for row in sorted(snapshot.hosts if snapshot else (), key=lambda row: row.host)
     )
 
 

@@ -68,6 +68,11 @@ class HostWindow:
     memory_bytes: int | None = None
     memory_limit_bytes: int | None = None
 
+    @property
+    def used_pct(self) -> float | None:
+        """CPU in percent of the cores; None = unknown."""
+        return None if self.cpu is None or not self.cores else 100.0 * self.cpu / self.cores
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeWindow:

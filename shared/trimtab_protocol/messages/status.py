@@ -15,7 +15,7 @@ from trimtab_protocol.messages.report import Absence, WorkerState
 
 VERSION = 1
 MAX_NODES = 100_000
-"""Workers of one status."""
+"""Workers, and hosts, of one status."""
 MAX_ROUNDS = 1_000
 """Rounds of one status."""
 MAX_PAUSES = 1_000_000
@@ -31,10 +31,11 @@ T = TypeVar("T")
 class NodeStatus:
     """A worker in the last snapshot; None = unknown.
 
-    `capacity` in cores; `load_pct` = load of its key groups (smoothed), `used_pct` = load of its process in the last
-    window, both in percent of the capacity; `key_groups` = how many it owns; `steering` = whether it takes commands;
-    `reason` = why it does not, or, while it does, what it lacks; of a worker that is away, how it ended; `absence` =
-    why a worker that its agent can start is away.
+    `capacity` in cores; `load_pct` = demand of its key groups (smoothed), as plans balance it; `used_pct` = load of its
+    process, `demand_pct` = what is asked of that process, both in the last window; all in percent of the capacity.
+    `backlog` = inputs that wait; `memory_bytes` = memory of the process; `key_groups` = how many it owns; `steering` =
+    whether it takes commands; `reason` = why it does not, or, while it does, what it lacks; of a worker that is
+    away, how it ended; `absence` = why a worker that its agent can start is away.
     """
 
     worker: WorkerId
@@ -47,6 +48,9 @@ class NodeStatus:
     draining: bool
     steering: bool
     used_pct: float | None = None
+    demand_pct: float | None = None
+    backlog: int | None = None
+    memory_bytes: int | None = None
     reason: str | None = None
     absence: Absence | None = None
 
@@ -58,6 +62,22 @@ class FixedStatus:
     worker: WorkerId
     reason: str
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostStatus:
+    """A host in the last snapshot; None = unknown.
+
+    `used_pct` = CPU in percent of its cores; memory in bytes, used and at most; `received_bytes_s` and `sent_bytes_s` =
+    use of its link, in bytes per second.
+    """
+
+    host: HostId
+    used_pct: float | None = None
+    memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    received_bytes_s: float | None = None
+    sent_bytes_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +205,7 @@ class Status:
     rejected: Mapping[str, int] = field(default_factory=dict)
     hold: HoldStatus | None = None
     concerns: tuple[ConcernStatus, ...] = ()
+    hosts: tuple[HostStatus, ...] = ()
     pool: tuple[PoolStatus, ...] = ()
 
     def __post_init__(self) -> None:
@@ -220,6 +241,7 @@ def encode_status(status: Status) -> bytes:
             "rejected": dict(status.rejected),
             "hold": asdict(status.hold) if status.hold else None,
             "concerns": [asdict(row) for row in status.concerns],
+            "hosts": [asdict(row) for row in status.hosts],
             "pool": [asdict(row) for row in status.pool],
         }
     )
@@ -251,6 +273,7 @@ def decode_status(payload: bytes | None) -> Status:
         },
         hold=fields.optional("hold", lambda name: _read_hold(fields.fields(name))),
         concerns=fields.optional("concerns", lambda name: _rows(fields, name, MAX_CONCERNS, _read_concern)) or (),
+        hosts=fields.optional("hosts", lambda name: _rows(fields, name, MAX_NODES, _read_host)) or (),
         pool=fields.optional("pool", lambda name: _rows(fields, name, MAX_NODES, _read_pool)) or (),
     )
 
@@ -289,8 +312,22 @@ def _read_node(row: Fields) -> NodeStatus:
         draining=row.flag("draining"),
         steering=row.flag("steering"),
         used_pct=row.optional("used_pct", row.number),
+        demand_pct=row.optional("demand_pct", row.number),
+        backlog=row.optional("backlog", row.integer),
+        memory_bytes=row.optional("memory_bytes", row.integer),
         reason=row.optional("reason", lambda name: row.text(name, limit=200)),
         absence=row.optional("absence", lambda name: row.choice(name, Absence)),
+    )
+
+
+def _read_host(row: Fields) -> HostStatus:
+    return HostStatus(
+        host=HostId(row.name("host")),
+        used_pct=row.optional("used_pct", row.number),
+        memory_bytes=row.optional("memory_bytes", row.integer),
+        memory_limit_bytes=row.optional("memory_limit_bytes", row.integer),
+        received_bytes_s=row.optional("received_bytes_s", row.number),
+        sent_bytes_s=row.optional("sent_bytes_s", row.number),
     )
 
 

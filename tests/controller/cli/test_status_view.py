@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from trimtab_controller.cli.status_view import SHOWN_NODES, Seen, State, show_status, summary
+from trimtab_controller.cli.status_hosts import SHOWN_NODES
+from trimtab_controller.cli.status_view import Seen, State, show_status, summary
 from trimtab_controller.leadership.group import Member
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
@@ -16,6 +17,7 @@ from trimtab_protocol.messages.status import (
     DecisionStatus,
     FixedStatus,
     HoldStatus,
+    HostStatus,
     NodeStatus,
     PoolStatus,
     RoundStatus,
@@ -38,6 +40,9 @@ def node(name: str, load: float | None = 50.0, **other: object) -> NodeStatus:
         draining=False,
         steering=True,
         used_pct=72.5,
+        demand_pct=93.5,
+        backlog=12_345,
+        memory_bytes=180_200_000,
     )
     return replace(preset, **other)  # type: ignore[arg-type]
 
@@ -132,7 +137,9 @@ def test_fixed_workers_are_listed_with_their_reasons_and_how_much_is_unknown() -
 def test_nothing_is_wider_than_the_terminal_and_a_worker_has_one_line(width: int) -> None:
     lines = shown(STATUS, width=width)
     assert max(map(len, lines)) <= width
-    assert ["orders-1", "host-orders-1", "61.2", "72.5", "1", "32"] in [line.split() for line in lines]
+    assert ["orders-1", "host-orders-1", "72", "61", "94", "12,345", "180", "MB", "1", "32"] in [
+        line.split() for line in lines
+    ]
     [plan] = [number for number, line in enumerate(lines) if "3.14  load distance 8.6 above 5.0" in line]
     assert lines[plan + 1].strip() == "8.6 -> 0.7 (0.4 planned), 13 key groups moved, pause 0.20 s"
 
@@ -188,9 +195,32 @@ def test_what_is_wrong_though_balancing_goes_on_stands_at_the_top_with_its_runbo
         "over_capacity (orders): orders-1 uses 110 % of its capacity, its key groups 3 %",
         "What to check and what to do: runbooks/over_capacity.md",
     ]
-    assert ["orders-1", "host-orders-1", "3.2", "110.4", "1", "32", "over", "capacity"] in [
-        line.split() for line in lines
+    [line] = [line.split() for line in lines if "host-orders-1" in line]
+    assert (line[2:4], line[-2:]) == (["110", "3"], ["over", "capacity"])
+
+
+def test_a_worker_that_is_asked_for_more_than_it_has_is_over_its_capacity_though_it_uses_less() -> None:
+    nodes = (node("orders-1", used_pct=99.0, demand_pct=130.2), node("orders-2"))
+    lines = shown(replace(STATUS, nodes=nodes), width=100)
+    assert [line.endswith("over capacity") for line in lines if " host-orders-" in line] == [True, False]
+
+
+def test_hosts_are_shown_with_what_was_measured_the_most_used_first() -> None:
+    measured = HostStatus(
+        host=HostId("h0"), used_pct=88.25, memory_bytes=2_000_000_000, memory_limit_bytes=4_100_000_000,
+        received_bytes_s=1_250_000.0, sent_bytes_s=999.0,
+    )  # fmt: skip
+    lines = shown(replace(STATUS, hosts=(measured, HostStatus(host=HostId("h1")))))
+    where = lines.index("hosts")
+    assert [line.split() for line in lines[where + 1 : where + 5] if "─" not in line] == [
+        ["host", "CPU", "%", "memory", "of", "received/s", "sent/s"],
+        ["h0", "88", "2", "GB", "4", "GB", "1", "MB", "999", "B"],
+        ["h1", *"?????"],
     ]
+    assert max(map(len, lines)) <= 80
+    many = tuple(HostStatus(host=HostId(f"h{number}"), used_pct=float(number)) for number in range(100))
+    assert "hosts, 20 of 100: the most used" in shown(replace(STATUS, hosts=many))
+    assert "hosts" not in shown(STATUS)
 
 
 def test_why_workers_only_report_or_what_they_lack_is_a_sentence_each() -> None:
@@ -249,14 +279,15 @@ def test_a_plan_in_flight_says_how_far_it_is() -> None:
 
 
 def test_of_many_workers_those_that_matter_are_shown() -> None:
-    many = [node(f"w{number}", float(number), used_pct=None) for number in range(100)]
-    many[7] = node("w7", None, app=None, state=WorkerState.AWAY, steering=False, used_pct=None)
-    many[8] = node("w8", 8.0, draining=True, key_groups=0)
+    many = [node(f"w{number}", float(number), used_pct=None, demand_pct=None) for number in range(100)]
+    many[7] = node("w7", None, app=None, state=WorkerState.AWAY, steering=False, used_pct=None, demand_pct=None)
+    many[8] = node("w8", 8.0, used_pct=None, demand_pct=None, draining=True, key_groups=0)
+    many[99] = node("w99", 99.0, backlog=None, memory_bytes=None)
     status = replace(STATUS, nodes=tuple(many))
     lines = shown(status)
     workers = [line.split()[0] for line in lines if " host-w" in line]
     assert workers == ["w8", "w7", *(f"w{number}" for number in range(99, 99 - SHOWN_NODES + 2, -1))]
-    assert any("w7" in line and "unknown" in line and line.endswith("away") for line in lines)
+    assert any("w7" in line and "  ?  " in line and line.endswith("away") for line in lines)
     assert any("w8" in line and line.endswith("drained") for line in lines)
     assert any("20 of 100" in line for line in lines)
     assert not any("orders" in line for line in lines if " host-w" in line), "there is one app only"
@@ -279,7 +310,7 @@ def test_the_pool_of_each_app_is_a_line_and_its_workers_do_not_push_others_out_o
     pool = [PoolStatus(app=APP, worker=WorkerId(f"w{n}"), host=HostId(f"h{n}"), capacity=1.0) for n in (5, 6)]
     pool.append(PoolStatus(app=AppId("clicks"), worker=WorkerId("c1"), host=HostId("h1"), capacity=1.0))
     idle = [node(f"z{n}", None, state=WorkerState.AWAY, steering=False, absence=Absence.STOPPED) for n in range(40)]
-    lines = shown(replace(STATUS, pool=tuple(pool), nodes=(*STATUS.nodes, *idle)))
+    lines = shown(replace(STATUS, pool=tuple(pool), nodes=(*STATUS.nodes, *idle)), width=100)
 
     where = lines.index("pool")
     assert lines[where + 1 : where + 4] == [

@@ -1,10 +1,12 @@
 """What the controller's metrics show of apps that come and go, of counts that others keep, before the first window."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP
+from tests.controller.decider.decider_situations import APP, W0, kg
+from tests.controller.decider.deciders import window
 from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern, ConcernKind, Growth, WorkerUse
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import not_ready
@@ -113,12 +115,48 @@ def served(metrics: Metrics, *names: str) -> dict[tuple[str, ...], float]:
 
 def test_what_workers_use_and_what_waits_is_shown_while_it_is_known() -> None:
     metrics, app, worker = Metrics(), AppId("a"), WorkerId("w0")
-    full = WorkerUse(app=app, used_pct=110.0, load_pct=None, backlog=Growth(now=7, before=7))
+    full = WorkerUse(app=app, used_pct=110.0, load_pct=None, demand_pct=130.0, backlog=Growth(now=7, before=7))
     metrics.see_use(ClusterUse(workers={worker: full}, backlogs={app: Growth(now=7, before=7)}))
-    names = ("worker_used_ratio", "worker_key_groups_ratio", "backlog_tuples")
+    names = (
+        "worker_used_ratio",
+        "worker_key_groups_ratio",
+        "worker_demand_ratio",
+        "worker_backlog_tuples",
+        "backlog_tuples",
+    )
 
-    assert served(metrics, *names) == {("worker_used_ratio", "a", "w0"): 1.1, ("backlog_tuples", "a"): 7.0}
+    assert served(metrics, *names) == {
+        ("worker_used_ratio", "a", "w0"): 1.1,
+        ("worker_demand_ratio", "a", "w0"): 1.3,
+        ("worker_backlog_tuples", "a", "w0"): 7.0,
+        ("backlog_tuples", "a"): 7.0,
+    }
     metrics.see_use(NO_USE)
+    assert served(metrics, *names) == {}
+
+
+def test_memory_and_links_are_shown_where_they_are_measured() -> None:
+    metrics = Metrics()
+    snapshot = window({kg(0): W0}).snapshot
+    host = replace(snapshot.hosts[0], cpu=0.5, cores=2.0, memory_bytes=10, received_bytes_s=3.0, sent_bytes_s=0.0)
+    bare = replace(snapshot.hosts[1], cpu=None)
+    nodes = (replace(snapshot.nodes[0], memory_bytes=5), snapshot.nodes[1])
+    names = (
+        "worker_memory_bytes",
+        "host_used_ratio",
+        "host_memory_bytes",
+        "host_memory_limit_bytes",
+        "host_link_bytes_per_second",
+    )
+    metrics.see_hosts(replace(snapshot, hosts=(host, bare), nodes=nodes))
+    assert served(metrics, *names) == {
+        ("worker_memory_bytes", "app", "w0"): 5.0,
+        ("host_used_ratio", "h0"): 0.25,
+        ("host_memory_bytes", "h0"): 10.0,
+        ("host_link_bytes_per_second", "h0", "received"): 3.0,
+        ("host_link_bytes_per_second", "h0", "sent"): 0.0,
+    }
+    metrics.see_hosts(None)
     assert served(metrics, *names) == {}
 
 

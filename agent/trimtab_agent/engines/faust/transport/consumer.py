@@ -13,6 +13,8 @@ from mode import Service
 
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.engines.faust.transport import log_ends
+from trimtab_agent.engines.faust.transport.log_ends import LogEnds
 from trimtab_agent.engines.faust.transport.thread import SteeredThread
 from trimtab_agent.engines.faust.transport.watcher import Watcher
 
@@ -50,6 +52,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Offsets given to the streams and not yet passed to a commit, in order (patch commit-up-to-first-gap)."""
         self._position: dict[TP, int] = {}
         """Start of `_delivered`: the offset after the last one passed to a commit, initially the sought offset."""
+        self._ends = LogEnds()
         super().__init__(transport, *args, **options)
 
     def _new_consumer_thread(self) -> SteeredThread:
@@ -338,12 +341,19 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         return delivered[-1] + 1 if delivered else self._position[tp]
 
     def backlog(self, tp: TP) -> int | None:
-        """Number of records in the log that the streams have not finished; None if not fetched here."""
-        highwater: int | None = self.highwater(tp) if self._thread.fetches(tp) else None
-        if highwater is None or tp not in self._position:
+        """Number of records in the log that the streams have not finished, fetched or not; None if not fetched here."""
+        if tp not in self._position or not self._thread.fetches(tp):
+            return None
+        if (end := self._ends.newest(tp, self.highwater(tp))) is None:
             return None
         unfinished = len(self._delivered.get(tp, ())) - len(self._acked_index.get(tp, ()))
-        return max(0, highwater - self.next_offset(tp)) + max(0, unfinished)
+        return max(0, end - self.next_offset(tp)) + max(0, unfinished)
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _follow_ends(self) -> None:
+        while not self.should_stop:
+            await self.sleep(log_ends.INTERVAL_S)
+            await self._ends.refresh(self._thread, list(self._position))
 
     def start_at(self, positions: Mapping[TP, int]) -> None:
         """Continue at these offsets and count them as committed: everything before them is done."""

@@ -5,6 +5,7 @@ refused if the group has moved on.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
@@ -122,6 +123,29 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         """Whether the partition is in the live assignment.  Callable from any thread."""
         assigned: bool = self._ensure_consumer()._subscription.is_assigned(_key(tp))
         return assigned
+
+    async def ends_not_fetched(self, tps: Collection[TP], after_s: float, limit_s: float) -> dict[TP, int]:
+        """The end offsets of those partitions whose last fetch was answered more than `after_s` seconds ago.
+
+        While a batch of a partition waits to be taken, aiokafka does not fetch the partition again, and its high water
+        mark stands still.  Raises KafkaError, and TimeoutError after `limit_s`.
+        """
+
+        async def ask() -> dict[TP, int]:
+            consumer = self._ensure_consumer()
+            now_ms, assigned = time.time() * 1000.0, consumer.assignment()
+            old = [
+                tp
+                for tp in tps
+                if _key(tp) in assigned
+                and ((at_ms := consumer.last_poll_timestamp(_key(tp))) is None or now_ms - at_ms > 1000.0 * after_s)
+            ]
+            ends = await consumer.end_offsets([_key(tp) for tp in old]) if old else {}
+            return {tp: ends[_key(tp)] for tp in old if _key(tp) in ends}
+
+        future = asyncio.run_coroutine_threadsafe(ask(), self.thread_loop)
+        async with asyncio.timeout(limit_s):
+            return await asyncio.wrap_future(future)
 
     def touch(self) -> None:
         """Make aiokafka count this worker as fetching (patch idle-worker-stays-member)."""

@@ -1,7 +1,7 @@
 """What is committed, and where a partition goes on: the consumer without a broker."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -323,3 +323,41 @@ def test_a_recovery_that_a_rebalance_overtook_opens_nothing_in_the_next_generati
     monkeypatch.setattr(consumer, "_on_partitions_revoked", nothing)
     monkeypatch.setattr(consumer, "assignment", lambda: {ONE})
     asyncio.get_event_loop().run_until_complete(story())
+
+
+class Thread:
+    """Partitions with the ends that fetches (`highwater`) and questions to the broker (`asked`) tell."""
+
+    def __init__(self, highwater: dict[TP, int], asked: dict[TP, int]) -> None:
+        self.seen, self.asked = highwater, asked
+        self.fault: Exception | None = None
+
+    def fetches(self, tp: TP) -> bool:
+        return True
+
+    def highwater(self, tp: TP) -> int | None:
+        return self.seen.get(tp)
+
+    async def ends_not_fetched(self, tps: Collection[TP], after_s: float, limit_s: float) -> dict[TP, int]:
+        if self.fault is not None:
+            raise self.fault
+        return {tp: self.asked[tp] for tp in tps if tp in self.asked}
+
+
+def test_a_backlog_counts_what_arrived_while_the_queues_were_too_full_to_fetch(consumer: SteeredConsumer) -> None:
+    thread = Thread({ONE: 15}, {})
+    consumer._thread = thread  # type: ignore[assignment]
+    give(consumer, ONE, 10, 11, 12)
+    finish(consumer, ONE, 10)
+    assert (consumer.backlog(ONE), consumer.backlog(OTHER)) == (4, None), "11, 12, 13, 14; the other was never fetched"
+
+    def refresh() -> tuple[int | None, int | None]:
+        asyncio.get_event_loop().run_until_complete(consumer._ends.refresh(thread, [ONE, OTHER]))
+        return consumer.backlog(ONE), consumer.backlog(OTHER)
+
+    thread.asked = {ONE: 500, OTHER: 7}
+    assert refresh() == (489, 7)
+    thread.seen, thread.asked = {ONE: 600, OTHER: 7}, {}
+    assert refresh() == (589, 7), "fetched again: the broker is not asked"
+    thread.asked, thread.fault = {ONE: 700}, TimeoutError()
+    assert refresh() == (589, 7)

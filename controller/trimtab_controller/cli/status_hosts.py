@@ -1,0 +1,53 @@
+"""The hosts in `trimtab status`, and how its tables write numbers."""
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from trimtab_protocol.messages.status import Status
+
+SHOWN_NODES = 20
+"""Number of workers, and of hosts, that are shown unless all are asked for."""
+
+
+def hosts_title(status: Status, *, all_nodes: bool) -> str:
+    """The heading of the hosts."""
+    count = len(status.hosts)
+    return "hosts" if all_nodes or count <= SHOWN_NODES else f"hosts, {SHOWN_NODES} of {count}: the most used"
+
+
+def hosts_table(status: Status, *, all_nodes: bool) -> Table | None:
+    """CPU, memory and link of the hosts; the most used ones, if there are many."""
+    rows = list(status.hosts)
+    if not rows:
+        return None
+    if not all_nodes and len(rows) > SHOWN_NODES:
+        rows = sorted(rows, key=lambda row: -most(row.used_pct))[:SHOWN_NODES]
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for name in ("host", "CPU %", "memory", "of", "received/s", "sent/s"):
+        table.add_column(name, justify="left" if name == "host" else "right", overflow="fold")
+    for row in rows:
+        sizes = (row.memory_bytes, row.memory_limit_bytes, row.received_bytes_s, row.sent_bytes_s)
+        table.add_row(*map(Text, (row.host, or_unknown(row.used_pct, "{:.0f}"), *map(size_of, sizes))))
+    return table
+
+
+def most(*percents: float | None) -> float:
+    """The largest; an unknown one counts as 0."""
+    return max(pct or 0.0 for pct in percents)
+
+
+def or_unknown(value: float | None, form: str) -> str:
+    """The value in this format; `?` if it is unknown."""
+    return "?" if value is None else form.format(value)
+
+
+def size_of(count: float | None) -> str:
+    """Bytes in the largest unit that leaves at least 1."""
+    if count is None:
+        return "?"
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}"
+        count /= 1000.0
+    return f"{count:.1f} TB"

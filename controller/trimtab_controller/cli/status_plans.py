@@ -1,0 +1,70 @@
+"""The plans in `trimtab status`, and how it writes times."""
+
+import statistics
+import time
+
+from rich.table import Table
+from rich.text import Text
+
+from trimtab_protocol.messages.status import RoundStatus, Status
+
+SHOWN_ROUNDS = 3
+SHOWN_PLANS = 5
+
+
+def plans_in_flight(status: Status, now: float) -> Text | None:
+    """The plans in flight, the oldest first."""
+    rows = sorted(status.plans_in_flight, key=lambda row: row.started_at)
+    said = [_plan_in_flight(row, now) for row in rows[:SHOWN_PLANS]]
+    if len(rows) > SHOWN_PLANS:
+        said.append(f"and {len(rows) - SHOWN_PLANS} more")
+    return Text("\n".join(said)) if said else None
+
+
+def _plan_in_flight(row: RoundStatus, now: float) -> str:
+    total = sum(row.handovers.values())
+    phases = ", ".join(f"{count} {phase}" for phase, count in row.handovers.items() if count)
+    stopped = "" if row.stopped is None else f"; {row.stopped}"
+    return (
+        f"{row.plan} of {row.app}, started {ago(now - row.started_at)} ago: {row.reason}\n"
+        f"load distance {row.before:.1f} -> {row.planned:.1f} planned (bound {row.lower_bound:.1f})\n"
+        f"{total} hand-overs: {phases}; {row.migrations} key groups moved so far{stopped}"
+    )
+
+
+def last_plans(status: Status) -> Table | None:
+    """The plans that ended last, the newest first."""
+    ended = [row for row in status.rounds if row.ended_at is not None]
+    if not ended:
+        return None
+    table = Table.grid(padding=(0, 2))
+    for row in reversed(ended[-SHOWN_ROUNDS:]):
+        table.add_row(clock(row.started_at), Text(row.plan), _outcome(row))
+    return table
+
+
+def _outcome(row: RoundStatus) -> Text:
+    after = f"{row.planned:.1f} planned" if row.after is None else f"{row.after:.1f} ({row.planned:.1f} planned)"
+    text = Text(f"{row.reason}\n{row.before:.1f} -> {after}, {row.migrations} key groups moved")
+    if row.failed:
+        text.append(f", {row.failed} failed", "red")
+    if row.stopped:
+        text.append(f", {row.stopped}", "yellow")
+    if row.incomparable:
+        text.append(f", cannot be compared: {row.incomparable}", "yellow")
+    return text.append(f", pause {statistics.median(row.pauses_s):.2f} s" if row.pauses_s else "")
+
+
+def clock(at: float) -> str:
+    """A time of day."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def ago(seconds: float) -> str:
+    """A time span in its largest useful units."""
+    whole = max(0, round(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,0 +1,230 @@
+"""Demand: what a saturated worker is asked for, exactly the use of all others, and what is blocked."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.decider.saturated_job import APP, WINDOW_S, Job, kg
+from trimtab_controller.decider.demand import Blocked, Demands, follow_demand
+from trimtab_controller.decider.demand_history import NO_DEMAND_HISTORY
+from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.view import AppView, Worker
+from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.snapshot import Snapshot
+
+W0, W1, W2 = (WorkerId(f"w{place}") for place in range(3))
+CATCH_UP_S = 100.0
+
+
+def demands(snapshots: Iterable[Snapshot]) -> Demands:
+    """After the last of these windows."""
+    history, found = NO_DEMAND_HISTORY, None
+    for snapshot in snapshots:
+        found, history = follow_demand(snapshot, history, catch_up_s=CATCH_UP_S, smoothing=0.5)
+    assert found is not None
+    return found
+
+
+def of(found: Demands, *key_groups: KeyGroup) -> list[float]:
+    return [found.key_groups[each.app, each.operator][each.partition] for each in key_groups]
+
+
+def uses(snapshot: Snapshot) -> dict[KeyGroup, float]:
+    return {row.key_group: 100.0 * row.cpu for row in snapshot.key_groups if row.cpu is not None}
+
+
+def a_hot_job() -> Job:
+    """w0 has 45 % of a core for key groups and is asked for 60 %; kg 0 is hot; the others have room."""
+    return Job(
+        owners={kg(0): W0, kg(1): W0, kg(2): W1, kg(3): W2},
+        rates={kg(0): 50.0, kg(1): 10.0, kg(2): 20.0, kg(3): 20.0},
+    )
+
+
+def test_a_saturated_worker_is_asked_for_what_arrives_and_for_its_backlog() -> None:
+    job = a_hot_job()
+    windows = [job.window() for _ in range(4)]
+    found = demands(windows)
+
+    assert uses(windows[-1])[kg(0)] < 38.0, "it is starved of CPU"
+    assert of(found, kg(0), kg(1)) == pytest.approx(
+        [100 * 0.01 * (50.0 + job.backlog[kg(0)] / CATCH_UP_S), 100 * 0.01 * (10.0 + job.backlog[kg(1)] / CATCH_UP_S)],
+        rel=0.01,
+    )
+    assert of(found, kg(2), kg(3)) == [20.0, 20.0]
+    assert found.workers[W0].pct == pytest.approx(2 * (5.0 + sum(of(found, kg(0), kg(1)))))
+    assert found.workers[W0].pct == pytest.approx(136.0, abs=1.0)
+    assert (found.workers[W1].pct, found.workers[W1].fixed_pct) == (pytest.approx(50.0), pytest.approx(10.0))
+
+
+def test_below_saturation_demand_is_the_use_to_the_last_digit_whatever_the_backlog_does() -> None:
+    job = Job(owners={kg(place): W0 for place in range(8)}, rates={})
+    history = NO_DEMAND_HISTORY
+    for number in range(40):
+        job.rates = {kg(place): 5.0 + (number * place) % 3 for place in range(8)}  # up to 88 % of its capacity
+        snapshot = job.window()
+        in_transit = tuple(
+            replace(row, backlog=(7 * number + row.key_group.partition) % 6) for row in snapshot.key_groups
+        )
+        found, history = follow_demand(
+            replace(snapshot, key_groups=in_transit), history, catch_up_s=CATCH_UP_S, smoothing=0.5
+        )
+        assert of(found, *job.owners) == list(uses(snapshot).values())
+        assert found.workers[W0].pct == pytest.approx(100.0 * (snapshot.nodes[0].cpu or 0.0) / job.capacity)
+
+
+def test_a_backlog_that_nobody_knows_counts_as_none_and_that_of_the_others_still_counts() -> None:
+    job = a_hot_job()
+    job.silent = {kg(0)}
+    windows = [job.window() for _ in range(6)]
+    found = demands(windows)
+
+    assert of(found, kg(0)) == [uses(windows[-1])[kg(0)]]
+    assert of(found, kg(1))[0] > uses(windows[-1])[kg(1)] + 2.0
+
+
+def test_a_key_group_that_waits_for_something_else_is_blocked_and_asks_for_no_more_than_it_uses() -> None:
+    job = Job(
+        owners={kg(0): W0, kg(1): W0, kg(2): W1}, rates={kg(0): 30.0, kg(1): 5.0, kg(2): 5.0}, stuck={kg(0): 10.0}
+    )
+    windows = [job.window() for _ in range(3)]
+    assert demands(windows).workers[W0].blocked is None, "two windows of growth may be chance"
+    windows.append(job.window())
+    found = demands(windows)
+
+    assert of(found, *job.owners) == list(uses(windows[-1]).values())
+    assert found.workers[W0].blocked == Blocked(count=1, first=(kg(0),), backlog=round(4 * 20 * WINDOW_S))
+    assert (found.workers[W1].blocked, found.workers[W0].pct) == (None, pytest.approx(2 * (5.0 + 10.0 + 5.0)))
+
+    job.stuck = {}
+    windows += [job.window() for _ in range(2)]
+    assert demands(windows).workers[W0].blocked is None
+
+
+def test_a_worker_on_a_full_host_is_busy_however_little_cpu_it_gets() -> None:
+    job = Job(owners={kg(0): W0}, rates={kg(0): 30.0}, stuck={kg(0): 10.0}, host_cores=0.6)
+    windows = [job.window() for _ in range(5)]
+    found = demands(windows)
+
+    assert found.workers[W0].blocked is None
+    assert of(found, kg(0)) == [pytest.approx(30.0 + job.backlog[kg(0)] / CATCH_UP_S)]
+
+
+def test_a_worker_with_one_full_core_is_busy_however_many_cores_it_may_use() -> None:
+    """Its event loop is one thread."""
+    job = Job(owners={kg(0): W0}, rates={kg(0): 150.0}, stuck={kg(0): 80.0}, capacity=4.0)
+    found = demands([job.window() for _ in range(5)])
+
+    assert found.workers[W0].blocked is None
+    assert of(found, kg(0)) == [pytest.approx(150.0 + job.backlog[kg(0)] / CATCH_UP_S)]
+
+
+def test_what_is_worked_off_after_a_restart_is_not_what_arrives() -> None:
+    """20 inputs/s arrive, 560 wait; the worker does 45/s until it has caught up, 22 s later."""
+    job = Job(owners={kg(0): W0, kg(1): W1}, rates={kg(0): 20.0, kg(1): 20.0}, backlog={kg(0): 560.0})
+    windows = [job.window() for _ in range(3)]
+    assert uses(windows[-1])[kg(0)] == pytest.approx(45.0)
+    assert of(demands(windows), kg(0)) == [pytest.approx(20.0 + job.backlog[kg(0)] / CATCH_UP_S)]
+
+    windows += [job.window() for _ in range(2)]
+    assert 20.0 < uses(windows[-1])[kg(0)] < 40.0, "the rest of it, in a window that is not full"
+    assert job.backlog[kg(0)] == 0.0
+    assert of(demands(windows), kg(0)) == [pytest.approx(20.0)]
+    windows.append(job.window())
+    assert of(demands(windows), kg(0)) == [uses(windows[-1])[kg(0)]]
+
+
+def test_a_backlog_moves_with_its_key_group() -> None:
+    job = a_hot_job()
+    windows = [job.window() for _ in range(6)]
+    before = of(demands(windows), kg(0))[0]
+    job.owners[kg(0)] = W1
+    for _ in range(2):
+        windows.append(job.window())
+        assert of(demands(windows), kg(0), kg(2)) == pytest.approx(
+            [50.0 + job.backlog[kg(0)] / CATCH_UP_S, 20.0 + job.backlog[kg(2)] / CATCH_UP_S], abs=0.2
+        )
+    assert of(demands(windows), kg(0))[0] == pytest.approx(before, abs=2.0)
+    assert of(demands(windows), kg(1))[0] == pytest.approx(10.0, abs=1.0), "w0 works its own off"
+
+
+@pytest.mark.parametrize("jump", [1_000_000.0, -1_000.0])
+def test_a_backlog_that_jumps_once_is_no_arrival(jump: float) -> None:
+    job = a_hot_job()
+    job.backlog = {kg(0): 1_000.0}
+    windows = [job.window() for _ in range(5)]
+    job.backlog[kg(0)] += jump
+    windows.append(job.window())
+
+    counted = 50.0 + round(job.backlog[kg(0)]) / CATCH_UP_S
+    assert of(demands(windows), kg(0)) == [pytest.approx(counted, rel=0.01)]
+
+
+def test_a_gap_between_windows_makes_no_arrivals() -> None:
+    job = a_hot_job()
+    windows = [job.window() for _ in range(3)]
+    job.number += 5
+    job.backlog[kg(0)] += 10_000.0
+    windows.append(job.window())
+    assert of(demands(windows), kg(0)) == [pytest.approx(50.0 + job.backlog[kg(0)] / CATCH_UP_S, rel=0.01)]
+
+
+def test_a_key_group_that_has_done_nothing_yet_costs_what_its_operator_costs_there() -> None:
+    job = a_hot_job()
+    job.owners[kg(9)] = W0
+    job.rates[kg(9)] = 3.0
+    job.stuck = {kg(9): 0.0}
+    found = demands([job.window() for _ in range(5)])
+    assert of(found, kg(9)) == [pytest.approx(3.0 + job.backlog[kg(9)] / CATCH_UP_S)]
+
+    alone = Job(owners={kg(0): W0}, rates={kg(0): 3.0}, stuck={kg(0): 0.0}, host_cores=0.6)
+    assert of(demands([alone.window() for _ in range(50)]), kg(0)) == [0.0], "nobody knows its cost: its use"
+
+
+def test_an_operator_behind_a_saturated_one_is_asked_for_what_it_will_get() -> None:
+    """w0 is asked for 60 inputs/s and emits one delay each, to a key group of its own and to one on w1."""
+    first, here, there = kg(0, "extract"), kg(0, "sums"), kg(1, "sums")
+    job = Job(
+        owners={first: W0, here: W0, there: W1},
+        rates={first: 60.0},
+        flows={(first, here): 0.5, (first, there): 0.5},
+    )
+    windows = [job.window() for _ in range(5)]
+    assert uses(windows[-1])[there] < 16.0
+    asked = 60.0 + job.backlog[first] / CATCH_UP_S
+    assert of(demands(windows), first, there) == pytest.approx([asked, asked / 2], rel=0.02)
+    assert of(demands(windows), here)[0] == pytest.approx(asked / 2, rel=0.05)
+
+
+def test_a_cycle_of_flows_ends() -> None:
+    one, other = kg(0, "a"), kg(0, "b")
+    job = Job(owners={one: W0, other: W0}, rates={one: 60.0}, flows={(one, other): 1.0})
+    windows = [job.window() for _ in range(4)]
+    back = replace(windows[-1].pairs[0], source=other, target=one)
+    windows[-1] = replace(windows[-1], pairs=(*windows[-1].pairs, back))
+    assert all(demand < 20 * 60.0 for demand in of(demands(windows), one, other))
+
+
+def test_a_view_takes_the_demand_of_the_key_groups_that_were_reported() -> None:
+    job = a_hot_job()
+    found = demands([job.window() for _ in range(4)])
+    rows = [
+        Owned(key_group=each, owner=owner, load=1.0, state_bytes=None)
+        for each, owner in [*job.owners.items(), (kg(7), W1), (kg(0, "other"), W1)]
+    ]
+    workers = tuple(Worker(id=each, host=HostId("h"), capacity=0.5, draining=False) for each in (W0, W1, W2))
+    view = found.of_view(AppView(app=APP, start_s=0.0, end_s=1.0, workers=workers, key_groups=rows, flows={}))
+    assert [row.load for row in view.key_groups] == [*of(found, *job.owners), 1.0, 1.0]
+
+
+def test_of_many_blocked_key_groups_the_first_are_named_and_all_counted() -> None:
+    owners = {kg(place, operator): (W0, W1)[place % 2] for operator in ("a", "b") for place in range(40)}
+    job = Job(owners=owners, rates=dict.fromkeys(owners, 0.5), stuck=dict.fromkeys(owners, 0.1))
+    found = demands([job.window() for _ in range(5)])
+
+    blocked = [found.workers[each].blocked for each in (W0, W1, W2)]
+    assert [each and (each.count, each.first) for each in blocked] == [
+        (40, tuple(kg(place, "a") for place in range(start, 10, 2))) for start in (0, 1)
+    ] + [None]
+    assert sum(each.backlog for each in blocked if each) == sum(round(left) for left in job.backlog.values())

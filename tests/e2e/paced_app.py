@@ -1,0 +1,45 @@
+"""The job of `test_demand`: counts jobs per key, and spends CPU on each, or waits for something else.
+
+Each job burns BURN_S seconds of CPU.  While the file WAIT exists, it also waits that many seconds, as for a database.
+"""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import faust
+
+from trimtab_agent.engines.faust import install
+
+PARTITIONS = int(os.environ["PARTITIONS"])
+BURN_S = float(os.environ["BURN_S"])
+WAIT, WAIT_S = Path(os.environ["WAIT"]), 0.4
+
+app = faust.App(
+    "paced",
+    store="rocksdb://",
+    topic_partitions=PARTITIONS,
+    topic_replication_factor=1,
+    consumer_auto_offset_reset="earliest",
+    stream_wait_empty=True,
+    table_standby_replicas=0,
+)
+jobs = app.topic("jobs", key_serializer="raw", value_serializer="raw", partitions=PARTITIONS)
+counts = app.Table("counts", partitions=PARTITIONS)
+
+
+@app.agent(jobs, name="count")
+async def count(stream: Any) -> None:
+    async for event in stream.events():
+        until = time.thread_time() + BURN_S
+        while time.thread_time() < until:
+            pass
+        if WAIT.exists():
+            await asyncio.sleep(WAIT_S)
+        key = event.key.decode()
+        counts[key] = (counts.get(key) or 0) + 1
+
+
+install(app, operators={"jobs": [jobs, counts]})

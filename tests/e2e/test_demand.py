@@ -1,0 +1,193 @@
+"""Real workers that cannot use more than their capacity: the one that is asked for more is relieved by the first plan.
+
+And a job that waits for something else than CPU is told as blocked, and nothing moves for it.
+"""
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from flights.watch import StatusWatch, read_snapshots
+from tests.e2e.throttle import Throttle
+from tests.paths import ROOT
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.status import Status
+from trimtab_sandbox.broker import Topic
+from trimtab_sandbox.cluster import Cluster, program
+from trimtab_sandbox.configuration import SandboxSettings
+
+pytestmark = pytest.mark.alone
+
+PARTITIONS = 12
+CAPACITY = 0.2
+BURN_S = 0.01
+CALM = 1.2
+"""Jobs per second of a key group at first: its worker uses about 40 % of its capacity."""
+HOT, WARM = 10.0, 4.2
+"""Of the key groups of w0 later: one of them, and each of the others.  Together they ask for 130 % of its capacity."""
+TOLERANCE_PP = 8.0
+"""Each worker counts about 40 jobs in a window, and the plan begins at 65 pp."""
+LIMIT_S = 90.0
+
+
+class Jobs:
+    """Sends jobs to each partition at its rate."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.rates = dict.fromkeys(range(PARTITIONS), CALM)
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0})
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        due = {partition: partition / PARTITIONS for partition in self.rates}
+        at = time.monotonic()
+        while not self._ending.wait(0.02):
+            before, at = at, time.monotonic()
+            for partition, rate in self.rates.items():
+                due[partition] += rate * (at - before)
+                while due[partition] >= 1.0:
+                    due[partition] -= 1.0
+                    self._producer.produce("jobs", b"{}", f"key-{partition}", partition)
+            self._producer.poll(0)
+
+    def close(self) -> None:
+        self._ending.set()
+        self._thread.join()
+        self._producer.flush(10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    cluster: Cluster
+    jobs: Jobs
+    watch: StatusWatch
+    wait: Path
+
+    @property
+    def last(self) -> Status:
+        assert self.watch.last is not None
+        return self.watch.last
+
+    def trimtab(self, *arguments: str) -> str:
+        command = program("trimtab_controller.cli", *arguments, "--config", str(self.cluster.controller_toml))
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    def until(self, condition: Callable[[Status], object], what: str) -> Status:
+        deadline = time.monotonic() + LIMIT_S
+        while (status := self.watch.poll()) is None or not condition(status):
+            self.cluster.check()
+            if time.monotonic() > deadline:
+                said = [row.text for row in status.decisions[-3:]] if status else []
+                pytest.fail(f"not within {LIMIT_S:g} s: {what}; {figures(status) if status else []}, {said}")
+            time.sleep(0.2)
+        return status
+
+    def windows(self, count: int) -> list[Status]:
+        """The status of each of the next windows."""
+        found: dict[float | None, Status] = {self.last.window_end: self.last}
+        while len(found) <= count:
+            status = self.until(lambda status: status.window_end not in found, "the next window")
+            found[status.window_end] = status
+        return list(found.values())[1:]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    folder = tmp_path_factory.mktemp("demand")
+    wait = folder / "wait"
+    settings = SandboxSettings(
+        app="tests.e2e.paced_app:app",
+        app_folder=ROOT,
+        cluster="demand",
+        workers=3,
+        capacity_cores=CAPACITY,
+        host_cores=1.0,
+        interval_s=2.5,  # a throttled worker answers late
+        environment={"PARTITIONS": str(PARTITIONS), "BURN_S": str(BURN_S), "WAIT": str(wait)},
+        controller={"balance": {"min_interval_s": 10.0, "catch_up_s": 120.0}},
+    )
+    with ExitStack() as stack:
+        cluster = stack.enter_context(Cluster(settings, folder / "cluster"))
+        cluster.start_broker()
+        compacted = Topic(name="paced-counts-changelog", partitions=PARTITIONS, settings={"cleanup.policy": "compact"})
+        cluster.broker.create_topics([Topic(name="jobs", partitions=PARTITIONS), compacted])
+        cluster.write_controller_toml()
+        cluster.start_controller(act=True)
+        for index in range(3):
+            cluster.start_agent(index)
+            cluster.start_worker(index)
+        watch = stack.enter_context(StatusWatch(cluster.broker.address, cluster.topics))
+        jobs = Jobs(cluster.broker.address)
+        stack.callback(jobs.close)
+        made = Run(cluster, jobs, watch, wait)
+        made.until(
+            lambda status: [row.key_groups for row in status.nodes if row.state is WorkerState.RUNNING] == [4, 4, 4],
+            "all workers running, with four key groups each",
+        )
+        made.trimtab("pause", "--reason", "show the job unbalanced first")
+        stack.enter_context(Throttle([cluster.pids[f"w{index}"] for index in range(3)], CAPACITY))
+        yield made
+
+
+def figures(status: Status) -> list[tuple[object, ...]]:
+    """Per worker: used %, load %, demand %, backlog."""
+    rows = ((row.worker, row.used_pct, row.load_pct, row.demand_pct, row.backlog) for row in status.nodes)
+    return [tuple(round(value, 1) if isinstance(value, float) else value for value in row) for row in rows]
+
+
+def backlog(status: Status) -> int:
+    assert all(row.backlog is not None for row in status.nodes)
+    return sum(row.backlog or 0 for row in status.nodes)
+
+
+def test_the_worker_that_is_asked_for_more_than_it_has_is_relieved_by_the_first_plan(run: Run) -> None:
+    newest = read_snapshots(run.cluster.broker.address, run.cluster.topics)[-1]
+    mine = sorted(row.key_group.partition for row in newest.key_groups if row.worker == "w0")
+    run.jobs.rates |= {mine[0]: HOT, **dict.fromkeys(mine[1:], WARM)}
+    *_, before = run.windows(5)
+    hot, *others = before.nodes
+    assert hot.demand_pct is not None
+    assert hot.used_pct is not None
+    assert 115.0 < hot.demand_pct < 190.0, "130 %, and its backlog within two minutes"
+    assert hot.used_pct < 110.0
+    assert all((row.demand_pct or 999.0) == pytest.approx(row.used_pct) for row in others)
+    assert "over_capacity" in {concern.kind for concern in before.concerns}
+    assert before.rounds == ()
+
+    run.trimtab("resume")
+    after = run.until(lambda status: status.rounds and status.rounds[-1].after is not None, "a measured plan")
+    first = after.rounds[0]
+    assert first.after is not None
+    print(f"load distance {first.before:.1f} -> {first.planned:.1f} planned, {first.after:.1f} measured")
+    assert len(after.rounds) == 1
+    assert first.after - first.planned <= TOLERANCE_PP
+    calm = run.until(lambda status: backlog(status) < backlog(before) / 2, "a backlog that falls")
+    print(figures(before), figures(after), figures(calm), sep="\n")
+    assert all((row.demand_pct or 999.0) < 105.0 for row in calm.nodes)
+    assert "plans_miss" not in {concern.kind for concern in calm.concerns}
+
+
+def test_nothing_moves_for_a_job_that_waits_for_something_else(run: Run) -> None:
+    run.until(lambda status: backlog(status) < 20, "no backlog")
+    run.jobs.rates |= dict.fromkeys(range(PARTITIONS), 2 * CALM)
+    run.windows(3)
+    rounds = len(run.last.rounds)
+    run.wait.touch()
+    told = run.until(lambda status: "blocked" in {concern.kind for concern in status.concerns}, "what is blocked")
+    seen = [told, *run.windows(2)]
+
+    assert [len(status.rounds) for status in seen] == [rounds] * 3
+    assert backlog(seen[-1]) > backlog(told) > 0
+    assert all((row.used_pct or 999.0) < 60.0 for status in seen for row in status.nodes)
+    assert all(row.demand_pct == pytest.approx(row.used_pct) for status in seen for row in status.nodes)
+    assert "over_capacity" not in {concern.kind for concern in seen[-1].concerns}
+    assert "key groups wait at" in run.trimtab("status")
