@@ -177,6 +177,8 @@ class ExecutionMachine:
         step.answered, step.changed = wanted.answered, True
         if wanted.app in self.state.placements and wanted.app is not None:
             step.adopted[wanted.app] = Placement(cluster=self._cluster, app=wanted.app, epoch=step.epoch, owners={})
+            if (last := self.state.rounds.get(wanted.app)) is not None:
+                step.set_round(replace(last, handovers=(), ended_at=step.now))
         if wanted.worker is not None:
             scalings.forget(step, wanted.worker)
 

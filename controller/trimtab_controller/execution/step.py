@@ -8,6 +8,9 @@ from trimtab_protocol.messages.commands import Command
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup
 from trimtab_protocol.messages.placement import Owners, Placement
 
+FORGOTTEN_S = 3600.0
+"""How long the last round of a forgotten app is kept: windows from before its end do not bring the app back."""
+
 
 @dataclass(slots=True)
 class Step:
@@ -68,7 +71,7 @@ class Step:
         placements = self._placements()
         merged = {**self.execution.placements, **{placement.app: placement for placement in placements}}
         present = {app: placement for app, placement in merged.items() if not placement.is_taken_back}
-        rounds = {app: row for app, row in self.execution.rounds.items() if app in present}
+        rounds = {app: row for app, row in self.execution.rounds.items() if app in present or self._is_recent(row)}
         self.execution = replace(self.execution, number=self.epoch.number, placements=present, rounds=rounds)
         actions: list[Action] = [
             Publish(
@@ -80,6 +83,9 @@ class Step:
             *(HandoverEnded(handover=handover) for handover in self.ended),
         ]
         return [*actions, *(RoundEnded(round=row) for row in finished)]
+
+    def _is_recent(self, row: Round) -> bool:
+        return row.ended_at is None or row.ended_at > self.now - FORGOTTEN_S
 
     def _placements(self) -> tuple[Placement, ...]:
         placements = dict(self.adopted)

@@ -36,6 +36,7 @@ from trimtab_controller.execution.events import (
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import HandoverPhase
+from trimtab_controller.execution.step import FORGOTTEN_S
 from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
 from trimtab_protocol.messages.names import AppId
 
@@ -71,10 +72,22 @@ def test_plans_of_two_apps_are_in_flight_at_the_same_time() -> None:
     assert phases(machine) == [HandoverPhase.PREPARING]
     machine.on_event(T0 + 4, PlacementWanted(app=OTHER, owners={kg(0, OTHER): W1, kg(1, OTHER): W0}))
     machine.on_event(T0 + 5, ForgetWanted(answered=("forget/app/other",), app=OTHER))
-    assert (OTHER in machine.state.rounds, APP in machine.state.rounds) == (False, True)
+    assert machine.state.changed_at(OTHER) == T0 + 5, "older windows do not bring it back"
     with pytest.raises(ValueError, match="in flight"):
         machine.on_event(T0 + 6, StandbysWanted(app=APP, rows={kg(1): (W0, W2)}))
     assert [action.round.app for action in took(machine, APP) if isinstance(action, RoundEnded)] == [APP]
+
+
+def test_the_last_round_of_a_forgotten_app_is_dropped_in_the_end() -> None:
+    machine = started(W0, W0, apps=BOTH)
+    machine.on_event(T0, plan((0, W0, W1), app=OTHER))
+    took(machine, OTHER)
+    machine.on_event(T0 + 5, ForgetWanted(answered=("forget/app/other",), app=OTHER))
+
+    machine.on_event(T0 + 6, stop(None))
+    assert OTHER in machine.state.rounds
+    machine.on_event(T0 + 5 + FORGOTTEN_S, stop(None))
+    assert OTHER not in machine.state.rounds
 
 
 def test_each_app_has_its_hand_overs_and_a_host_at_most_so_many() -> None:
