@@ -3,14 +3,10 @@
 import argparse
 import re
 import shutil
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import indent
-from types import FrameType
 
 from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.jars.java import JavaMissingError
@@ -60,12 +56,11 @@ def run_up(arguments: argparse.Namespace) -> int:
         )
     _make_room(folder)
     print(f"starting, logs in {folder / 'logs'}", flush=True)
-    with _interrupts() as check_interrupts, Cluster(settings, folder) as cluster:
+    with Cluster(settings, folder) as cluster:
         cluster.start(topics, act=arguments.act)
         away = cluster.wait_for_workers(CONNECT_LIMIT_S)
         state = cluster.state()
         state.save(folder)
-        check_interrupts()
         cluster.release()
     alive = _print_state(state)
     if away:
@@ -75,31 +70,6 @@ def run_up(arguments: argparse.Namespace) -> int:
         )
     print(f"trimtab status --config {cluster.controller_toml}")
     return 0 if alive else 1
-
-
-@contextmanager
-def _interrupts() -> Iterator[Callable[[], None]]:
-    """Gives a function that raises KeyboardInterrupt if there was one.
-
-    Python ignores an interrupt that arrives while it runs a destructor; without this, everything would be left running.
-    """
-    seen = threading.Event()
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        seen.set()
-        raise KeyboardInterrupt
-
-    def check() -> None:
-        if seen.is_set():
-            raise KeyboardInterrupt
-
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield check
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def run_status(arguments: argparse.Namespace) -> int:

@@ -29,6 +29,7 @@ def mark() -> Iterator[str]:
 
 
 def sandbox(mark: str, *arguments: str, folder: Path) -> "subprocess.Popen[str]":
+    """The command, with Ctrl-C as in a terminal; a shell that runs the tests in the background has it ignored."""
     command = [sys.executable, "-c", PROGRAM, "sandbox", *arguments]
     return subprocess.Popen(
         command,
@@ -37,6 +38,7 @@ def sandbox(mark: str, *arguments: str, folder: Path) -> "subprocess.Popen[str]"
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 

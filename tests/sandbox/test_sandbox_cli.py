@@ -1,13 +1,9 @@
 import argparse
-import os
-import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from trimtab_sandbox import command
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import make_socket_folder
 from trimtab_sandbox.command import LOG_LINES, UsageError, read_settings, run
@@ -150,20 +146,3 @@ def test_status_and_down_of_what_is_up(tmp_path: Path, capsys: pytest.CaptureFix
         assert child.log.exists()
     finally:
         end_marked(processes.mark)
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_interrupt_is_noticed_though_a_destructor_swallowed_it() -> None:
-    class Swallowing:
-        def __del__(self) -> None:
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.01)
-
-    before = signal.getsignal(signal.SIGINT)
-    with command._interrupts() as check:
-        check()
-        swallowing = Swallowing()
-        del swallowing
-        with pytest.raises(KeyboardInterrupt):
-            check()
-    assert signal.getsignal(signal.SIGINT) is before
