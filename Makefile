@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format lock jars prove-steering prove-change faults simulate-faults fuzz docs docs-reference bench-papers bench-peers bench-fleet clean
+.PHONY: help demo test check lint format lock jars scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference bench-papers bench-peers bench-fleet clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ check: $(INSTALLED) ## format, lint, types, import contracts, fast tests
 format: $(INSTALLED) ## bring the code into its format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+scenarios: $(INSTALLED) jars ## the long scenarios on a real cluster, with planned and measured values
+	$(BIN)/python -m pytest -s -m scenario
 
 prove-steering: $(INSTALLED) jars ## the long oracle of the Faust plug-in, with a table of pauses
 	$(BIN)/python -m tests.e2e.steering.prove

@@ -1,7 +1,7 @@
 """`make test`: run all checks and tests, several at a time, and list at the end what failed.
 
 The end-to-end tests mostly wait, so two of them run at a time, and the static checks and the fast tests run beside
-them.  Tests marked `alone` measure CPU or short times; they run last, with nothing beside them.
+them.  Tests marked `alone` measure CPU or short times; they run last, with nothing beside them.  Scenarios take minutes each: `make scenarios` runs them.
 """
 
 import signal
@@ -16,6 +16,8 @@ from threading import Lock
 
 BIN = Path(sys.executable).parent
 PYTEST = (sys.executable, "-m", "pytest")
+SLOWEST = ("--durations=15", "--durations-min=20")
+BESIDE = "e2e and not alone and not scenario"
 TAIL = 40
 """Lines of a failed part that are repeated at the end."""
 
@@ -39,7 +41,7 @@ class Part:
 def beside_each_other() -> list[list[Part]]:
     """Lanes that run at the same time; the parts of a lane run one after the other."""
     return [
-        [Part("end-to-end tests", (*PYTEST, "-v", "-m", "e2e and not alone", "-n2", "--dist=loadfile"), live=True)],
+        [Part("end-to-end tests", (*PYTEST, "-v", "-m", BESIDE, "-n2", "--dist=loadfile", *SLOWEST), live=True)],
         [
             Part("format", (str(BIN / "ruff"), "format", "--check", ".")),
             Part("lint", (str(BIN / "ruff"), "check", ".")),
@@ -52,7 +54,7 @@ def beside_each_other() -> list[list[Part]]:
 
 def afterwards() -> list[Part]:
     """What must not share the machine with other tests."""
-    return [Part("end-to-end tests that run alone", (*PYTEST, "-v", "-m", "alone"), live=True)]
+    return [Part("end-to-end tests that run alone", (*PYTEST, "-v", "-m", "alone", *SLOWEST), live=True)]
 
 
 class Runner:

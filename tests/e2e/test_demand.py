@@ -23,7 +23,7 @@ from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster, program
 from trimtab_sandbox.configuration import SandboxSettings
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.scenario
 
 PARTITIONS = 12
 CAPACITY = 0.2

@@ -13,8 +13,6 @@ from trimtab_protocol.messages.report import Absence, WorkerSample, WorkerState
 from trimtab_sandbox.broker import Broker
 from trimtab_sandbox.processes import Processes
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture
 def bench(broker: Broker, tmp_path: Path, unique: str) -> Iterator[Bench]:
