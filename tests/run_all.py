@@ -1,7 +1,8 @@
 """`make test`: run all checks and tests, several at a time, and list at the end what failed.
 
 The end-to-end tests mostly wait, so two of them run at a time, and the static checks and the fast tests run beside
-them.  Tests marked `alone` measure CPU or short times; they run last, with nothing beside them.  Scenarios take minutes each: `make scenarios` runs them.
+them.  Tests marked `alone` measure CPU or short times; they run last, with nothing beside them.  Scenarios take minutes
+each: `make scenarios` runs them.
 """
 
 import signal
