@@ -46,6 +46,7 @@ def instance(
         removing=np.zeros(workers, np.bool_),
         levels=np.array(levels, np.int64),
         present=np.full((key_groups, 0), UNPLACED, np.int64),
+        frozen=np.zeros(key_groups, np.bool_),
         wanted=1,
         usage=np.zeros((0, key_groups)),
         limit=np.zeros((0, workers)),

@@ -17,6 +17,7 @@ from trimtab_models.standbys import (
     fewest_key_groups,
     is_allowed,
     is_new,
+    kept_standbys,
     ledger,
     losses,
     rack_aware_standbys,
@@ -48,6 +49,7 @@ def problem(
         "removing": np.zeros(workers, np.bool_),
         "levels": np.array([list(range(workers)), hosts or list(range(workers))], np.int64),
         "present": known,
+        "frozen": np.zeros(len(owner), np.bool_),
         "wanted": wanted,
         "usage": np.zeros((0, len(owner))),
         "limit": np.zeros((0, workers)),
@@ -77,6 +79,7 @@ def problems(draw: st.DrawFn, *, most: int = 6, wanted: int = 1, limits: bool = 
         removing=each(st.sampled_from([False, False, False, True]), workers).astype(bool),
         levels=np.array([np.arange(workers), hosts, zones][: draw(st.integers(1, 3))]),
         present=present if draw(st.booleans()) else present[:, :0],
+        frozen=each(st.sampled_from([False, False, False, True]), key_groups).astype(bool),
         wanted=draw(st.integers(0, wanted)),
         usage=each(st.integers(0, 3), key_groups).astype(float)[None, :] if limited else np.zeros((0, key_groups)),
         limit=each(st.integers(0, 8), workers).astype(float)[None, :] if limited else np.zeros((0, workers)),
@@ -119,7 +122,7 @@ def test_the_score_is_that_of_each_loss_played_through(found: Problem) -> None:
 @quick
 @given(problems(most=5))
 def test_the_bound_holds_and_the_optimum_is_near(found: Problem) -> None:
-    found = replace(found, present=found.present[:, :0], wanted=1)
+    found = replace(found, present=found.present[:, :0], wanted=1, frozen=np.zeros(len(found.owner), np.bool_))
     owners = found.owner.tolist()
     choices = [
         [n for n in range(len(found.capacity)) if not found.removing[n] and found.domain[n] != found.domain[owner]]
@@ -149,7 +152,9 @@ def test_standbys_are_able_apart_and_outside_the_owners_domain(found: Problem) -
         if {hosts[n] for n in able} - {hosts[owner]}:
             assert hosts[owner] not in {hosts[n] for n in row}
             assert len({hosts[n] for n in row}) == len(row)
-        if not len(found.limit) and [n for n in able if n != owner]:
+        if found.frozen[key_group]:
+            assert (result.assignment[key_group] == kept_standbys(found)[key_group]).all()
+        elif not len(found.limit) and [n for n in able if n != owner]:
             assert bool(row) == bool(found.wanted), "somebody can stand by"
 
 

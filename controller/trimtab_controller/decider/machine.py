@@ -61,7 +61,7 @@ from trimtab_controller.decider.pool import crash_concerns, startable
 from trimtab_controller.decider.prediction_tracker import PredictionTracker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standby_rounds import StandbyRounds
-from trimtab_controller.decider.unknown_load import gaps_of, refuse
+from trimtab_controller.decider.unknown_load import gaps_of, refuse, with_assumed_loads
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -180,9 +180,11 @@ class Decider:
         raw = {app: demands.of_view(view) if isinstance(view, AppView) else view for app, view in seen.items()}
         views = {app: self._smooth(view) if isinstance(view, AppView) else view for app, view in raw.items()}
         last = {app: history.loads for app, history in self._history.items() if history.loads is not None}
-        gaps = {app: gaps_of(view, last[app]) for app, view in views.items() if isinstance(view, AppView)}
-        refused = refuse(views, gaps, self._needs.max_unknown)
-        raw, views = {**raw, **refused}, {**views, **refused}
+        known = {app: view for app, view in views.items() if isinstance(view, AppView)}
+        assumed = {app: with_assumed_loads(view, last[app]) for app, view in known.items()}
+        gaps = {app: gaps_of(view, assumed[app]) for app, view in known.items()}
+        refused = refuse(known, gaps, self._needs.max_unknown)
+        raw, views = {**raw, **refused}, {**views, **assumed, **refused}
         evaluations = {
             app: evaluate(view, self._history[app]) for app, view in views.items() if isinstance(view, AppView)
         }

@@ -108,7 +108,8 @@ class StandbyRounds:
         """What is known of an app's standbys; None if nobody says how many it asks for, or without a placement."""
         if placement is None or view.standbys is None:
             return None
-        found = _Situation(placement, (*view.workers, *view.fixed), view.standbys, view.owned)
+        owned = view.owned.joined(view.kept_table)
+        found = _Situation(placement, (*view.workers, *view.fixed), view.standbys, owned)
         before = self._apps.get(view.app)
         if before is not None and found.is_still(before.situation):
             return before

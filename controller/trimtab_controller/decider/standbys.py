@@ -2,8 +2,9 @@
 
 Every key group gets as many standbys as its app asks for.  Owner and standbys run on different hosts, or on different
 workers if there is only one host.  A worker being drained is never a standby, nor is one that only reports.  Other
-fixed workers keep what they follow, and get no more.  The standby model chooses standbys so that after the loss of any
-one host (or worker, if there is only one host) the survivors stay balanced (N-1).
+fixed workers keep what they follow, and get no more; the standbys of key groups that are kept stay as they are.  The
+standby model chooses standbys so that after the loss of any one host (or worker, if there is only one host) the
+survivors stay balanced (N-1).
 
 What following costs a worker is not measured: the plug-in charges CPU to the owner's key groups only.  It counts as
 FOLLOWING_SHARE of the key group's load.
@@ -15,7 +16,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from trimtab_controller.decider.owned import Floats, Integers
+from trimtab_controller.decider.owned import Floats, Integers, OwnedTable
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import AppView, Worker, first_few
 from trimtab_models.standbys import (
@@ -102,7 +103,7 @@ class Following:
     @classmethod
     def of(cls, view: AppView, placement: Placement | None) -> "Following":
         """Those in the placement; without one there are none."""
-        table = view.owned
+        table = _whole(view)
         places = {worker.id: place for place, worker in enumerate(_workers(view))}
         owners = (
             np.array([places[name] for name in table.workers], np.int64)[table.owner] if len(table) else table.owner
@@ -120,7 +121,7 @@ class Following:
 
     def problem(self, view: AppView, wanted: int, budget: Budget, tolerance: float) -> Problem:
         """The problem of the model; `view` may have other loads than the one that this was made for."""
-        table, workers = view.owned, _workers(view)
+        table, workers = _whole(view), _workers(view)
         idle = {each.id for each in view.fixed if each.reason is SkipReason.WORKER_NOT_STEERING}
         places = {worker.id: place for place, worker in enumerate(workers)}
         hosts = {name: place for place, name in enumerate(sorted({worker.host for worker in workers}))}
@@ -134,6 +135,7 @@ class Following:
             removing=np.array([worker.draining or worker.id in idle for worker in workers], np.bool_),
             levels=np.array([range(len(workers)), [hosts[worker.host] for worker in workers]], np.int64),
             present=np.maximum(self.placed, UNPLACED),
+            frozen=np.arange(len(table)) >= len(view.owned),
             wanted=wanted,
             usage=np.ones((1 if view.fixed else 0, len(table))),
             limit=self._most_followed(view, len(workers)),
@@ -158,21 +160,19 @@ class Following:
     def survival(self, view: AppView, wanted: int) -> Survival | None:
         """N-1 with these standbys.
 
-        None while a key group lacks one, where no other worker can take over, and while workers are fixed, since
-        their loads are not all known.
+        Fixed workers count as they are placed.  None while a key group lacks a standby, and where no other worker can
+        take over.
         """
-        if view.fixed:
-            return None
         problem = self.problem(view, wanted, Budget(), NO_REPLACEMENT)
         found = rated(problem, kept_standbys(problem))
-        domain, worker = found.score.worst_domain, found.score.worst_worker
+        domain, worker, workers = found.score.worst_domain, found.score.worst_worker, _workers(view)
         if not wanted or found.score.missing or worker < 0 or not problem.due.any():
             return None
         return Survival(
             worst_pct=found.score.worst,
             bound_pct=found.lower_bound,
-            lost=tuple(view.workers[each].id for each in np.flatnonzero(problem.domain == domain).tolist()),
-            worker=view.workers[worker].id,
+            lost=tuple(workers[each].id for each in np.flatnonzero(problem.domain == domain).tolist()),
+            worker=workers[worker].id,
         )
 
     def choose(self, view: AppView, wanted: int, budget: Budget, tolerance: float = NO_REPLACEMENT) -> StandbyRows:
@@ -186,8 +186,8 @@ class Following:
 
     def _rows(self, view: AppView, problem: Problem, found: StandbyResult) -> StandbyRows:
         width = max(self.placed.shape[1], found.assignment.shape[1])
-        changed = (_widened(self.placed, width) != _widened(found.assignment, width)).any(axis=1)
-        table, names = view.owned, [worker.id for worker in _workers(view)]
+        changed = (_widened(self.placed, width) != _widened(found.assignment, width)).any(axis=1) & ~problem.frozen
+        table, names = _whole(view), [worker.id for worker in _workers(view)]
         rows = {}
         for place in np.flatnonzero(changed).tolist():
             key_group = KeyGroup(view.app, table.operators[table.operator[place]], int(table.partition[place]))
@@ -201,6 +201,11 @@ class Following:
 def _workers(view: AppView) -> tuple[Worker, ...]:
     """The workers of the view, the fixed ones last as far as they are known."""
     return (*view.workers, *(each.worker for each in view.fixed if each.worker is not None))
+
+
+def _whole(view: AppView) -> OwnedTable:
+    """All key groups of the view, the kept ones last."""
+    return view.owned.joined(view.kept_table)
 
 
 def _widened(standbys: Integers, width: int) -> Integers:

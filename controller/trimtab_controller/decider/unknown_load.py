@@ -6,7 +6,7 @@ A key group whose load was not measured counts with its last known load, which i
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -71,13 +71,21 @@ class Gaps:
         object.__setattr__(self, "of_workers", MappingProxyType(dict(self.of_workers)))
 
 
-def gaps_of(view: AppView, last: LastLoads) -> Gaps:
-    """What is not known of an app, with the last known loads that are young enough."""
+def with_assumed_loads(view: AppView, last: LastLoads) -> AppView:
+    """The view with a load of every kept key group; `last` = last known loads that are young enough."""
     kept = view.kept_table
     stale = np.isnan(kept.load)
     if not stale.any():
+        return view
+    return replace(view, kept=kept.with_load(np.where(stale, _assumed(kept, last), kept.load)))
+
+
+def gaps_of(view: AppView, assumed: AppView) -> Gaps:
+    """What is not known of an app; `assumed` = the view `with_assumed_loads`."""
+    kept, load = view.kept_table, assumed.kept_table.load
+    stale = np.isnan(kept.load)
+    if not stale.any():
         return Gaps(fixed=view.fixed)
-    load = np.where(stale, _assumed(view, kept, last), kept.load)
     total = float(view.owned.load.sum() + load.sum())
     if not total:  # nothing has load: then the number of key groups counts
         load, total = np.ones(len(kept)), float(len(kept) + len(view.owned))
@@ -90,7 +98,7 @@ def gaps_of(view: AppView, last: LastLoads) -> Gaps:
     )
 
 
-def _assumed(view: AppView, kept: OwnedTable, last: LastLoads) -> Floats:
+def _assumed(kept: OwnedTable, last: LastLoads) -> Floats:
     """The last known load of each kept key group, or the mean of its operator, or of the app."""
     places = kept.places_in(last.table)
     known = last.table.load
@@ -103,13 +111,9 @@ def _assumed(view: AppView, kept: OwnedTable, last: LastLoads) -> Floats:
     return np.where(places >= 0, known[places], means[kept.operator]) if len(known) else means[kept.operator]
 
 
-def refuse(
-    views: Mapping[AppId, AppView | NotReady], gaps: Mapping[AppId, Gaps], max_unknown: float
-) -> dict[AppId, NotReady]:
+def refuse(views: Mapping[AppId, AppView], gaps: Mapping[AppId, Gaps], max_unknown: float) -> dict[AppId, NotReady]:
     """The apps of which too much is unknown."""
-    found = {
-        app: too_much_unknown(view, gaps[app], max_unknown) for app, view in views.items() if isinstance(view, AppView)
-    }
+    found = {app: too_much_unknown(view, gaps[app], max_unknown) for app, view in views.items()}
     return {app: reason for app, reason in found.items() if reason is not None}
 
 

@@ -68,8 +68,9 @@ class AppView:
     """What is planned with in one app: every key group has an owner and a load, every owner is a running worker.
 
     Plans are made around `fixed` and its key groups, `kept`.  A kept key group has the owner that the placement should
-    name; its load is NaN unless it was measured.  `start_s`, `end_s` bound the window (epoch seconds); `flows` are
-    tuples per second between key groups.  `key_groups` becomes an `OwnedTable`, whatever sequence is given.
+    name.  Its load is NaN if it was not measured, until `unknown_load` says what stands in for it.  `start_s`, `end_s`
+    bound the window (epoch seconds); `flows` are tuples per second between key groups.  `key_groups` becomes an
+    `OwnedTable`, whatever sequence is given.
     `standbys` is the number that each key group should have; None = unknown, because older agents do not report it.
     """
 

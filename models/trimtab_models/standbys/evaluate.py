@@ -111,11 +111,14 @@ def is_new(problem: Problem, assignment: Ints) -> Bools:
 def is_allowed(problem: Problem, assignment: Ints) -> bool:
     """Whether standbys are able, apart from each other and outside the owner's domain, within limits and budgets.
 
+    Nor may a frozen key group have a new one.
     Limits that the present standbys already exceed may be kept exceeded, but not be exceeded further.
     """
     key_group, rank = np.nonzero(assignment != UNPLACED)
     standby = assignment[key_group, rank]
     owner = problem.owner[key_group]
+    if problem.frozen[is_new(problem, assignment).any(axis=1)].any():
+        return False
     if problem.removing[standby].any() or (problem.domain[standby] == problem.domain[owner]).any():
         return False
     apart = problem.apart[owner]

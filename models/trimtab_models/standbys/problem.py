@@ -46,9 +46,9 @@ class Problem:
     is a worker that may stand by.  `removing` marks draining workers, which stand by for nobody.
 
     `follow` is what following a key group costs a standby, at most its load.  `usage` and `limit` bound what a worker
-    follows, such as bytes on its disk, in R resources.  `present` (K, P) are the standbys in order.  Present standbys
-    are replaced only where the highest load after a loss is above its bound by more than `tolerance` (percent of a
-    worker), and falls by half of that or more.
+    follows, such as bytes on its disk, in R resources.  `present` (K, P) are the standbys in order; those of `frozen`
+    key groups stay as they are.  Others are replaced only where the highest load after a loss is above its bound by
+    more than `tolerance` (percent of a worker), and falls by half of that or more.
     """
 
     owner: Ints  # (K,)
@@ -59,6 +59,7 @@ class Problem:
     removing: Bools  # (N,)
     levels: Ints  # (M, N)
     present: Ints  # (K, P)
+    frozen: Bools  # (K,)
     wanted: int
     usage: Floats  # (R, K)
     limit: Floats  # (R, N), infinite = no limit
@@ -84,6 +85,8 @@ class Problem:
         for name in ("load", "follow", "state_bytes"):
             if getattr(self, name).shape != (key_groups,):
                 raise ValueError(f"{name} must have one entry per key group")
+        if self.frozen.shape != (key_groups,):
+            raise ValueError("frozen must have one flag per key group")
         if self.removing.shape != (workers,) or not (self.capacity > 0).all():
             raise ValueError("every worker needs a capacity above 0 and a removing flag")
         if self.levels.ndim != 2 or self.levels.shape[1] != workers or not len(self.levels):

@@ -57,8 +57,8 @@ def rated(problem: Problem, assignment: Ints, bounds: Floats | None = None) -> S
 
 
 def _gaps(problem: Problem, assignment: Ints) -> Bools:
-    """(K,) whether a key group has fewer standbys than it can have."""
-    gaps: Bools = (assignment != UNPLACED).sum(axis=1) < problem.due[problem.owner]
+    """(K,) whether a key group has fewer standbys than it can have, and may get more."""
+    gaps: Bools = ((assignment != UNPLACED).sum(axis=1) < problem.due[problem.owner]) & ~problem.frozen
     return gaps
 
 
@@ -114,7 +114,7 @@ def _replace(problem: Problem, assignment: Ints, bounds: Floats, stop: Stop, par
     doubtful = np.flatnonzero(highest - bounds > slack)
     if not len(doubtful):
         return
-    search = Improving(Ledger(problem, assignment), bounds, np.ones(len(assignment), np.bool_), stop, params.steps)
+    search = Improving(Ledger(problem, assignment), bounds, ~problem.frozen, stop, params.steps)
     least = WORTHWHILE * slack
     search.lower_worst_if(float(bounds.max()) + params.precision, least)
     search.limit(float(losses(problem, assignment).highest.max()))

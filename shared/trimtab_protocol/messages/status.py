@@ -92,7 +92,7 @@ class AppStatus:
 
     N-1: after the loss of the workers `n_minus_1_lost` (all of one host), `n_minus_1_worker` has the highest load that
     any one loss leads to, `n_minus_1_pct`; no choice of standbys has a lower one than `n_minus_1_bound_pct` (percent of
-    the capacity).  Unknown while a key group lacks a standby, and while workers are fixed.
+    the capacity).  Fixed workers count as they are placed.  Unknown while a key group lacks a standby.
     """
 
     app: AppId

@@ -5,7 +5,7 @@ from dataclasses import replace
 from trimtab_controller.decider.liveness import Liveness
 from trimtab_controller.decider.observe import Requirements, observe
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.unknown_load import LastLoads, gaps_of, too_much_unknown
+from trimtab_controller.decider.unknown_load import Gaps, LastLoads, gaps_of, too_much_unknown, with_assumed_loads
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import placement_of
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -85,7 +85,12 @@ def look(
     view = observe(seen, APP, placement=placement, draining=draining, liveness=liveness or Liveness(), needs=NEEDS)
     if isinstance(view, NotReady):
         return view
-    return too_much_unknown(view, gaps_of(view, LastLoads.of(view)), NEEDS.max_unknown) or view
+    return too_much_unknown(view, known_gaps(view, LastLoads.of(view)), NEEDS.max_unknown) or view
+
+
+def known_gaps(view: AppView, last: LastLoads) -> Gaps:
+    """What is not known of an app whose last known loads are these."""
+    return gaps_of(view, with_assumed_loads(view, last))
 
 
 def reason_of(found: AppView | NotReady | None) -> SkipReason:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.controller.decider.observed_snapshots import APP, kg, node, owned, snapshot
+from tests.controller.decider.observed_snapshots import APP, kg, known_gaps, node, owned, snapshot
 from trimtab_controller.decider.decide import Settings, drift
 from trimtab_controller.decider.decision import Adopted, Planned, Skip
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
@@ -15,7 +15,7 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements, observe
 from trimtab_controller.decider.predictions import Prediction, compare
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.unknown_load import LastLoads, gaps_of, too_much_unknown
+from trimtab_controller.decider.unknown_load import LastLoads, too_much_unknown
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Execution, placement_of, with_owners
 from trimtab_controller.solver.answer import Answer
@@ -87,7 +87,7 @@ def test_one_worker_costs_its_own_key_groups_only(
     assert [(row.key_group, row.owner) for row in view.kept] == [(each, LAST) for each in LAST_ONES]
     assert view.sizes == {kg(0).operator: 2 * COUNT}
     assert drift(view, PLACEMENT) is None, "its rows stay in the placement"
-    gaps = gaps_of(view, LastLoads.of(view))
+    gaps = known_gaps(view, LastLoads.of(view))
     assert (gaps.stale, gaps.share) == (stale, pytest.approx(stale / (2 * COUNT)))
     assert too_much_unknown(view, gaps, NEEDS.max_unknown) is None
 
@@ -118,7 +118,7 @@ def test_what_standbys_took_over_returns_with_the_worker_until_that_counts_as_go
 
     view = look(seen, liveness=liveness)
     assert {row.owner for row in view.kept} == {LAST}
-    assert gaps_of(view, LastLoads.of(view)).stale == 0, "the standby measures them"
+    assert known_gaps(view, LastLoads.of(view)).stale == 0, "the standby measures them"
     assert drift(view, PLACEMENT) is None
 
     later = replace(seen, start_ms=1_070_000, end_ms=1_080_000)
@@ -174,7 +174,7 @@ def test_too_much_unknown_load_names_the_workers_and_how_much_it_is() -> None:
     changed = {WORKERS[-2]: {"complete": False}, LAST: None}
     view = look(snapshot(nodes(**changed), rows(without(LAST))))  # type: ignore[arg-type]
 
-    found = too_much_unknown(view, gaps_of(view, LastLoads.of(view)), NEEDS.max_unknown)
+    found = too_much_unknown(view, known_gaps(view, LastLoads.of(view)), NEEDS.max_unknown)
 
     assert found == NotReady(
         reason=SkipReason.WORKER_INCOMPLETE,
@@ -191,17 +191,17 @@ def test_the_last_known_load_counts_until_it_is_too_old_then_the_mean_of_the_ope
     last = LastLoads.of(whole)
     away = look(replace(snapshot(nodes(**{LAST: None}), rows(without(LAST))), start_ms=1_010_000, end_ms=1_020_000))
 
-    known = gaps_of(away, last.then(away))
+    known = known_gaps(away, last.then(away))
     assert known.share == pytest.approx(2 * 0.4 / (2 * 0.4 + 46 * 0.1))
     assert known.of_workers == {LAST: known.share}
 
-    old = gaps_of(away, last.then(away).since(1_015.0))
+    old = known_gaps(away, last.then(away).since(1_015.0))
     assert old.share == pytest.approx(2 / 48)
 
 
 def test_where_nothing_has_load_the_number_of_key_groups_counts() -> None:
     view = look(snapshot(nodes(**{LAST: None}), rows(without(LAST), **dict.fromkeys(WORKERS, 0.0))))
-    assert gaps_of(view, LastLoads.of(view)).share == pytest.approx(2 / 48)
+    assert known_gaps(view, LastLoads.of(view)).share == pytest.approx(2 / 48)
 
 
 # ---- the decider

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.controller.decider.decider_situations import APP, OPERATOR, kg
 from trimtab_agent.engines.faust.group.placing import Reason, place
 from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standbys import FOLLOWING_SHARE, Following, StandbyRows, choose_standbys
-from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.decider.view import AppView, FixedWorker, Worker
 from trimtab_controller.execution.state import placement_of, with_owners
 from trimtab_models.standbys import Budget
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
@@ -250,3 +251,37 @@ def test_standbys_are_replaced_only_where_that_is_worth_it() -> None:
     assert (better.added, better.replaced, better.missing) == (len(better.rows), len(better.rows), 0)
     assert Counter(row[1] for row in better.rows.values()) == {"c": len(better.rows)}
     assert 2 <= len(better.rows) <= 3
+
+
+def around_c(seen: AppView) -> AppView:
+    """The same view while c is fixed and its load assumed."""
+    kept = tuple(row for row in seen.key_groups if row.owner == "c")
+    fixed = FixedWorker(id=WorkerId("c"), reason=SkipReason.WORKER_MISSING, detail="", worker=THREE[2])
+    planned = tuple(row for row in seen.key_groups if row.owner != "c")
+    return replace(seen, workers=tuple(THREE[:2]), key_groups=planned, fixed=(fixed,), kept=kept)
+
+
+def test_a_loss_is_rated_with_the_assumed_loads_of_fixed_workers() -> None:
+    whole = view(THREE, ["a", "a", "b", "c"], [20.0, 20.0, 30.0, 30.0])
+    placement = placed(whole, {0: ("b",), 1: ("c",), 2: ("c",), 3: ("b",)})
+    seen = around_c(whole)
+    found = Following.of(seen, placement).survival(seen, 1)
+    expected = Following.of(whole, placement).survival(whole, 1)
+    assert found is not None
+    assert expected is not None
+    assert (found.lost, found.worker) == (("b",), "c")
+    assert found.worst_pct == pytest.approx(expected.worst_pct)
+    bare = placed(whole, {0: ("b",), 1: ("c",), 2: ("c",)})
+    assert Following.of(seen, bare).survival(seen, 1) is None, "a kept key group lacks one"
+    assert choose_standbys(seen, bare, 1, PLENTY).rows == {}, "and gets none before its owner is back"
+
+
+def test_standbys_are_replaced_around_a_fixed_worker() -> None:
+    """All that a owns would be inherited by b, and d could take some; what c owns stays as it is."""
+    four = [*THREE, worker("d", "h3")]
+    whole = view(four, ["a"] * 4 + ["c"] * 2, [10.0] * 6)
+    placement = placed(whole, {**dict.fromkeys(range(4), ("b",)), 4: ("b",), 5: ("b",)})
+    seen = replace(around_c(whole), workers=(four[0], four[1], four[3]))
+    found = Following.of(seen, placement).choose(seen, 1, PLENTY, 5.0)
+    assert found.replaced == len(found.rows) > 0
+    assert set(found.rows.values()) == {("a", "d")}
