@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from trimtab_controller.stream.session import spark_archive
 from trimtab_sandbox.broker import free_ports
 from trimtab_sandbox.processes import Processes
 
@@ -44,6 +45,10 @@ def wait_for(log: Path, text: str) -> None:
 def test_without_a_broker_it_waits_says_so_and_ends_on_sigterm(processes: Processes, command: list[str]) -> None:
     stream = processes.start("stream", command)
     wait_for(stream.log, "next try in 1 s")  # the second try
+    (java,) = psutil.Process(stream.pid).children()
+    assert str(spark_archive()) in {each.path for each in java.memory_maps()}, (
+        "`make jars` has prepared Spark's classes"
+    )
     stream.send(signal.SIGTERM)
     assert stream.wait(10) == 0
 

@@ -1,6 +1,9 @@
-"""`trimtab jars`: fetches the jars of broker and Spark ahead of their first use."""
+"""`trimtab jars`: fetches the jars of broker and Spark ahead of their first use, and prepares Spark's classes."""
 
 import argparse
+import subprocess
+import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from trimtab_controller.jars.fetching import cache_folder, main
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
 def add_parser(commands: "Commands") -> None:
     """Register `jars`."""
     parser = commands.add_parser("jars", help="download the jars that Spark and the sandbox's broker need (54 MB)")
+    parser.description = "Downloads the jars, and prepares Spark's classes, with which it starts in half the time."
     parser.set_defaults(run=run)
 
 
@@ -19,5 +23,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Download the missing jars, verify all, print their folder, and return the exit code."""
     code = main()
     if code == 0:
-        print(f"all jars are there, with the listed checksums: {cache_folder()}")
+        print(f"all jars are there, with the listed checksums: {cache_folder()}", flush=True)
+        if find_spec("pyspark") is not None:
+            # In a process of its own: Spark writes the archive when it ends.  If that fails, starts are only slower.
+            subprocess.run([sys.executable, "-m", "trimtab_controller.stream.training"], check=False)
     return code

@@ -3,18 +3,22 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+import pyspark
 from pyspark.sql import SparkSession
 
+from trimtab_controller.jars import class_archive
 from trimtab_controller.jars.fetching import spark_jars
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
 """The configuration of Spark's log, unless spark-submit or `spark.driver.extraJavaOptions` sets another one."""
 
+ARCHIVED = "spark"
+"""The name of Spark's class archives."""
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 """Environment variable with the arguments of PySpark's `spark-submit`; they end with `pyspark-shell`."""
 
@@ -40,10 +44,11 @@ _SQL_KEYS: Mapping[str, str] = {
 }
 
 
-def open_session(name: str, keys: Mapping[str, str]) -> SparkSession:
+def open_session(name: str, keys: Mapping[str, str], *, options: Iterable[str] | None = None) -> SparkSession:
     """Open the session.  The given `spark.*` keys override those of spark-submit, which override the stream's own.
 
-    One per process, because the keys belong to the JVM that this starts.
+    `options`: further options of the JVM; by default those that use the class archive.  One session per process,
+    because the keys belong to the JVM that this starts.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name)
@@ -51,7 +56,8 @@ def open_session(name: str, keys: Mapping[str, str]) -> SparkSession:
     if is_submitted():
         spark = builder.config(map=dict(keys)).getOrCreate()
     else:
-        with _told_by_file({**_keys_at_start(keys), **keys}):
+        options = class_archive.use(spark_archive()) if options is None else options
+        with _told_by_file({**_keys_at_start(keys, options), **keys}):
             spark = builder.getOrCreate()
     # Spark installs a handler of its own, whose exception interrupts calls into the JVM.
     signal.signal(signal.SIGINT, on_interrupt)
@@ -102,9 +108,10 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
 
 
-def _keys_at_start(keys: Mapping[str, str]) -> dict[str, str]:
+def _keys_at_start(keys: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:
     start = dict(_START_KEYS)
-    start["spark.driver.extraJavaOptions"] += f' "-Dlog4j2.configurationFile={LOGGING}"'
+    for option in (f"-Dlog4j2.configurationFile={LOGGING}", *options):
+        start["spark.driver.extraJavaOptions"] += f' "{option}"'
     if not {"spark.jars", "spark.jars.packages"} & keys.keys():
         start["spark.jars"] = ",".join(str(jar) for jar in spark_jars())
     if keys.get("spark.master", "").startswith("local"):
@@ -113,6 +120,16 @@ def _keys_at_start(keys: Mapping[str, str]) -> dict[str, str]:
         # The JVM connects only to itself, and the machine's name may not resolve.
         start |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return start
+
+
+def spark_home() -> Path:
+    """The folder of the Spark that PySpark starts."""
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+
+
+def spark_archive() -> Path:
+    """The path of Spark's class archive."""
+    return class_archive.archive_of(ARCHIVED, (spark_home() / "jars").glob("*.jar"))
 
 
 def fresh_checkpoint(spark: SparkSession, folder: str, name: str) -> str:
