@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.size.settings import ScalingSettings, read_scaling
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.solver.answer import Method
@@ -48,6 +49,7 @@ class Configuration:
     solver_time_limit_s: float
     execution: Limits
     metrics: Listen | None
+    scaling: ScalingSettings = ScalingSettings()  # noqa: RUF009 - frozen
     signing: KeyFiles | None = None
     lease_s: float = LEASE_S
 
@@ -81,6 +83,7 @@ def decode(document: Mapping[str, Any]) -> Configuration:
         needs=needs,
         solver_time_limit_s=solver_time_limit_s,
         execution=_read_execution(_section(fields, "execution")),
+        scaling=read_scaling(_section(fields, "scaling")),
         metrics=fields.optional("metrics", lambda name: read_listen(fields.fields(name))),
         signing=fields.optional("signing", lambda name: _read_signing(fields.fields(name))),
     )

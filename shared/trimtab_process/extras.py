@@ -2,6 +2,7 @@
 
 PACKAGES = {
     "confluent_kafka": "confluent-kafka",
+    "cronsim": "cronsim",
     "cryptography": "cryptography",
     "numpy": "numpy",
     "ortools": "ortools",

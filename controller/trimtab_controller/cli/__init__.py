@@ -19,6 +19,7 @@ INTERRUPTED, CUT_OFF = 130, 141
 PARSERS = "trimtab_controller.cli.parsers"
 COMMANDS = {
     **{name: (f"{PARSERS}.operator", text) for name, text in OPERATOR_COMMANDS.items()},
+    "scale": (f"{PARSERS}.scale", "say how many workers an app should have, whatever its demand is"),
     "doctor": (f"{PARSERS}.doctor", "check this host, Kafka and the agents, and say how to fix what is wrong"),
     "controller": (f"{PARSERS}.controller", "run the controller"),
     "solve": (f"{PARSERS}.solve", "solve one instance file"),

@@ -36,6 +36,7 @@ from trimtab_protocol.messages.intents import (
     Intent,
     Pause,
     Stop,
+    Undrain,
     decode_intent,
     drain_key,
     encode_intent,
@@ -65,12 +66,17 @@ class Target:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
+    return run_with(args, FUNCTIONS[args.function])
+
+
+def run_with(args: argparse.Namespace, function: Callable[[argparse.Namespace, Target], int]) -> int:
+    """Call the function of a command with the cluster that its options name; the exit code is that of `run`."""
     try:
         target = read_target(args)
     except (BadConfiguration, BadMessage) as error:
         return _refuse(str(error), BAD_USAGE)
     try:
-        return int(FUNCTIONS[args.function](args, target))
+        return function(args, target)
     except (CommandError, ReadError, BadKey) as error:
         return _refuse(str(error), FAILED)
     except BadMessage as error:
@@ -191,12 +197,12 @@ def run_drain(args: argparse.Namespace, target: Target) -> int:
     known = [row.worker for row in status.nodes] if status else []
     if known and node not in known:
         raise CommandError(f"no worker {node!r} reports; there are {first_few(known)}")
-    intent = Drain(worker=WorkerId(node), by=_who(), at=time.time(), reason=args.reason)
-    _write(target, intent.key, intent)
+    intent = Drain(worker=WorkerId(node), by=who(), at=time.time(), reason=args.reason)
+    write(target, intent.key, intent)
     text = (
         f"{node} will be drained as the budget of each round allows, then stopped; `trimtab undrain {node}` cancels it"
     )
-    return _say(args, "\n".join([text, *_caveats(status, WorkerId(node))]), intent.key)
+    return say(args, "\n".join([text, *_caveats(status, WorkerId(node))]), intent.key)
 
 
 def _caveats(status: Status | None, node: WorkerId) -> list[str]:
@@ -219,22 +225,25 @@ def _caveats(status: Status | None, node: WorkerId) -> list[str]:
 
 
 def run_undrain(args: argparse.Namespace, target: Target) -> int:
-    """Cancel a drain."""
-    key = drain_key(WorkerId(_name(args.node)))
-    return _take_back(
-        args,
-        target,
-        key,
-        f"the drain of {args.node} is cancelled: it takes key groups again",
-        f"{args.node} is not being drained",
-    )
+    """Cancel a drain, an operator's or the controller's own."""
+    node = WorkerId(_name(args.node))
+    key = drain_key(node)
+    status = read_status(target)
+    leaving = [app.size.leaving for app in status.apps if app.size is not None] if status else []
+    if any(node in workers for workers in leaving) and key not in read_intents(target):
+        intent = Undrain(worker=node, by=who(), at=time.time(), reason=args.reason)
+        write(target, intent.key, intent)
+        text = f"{node} stays: it takes key groups again; `trimtab scale` sets the size of an app for longer"
+        return say(args, text, intent.key)
+    text, idle = f"the drain of {node} is cancelled: it takes key groups again", f"{node} is not being drained"
+    return take_back(args, target, key, text, idle)
 
 
 def run_forget(args: argparse.Namespace, target: Target) -> int:
     """Ask the controller to forget an app or a worker that no longer runs."""
     if (args.app is None) == (args.worker is None):
         return _refuse("name what to forget: either APP, or --worker NAME", BAD_USAGE)
-    by, at = _who(), time.time()
+    by, at = who(), time.time()
     status = read_status(target)
     nodes = () if status is None or at - status.at > SILENT_AFTER_S else status.nodes
     running = [row for row in nodes if row.state is not WorkerState.AWAY]
@@ -248,16 +257,16 @@ def run_forget(args: argparse.Namespace, target: Target) -> int:
     if found:
         where = first_few(f"{row.worker} on {row.host}" for row in found)
         raise CommandError(f"{what} still runs: {where}; stop it first")
-    _write(target, intent.key, intent)
+    write(target, intent.key, intent)
     text = f"{what} will be forgotten with the next window; `trimtab status` then lists it among the decisions"
-    return _say(args, text, intent.key)
+    return say(args, text, intent.key)
 
 
 def run_pause(args: argparse.Namespace, target: Target) -> int:
     """Pause the controller."""
-    intent = Pause(by=_who(), at=time.time(), reason=args.reason)
-    _write(target, intent.key, intent)
-    return _say(args, "paused: a plan in flight is finished, no new one starts until `trimtab resume`", intent.key)
+    intent = Pause(by=who(), at=time.time(), reason=args.reason)
+    write(target, intent.key, intent)
+    return say(args, "paused: a plan in flight is finished, no new one starts until `trimtab resume`", intent.key)
 
 
 def run_stop(args: argparse.Namespace, target: Target) -> int:
@@ -267,18 +276,18 @@ def run_stop(args: argparse.Namespace, target: Target) -> int:
     known = [row.app for row in status.apps] if status else []
     if app is not None and known and app not in known:
         raise CommandError(f"no app {app!r} reports; there are {first_few(known)}")
-    by, at = _who(), time.time()
+    by, at = who(), time.time()
     if args.pause:
         pause = Pause(by=by, at=at, reason=args.reason)
-        _write(target, pause.key, pause)
+        write(target, pause.key, pause)
     stop = Stop(app=app, by=by, at=at, reason=args.reason)
-    _write(target, stop.key, stop)
+    write(target, stop.key, stop)
     plans = [row.plan for row in status.plans_in_flight if app in (None, row.app)] if status else []
     what = f"stopping plan {first_few(plans)}" if plans else "no plan was reported in flight; stopping any that is"
     then = (
         "no new one starts until `trimtab resume`" if args.pause else "new ones may follow, see `trimtab stop --pause`"
     )
-    return _say(args, f"{what}: released key groups arrive, all others stay where they are; {then}", stop.key)
+    return say(args, f"{what}: released key groups arrive, all others stay where they are; {then}", stop.key)
 
 
 def run_resume(args: argparse.Namespace, target: Target) -> int:
@@ -286,27 +295,28 @@ def run_resume(args: argparse.Namespace, target: Target) -> int:
     if args.accept_journal:
         return _accept_journal(args, target)
     idle = "the controller is not paused; `trimtab resume --accept-journal` ends a hold"
-    return _take_back(args, target, PAUSE_KEY, "the controller decides again", idle)
+    return take_back(args, target, PAUSE_KEY, "the controller decides again", idle)
 
 
 def _accept_journal(args: argparse.Namespace, target: Target) -> int:
     status = read_status(target)
     if status is None or status.hold is None:
         raise CommandError("the controller is not on hold: there is nothing to accept")
-    intent = AcceptJournal(hold=status.hold.id, by=_who(), at=time.time(), reason=args.reason)
-    _write(target, intent.key, intent)
-    return _say(
+    intent = AcceptJournal(hold=status.hold.id, by=who(), at=time.time(), reason=args.reason)
+    write(target, intent.key, intent)
+    return say(
         args,
         f"accepted: {status.hold.text}; the controller rebuilds its state from the placement and the reports",
         intent.key,
     )
 
 
-def _take_back(args: argparse.Namespace, target: Target, key: str, text: str, idle: str) -> int:
+def take_back(args: argparse.Namespace, target: Target, key: str, text: str, idle: str) -> int:
+    """Revoke the intent with this key; `idle` is said if there is none."""
     if key not in read_intents(target):
-        return _say(args, f"nothing to do: {idle}", key)
-    _write(target, key, None)
-    return _say(args, text, key)
+        return say(args, f"nothing to do: {idle}", key)
+    write(target, key, None)
+    return say(args, text, key)
 
 
 def read_intents(target: Target) -> dict[str, Intent | None]:
@@ -322,7 +332,7 @@ def read_intents(target: Target) -> dict[str, Intent | None]:
     return intents
 
 
-def _write(target: Target, key: str, intent: Intent | None) -> None:
+def write(target: Target, key: str, intent: Intent | None) -> None:
     """Write one intent, or its tombstone, and wait until the broker has stored it.  Raises CommandError, BadMessage."""
     value = None if intent is None else encode_intent(intent)
     if value is not None:
@@ -346,7 +356,8 @@ def _name(text: str, what: str = "a worker's name") -> str:
     return text
 
 
-def _who() -> str:
+def who() -> str:
+    """The user and host that an intent names."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user need not have a name
@@ -354,7 +365,8 @@ def _who() -> str:
     return f"{user}@{socket.gethostname()}"[:200]
 
 
-def _say(args: argparse.Namespace, text: str, key: str) -> int:
+def say(args: argparse.Namespace, text: str, key: str) -> int:
+    """Tell what was written."""
     if args.json:
         _print_json({"intent": key, "text": text})
     else:

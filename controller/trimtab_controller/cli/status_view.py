@@ -216,7 +216,8 @@ def _app(app: AppStatus) -> Text:
         text.append(f", {app.missing_standbys} lack a standby", "yellow")
     if app.unknown_load:
         text.append(f", {app.unknown_load:.1%} of the load is unknown", "yellow")
-    return text.append(_n_minus_1(app))
+    text.append(_n_minus_1(app))
+    return text if app.size is None else text.append(f"\nsize: {app.size.text}")
 
 
 def _n_minus_1(app: AppStatus) -> Text:

@@ -37,6 +37,8 @@ class ConcernKind(StrEnum):
     PLANS_MISS = "plans_miss"
     WORKER_CRASHES = "worker_crashes"
     LOSS_OVERLOADS = "loss_overloads"
+    TOO_FEW_WORKERS = "too_few_workers"
+    SCALING_IN_VAIN = "scaling_in_vain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

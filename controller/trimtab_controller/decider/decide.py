@@ -1,6 +1,6 @@
 """Decide what to do about one app, and why.  Pure functions of view, evaluation and state."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from trimtab_controller.decider.decision import Adopted, Decision, Planned, Scaled, Skip, not_ready
@@ -83,20 +83,27 @@ def admit_cluster(execution: Execution, *, paused: str | None, held: str | None 
     """The reason to do nothing in the whole cluster, if there is one; checked before anything is computed."""
     if held is not None:
         return Skip(reason=SkipReason.JOURNAL, detail=f"on hold: {held}")
-    for scaling in execution.scalings.values():
-        if scaling.phase is ScalingPhase.SENT:
-            detail = f"waiting for the {scaling.command.kind} of {scaling.command.worker}"
-            return Skip(reason=SkipReason.SCALING_IN_FLIGHT, detail=detail)
+    if (busy := _scaling_in_flight(execution, None)) is not None:
+        return busy
     if paused is not None:
         return Skip(reason=SkipReason.PAUSED, detail=paused)
     return None
 
 
 def admit_app(app: AppId, execution: Execution) -> Skip | None:
-    """The reason to do nothing about an app, if its last plan is still in flight."""
+    """The reason to do nothing about an app, if its last plan or change of size is still in flight."""
     if not execution.busy(app):
-        return None
+        return _scaling_in_flight(execution, app)
     return Skip(reason=SkipReason.PLAN_IN_FLIGHT, detail=f"{app}: plan {execution.rounds[app].plan} is in flight")
+
+
+def _scaling_in_flight(execution: Execution, app: AppId | None) -> Skip | None:
+    """The stop or start under way for the size of this app; None: for an operator."""
+    for scaling in execution.scalings.values():
+        if scaling.phase is ScalingPhase.SENT and scaling.of_app == app:
+            detail = f"waiting for the {scaling.command.kind} of {scaling.command.worker}"
+            return Skip(reason=SkipReason.SCALING_IN_FLIGHT, detail=detail if app is None else f"{app}: {detail}")
+    return None
 
 
 def to_start(
@@ -109,7 +116,7 @@ def to_start(
     for worker, scaling in execution.scalings.items():
         failed = scaling.command.kind is CommandKind.START and scaling.phase is ScalingPhase.FAILED
         again = failed and now >= scaling.at + SCALING_PATIENCE_S and scaling.command.host in hosts
-        if (scaling.stopped or again) and worker not in draining:
+        if scaling.of_app is None and (scaling.stopped or again) and worker not in draining:
             detail = "an operator cancelled the drain that had stopped it"
             return Scaled(kind=CommandKind.START, worker=worker, host=scaling.command.host, detail=detail)
     return None
@@ -123,8 +130,9 @@ def to_stop(view: AppView, execution: Execution) -> Scaled | None:
         scaling = execution.scalings.get(worker.id)
         stop = scaling is not None and scaling.command.kind is CommandKind.STOP
         if scaling is None or not stop or view.start_s >= scaling.at + SCALING_PATIENCE_S:
+            app = view.app if worker.id in execution.leaving else None
             detail = "it has been drained"
-            return Scaled(kind=CommandKind.STOP, worker=worker.id, host=worker.host, detail=detail)
+            return Scaled(kind=CommandKind.STOP, worker=worker.id, host=worker.host, detail=detail, app=app)
     return None
 
 
@@ -148,6 +156,29 @@ def drift(view: AppView, placement: Placement | None) -> Adopted | None:
         f"{len(other)} key groups have other owners than placed, such as {other[0]}: the placement follows the reports"
     )
     return Adopted(app=view.app, owners=owners, detail=detail)
+
+
+def any_drift(views: Mapping[AppId, AppView | NotReady], execution: Execution) -> bool:
+    """Whether the placement of any app that is not busy differs from the reports."""
+    return any(
+        isinstance(view, AppView) and drift(view, execution.placements.get(app)) is not None
+        for app, view in views.items()
+        if not execution.busy(app)
+    )
+
+
+def by_urgency(
+    apps: Iterable[AppId], views: Mapping[AppId, AppView | NotReady], evaluations: Mapping[AppId, Evaluation]
+) -> list[AppId]:
+    """The apps with a drain first, then those with the largest load distance; those that are not ready come last."""
+
+    def rank(app: AppId) -> tuple[bool, float, AppId]:
+        view, evaluation = views[app], evaluations.get(app)
+        if evaluation is None or not isinstance(view, AppView):
+            return False, -1.0, app
+        return bool(view.draining), evaluation.load_distance or 0.0, app
+
+    return sorted(apps, key=rank, reverse=True)
 
 
 def _changed_operators(view: AppView, placement: Placement) -> str | None:

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from trimtab_controller.decider.pool import PoolWorker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import NotReady
+from trimtab_controller.execution.state import SizeChange
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
@@ -48,12 +50,13 @@ class StandbysPlaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
-    """Stop or start a worker."""
+    """Stop or start a worker.  `app`: whose size this changes; None: an operator wants it."""
 
     kind: CommandKind
     worker: WorkerId
     host: HostId
     detail: str
+    app: AppId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,25 @@ class Forgotten:
     worker: WorkerId | None = None
 
 
-Decision = Skip | Planned | Adopted | StandbysPlaced | Scaled | Forgotten
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resized:
+    """Change the number of workers of an app: `start` these, `drain` those, `keep` those that were to leave.
+
+    `short` = how many more the hook is to add.  `change` None: this only corrects what was begun, or, without an app,
+    answers an operator: `answered` = keys of the intents that this ends.
+    """
+
+    app: AppId | None
+    detail: str
+    start: tuple[PoolWorker, ...] = ()
+    drain: tuple[WorkerId, ...] = ()
+    keep: tuple[WorkerId, ...] = ()
+    short: int = 0
+    change: SizeChange | None = None
+    answered: tuple[str, ...] = ()
+
+
+Decision = Skip | Planned | Adopted | StandbysPlaced | Scaled | Resized | Forgotten
 
 
 def not_ready(found: NotReady) -> Skip:

@@ -2,7 +2,17 @@
 
 from typing import assert_never
 
-from trimtab_controller.decider.decision import Adopted, Decision, Forgotten, Planned, Scaled, Skip, StandbysPlaced
+from trimtab_controller.decider.decision import (
+    Adopted,
+    Decision,
+    Forgotten,
+    Planned,
+    Resized,
+    Scaled,
+    Skip,
+    StandbysPlaced,
+)
+from trimtab_controller.decider.view import first_few
 from trimtab_controller.plan import Plan
 from trimtab_controller.solver.answer import Answer
 
@@ -24,6 +34,8 @@ def describe(decision: Decision) -> str:
             return f"{decision.app}: {decision.detail}"
         case Scaled():
             return f"{decision.kind} {decision.worker} on {decision.host}: {decision.detail}"
+        case Resized(app=app):
+            return f"{app or 'size'}: {_changes(decision)}: {decision.detail}"
         case Forgotten():
             return f"forget {decision.what}: {decision.detail}"
     assert_never(decision)
@@ -41,10 +53,24 @@ def names_of(decision: Decision) -> tuple[str, str]:
         case StandbysPlaced():
             return "standbys", "standbys"
         case Scaled():
-            return str(decision.kind), "drain"
+            return str(decision.kind), "drain" if decision.app is None else "size"
+        case Resized(start=start, drain=drain, short=short):
+            return "resize", "in" if drain else "out" if start or short else "keep"
         case Forgotten(app=app, worker=worker):
             return "forget", "app" if app is not None else "worker" if worker is not None else "refused"
     assert_never(decision)
+
+
+def _changes(found: Resized) -> str:
+    parts = {
+        "start": [f"{row.worker} on {row.host}" for row in found.start],
+        "drain and stop": found.drain,
+        "keep": found.keep,
+    }
+    said = [f"{what} {first_few(names)}" for what, names in parts.items() if names]
+    if found.short:
+        said.append(f"run the hook for {found.short} more")
+    return ", ".join(said) or "nothing to change"
 
 
 def collocation_of(found: Answer | Plan) -> str:

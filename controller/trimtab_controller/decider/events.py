@@ -47,7 +47,15 @@ class SolverAnswered:
     answer: Answer | NoAnswer
 
 
-Event = SnapshotArrived | IntentsChanged | ExecutionChanged | HoldChanged | SolverAnswered
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookEnded:
+    """The program that adds workers to an app from outside has ended; `failure` None: with exit code 0."""
+
+    app: AppId
+    failure: str | None
+
+
+Event = SnapshotArrived | IntentsChanged | ExecutionChanged | HoldChanged | SolverAnswered | HookEnded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.pool import PoolWorker
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.standbys import Survival
 from trimtab_controller.decider.unknown_load import Gaps
 from trimtab_controller.decider.view import AppView, NotReady
@@ -21,7 +22,8 @@ class Known:
 
     `not_ready`: why nothing is known of any app.  `gaps`: per app, what is not known of it.  `missing_standbys`: per
     app, the number of key groups that have fewer standbys than the app asks for.  `pool`: per app, the workers that can
-    be started.  `survivals`: per app, what the loss of any one host leads to.
+    be started.  `survivals`: per app, what the loss of any one host leads to.  `sizes`: what should become of the
+    number of workers of each app.
     """
 
     snapshot: Snapshot | None = None
@@ -34,3 +36,4 @@ class Known:
     pool: dict[AppId, tuple[PoolWorker, ...]] = field(default_factory=dict)
     gaps: dict[AppId, Gaps] = field(default_factory=dict)
     survivals: dict[AppId, Survival] = field(default_factory=dict)
+    sizes: dict[AppId, SizeVerdict] = field(default_factory=dict)

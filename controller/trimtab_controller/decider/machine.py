@@ -14,7 +14,9 @@ from trimtab_controller.decider.decide import (
     admit,
     admit_app,
     admit_cluster,
+    any_drift,
     blocked_drains,
+    by_urgency,
     drift,
     judge,
     noted,
@@ -27,6 +29,7 @@ from trimtab_controller.decider.decision import (
     Decision,
     Forgotten,
     Planned,
+    Resized,
     Scaled,
     Skip,
     StandbysPlaced,
@@ -41,6 +44,7 @@ from trimtab_controller.decider.events import (
     Event,
     ExecutionChanged,
     HoldChanged,
+    HookEnded,
     IntentsChanged,
     RoundMeasured,
     SnapshotArrived,
@@ -60,6 +64,8 @@ from trimtab_controller.decider.observe import (
 from trimtab_controller.decider.pool import crash_concerns, startable
 from trimtab_controller.decider.prediction_tracker import PredictionTracker
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
+from trimtab_controller.decider.size.settings import ScalingSettings
 from trimtab_controller.decider.standby_rounds import StandbyRounds
 from trimtab_controller.decider.unknown_load import gaps_of, refuse, with_assumed_loads
 from trimtab_controller.decider.view import AppView, NotReady
@@ -73,8 +79,17 @@ from trimtab_protocol.messages.snapshot import Snapshot
 class Decider:
     """Decides what to do.  `on_event` and `on_tick` return the actions in order; `known` is what was seen last."""
 
-    def __init__(self, settings: Settings, needs: Requirements, execution: Execution, *, acting: bool) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        needs: Requirements,
+        execution: Execution,
+        *,
+        acting: bool,
+        scaling: ScalingSettings = ScalingSettings(),  # noqa: B008 - frozen
+    ) -> None:
         self._settings = settings
+        self._sizes = SizeRounds(scaling, acting)
         self._needs = needs
         self._execution = execution
         self._acting = acting
@@ -100,8 +115,8 @@ class Decider:
 
     @property
     def draining(self) -> frozenset[WorkerId]:
-        """The workers to empty and stop."""
-        return frozenset(intent.worker for intent in self._intents if isinstance(intent, Drain))
+        """The workers to empty and stop: those that operators drain, and those that leave for the size of an app."""
+        return self._execution.leaving.union(each.worker for each in self._intents if isinstance(each, Drain))
 
     @property
     def wake_at(self) -> float | None:
@@ -122,6 +137,8 @@ class Decider:
                 self._execution = execution
             case HoldChanged(reason=reason):
                 self._held = reason
+            case HookEnded(app=app, failure=failure):
+                self._sizes.hook_ended(app, failure)
             case SolverAnswered(answer=answer):
                 return self._on_answer(now, answer)
         return []
@@ -193,11 +210,14 @@ class Decider:
         use = follow_use(snapshot, self.known.use, demands.workers)
         measured = self._predictions.measure_rounds(self._execution.rounds, raw, parts, max_age_s=self._needs.max_age_s)
         self._predictions.review(raw, parts, use)
+        pool = startable(snapshot, self.draining - self._execution.leaving)
+        self._sizes.see(SeenApps(views=views, gaps=gaps, use=use, pool=pool), self._execution, self._intents)
         ran = {worker: row.app for worker, row in self._liveness.ran.items()}
         concerns = (
             *concerns_of(use),
             *self._predictions.concerns,
             *self._standbys.concerns,
+            *self._sizes.concerns,
             *crash_concerns(snapshot, ran),
         )
         self.known = Known(
@@ -208,7 +228,8 @@ class Decider:
             concerns=concerns,
             not_ready=missing,
             missing_standbys=dict(self._standbys.missing),
-            pool=startable(snapshot, self.draining),
+            pool=pool,
+            sizes=self._sizes.told,
             survivals=dict(self._standbys.survivals),
             gaps=gaps,
         )
@@ -265,13 +286,16 @@ class Decider:
         """The decision for the app that needs one most; apps for which a plan was last sought in vain come last."""
         hosts = frozenset(row.host for row in self.known.snapshot.hosts) if self.known.snapshot else frozenset()
         decision = (
-            self._forget_wanted(hosts) or self._admit_cluster() or to_start(now, self._execution, self.draining, hosts)
+            self._forget_wanted(hosts)
+            or self._admit_cluster()
+            or self._sizes.correct(self._execution, self._intents, self.known.pool)
+            or to_start(now, self._execution, self.draining, hosts)
         )
         if decision is not None:
             return decision
         if self.known.not_ready is not None:
             return not_ready(self.known.not_ready)
-        apps = sorted(self.known.views.keys() - self._decided, key=lambda app: (*self._urgency(app), app), reverse=True)
+        apps = by_urgency(self.known.views.keys() - self._decided, self.known.views, self.known.evaluations)
         skips = {}
         for app in sorted(apps, key=lambda app: self._in_vain.get(app, 0.0)):
             found = self._decide_app(now, app)
@@ -300,14 +324,7 @@ class Decider:
     def _admit_cluster(self) -> Skip | None:
         return admit_cluster(self._execution, paused=self.paused, held=self._held)
 
-    def _urgency(self, app: AppId) -> tuple[bool, float]:
-        """Sort key: drains first, then the largest load distance; apps that are not ready come last."""
-        view, evaluation = self.known.views[app], self.known.evaluations.get(app)
-        if evaluation is None or not isinstance(view, AppView):
-            return False, -1.0
-        return bool(view.draining), evaluation.load_distance or 0.0
-
-    def _decide_app(self, now: float, app: AppId) -> Skip | Adopted | Scaled | SolveWanted:
+    def _decide_app(self, now: float, app: AppId) -> Skip | Adopted | Scaled | Resized | SolveWanted:
         if (busy := admit_app(app, self._execution)) is not None:
             return busy
         view = self.known.views[app]
@@ -318,8 +335,8 @@ class Decider:
             return self._standbys.with_adopted(now, view, placement, adopted)
         stop = to_stop(view, self._execution)
         evaluation, windows = self.known.evaluations[app], self._history[app].windows
-        if stop is not None:
-            return stop
+        if (changed := stop or self._sizes.decide(now, app)) is not None:
+            return changed
         found = admit(now, view, evaluation, self._execution, self._settings, windows=windows)
         return (self._predictions.hold(found) if isinstance(found, SolveWanted) else None) or found
 
@@ -360,12 +377,7 @@ class Decider:
         """Standbys to place instead of a skip; whatever forbids a plan forbids these too."""
         if self._admit_cluster() is not None or self.known.not_ready is not None:
             return skip
-        drifted = (
-            isinstance(view, AppView) and drift(view, self._execution.placements.get(app)) is not None
-            for app, view in self.known.views.items()
-            if not self._execution.busy(app)
-        )
-        return skip if any(drifted) else self._place_standbys(now) or skip
+        return skip if any_drift(self.known.views, self._execution) else self._place_standbys(now) or skip
 
     def _judge(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Planned | Skip:
         """Judge the answer by what became known while the solver worked."""

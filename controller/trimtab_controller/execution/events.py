@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trimtab_controller.execution.state import Execution, Handover, Round
+from trimtab_controller.execution.state import Execution, Handover, Round, SizeChange
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
@@ -52,11 +52,28 @@ class StandbysWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingWanted:
-    """Stop an empty worker, or start a stopped one."""
+    """Stop an empty worker, or start a stopped one.  `app`: whose size this changes; None: an operator wants it."""
 
     kind: CommandKind
     worker: WorkerId
     host: HostId
+    app: AppId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeWanted:
+    """Change the number of workers of an app: `start` these, `drain` those, `keep` those that were to leave.
+
+    `start` = worker and host.  `change` None: this only corrects what was begun or, without an app, only ends the
+    intents with the keys `answered`.
+    """
+
+    app: AppId | None
+    start: Mapping[WorkerId, HostId] = field(default_factory=dict)
+    drain: tuple[WorkerId, ...] = ()
+    keep: tuple[WorkerId, ...] = ()
+    change: SizeChange | None = None
+    answered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +120,7 @@ Event = (
     | StandbysWanted
     | StopWanted
     | ScalingWanted
+    | ResizeWanted
     | ForgetWanted
     | AckSeen
     | OwnershipSeen

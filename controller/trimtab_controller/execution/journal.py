@@ -6,13 +6,31 @@ ends with a checksum of the rest, since a changed digit could otherwise still be
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, Scaling, ScalingPhase
+from trimtab_controller.execution.state import (
+    AppSize,
+    Execution,
+    Handover,
+    HandoverPhase,
+    Round,
+    Scaling,
+    ScalingPhase,
+    SizeChange,
+)
 from trimtab_protocol.messages.commands import VERSION as VERSION_OF_COMMANDS
 from trimtab_protocol.messages.commands import Command, read_command, read_key_groups
-from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields, check_integer, encode, parse
+from trimtab_protocol.messages.decode import (
+    NAME_PATTERN,
+    BadMessage,
+    Fault,
+    Fields,
+    check_integer,
+    check_name,
+    encode,
+    parse,
+)
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.placement import Owners
 
@@ -40,6 +58,8 @@ def encode_entry(entry: JournalEntry) -> bytes:
         "acks_read": [[partition, offset] for partition, offset in sorted(entry.acks_read.items())],
         **_rounds_document(execution),
         "scalings": [_scaling_document(scaling) for scaling in execution.scalings.values()],
+        # Only if there are any: 0.1.0 does not know them.
+        **({"sizes": [_size_document(app, size) for app, size in execution.sizes.items()]} if execution.sizes else {}),
     }
     body = encode(document)
     return body[:-1] + _seal(body)
@@ -87,6 +107,10 @@ def _scaling_document(row: Scaling) -> dict[str, Any]:
     return {"command": row.command.document(), "phase": row.phase, "at": row.at, "detail": row.detail}
 
 
+def _size_document(app: AppId, row: AppSize) -> dict[str, Any]:
+    return {"app": app, "leaving": list(row.leaving), "changes": [asdict(change) for change in row.changes]}
+
+
 def decode_entry(payload: bytes | None) -> JournalEntry:
     """Decode an entry; raises BadMessage."""
     fields = parse(payload, version=VERSION)
@@ -102,6 +126,9 @@ def decode_entry(payload: bytes | None) -> JournalEntry:
             scaling.command.worker: scaling
             for scaling in (_read_scaling(row) for row in fields.objects("scalings", limit=MAX_HANDOVERS))
         },
+        sizes=dict(_read_size(row) for row in fields.objects("sizes", limit=MAX_HANDOVERS))
+        if fields.has("sizes")
+        else {},
     )
     acks_read = dict(_read_offset(path, row) for path, row in fields.items("acks_read", limit=1000))
     return JournalEntry(execution=execution, acks_read=acks_read)
@@ -163,6 +190,18 @@ def _read_scaling(fields: Fields) -> Scaling:
         at=fields.number("at"),
         detail=fields.optional("detail", lambda name: fields.text(name, limit=100_000)),
     )
+
+
+def _read_size(fields: Fields) -> tuple[AppId, AppSize]:
+    app = AppId(fields.name("app"))
+    leaving = tuple(WorkerId(check_name(each, at)) for at, each in fields.items("leaving", limit=MAX_HANDOVERS))
+    changes = tuple(
+        SizeChange(
+            at=row.number("at"), before=row.integer("before"), after=row.integer("after"), rate=row.number("rate")
+        )
+        for row in fields.objects("changes", limit=MAX_HANDOVERS)
+    )
+    return app, AppSize(leaving=leaving, changes=changes)
 
 
 def _read_command(fields: Fields, name: str) -> Command:

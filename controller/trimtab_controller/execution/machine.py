@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from trimtab_controller.execution import handovers, scalings
+from trimtab_controller.execution import handovers, resizing, scalings
 from trimtab_controller.execution.answers import answers
 from trimtab_controller.execution.events import (
     AckSeen,
@@ -19,6 +19,7 @@ from trimtab_controller.execution.events import (
     OwnershipSeen,
     PlacementWanted,
     PlanDecided,
+    ResizeWanted,
     Resumed,
     ScalingWanted,
     StandbysWanted,
@@ -72,6 +73,8 @@ class ExecutionMachine:
                 self._stop(step, event)
             case ScalingWanted():
                 scalings.command_scaling(step, event)
+            case ResizeWanted():
+                resizing.resize(step, event)
             case ForgetWanted():
                 self._forget(step, event)
             case AckSeen(ack=ack):
@@ -151,6 +154,8 @@ class ExecutionMachine:
         scaling = self.state.scalings.get(ack.worker)
         if scaling is not None and answers(ack, scaling.command):
             scalings.hear(step, scaling, ack)
+            if step.execution.scalings[ack.worker].stopped:
+                resizing.left(step, {ack.worker})
             return
         handover = self.state.handover_of(ack.command_id)
         if handover is not None and handover.phase not in ENDED:
@@ -177,10 +182,12 @@ class ExecutionMachine:
         step.answered, step.changed = wanted.answered, True
         if wanted.app in self.state.placements and wanted.app is not None:
             step.adopted[wanted.app] = Placement(cluster=self._cluster, app=wanted.app, epoch=step.epoch, owners={})
+            resizing.forget(step, wanted.app)
             if (last := self.state.rounds.get(wanted.app)) is not None:
                 step.set_round(replace(last, handovers=(), ended_at=step.now))
         if wanted.worker is not None:
             scalings.forget(step, wanted.worker)
+            resizing.left(step, {wanted.worker})
 
     def _place_standbys(self, step: Step, app: AppId, rows: Mapping[KeyGroup, Owners]) -> None:
         """Publish rows of key groups that do not move.  Raises ValueError for a row that names another owner."""

@@ -19,7 +19,7 @@ def command_scaling(step: Step, wanted: ScalingWanted) -> None:
         epoch=step.epoch,
         host=wanted.host,
         worker=wanted.worker,
-        app=None,
+        app=wanted.app,
         issued_at=step.now,
         deadline=step.now + step.limits.prepare_timeout_s,
     )

@@ -124,12 +124,39 @@ class Scaling:
         """Whether the controller stopped the worker and has not started it since."""
         return self.command.kind is CommandKind.STOP and self.phase is ScalingPhase.DONE
 
+    @property
+    def of_app(self) -> AppId | None:
+        """The app whose size this changes; None: it follows an operator's drain."""
+        return self.command.app
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeChange:
+    """The controller changed the number of workers of an app from `before` to `after` at `at` (epoch seconds).
+
+    `rate` = inputs per second that the app did then.
+    """
+
+    at: float
+    before: int
+    after: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppSize:
+    """What the controller does to the size of an app: the workers that it drains for it, and its last changes."""
+
+    leaving: tuple[WorkerId, ...] = ()
+    changes: tuple[SizeChange, ...] = ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """Everything that a new leader needs: the last epoch, the placements, the rounds, starts and stops of workers.
 
-    `rounds` has one round per app.  The placements are not in the journal; the same transaction writes them to a topic
+    `rounds` has one round per app, `sizes` what was done to the size of apps.
+    The placements are not in the journal; the same transaction writes them to a topic
     of their own.
     """
 
@@ -138,9 +165,11 @@ class Execution:
     placements: Mapping[AppId, Placement] = field(default_factory=dict)
     rounds: Mapping[AppId, Round] = field(default_factory=dict)
     scalings: Mapping[WorkerId, Scaling] = field(default_factory=dict)
+    sizes: Mapping[AppId, AppSize] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "placements", MappingProxyType(dict(self.placements)))
+        object.__setattr__(self, "sizes", MappingProxyType(dict(self.sizes)))
         object.__setattr__(self, "rounds", MappingProxyType(dict(self.rounds)))
         object.__setattr__(self, "scalings", MappingProxyType(dict(self.scalings)))
 
@@ -167,14 +196,20 @@ class Execution:
         return app in self.rounds and self.rounds[app].ended_at is None
 
     def changed_at(self, app: AppId) -> float | None:
-        """When the app's last round, or any stop or start, ended (epoch seconds).
+        """When the app's last round, or any stop or start that may concern it, ended (epoch seconds).
 
         Windows that began earlier mix two placements.
         """
-        times = [scaling.at for scaling in self.scalings.values() if scaling.phase is not ScalingPhase.SENT]
+        ended = (scaling for scaling in self.scalings.values() if scaling.phase is not ScalingPhase.SENT)
+        times = [scaling.at for scaling in ended if scaling.of_app in (None, app)]
         if app in self.rounds and (ended_at := self.rounds[app].ended_at) is not None:
             times.append(ended_at)
         return max(times, default=None)
+
+    @property
+    def leaving(self) -> frozenset[WorkerId]:
+        """The workers that the controller drains to make their apps smaller."""
+        return frozenset(worker for size in self.sizes.values() for worker in size.leaving)
 
     def handover_of(self, command_id: CommandId) -> Handover | None:
         """The hand-over whose current prepare or release has this id."""

@@ -9,7 +9,16 @@ from confluent_kafka import Message
 
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import events as deciding
-from trimtab_controller.decider.decision import Adopted, Decision, Forgotten, Planned, Scaled, Skip, StandbysPlaced
+from trimtab_controller.decider.decision import (
+    Adopted,
+    Decision,
+    Forgotten,
+    Planned,
+    Resized,
+    Scaled,
+    Skip,
+    StandbysPlaced,
+)
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import ownership
@@ -20,6 +29,7 @@ from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.publisher import Publisher
+from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox, Received
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.publications import records_of, status_record, to_sign_again
@@ -49,6 +59,7 @@ class Resources:
     publisher: Publisher
     follower: Follower
     solver: SolverProcess
+    hook: Hook
     stream: StreamProcess | None
     recovered: RecoveredState
 
@@ -78,11 +89,14 @@ class ControlLoop:
         self._publisher = resources.publisher
         self._follower = resources.follower
         self._solver = resources.solver
+        self._hook = resources.hook
         self._stream = resources.stream
         self._recovered = recovered
         self._hold = recovered.hold
         self._execution = ExecutionMachine(configuration.cluster, configuration.execution, execution)
-        self._decider = Decider(configuration.balance, configuration.needs, execution, acting=acting)
+        self._decider = Decider(
+            configuration.balance, configuration.needs, execution, acting=acting, scaling=configuration.scaling
+        )
         self._telemetry = Telemetry(configuration.cluster, metrics, acting=acting, previous=recovered.status)
         self._acks_read: dict[int, int] = {}
         self._begun = False
@@ -127,6 +141,8 @@ class ControlLoop:
         if (answer := self._solver.poll()) is not None:
             self._telemetry.answer(answer)
             self._decide(deciding.SolverAnswered(answer=answer))
+        if (ended := self._hook.poll()) is not None:
+            self._decide(deciding.HookEnded(app=ended.app, failure=ended.failure))
         self._tick()
         if self._stream is not None:
             self._stream.tick()
@@ -244,14 +260,39 @@ class ControlLoop:
                 self._execute(executing.PlacementWanted(app=app, owners=owners, standbys=rows))
             case StandbysPlaced(app=app, rows=rows):
                 self._execute(executing.StandbysWanted(app=app, rows=rows))
-            case Scaled(kind=kind, worker=worker, host=host):
-                self._execute(executing.ScalingWanted(kind=kind, worker=worker, host=host))
+            case Scaled(kind=kind, worker=worker, host=host, app=app):
+                self._execute(executing.ScalingWanted(kind=kind, worker=worker, host=host, app=app))
+            case Resized():
+                self._resize(decision)
             case Forgotten(answered=answered, app=app, worker=gone):
                 self._execute(executing.ForgetWanted(answered=answered, app=app, worker=gone))
             case Skip():
                 pass
             case _:
                 assert_never(decision)
+
+    def _resize(self, found: Resized) -> None:
+        start = {row.worker: row.host for row in found.start}
+        self._execute(
+            executing.ResizeWanted(
+                app=found.app,
+                start=start,
+                drain=found.drain,
+                keep=found.keep,
+                change=found.change,
+                answered=found.answered,
+            )
+        )
+        if found.app is not None and found.short and found.change is not None:
+            values = {
+                "CLUSTER": self._configuration.cluster,
+                "APP": found.app,
+                "WORKERS": str(found.change.before),
+                "DESIRED": str(found.change.after),
+                "SHORT": str(found.short),
+                "REASON": found.detail,
+            }
+            self._hook.call(found.app, {f"TRIMTAB_{name}": value for name, value in values.items()})
 
     # --- the execution's actions ----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.evaluate import Evaluation
+from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.standbys import Survival
 from trimtab_controller.decider.unknown_load import Gaps
 from trimtab_controller.execution.state import Handover, HandoverPhase, Round
@@ -85,6 +86,12 @@ class Metrics:
         self.backlog = gauge("backlog_tuples", text, "app")
         text = "Workers that agents declare for the app, that do not run, and that can be started."
         self.pool = gauge("pool_workers", text, "app")
+        text = "Workers that the app should have, for whoever adds and removes them from outside; absent while unknown."
+        self.desired = gauge("desired_workers", text, "app")
+        text = "CPU asked of the workers of the app that stay, with their backlogs, in cores; absent while unknown."
+        self.demand_cores = gauge("demand_cores", text, "app")
+        text = "Capacity of the workers of the app that stay, in cores; absent while unknown."
+        self.capacity_cores = gauge("capacity_cores", text, "app")
         self.moves = counter("moves_total", "Key groups in ended hand-overs, by outcome.", "phase")
         self.handovers = counter("handovers_total", "Ended hand-overs, by outcome.", "phase")
         self.in_flight = gauge("handovers_in_flight", "Hand-overs of the plans in flight, by phase.", "phase")
@@ -165,6 +172,13 @@ class Metrics:
     def see_pool(self, workers: Mapping[AppId, int]) -> None:
         """Set the number of workers that can be started, for exactly these apps."""
         _show(self.pool, {(app,): float(count) for app, count in workers.items()})
+
+    def see_sizes(self, sizes: Mapping[AppId, SizeVerdict]) -> None:
+        """Set the sizes, for exactly these apps."""
+        known = {app: row for app, row in sizes.items() if row.desired is not None}
+        _show(self.desired, {(app,): float(row.desired or 0) for app, row in known.items()})
+        _show(self.demand_cores, {(app,): row.asked for app, row in known.items()})
+        _show(self.capacity_cores, {(app,): row.capacity for app, row in known.items()})
 
     def see_concerns(self, concerns: Iterable[Concern]) -> None:
         """Set the present concerns, and remove those of all other apps."""

@@ -37,7 +37,7 @@ def read_cluster_state(connection: Connection, configuration: Configuration, now
     topics = Topics(configuration.cluster)
     trusted = load_trust(configuration.signing.trust) if configuration.signing else None
     inbox = Inbox(topics, lambda: now, trusted=trusted)
-    found = recover(connection, topics, inbox, acting=False)
+    found = recover(connection, topics, inbox, acting=False, scaling=configuration.scaling)
     from_s = now - max(LOOK_BACK_S, WINDOWS * configuration.stream.window_s + configuration.stream.watermark_s)
     with reading(connection, "present") as consumer:
         events = [

@@ -20,6 +20,7 @@ from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.publisher import Publisher
 from trimtab_controller.kafka.reader import ReadError, reading, since
 from trimtab_controller.loop.driver import POLL_S, ControlLoop, Resources
+from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.recovery import RecoveredState, recover
@@ -106,13 +107,21 @@ class ControllerRun:
         if stream is not None:
             stack.callback(stream.stand_by)
             stream.tick()  # first, since Spark takes longest to start
+        hook = Hook(self._configuration.scaling.hook, self._configuration.scaling.hook_timeout_s)
+        stack.callback(hook.close)
         inbox = Inbox(self._topics, self._clock, trusted=self._trusted)
         publisher, follower, recovered = self._connect(inbox)
         stack.callback(follower.close)
         if stream is not None:
             stream.lead()
         return Resources(
-            inbox=inbox, publisher=publisher, follower=follower, solver=solver, stream=stream, recovered=recovered
+            inbox=inbox,
+            publisher=publisher,
+            follower=follower,
+            solver=solver,
+            hook=hook,
+            stream=stream,
+            recovered=recovered,
         )
 
     def loop(self, resources: Resources) -> ControlLoop:

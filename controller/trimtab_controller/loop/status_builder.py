@@ -8,6 +8,7 @@ from dataclasses import replace
 from trimtab_controller.decider.decision import Decision, Skip
 from trimtab_controller.decider.describe import names_of
 from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.view import NotReady
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
@@ -25,6 +26,7 @@ from trimtab_protocol.messages.status import (
     RoundStatus,
     Status,
 )
+from trimtab_protocol.messages.status_size import SizeStatus
 
 KEPT_DECISIONS = 30
 KEPT_ROUNDS = 100
@@ -199,10 +201,25 @@ def _apps(decider: Decider) -> tuple[AppStatus, ...]:
                 ),
                 stale_key_groups=gaps.stale if gaps else None,
                 unknown_load=gaps.share if gaps else None,
+                size=_size(decider.known.sizes.get(app)),
                 not_ready=f"{view.reason}: {view.detail}" if isinstance(view, NotReady) else None,
             )
         )
     return tuple(rows)
+
+
+def _size(verdict: SizeVerdict | None) -> SizeStatus | None:
+    if verdict is None:
+        return None
+    return SizeStatus(
+        text=verdict.detail[:4000],
+        workers=verdict.workers,
+        wanted=verdict.wanted,
+        desired=verdict.desired,
+        demand_cores=verdict.asked,
+        capacity_cores=verdict.capacity,
+        leaving=verdict.leaving,
+    )
 
 
 def describe_end(row: Round) -> str:

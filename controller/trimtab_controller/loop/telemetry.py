@@ -57,6 +57,7 @@ class Telemetry:
         self._metrics.see_gaps(decider.known.gaps)
         self._metrics.see_use(decider.known.use)
         self._metrics.see_hosts(snapshot)
+        self._metrics.see_sizes(decider.known.sizes)
         self._metrics.see_pool({app: len(workers) for app, workers in decider.known.pool.items()})
         self._see_concerns(decider.known.concerns)
 
@@ -91,6 +92,7 @@ class Telemetry:
             self._metrics.see_gaps({})
             self._metrics.see_use(NO_USE)
             self._metrics.see_hosts(None)
+            self._metrics.see_sizes({})
             self._metrics.see_pool({})
         if isinstance(decision, Planned):
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)

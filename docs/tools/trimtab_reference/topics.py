@@ -24,7 +24,15 @@ MESSAGES: Mapping[str, tuple[type, ...]] = {
     "acks": (commands.Ack,),
     "handover": (handover.HandoverRecord,),
     "journal": (journal.JournalEntry,),
-    "intents": (intents.Drain, intents.Pause, intents.AcceptJournal, intents.ForgetApp, intents.ForgetWorker),
+    "intents": (
+        intents.Drain,
+        intents.Pause,
+        intents.AcceptJournal,
+        intents.ForgetApp,
+        intents.ForgetWorker,
+        intents.Scale,
+        intents.Undrain,
+    ),
     "status": (status.Status,),
 }
 ON_THE_SOCKET = (local.Hello, local.Welcome, local.Statistics, commands.Command, commands.Ack)

@@ -1,4 +1,4 @@
-"""Intents of operators: drain a worker, pause, stop plans, accept a journal, forget an app or a worker.
+"""Intents of operators: drain a worker, set the size of an app, pause, stop plans, accept a journal, forget.
 
 Operator -> controller.
 
@@ -16,6 +16,8 @@ VERSION = 1
 PAUSE_KEY = "pause"
 ACCEPT_KEY = "accept-journal"
 ALL = "all"
+MAX_WORKERS = 10_000
+"""The most workers that an operator can ask for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,43 @@ class ForgetWorker:
         return f"forget/worker/{self.worker}"
 
 
-Intent = Drain | Pause | Stop | AcceptJournal | ForgetApp | ForgetWorker
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """The app should have so many workers, whatever its demand is."""
+
+    app: AppId
+    workers: int
+    by: str
+    at: float
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return scale_key(self.app)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undrain:
+    """Do not drain this worker to make its app smaller: it takes key groups again.  Said once."""
+
+    worker: WorkerId
+    by: str
+    at: float
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return f"undrain/{self.worker}"
+
+
+Intent = Drain | Pause | Stop | AcceptJournal | ForgetApp | ForgetWorker | Scale | Undrain
+
+
+def scale_key(app: AppId) -> str:
+    """The record key of an app's size."""
+    return f"scale/{app}"
 
 
 def drain_key(worker: WorkerId) -> str:
@@ -134,6 +172,10 @@ def encode_intent(intent: Intent) -> bytes:
             document["forget_app"] = app
         case ForgetWorker(worker=worker):
             document["forget_worker"] = worker
+        case Scale(app=app, workers=workers):
+            document |= {"scale_app": app, "workers": workers}
+        case Undrain(worker=worker):
+            document["undrain"] = worker
         case Pause():
             pass
     return encode(document)
@@ -143,7 +185,7 @@ def decode_intent(key: bytes | None, payload: bytes) -> Intent:
     """The intent in a record; raises BadMessage, also when the key does not match the content."""
     fields = parse(payload, version=VERSION, limit=10_000)
     by, at, reason = fields.text("by", limit=200), fields.number("at"), fields.text("reason", limit=2000)
-    kinds = ("worker", "hold", "stop_app", "stop_all", "forget_app", "forget_worker")
+    kinds = ("worker", "hold", "stop_app", "stop_all", "forget_app", "forget_worker", "scale_app", "undrain")
     kind = next((name for name in kinds if fields.has(name)), None)
     name = "" if kind is None else fields.name(kind)
     intent: Intent
@@ -160,6 +202,11 @@ def decode_intent(key: bytes | None, payload: bytes) -> Intent:
             intent = ForgetApp(app=AppId(name), by=by, at=at, reason=reason)
         case "forget_worker":
             intent = ForgetWorker(worker=WorkerId(name), by=by, at=at, reason=reason)
+        case "scale_app":
+            workers = fields.integer("workers", low=1, high=MAX_WORKERS)
+            intent = Scale(app=AppId(name), workers=workers, by=by, at=at, reason=reason)
+        case "undrain":
+            intent = Undrain(worker=WorkerId(name), by=by, at=at, reason=reason)
         case _:
             intent = Pause(by=by, at=at, reason=reason)
     if key != intent.key.encode():

@@ -12,6 +12,7 @@ from typing import TypeVar
 from trimtab_protocol.messages.decode import MAX_NUMBER, Fields, check_integer, check_name, check_number, encode, parse
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, decode_epoch
 from trimtab_protocol.messages.report import Absence, WorkerState
+from trimtab_protocol.messages.status_size import SizeStatus, read_size
 
 VERSION = 1
 MAX_NODES = 100_000
@@ -88,7 +89,7 @@ class AppStatus:
     estimated from the prediction errors of the last windows (pp); `collocation` = share of the tuples between key
     groups that stay within a worker; `missing_standbys` = key groups with fewer standbys than the app asks for;
     `fixed` = workers that take no part in plans; `stale_key_groups` = key groups whose load the last window did not
-    measure, `unknown_load` = their share of the app's load.
+    measure, `unknown_load` = their share of the app's load; `size` None: the controller does not judge it.
 
     N-1: after the loss of the workers `n_minus_1_lost` (all of one host), `n_minus_1_worker` has the highest load that
     any one loss leads to, `n_minus_1_pct`; no choice of standbys has a lower one than `n_minus_1_bound_pct` (percent of
@@ -110,11 +111,12 @@ class AppStatus:
     fixed: tuple[FixedStatus, ...] = ()
     stale_key_groups: int | None = None
     unknown_load: float | None = None
+    size: SizeStatus | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionStatus:
-    """One decision: `kind` is plan, skip, adopt, standbys, stop or start; `reason` one word; `text` one line."""
+    """One decision: `kind` is plan, skip, adopt, standbys, stop, start, resize; `reason` one word; `text` one line."""
 
     at: float
     kind: str
@@ -348,6 +350,7 @@ def _read_app(row: Fields) -> AppStatus:
         fixed=row.optional("fixed", lambda name: _rows(row, name, MAX_FIXED, _read_fixed)) or (),
         stale_key_groups=row.optional("stale_key_groups", row.integer),
         unknown_load=row.optional("unknown_load", lambda name: row.number(name, high=1.0)),
+        size=row.optional("size", lambda name: read_size(row.fields(name))),
     )
 
 

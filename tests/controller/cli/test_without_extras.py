@@ -19,6 +19,7 @@ CALLS = [
     "snapshot --bootstrap 127.0.0.1:1 --cluster c",
     "drain w0 --bootstrap 127.0.0.1:1 --cluster c",
     "undrain w0 --bootstrap 127.0.0.1:1 --cluster c",
+    "scale shop 3 --bootstrap 127.0.0.1:1 --cluster c",
     "forget shop --bootstrap 127.0.0.1:1 --cluster c",
     "stop --bootstrap 127.0.0.1:1 --cluster c",
     "pause --bootstrap 127.0.0.1:1 --cluster c",

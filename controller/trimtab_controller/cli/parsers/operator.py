@@ -22,13 +22,18 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Register the operator's commands."""
     for name, text in COMMANDS.items():
         parser = commands.add_parser(name, help=text)
-        where = parser.add_argument_group("cluster", "by --config, or by --bootstrap and --cluster")
-        where.add_argument("--config", type=Path, metavar="FILE", help="controller.toml")
-        where.add_argument("--bootstrap", metavar="HOST:PORT", help="the Kafka brokers (no TLS, no password)")
-        where.add_argument("--cluster", metavar="NAME", help="the name of the Trimtab cluster")
-        parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+        add_cluster(parser)
         _add_own_options(name, parser)
         parser.set_defaults(run=RUN, function=name)
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name the cluster, and `--json`."""
+    where = parser.add_argument_group("cluster", "by --config, or by --bootstrap and --cluster")
+    where.add_argument("--config", type=Path, metavar="FILE", help="controller.toml")
+    where.add_argument("--bootstrap", metavar="HOST:PORT", help="the Kafka brokers (no TLS, no password)")
+    where.add_argument("--cluster", metavar="NAME", help="the name of the Trimtab cluster")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def _add_own_options(name: str, parser: argparse.ArgumentParser) -> None:
@@ -45,7 +50,7 @@ def _add_own_options(name: str, parser: argparse.ArgumentParser) -> None:
     if name == "resume":
         text = "end a hold: carry on without the state that was lost with the journal"
         parser.add_argument("--accept-journal", action="store_true", help=text)
-    if name in ("drain", "forget", "pause", "stop", "resume"):
+    if name in ("drain", "undrain", "forget", "pause", "stop", "resume"):
         text = "shown in the status and in the controller's log"
         parser.add_argument("--reason", default="no reason given", metavar="TEXT", help=text)
     if name == "snapshot":

@@ -1,0 +1,282 @@
+"""Simulates an app whose load triples and falls back, under noise, and says how many workers it had when.
+
+    python -m benchmarks.scaling [--hours 3] [--seeds 3] [--noise 0.1] [--blocked]
+
+Four workers run, eight more are in the pool.  After an hour the load rises to three times its level within ten
+minutes; after another hour it falls back within one window.  A worker has one core and does no more than that: what
+does not fit waits.  A started worker runs a minute later.  Rates vary by `--noise` from window to window.  `--blocked`:
+during the high load the job waits for a database and uses 20 % of its CPU, while its backlog grows.
+
+Decider, solver and execution are the real ones; hosts, engine and stream are played.  A *flap* is a change of direction
+of the size beyond those that the load asks for: one way up and one way down, or none while the job is blocked.
+"""
+
+import argparse
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from trimtab_controller.decider import events as deciding
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.decision import Adopted, Planned, Resized, Scaled, StandbysPlaced
+from trimtab_controller.decider.instance import question_of
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.observe import Requirements, ownership
+from trimtab_controller.decider.size.settings import Mode, ScalingSettings
+from trimtab_controller.execution import events as executing
+from trimtab_controller.execution.machine import ExecutionMachine
+from trimtab_controller.execution.state import Execution
+from trimtab_controller.solver.balance import answer
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import Absence, Basis, WorkerState
+from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+
+CLUSTER, APP, OPERATOR = "scaling", AppId("app"), OperatorId("sums")
+WINDOW_S = 10.0
+WORKERS, POOL, PER_WORKER = 4, 8, 24
+LEVEL, FACTOR = 0.55, 3.0
+"""Utilisation of the four workers at first, and how many times as much comes later."""
+COST_S, FIXED = 0.001, 0.05
+"""CPU of an input, and cores that a worker uses for itself."""
+HIGH_FROM_S, RAMP_S, HIGH_UNTIL_S = 3600.0, 600.0, 7200.0
+START_S = 60.0
+"""From a START command until the worker runs."""
+BLOCKED_SHARE = 0.2
+SEARCH_LOOKS = 60
+BEGIN_S = 1e6
+
+
+def host_of(worker: WorkerId) -> HostId:
+    """The worker's host."""
+    return HostId(f"h{worker[1:]}")
+
+
+@dataclass(slots=True)
+class Job:
+    """The truth: which workers run, who owns what, what arrives and what waits."""
+
+    random: random.Random
+    noise: float
+    blocked: bool
+    running: dict[WorkerId, float] = field(default_factory=dict)  # and since when
+    owner: dict[KeyGroup, WorkerId] = field(default_factory=dict)
+    share: dict[KeyGroup, float] = field(default_factory=dict)
+    backlog: dict[KeyGroup, float] = field(default_factory=dict)
+    saturated: int = 0
+
+    def __post_init__(self) -> None:
+        self.running = {WorkerId(f"w{place:02}"): 0.0 for place in range(WORKERS)}
+        workers = list(self.running)
+        for place in range(WORKERS * PER_WORKER):
+            key_group = KeyGroup(APP, OPERATOR, place)
+            self.owner[key_group] = workers[place % WORKERS]
+            self.share[key_group] = self.random.lognormvariate(0.0, 0.5)
+            self.backlog[key_group] = 0.0
+        total = sum(self.share.values())
+        self.share = {each: share / total for each, share in self.share.items()}
+
+    def here(self, at: float) -> list[WorkerId]:
+        """The workers that run by then."""
+        return [worker for worker, since in self.running.items() if since <= at]
+
+    def window(self, start_s: float) -> Snapshot:
+        """One window passes; what the hosts report of it."""
+        since_s = start_s - BEGIN_S
+        rise = min(1.0, max(0.0, (since_s - HIGH_FROM_S) / RAMP_S)) if since_s < HIGH_UNTIL_S else 0.0
+        rate = (1.0 + (FACTOR - 1.0) * rise) * WORKERS * (LEVEL - FIXED) / COST_S
+        waits = self.blocked and rise > 0.0
+        done: dict[KeyGroup, float] = {}
+        cpu: dict[WorkerId, float] = {}
+        for worker in self.here(start_s):
+            mine = [each for each, owner in self.owner.items() if owner == worker]
+            todo = {
+                each: self.backlog[each]
+                + WINDOW_S * rate * self.share[each] * max(0.0, self.random.gauss(1.0, self.noise))
+                for each in mine
+            }
+            room = WINDOW_S * ((BLOCKED_SHARE if waits else 1.0) - FIXED) / COST_S
+            fitting = min(1.0, room / max(1e-9, sum(todo.values())))
+            self.saturated += fitting < 1.0 and not waits
+            done.update({each: fitting * count for each, count in todo.items()})
+            self.backlog.update({each: (1.0 - fitting) * count for each, count in todo.items()})
+            cpu[worker] = FIXED + COST_S * sum(done[each] for each in mine) / WINDOW_S
+        return self._snapshot(start_s, done, cpu)
+
+    def _snapshot(self, start_s: float, done: dict[KeyGroup, float], cpu: dict[WorkerId, float]) -> Snapshot:
+        every = [WorkerId(f"w{place:02}") for place in range(WORKERS + POOL)]
+        end_ms = round(1000 * (start_s + WINDOW_S))
+        away = {"app": None, "state": WorkerState.AWAY, "steering": False, "cpu": None, "operators": None}
+        nodes = []
+        for worker in every:
+            row = NodeWindow(
+                worker=worker,
+                host=host_of(worker),
+                app=APP,
+                state=WorkerState.RUNNING,
+                capacity=1.0,
+                covered_s=WINDOW_S,
+                cpu=cpu.get(worker),
+                complete=True,
+                steering=True,
+                operators={OPERATOR: len(self.owner)},
+                standbys=0,
+            )
+            if worker not in cpu:
+                absence = Absence.STARTING if worker in self.running else Absence.STOPPED
+                row = replace(row, **away, absence=absence, declared=APP)
+            nodes.append(row)
+        return Snapshot(
+            cluster=CLUSTER,
+            start_ms=round(1000 * start_s),
+            end_ms=end_ms,
+            published_ms=end_ms,
+            hosts_seen=len(every),
+            hosts_expected=len(every),
+            watermark_ms=None,
+            late_rows=0,
+            hosts=tuple(
+                HostWindow(host=host_of(worker), covered_s=WINDOW_S, cpu=None, cores=2.0, basis=Basis.CONFIG)
+                for worker in every
+            ),
+            nodes=tuple(nodes),
+            key_groups=tuple(
+                KeyGroupWindow(
+                    key_group=each,
+                    worker=owner,
+                    covered_s=WINDOW_S,
+                    cpu=COST_S * done[each] / WINDOW_S,
+                    tuples_in_s=done[each] / WINDOW_S,
+                    state_bytes=1_000_000,
+                    backlog=round(self.backlog[each]),
+                )
+                for each, owner in self.owner.items()
+            ),
+        )
+
+
+class Controller:
+    """Decider and execution, and the agents that answer them at once."""
+
+    def __init__(self, job: Job, scaling: ScalingSettings) -> None:
+        self._job = job
+        self._settings = Settings()
+        self._execution = ExecutionMachine(CLUSTER, executing.Limits(), Execution(generation=1))
+        self.decider = Decider(self._settings, Requirements(), self._execution.state, acting=True, scaling=scaling)
+
+    def see(self, now: float, snapshot: Snapshot) -> None:
+        """One window, and the decision that follows."""
+        while (wake_at := self._execution.wake_at) is not None and wake_at <= now:
+            self._perform(now, self._execution.on_tick(wake_at))
+        if self._execution.state.busy(APP):
+            seen = executing.OwnershipSeen(start_s=now - WINDOW_S, owners=ownership(snapshot))
+            self._perform(now, self._execution.on_event(now, seen))
+        self._decide(now, deciding.SnapshotArrived(snapshot=snapshot))
+
+    def _decide(self, now: float, event: deciding.Event) -> None:
+        for action in self.decider.on_event(now, event):
+            match action:
+                case deciding.Solve(view=view):
+                    looks = itertools.count()
+                    question = question_of(view, self._settings, SEARCH_LOOKS)
+                    found = answer(question, clock=lambda: float(next(looks)))  # noqa: B023 - called at once
+                    self._decide(now, deciding.SolverAnswered(answer=found))
+                case deciding.Decided(decision=decision):
+                    self._carry_out(now, decision)
+
+    def _carry_out(self, now: float, decision: object) -> None:
+        event: executing.Event | None = None
+        match decision:
+            case Planned(plan=plan, standbys=rows):
+                event = executing.PlanDecided(plan=plan, standbys=rows)
+            case Adopted(app=app, owners=owners, standbys=rows):
+                event = executing.PlacementWanted(app=app, owners=owners, standbys=rows)
+            case StandbysPlaced(app=app, rows=rows):
+                event = executing.StandbysWanted(app=app, rows=rows)
+            case Scaled(kind=kind, worker=worker, host=host, app=app):
+                event = executing.ScalingWanted(kind=kind, worker=worker, host=host, app=app)
+            case Resized(app=app, drain=drain, keep=keep, change=change):
+                start = {row.worker: row.host for row in decision.start}
+                event = executing.ResizeWanted(app=app, start=start, drain=drain, keep=keep, change=change)
+        if event is not None:
+            self._perform(now, self._execution.on_event(now, event))
+
+    def _perform(self, now: float, actions: list[executing.Action]) -> None:
+        for action in actions:
+            if isinstance(action, executing.Publish):
+                self.decider.on_event(now, deciding.ExecutionChanged(execution=action.execution))
+                for command in action.commands:
+                    for ack in self._answers(now, command):
+                        self._perform(now, self._execution.on_event(now, executing.AckSeen(ack=ack)))
+
+    def _answers(self, now: float, command: Command) -> Iterator[Ack]:
+        if command.kind is CommandKind.START:
+            self._job.running[command.worker] = now + START_S
+            yield Ack.to(command, Phase.STARTED, at=now)
+        elif command.kind is CommandKind.STOP:
+            self._job.running.pop(command.worker)
+            yield Ack.to(command, Phase.STOPPED, at=now)
+        elif command.kind is CommandKind.PREPARE:
+            yield Ack.to(command, Phase.PREPARED, at=now, generation=1)
+        elif command.kind is CommandKind.RELEASE and command.target is not None:
+            handover = self._execution.state.handover_of(command.id)
+            if handover is not None and handover.prepare is not None:
+                self._job.owner.update(dict.fromkeys(command.key_groups, command.target))
+                yield Ack.to(handover.prepare, Phase.TOOK, at=now, pause_s=0.1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """`sizes` = when the number of running workers changed (s), and to what; `saturated` = windows of workers."""
+
+    sizes: tuple[tuple[float, int], ...]
+    flaps: int
+    saturated: int
+    concerns: frozenset[str]
+
+    def __str__(self) -> str:
+        said = ", ".join(f"{size} at {at:.0f} s" for at, size in self.sizes)
+        concerns = f"; concerns {', '.join(sorted(self.concerns))}" if self.concerns else ""
+        return f"workers: {said}; {self.flaps} flaps, {self.saturated} saturated windows of workers{concerns}"
+
+
+def play(*, hours: float, seed: int, noise: float, blocked: bool = False, level: bool = False) -> Outcome:
+    """Simulate so many hours; `level`: the load stays as it is at first."""
+    job = Job(random.Random(seed), noise, blocked)
+    controller = Controller(job, ScalingSettings(mode=Mode.ACT))
+    sizes = [(0.0, WORKERS)]
+    concerns: set[str] = set()
+    for number in range(round((HIGH_FROM_S if level else 3600.0 * hours) / WINDOW_S)):
+        start_s = BEGIN_S + WINDOW_S * number
+        controller.see(start_s + WINDOW_S, job.window(start_s))
+        concerns |= {str(concern.kind) for concern in controller.decider.known.concerns}
+        count = len(job.here(start_s))
+        if count != sizes[-1][1]:
+            sizes.append((start_s - BEGIN_S, count))
+    turns = [after - before > 0 for (_, before), (_, after) in pairwise(sizes)]
+    changes = sum(one != other for one, other in pairwise(turns))
+    asked = 0 if blocked or level else 1
+    return Outcome(
+        sizes=tuple(sizes),
+        flaps=max(0, changes - asked),
+        saturated=job.saturated,
+        concerns=frozenset(concerns),
+    )
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hours", type=float, default=4.0)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--noise", type=float, default=0.1, help="standard deviation of the rates of a window")
+    parser.add_argument("--blocked", action="store_true", help="the job waits for a database")
+    given = parser.parse_args()
+    for seed in range(given.seeds):
+        print(play(hours=given.hours, seed=seed, noise=given.noise, blocked=given.blocked), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""What the size of an app is judged by, from a window.
+
+Demand is that of key groups, smoothed (`demand.py`).  What a worker uses besides, for heartbeats and rounds of the
+network, is its fixed use.  It comes with each worker, so more workers use more in all.  Where a process does not say
+what it uses, its key groups stand for it.
+"""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from trimtab_controller.decider.concerns import ClusterUse
+from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats
+from trimtab_controller.decider.pool import PoolWorker
+from trimtab_controller.decider.unknown_load import Gaps
+from trimtab_controller.decider.view import AppView, Worker
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizedWorker:
+    """A worker of the app.  `capacity` in cores; `stays` False: it is being drained.  `free`: it can be planned with.
+
+    `removable`: it is free, and can be started again after a stop.
+    """
+
+    id: WorkerId
+    host: HostId
+    capacity: float
+    state_bytes: int
+    key_groups: int
+    stays: bool
+    free: bool
+    removable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SizeFacts:
+    """What is known of an app in a window from `start_s` to `end_s` (epoch seconds).
+
+    `demand` = cores that its key groups ask for in all; `loads` = of each one that can be moved; `fixed` = cores that
+    each worker uses besides.  `behind` = cores that are asked of its workers beyond what they use.  `rate` = inputs
+    done per second.  `standbys` = how many each key group should have; 1 while that is unknown.
+
+    `leaving` = workers that the controller drains to make the app smaller; `blocked` = workers with key groups that
+    wait for something else than CPU; `unmeasured` = workers of which nothing is known; `starting` = workers that were
+    started and do not run yet; `pool` = workers that can be started.
+    """
+
+    app: AppId
+    start_s: float
+    end_s: float
+    workers: tuple[SizedWorker, ...]
+    demand: float
+    loads: Floats
+    fixed: float
+    behind: float
+    rate: float
+    standbys: int
+    leaving: tuple[WorkerId, ...] = ()
+    blocked: tuple[WorkerId, ...] = ()
+    unmeasured: tuple[WorkerId, ...] = ()
+    starting: tuple[WorkerId, ...] = ()
+    pool: tuple[PoolWorker, ...] = ()
+
+    @property
+    def staying(self) -> tuple[SizedWorker, ...]:
+        """The workers that are not being drained."""
+        return tuple(worker for worker in self.workers if worker.stays)
+
+    @property
+    def capacity(self) -> float:
+        """Cores of the workers that stay."""
+        return sum(worker.capacity for worker in self.staying)
+
+    @property
+    def asked(self) -> float:
+        """Cores asked of the workers that stay, their fixed use included."""
+        return self.demand + self.fixed * len(self.staying)
+
+    @property
+    def utilisation(self) -> float:
+        """What is asked of the workers that stay / their capacity; infinite where none stays."""
+        return self.asked / self.capacity if self.capacity else math.inf
+
+
+def facts_of(
+    view: AppView,
+    gaps: Gaps,
+    use: ClusterUse,
+    *,
+    pool: tuple[PoolWorker, ...],
+    leaving: tuple[WorkerId, ...],
+    starting: tuple[WorkerId, ...],
+    returnable: Collection[WorkerId] | None,
+) -> SizeFacts:
+    """The facts of a view with smoothed loads.
+
+    `returnable`: the workers that can be started again; None: all of them.
+    """
+    owned = view.owned
+    state = np.bincount(owned.owner, owned.assumed_state_bytes, len(owned.workers))
+    state_of = dict(zip(owned.workers, state.tolist(), strict=True))
+    free = {worker.id for worker in view.workers}
+    kept = view.kept_table
+    known = (float(owned.load.sum()) + float(np.nansum(kept.load))) / PERCENT_PER_CORE
+    rows = [*view.workers, *(each.worker for each in view.fixed if each.worker is not None)]
+    of_app = [(worker, use.workers[worker.id]) for worker in rows if worker.id in use.workers]
+    return SizeFacts(
+        app=view.app,
+        start_s=view.start_s,
+        end_s=view.end_s,
+        workers=tuple(
+            SizedWorker(
+                id=worker.id,
+                host=worker.host,
+                capacity=worker.capacity,
+                state_bytes=int(state_of.get(worker.id, 0)),
+                key_groups=view.owned_by(worker.id) + kept.owned_by(worker.id),
+                stays=not worker.draining,
+                free=worker.id in free,
+                removable=worker.id in free and (returnable is None or worker.id in returnable),
+            )
+            for worker in rows
+        ),
+        demand=known / max(1e-9, 1.0 - gaps.share),
+        loads=owned.load / PERCENT_PER_CORE,
+        fixed=_fixed_use(rows, use),
+        behind=sum(
+            worker.capacity * max(0.0, worker_use.demand_pct - worker_use.used_pct) / 100.0
+            for worker, worker_use in of_app
+            if worker_use.demand_pct is not None and worker_use.used_pct is not None
+        ),
+        rate=sum(worker_use.inputs_s for _, worker_use in of_app),
+        standbys=1 if view.standbys is None else view.standbys,
+        leaving=leaving,
+        blocked=tuple(worker.id for worker, worker_use in of_app if worker_use.blocked is not None),
+        unmeasured=tuple(each.id for each in view.fixed if each.worker is None),
+        starting=starting,
+        pool=pool,
+    )
+
+
+def _fixed_use(workers: Collection[Worker], use: ClusterUse) -> float:
+    """The fixed use of a worker, in cores: the median, since single windows of single workers are noisy."""
+    found = [
+        worker.capacity * (worker_use.used_pct - worker_use.load_pct) / 100.0
+        for worker in workers
+        if (worker_use := use.workers.get(worker.id)) is not None
+        and worker_use.used_pct is not None
+        and worker_use.load_pct is not None
+    ]
+    return max(0.0, median(found)) if found else 0.0

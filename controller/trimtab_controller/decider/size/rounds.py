@@ -1,0 +1,201 @@
+"""Follows the need for workers of every app from window to window, and decides when its size changes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
+from trimtab_controller.decider.decision import Resized
+from trimtab_controller.decider.pool import PoolWorker
+from trimtab_controller.decider.size.facts import facts_of
+from trimtab_controller.decider.size.settings import Mode, ScalingSettings
+from trimtab_controller.decider.size.verdict import Direction, Need, SizeVerdict, judge
+from trimtab_controller.decider.unknown_load import Gaps
+from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_controller.execution.state import AppSize, Execution, ScalingPhase, SizeChange
+from trimtab_protocol.messages.commands import CommandKind
+from trimtab_protocol.messages.intents import Drain, Intent, Scale, Undrain
+from trimtab_protocol.messages.names import AppId, WorkerId
+
+START_RETRY_S = 300.0
+"""How long a worker whose start has failed comes after all others of the pool, and is not tried again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenApps:
+    """What a window shows: views with smoothed loads, what is unknown of them, use, and the pool of each app."""
+
+    views: Mapping[AppId, AppView | NotReady]
+    gaps: Mapping[AppId, Gaps]
+    use: ClusterUse
+    pool: Mapping[AppId, tuple[PoolWorker, ...]]
+
+
+@dataclass(slots=True)
+class SizeRounds:
+    """`verdicts` = what should become of each app's size; apps without a word of an operator are left out in mode off.
+
+    `waiting` = apps whose hook runs.  `failures` = apps whose hook has failed, and how.
+    """
+
+    settings: ScalingSettings
+    acting: bool
+    verdicts: dict[AppId, SizeVerdict] = field(default_factory=dict)
+    concerns: tuple[Concern, ...] = ()
+    waiting: set[AppId] = field(default_factory=set)
+    failures: dict[AppId, str] = field(default_factory=dict)
+    _needs: dict[AppId, Need] = field(default_factory=dict)
+
+    def see(self, seen: SeenApps, execution: Execution, intents: Sequence[Intent]) -> None:
+        """Judge the sizes after a window."""
+        words = {intent.app: intent for intent in intents if isinstance(intent, Scale)}
+        apps = [app for app in seen.views if app in words or self.settings.mode is not Mode.OFF]
+        self.verdicts = {app: self._judge(app, seen, execution, words.get(app)) for app in apps}
+        self._needs = {app: need for app, need in self._needs.items() if app in apps}
+        self.failures = {app: why for app, why in self.failures.items() if app in apps}
+        self.concerns = tuple(self._concerns())
+
+    def correct(
+        self, execution: Execution, intents: Sequence[Intent], pool: Mapping[AppId, Sequence[PoolWorker]]
+    ) -> Resized | None:
+        """Give up drains of the controller that an operator does not want, or that have ended by themselves."""
+        if not self.acting:
+            return None
+        stopped = {row.worker for rows in pool.values() for row in rows}
+        said = {intent.worker: intent for intent in intents if isinstance(intent, Undrain)}
+        drained = {intent.worker: intent for intent in intents if isinstance(intent, Drain)}
+        for app, size in execution.sizes.items():
+            for worker in size.leaving:
+                if worker in said:
+                    self._needs.pop(app, None)  # the operator's word begins the delay anew
+                    word = said[worker]
+                    detail = f"{word.by} keeps {worker}: {word.reason}"
+                    return Resized(app=app, keep=(worker,), detail=detail, answered=(word.key,))
+                if worker in drained:
+                    return Resized(app=app, keep=(worker,), detail=f"{drained[worker].by} drains {worker}")
+                if worker in stopped:
+                    return Resized(app=app, keep=(worker,), detail=f"{worker} does not run any more")
+        for word in said.values():
+            detail = f"{word.worker} does not leave: there is nothing to do"
+            return Resized(app=None, detail=detail, answered=(word.key,))
+        return None
+
+    def decide(self, now: float, app: AppId) -> Resized | None:
+        """The change of an app's size that is due, if the controller may make it."""
+        verdict = self.verdicts.get(app)
+        if verdict is None or not verdict.due or not self._acts(verdict) or app in self.waiting:
+            return None
+        hook = self.settings.hook if verdict.direction is Direction.OUT and verdict.short else ()
+        if not (verdict.keep or verdict.start or verdict.drain or hook):
+            return None
+        assert verdict.workers is not None
+        assert verdict.wanted is not None
+        self._needs.pop(app, None)  # what is needed next is seen in the windows after this change
+        self.verdicts[app] = replace(verdict, due=False)
+        if hook:
+            self.waiting.add(app)
+        change = SizeChange(at=now, before=verdict.workers, after=verdict.wanted, rate=verdict.rate)
+        return Resized(
+            app=app,
+            start=verdict.start,
+            drain=verdict.drain,
+            keep=verdict.keep,
+            short=verdict.short if hook else 0,
+            change=change,
+            detail=verdict.detail,
+        )
+
+    def hook_ended(self, app: AppId, failure: str | None) -> None:
+        """The hook that was run for an app has ended; `failure` None: it did what it should."""
+        self.waiting.discard(app)
+        self.failures.pop(app, None)
+        if failure is not None:
+            self.failures[app] = failure
+
+    @property
+    def told(self) -> dict[AppId, SizeVerdict]:
+        """The verdicts, with what becomes of them in their words."""
+        return {app: replace(verdict, detail=self._text(app, verdict)) for app, verdict in self.verdicts.items()}
+
+    def _text(self, app: AppId, verdict: SizeVerdict) -> str:
+        text = verdict.detail
+        if verdict.due and not self._acts(verdict):
+            text += f" ({self.settings.mode if self.acting else 'dry run'}: nothing is changed)"
+        elif verdict.due and verdict.short:
+            text += f", but {self._short(verdict)}"
+        if app in self.waiting:
+            text += "; waiting for the hook"
+        if app in self.failures:
+            text += f"; the hook failed: {self.failures[app]}"
+        return text
+
+    def _acts(self, verdict: SizeVerdict) -> bool:
+        return self.acting and (verdict.by_word or self.settings.mode is Mode.ACT)
+
+    def _judge(self, app: AppId, seen: SeenApps, execution: Execution, word: Scale | None) -> SizeVerdict:
+        view = seen.views[app]
+        size = execution.sizes.get(app, AppSize())
+        if isinstance(view, NotReady):
+            return SizeVerdict(app=app, detail=f"unknown: {view.reason}: {view.detail}", leaving=size.leaving)
+        facts = facts_of(
+            view,
+            seen.gaps[app],
+            seen.use,
+            pool=_to_try(seen.pool.get(app, ()), execution, view.end_s),
+            leaving=size.leaving,
+            starting=_starting(app, view, execution, self.settings.restart_s),
+            returnable=None if self.settings.hook else _started(app, execution),
+        )
+        verdict, need = judge(facts, self.settings, need=self._needs.get(app), changes=size.changes, word=word)
+        self._needs.pop(app, None)
+        if need is not None:
+            self._needs[app] = need
+        return verdict
+
+    def _concerns(self) -> list[Concern]:
+        found = []
+        for app, verdict in sorted(self.verdicts.items()):
+            if verdict.in_vain:
+                found.append(Concern(kind=ConcernKind.SCALING_IN_VAIN, app=app, workers=(), detail=verdict.detail))
+            elif verdict.short and self._acts(verdict):
+                detail = f"{verdict.detail}, but {self._short(verdict)}"
+                found.append(Concern(kind=ConcernKind.TOO_FEW_WORKERS, app=app, workers=(), detail=detail))
+        return found
+
+    def _short(self, verdict: SizeVerdict) -> str:
+        more = f"{verdict.short} worker{'' if verdict.short == 1 else 's'}"
+        return f"no agent can start {more} more"
+
+
+def _to_try(pool: Sequence[PoolWorker], execution: Execution, at: float) -> tuple[PoolWorker, ...]:
+    """The pool without the workers whose start has failed a short while ago."""
+    failed = {
+        worker
+        for worker, scaling in execution.scalings.items()
+        if scaling.command.kind is CommandKind.START
+        and scaling.phase is ScalingPhase.FAILED
+        and at - scaling.at < START_RETRY_S
+    }
+    return tuple(row for row in pool if row.worker not in failed)
+
+
+def _started(app: AppId, execution: Execution) -> frozenset[WorkerId]:
+    """The workers that the controller started for the app."""
+    return frozenset(
+        worker
+        for worker, scaling in execution.scalings.items()
+        if scaling.of_app == app and scaling.command.kind is CommandKind.START
+    )
+
+
+def _starting(app: AppId, view: AppView, execution: Execution, restart_s: float) -> tuple[WorkerId, ...]:
+    """The workers that were started for the app and are not seen in it yet; after `restart_s` they do not count."""
+    here = {*view.hosts, *(each.id for each in view.fixed)}
+    return tuple(
+        worker
+        for worker, scaling in execution.scalings.items()
+        if scaling.of_app == app
+        and scaling.command.kind is CommandKind.START
+        and scaling.phase is not ScalingPhase.FAILED
+        and worker not in here
+        and view.end_s - scaling.at < restart_s
+    )

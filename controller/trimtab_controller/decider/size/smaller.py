@@ -1,0 +1,134 @@
+"""Which workers may leave, so that the smaller cluster carries the load.
+
+The rule: with the fewest workers that may stay,
+
+1. the utilisation is at most the target,
+2. the key groups can be spread so that no worker is above `max_utilisation` (`can_be_spread`),
+3. if the app has standbys: after the loss of any one host the survivors, evenly loaded, are at most at
+   `max_utilisation_after_loss` (the N-1 bound), and there are enough hosts for owner and standbys.
+
+This is the middle of Algorithm 1 of Madsen et al. (2017), for balance alone: the potential plan of the smaller cluster
+is not computed.  Whether one exists is decided by a sufficient condition that costs a pass over the key groups, in the
+loop and for any size: an exact plan of 100,000 key groups takes seconds, and the balance model makes it anyway when the
+workers are drained.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trimtab_controller.decider.owned import Floats
+from trimtab_controller.decider.size.facts import SizedWorker, SizeFacts
+from trimtab_controller.decider.size.settings import ScalingSettings
+
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leavers:
+    """The workers to drain, the cheapest to empty first; if there are none, why not."""
+
+    workers: tuple[SizedWorker, ...] = ()
+    obstacle: str = ""
+
+
+def leavers(facts: SizeFacts, settings: ScalingSettings) -> Leavers:
+    """The most workers that may leave in one step."""
+    staying = facts.staying
+    most = min(max(1, int(len(staying) * settings.scale_down_max_factor)), len(staying) - settings.min_workers)
+    candidates = cheapest(facts)
+    if not candidates:
+        return Leavers(obstacle="the controller stops only workers that it has started, and none of these may leave")
+    chosen = _within_target(facts, settings, candidates, most)
+    obstacle = "a smaller cluster would be above the target" if most > 0 else "min_workers is reached"
+    while chosen:
+        obstacle = _obstacle(facts, settings, chosen)
+        if not obstacle:
+            return Leavers(workers=tuple(chosen))
+        chosen = chosen[: len(chosen) // 2]
+    return Leavers(obstacle=obstacle)
+
+
+def cheapest(facts: SizeFacts) -> list[SizedWorker]:
+    """The workers that can leave, those with the least state per core first."""
+    able = [worker for worker in facts.staying if worker.removable]
+    return sorted(able, key=lambda worker: (worker.state_bytes / worker.capacity, worker.id))
+
+
+def _within_target(
+    facts: SizeFacts, settings: ScalingSettings, candidates: Sequence[SizedWorker], most: int
+) -> list[SizedWorker]:
+    """As many of the candidates as the target allows, `most` at most."""
+    chosen: list[SizedWorker] = []
+    capacity, count = facts.capacity, len(facts.staying)
+    for worker in candidates:
+        left = capacity - worker.capacity
+        if len(chosen) >= most or count <= 1:
+            break
+        if facts.demand + facts.fixed * (count - 1) <= settings.target_utilisation * left + ROUNDING:
+            chosen.append(worker)
+            capacity, count = left, count - 1
+    return chosen
+
+
+def _obstacle(facts: SizeFacts, settings: ScalingSettings, gone: Sequence[SizedWorker]) -> str:
+    """Why these workers may not leave; empty if they may."""
+    names = {worker.id for worker in gone}
+    left = [worker for worker in facts.staying if worker.id not in names]
+    size = f"{len(left)} workers" if len(left) > 1 else "one worker"
+    room = [settings.max_utilisation * worker.capacity - facts.fixed for worker in left if worker.free]
+    if not can_be_spread(facts.loads, room):
+        return f"{size} could not be balanced below {settings.max_utilisation:.0%}"
+    if not facts.standbys:
+        return ""
+    hosts: Counter[str] = Counter()
+    for worker in left:
+        hosts[worker.host] += 1
+    needed = min(facts.standbys + 1, len({worker.host for worker in facts.staying}))
+    if len(hosts) < needed:
+        return f"{size} would be on {len(hosts)} hosts, and owners and standbys need {needed}"
+    bound = bound_after_loss(facts, left)
+    if bound > settings.max_utilisation_after_loss + ROUNDING:
+        limit = f"above {settings.max_utilisation_after_loss:.0%}"
+        return f"{size} would be at {bound:.0%} at least after the loss of a host, {limit}"
+    return ""
+
+
+def bound_after_loss(facts: SizeFacts, workers: Sequence[SizedWorker]) -> float:
+    """The utilisation of the survivors, evenly loaded, after the worst loss of one host (N-1); 0 with one host."""
+    of_host: dict[str, list[SizedWorker]] = {}
+    for worker in workers:
+        of_host.setdefault(worker.host, []).append(worker)
+    if len(of_host) < 2:
+        return 0.0
+    capacity, count = sum(worker.capacity for worker in workers), len(workers)
+    return max(
+        (facts.demand + facts.fixed * (count - len(lost))) / (capacity - sum(worker.capacity for worker in lost))
+        for lost in of_host.values()
+    )
+
+
+def can_be_spread(loads: Floats, room: Sequence[float]) -> bool:
+    """Whether these loads fit on workers with so much room (both in cores).
+
+    Sufficient, not necessary.  With the share m of all room taken, a load of at most (1 - m) * the smallest room always
+    fits on the worker with the smallest share, which is at m or below.  So only larger loads need a place of their own,
+    the heaviest first (LPT); there are at most m / (1 - m) of them per worker.
+    """
+    total = float(loads.sum())
+    if not room or min(room) <= 0.0:
+        return not total
+    share = total / sum(room)
+    if share > 1.0 + ROUNDING:
+        return False
+    small = (1.0 - share) * min(room)
+    used = [(0.0, each) for each in room]
+    heapq.heapify(used)
+    for load in sorted(loads[loads > small + ROUNDING].tolist(), reverse=True):
+        taken, each = heapq.heappop(used)
+        taken += load / each
+        if taken > 1.0 + ROUNDING:
+            return False
+        heapq.heappush(used, (taken, each))
+    return True

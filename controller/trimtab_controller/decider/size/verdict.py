@@ -1,0 +1,259 @@
+"""Judges the size of an app: stay, out by n, or in by these workers, with the reason in words.
+
+A pure function of the facts of a window, the settings, the need so far, the app's own last changes, and an operator's
+word.  What is wanted is decided when it was wanted without a break for the delay, and nothing stands against it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import median
+
+from trimtab_controller.decider.pool import PoolWorker
+from trimtab_controller.decider.size.facts import SizeFacts
+from trimtab_controller.decider.size.settings import Mode, ScalingSettings
+from trimtab_controller.decider.size.smaller import ROUNDING, cheapest, leavers
+from trimtab_controller.decider.view import first_few
+from trimtab_controller.execution.state import SizeChange
+from trimtab_protocol.messages.intents import Scale
+from trimtab_protocol.messages.names import AppId, WorkerId
+
+HOUR_S = 3600.0
+GAP_S = 120.0
+"""How long nothing may be known of an app until a need is no longer continuous.  In a fleet that is never whole single
+windows are missing all the time; they neither confirm a need nor end it."""
+EFFECTIVE = 0.1
+"""The part of the expected growth of the rate below which a scale-out was in vain, as in Flink's autoscaler."""
+BEHIND = 0.05
+"""The share of its capacity that an app must be behind for its rate to be expected to grow."""
+
+
+class Direction(StrEnum):
+    """How the number of workers should change."""
+
+    STAY = "stay"
+    OUT = "out"
+    IN = "in"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """A need without a break since the window that began at `since`; `seen` = end of the last such window."""
+
+    direction: Direction
+    since: float
+    seen: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeVerdict:
+    """What should become of the number of workers.
+
+    `workers` = how many stay now, `wanted` = how many there should be; None = unknown.  `desired` = the number for
+    whoever adds and removes workers from outside: it changes when a change is `due`, and does not fall before the
+    workers that leave are empty.  `asked` and `capacity` in cores.  `detail` = the reason.  A change that is due keeps
+    workers that were to leave (`keep`), starts some of the pool (`start`), or drains some (`drain`); `short` = how many
+    more are wanted than can be kept or started.  `in_vain`: the last scale-out did not raise the rate.
+    """
+
+    app: AppId
+    detail: str
+    direction: Direction = Direction.STAY
+    workers: int | None = None
+    wanted: int | None = None
+    desired: int | None = None
+    asked: float | None = None
+    capacity: float | None = None
+    rate: float = 0.0
+    by_word: bool = False
+    due: bool = False
+    keep: tuple[WorkerId, ...] = ()
+    start: tuple[PoolWorker, ...] = ()
+    drain: tuple[WorkerId, ...] = ()
+    leaving: tuple[WorkerId, ...] = ()
+    short: int = 0
+    in_vain: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Aim:
+    """The number wanted, why, and what stands against any other one."""
+
+    wanted: int
+    why: str
+    drain: tuple[WorkerId, ...] = ()
+
+
+def judge(
+    facts: SizeFacts,
+    settings: ScalingSettings,
+    *,
+    need: Need | None = None,
+    changes: Sequence[SizeChange] = (),
+    word: Scale | None = None,
+) -> tuple[SizeVerdict, Need | None]:
+    """The verdict after this window, and the need that it leaves."""
+    present = len(facts.staying)
+    aim = _by_word(facts, word) if word is not None else _by_demand(facts, settings)
+    change = aim.wanted - present
+    direction = Direction.OUT if change > 0 else Direction.IN if change < 0 else Direction.STAY
+    now = _continued(need, direction, facts)
+    vain = word is None and direction is Direction.OUT and _in_vain(facts, settings, changes)
+    obstacle = "" if now is None else _obstacle(facts, settings, now, changes, by_word=word is not None, vain=vain)
+    due = now is not None and not obstacle
+    keep, start, short = _to_add(facts, max(0, change) if due else 0)
+    acts = word is not None or settings.mode is Mode.ACT
+    outside = aim.wanted if due and (change > 0 or not acts) else present
+    busy = sum(1 for worker in facts.workers if worker.id in facts.leaving and worker.key_groups)
+    verdict = SizeVerdict(
+        app=facts.app,
+        detail=f"{_head(facts)}{_tail(aim, now, obstacle, facts)}",
+        direction=direction,
+        workers=present,
+        wanted=aim.wanted,
+        desired=max(outside, present + busy) if change > 0 else outside + busy,
+        asked=facts.asked,
+        capacity=facts.capacity,
+        rate=facts.rate,
+        by_word=word is not None,
+        due=due,
+        keep=keep,
+        start=start,
+        drain=aim.drain if due else (),
+        leaving=facts.leaving,
+        short=short,
+        in_vain=vain,
+    )
+    return verdict, now
+
+
+def _by_word(facts: SizeFacts, word: Scale) -> _Aim:
+    """What an operator wants."""
+    present = len(facts.staying)
+    by = f"{word.by} wants {word.workers}: {word.reason}"
+    if word.workers >= present:
+        return _Aim(wanted=word.workers, why=by)
+    able = cheapest(facts)[: present - max(1, word.workers)]
+    if len(able) < present - word.workers:
+        by = f"{by}; the controller stops only workers that it has started"
+    return _Aim(wanted=present - len(able), why=by, drain=tuple(worker.id for worker in able))
+
+
+def _by_demand(facts: SizeFacts, settings: ScalingSettings) -> _Aim:
+    """What the demand wants, within the limits."""
+    present, found = len(facts.staying), facts.utilisation
+    if facts.unmeasured:
+        return _Aim(wanted=present, why=f"the capacity of {first_few(facts.unmeasured)} is unknown")
+    if present < settings.min_workers:
+        wanted, why = settings.min_workers, f"min_workers is {settings.min_workers}"
+    elif found > settings.max_utilisation + ROUNDING:
+        most = max(1, int(present * settings.scale_up_max_factor))
+        wanted = min(present + _to_target(facts, settings, most), max(present, settings.max_workers))
+        why = f"demand above {settings.max_utilisation:.0%}"
+        if wanted == present:
+            return _Aim(wanted=present, why=f"{why}, but max_workers is {settings.max_workers}")
+    elif found < settings.min_utilisation - ROUNDING or present > settings.max_workers:
+        why = f"demand below {settings.min_utilisation:.0%}"
+        if facts.blocked:
+            return _Aim(wanted=present, why=f"{why}, but {_waits(facts)}")
+        some = leavers(facts, settings)
+        if not some.workers:
+            return _Aim(wanted=present, why=f"{why}, but {some.obstacle}")
+        gone = tuple(worker.id for worker in some.workers)
+        return _Aim(wanted=present - len(gone), why=why, drain=gone)
+    else:
+        why = f"inside band {settings.min_utilisation:.0%} to {settings.max_utilisation:.0%}"
+        return _Aim(wanted=present, why=why)
+    return _Aim(wanted=wanted, why=why)
+
+
+def _to_target(facts: SizeFacts, settings: ScalingSettings, most: int) -> int:
+    """How many workers bring the utilisation to the target, `most` at most."""
+    capacities = [worker.capacity for worker in facts.workers if worker.id in facts.leaving]
+    capacities += [worker.capacity for worker in facts.pool]
+    usual = median([worker.capacity for worker in facts.staying] or capacities or [1.0])
+    capacity, count = facts.capacity, len(facts.staying)
+    for added in range(1, most + 1):
+        capacity += capacities[added - 1] if added <= len(capacities) else usual
+        if facts.demand + facts.fixed * (count + added) <= settings.target_utilisation * capacity + ROUNDING:
+            return added
+    return most
+
+
+def _continued(need: Need | None, direction: Direction, facts: SizeFacts) -> Need | None:
+    """The need after this window."""
+    if direction is Direction.STAY:
+        return None
+    unbroken = need is not None and need.direction is direction and facts.start_s - need.seen <= GAP_S
+    since = need.since if need is not None and unbroken else facts.start_s
+    return Need(direction=direction, since=since, seen=facts.end_s)
+
+
+def _obstacle(
+    facts: SizeFacts,
+    settings: ScalingSettings,
+    need: Need,
+    changes: Sequence[SizeChange],
+    *,
+    by_word: bool,
+    vain: bool,
+) -> str:
+    """What a wanted change waits for; empty if for nothing."""
+    if facts.starting:
+        return f"waiting for {first_few(facts.starting)} to run"
+    if need.direction is Direction.IN and facts.leaving:
+        return f"waiting until {first_few(facts.leaving)} {'is' if len(facts.leaving) == 1 else 'are'} drained"
+    if by_word:
+        return ""
+    delay_s = settings.scale_up_delay_s if need.direction is Direction.OUT else settings.scale_down_delay_s
+    held_s = facts.end_s - need.since
+    if facts.blocked:
+        return _waits(facts)
+    if vain:
+        return "but the last scale-out did not raise the rate"
+    if any(freeze.covers(facts.end_s) for freeze in settings.freezes()):
+        return "frozen by [scaling] freeze"
+    recent = [change.at for change in changes if change.at > facts.end_s - HOUR_S]
+    if len(recent) >= settings.max_changes_per_hour and not facts.leaving:
+        return f"{len(recent)} changes in the last hour, and {settings.max_changes_per_hour} may be"
+    return f"decided after {delay_s:.0f} s" if held_s < delay_s - ROUNDING else ""
+
+
+def _waits(facts: SizeFacts) -> str:
+    return f"key groups at {first_few(facts.blocked)} wait for something else than CPU"
+
+
+def _in_vain(facts: SizeFacts, settings: ScalingSettings, changes: Sequence[SizeChange]) -> bool:
+    """Whether the last change added workers, and inputs wait all the same at the rate of before.
+
+    It is judged for an hour; after that one more is tried.
+    """
+    last = changes[-1] if changes else None
+    if last is None or last.after <= last.before or not last.before:
+        return False
+    settled = settings.restart_s <= facts.end_s - last.at <= HOUR_S
+    expected = last.rate * (1.0 + EFFECTIVE * (last.after / last.before - 1.0))
+    return settled and facts.behind > BEHIND * facts.capacity and facts.rate < expected
+
+
+def _to_add(facts: SizeFacts, count: int) -> tuple[tuple[WorkerId, ...], tuple[PoolWorker, ...], int]:
+    """So many workers: first those that are to leave and still run, then those of the pool; how many are short."""
+    keep = facts.leaving[:count]
+    start = facts.pool[: count - len(keep)]
+    return keep, start, count - len(keep) - len(start)
+
+
+def _head(facts: SizeFacts) -> str:
+    count = len(facts.staying)
+    share = f" ({facts.utilisation:.0%})" if math.isfinite(facts.utilisation) else ""
+    workers = f"{count} worker{'' if count == 1 else 's'}"
+    return f"{workers}, demand {facts.asked:.2f} of {facts.capacity:.2f} cores{share}"
+
+
+def _tail(aim: _Aim, need: Need | None, obstacle: str, facts: SizeFacts) -> str:
+    leaving = f"; {first_few(facts.leaving)} leave{'s' if len(facts.leaving) == 1 else ''}" if facts.leaving else ""
+    if need is None:
+        return f", {aim.why}{leaving}"
+    held = f" for {facts.end_s - need.since:.0f} s"
+    return f", wanted {aim.wanted}: {aim.why}{held}{', ' if obstacle else ''}{obstacle}{leaving}"

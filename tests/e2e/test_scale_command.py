@@ -1,0 +1,131 @@
+"""An operator's word on the size of an app, by a real controller and a real broker; workers and agents are played."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.e2e.played_cluster import APP, World, host_of, key_group, wait_until_it_acts
+from trimtab_protocol.messages.commands import Command, CommandKind, Phase
+from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.report import Absence, WorkerState
+
+
+class Pool:
+    """Adds w3 to every window, as a worker of the pool, until it runs."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._plain = world.snapshot
+        world.snapshot = self.snapshot  # type: ignore[method-assign]
+
+    def snapshot(self):  # noqa: ANN201
+        plain = self._plain()
+        if "w3" in self.world.workers:
+            return plain
+        idle = replace(
+            plain.nodes[0],
+            worker=WorkerId("w3"),
+            host=host_of("w3"),
+            app=None,
+            state=WorkerState.AWAY,
+            cpu=None,
+            steering=False,
+            operators=None,
+            absence=Absence.STOPPED,
+            declared=APP,
+        )
+        return replace(plain, nodes=(*plain.nodes, idle))
+
+
+@pytest.fixture
+def played(world: World) -> Iterator[World]:
+    """Twelve key groups on three workers, and a worker in the pool; the controller only advises."""
+    world.owners = {key_group(p): f"w{p % 3}" for p in range(12)}
+    Pool(world)
+    world.start()
+    wait_until_it_acts(world)
+    world.wait("placement", lambda: bool(world.placements), windows=True)
+    yield world
+
+
+def restart(world: World) -> None:
+    """kill -9 of the controller; the next one takes over."""
+    world.running[-1].kill()
+    world.running[-1].wait()
+    acting = world.log_text().count("acting as generation")
+    world.start()
+    world.wait("takeover", lambda: world.log_text().count("acting as generation") > acting)
+
+
+def size_of(world: World) -> dict:
+    [app] = world.status()["apps"]
+    return app["size"]
+
+
+def test_a_word_starts_a_worker_and_stops_it_also_under_a_successor(played: World) -> None:
+    world = played
+    assert "expected a number of workers" in world.trimtab("scale", APP, "many", code=1)
+    assert "no app 'shop' reports" in world.trimtab("scale", "shop", "4", code=1)
+    assert "nobody has set the size" in world.trimtab("scale", APP, "auto")
+    assert "but only 3 run, and 1 more can be started" in world.trimtab("scale", APP, "9")
+    world.trimtab("scale", APP, "4", "--reason", "a sale")
+    start = world.next_command(CommandKind.START, windows=True)
+    assert (start.worker, start.host, start.app) == ("w3", "h3", APP)
+    restart(world)
+    again = repeated(world, start)
+    world.ack(again, Phase.STARTED)
+    world.workers.append("w3")
+    world.next_command(CommandKind.PREPARE, windows=True)
+    world.hand_over_rest()
+    assert "w3" in world.owners.values()
+    world.wait("calm", lambda: "4 workers" in size_of(world)["text"], windows=True)
+    assert world.metric(f'trimtab_controller_desired_workers{{app="{APP}"}}') == 4
+
+    plans = len(world.commands)
+    world.trimtab("scale", APP, "3")
+    world.next_command(CommandKind.PREPARE, plans, windows=True)  # its key groups begin to leave w3
+    assert world.executions()[-1].leaving == {"w3"}
+    restart(world)
+    world.hand_over_rest()
+    assert size_of(world)["leaving"] == ["w3"]
+    stop = world.next_command(CommandKind.STOP, plans, windows=True)
+    assert (stop.worker, stop.app, "w3" in world.owners.values()) == ("w3", APP, False)
+    world.ack(stop, Phase.STOPPED, exit_code=0)
+    world.workers.remove("w3")
+    world.wait("the end", lambda: not world.executions()[-1].leaving, windows=True)
+    world.publish_window()
+    shown = world.status_when("the pool again", lambda status: [row["worker"] for row in status["pool"]] == ["w3"])
+    assert [row["kind"] for row in shown["concerns"]] == []
+    commands = len(world.commands)
+    for _ in range(3):
+        world.publish_window()
+    world.follow()
+    assert world.commands[commands:] == [], "it is stopped because it is not needed, and stays so"
+
+
+def repeated(world: World, command: Command) -> Command:
+    """The same command, published by the successor."""
+    first = world.commands.index(command)
+    world.wait("the command again", lambda: command.id in [each.id for each in world.commands[first + 1 :]])
+    return world.commands[first + 1 :][[each.id for each in world.commands[first + 1 :]].index(command.id)]
+
+
+def test_an_operator_keeps_a_worker_that_was_to_leave(played: World) -> None:
+    world = played
+    world.trimtab("scale", APP, "4")
+    world.ack(world.next_command(CommandKind.START, windows=True), Phase.STARTED)
+    world.workers.append("w3")
+    world.next_command(CommandKind.PREPARE, windows=True)
+    world.hand_over_rest()
+    plans = len(world.commands)
+    world.trimtab("scale", APP, "3")
+    world.next_command(CommandKind.PREPARE, plans, windows=True)
+    world.publish_window()
+    world.status_when("that it leaves", lambda status: status["apps"][0]["size"]["leaving"] == ["w3"])
+    world.trimtab("scale", APP, "auto")
+    assert "w3 stays: it takes key groups again" in world.trimtab("undrain", "w3", "--reason", "it is new")
+    world.hand_over_rest()
+    world.wait("that it stays", lambda: not world.executions()[-1].leaving, windows=True)
+    assert "keeps w3: it is new" in world.log_text()
+    assert "undrain/w3" not in world.log_text()
