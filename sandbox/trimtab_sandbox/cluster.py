@@ -84,7 +84,7 @@ class Cluster:
         self.broker.create_topics(topics)
         for index in range(self.settings.workers):
             self.start_agent(index)
-        for index in range(self.settings.workers):
+        for index in self.settings.started:
             self.start_worker(index)
         self.start_controller(act=act)
 
@@ -161,12 +161,12 @@ class Cluster:
         return self._children[name]
 
     def wait_for_workers(self, limit_s: float) -> list[str]:
-        """Wait until every worker is connected to its agent; returns those that were not within the limit.
+        """Wait until every started worker is connected to its agent; returns those that were not within the limit.
 
         Raises ClusterError, with the end of its log, for a process that has ended.
         """
         deadline = time.monotonic() + limit_s
-        hosts = range(self.settings.workers)
+        hosts = self.settings.started
         while True:
             for child in self._children.values():
                 if not child.alive:

@@ -21,6 +21,10 @@ class SandboxSettings:
     """Folder in which Python finds that module."""
     cluster: str = "sandbox"
     workers: int = 4
+    pool: int = 0
+    """How many of the workers, the last ones, are not started: their agents declare them for the app `app_id`."""
+    app_id: str = ""
+    """The app's id, as its workers report it; needed for a pool."""
     capacity_cores: float | tuple[float, ...] = 0.25
     """Capacity per worker in cores: one value for all, or one each."""
     host_cores: float | None = None
@@ -41,11 +45,20 @@ class SandboxSettings:
             raise ValueError(f"app: found {self.app!r}, expected module:attribute")
         if not 1 <= self.workers <= MAX_WORKERS:
             raise ValueError(f"workers: found {self.workers}, expected 1 to {MAX_WORKERS}")
+        if not 0 <= self.pool < self.workers or (self.pool and not self.app_id):
+            raise ValueError(
+                f"pool: found {self.pool} of app {self.app_id!r}, expected fewer than all, and an app's id"
+            )
         capacities = self.capacity_cores
         if isinstance(capacities, tuple) and len(capacities) != self.workers:
             raise ValueError(f"capacity_cores: found {len(capacities)} values for {self.workers} workers")
         if not all(0 < self.capacity_of(index) <= 1 for index in range(self.workers)):
             raise ValueError(f"capacity_cores: found {capacities}, expected a share of one core, above 0 and up to 1")
+
+    @property
+    def started(self) -> range:
+        """The places of the workers that the sandbox starts."""
+        return range(self.workers - self.pool)
 
     def capacity_of(self, index: int) -> float:
         """Capacity of one worker, in cores."""
@@ -161,6 +174,7 @@ def agent_configuration(
                 "command": list(launch.command),
                 "environment": launch.environment,
                 "data_dir": launch.data,
+                **({} if index in settings.started else {"app": settings.app_id}),
             }
         },
         "metrics": {"listen": f"{LOOPBACK}:{metrics_port}"},

@@ -3,29 +3,21 @@
 And a job that waits for something else than CPU is told as blocked, and nothing moves for it.
 """
 
-import subprocess
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from flights.watch import StatusWatch, read_snapshots
+from tests.e2e.paced_run import PARTITIONS, Jobs, Run, backlog, create_topics, figures
 from tests.e2e.throttle import Throttle
 from tests.paths import ROOT
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.status import Status
-from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import Cluster, program
+from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.configuration import SandboxSettings
 
 pytestmark = pytest.mark.scenario
 
-PARTITIONS = 12
 CAPACITY = 0.2
 BURN_S = 0.01
 CALM = 1.2
@@ -34,70 +26,6 @@ HOT, WARM = 10.0, 4.2
 """Of the key groups of w0 later: one of them, and each of the others.  Together they ask for 130 % of its capacity."""
 TOLERANCE_PP = 8.0
 """Each worker counts about 40 jobs in a window, and the plan begins at 65 pp."""
-LIMIT_S = 90.0
-
-
-class Jobs:
-    """Sends jobs to each partition at its rate."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.rates = dict.fromkeys(range(PARTITIONS), CALM)
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0})
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        due = {partition: partition / PARTITIONS for partition in self.rates}
-        at = time.monotonic()
-        while not self._ending.wait(0.02):
-            before, at = at, time.monotonic()
-            for partition, rate in self.rates.items():
-                due[partition] += rate * (at - before)
-                while due[partition] >= 1.0:
-                    due[partition] -= 1.0
-                    self._producer.produce("jobs", b"{}", f"key-{partition}", partition)
-            self._producer.poll(0)
-
-    def close(self) -> None:
-        self._ending.set()
-        self._thread.join()
-        self._producer.flush(10.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    cluster: Cluster
-    jobs: Jobs
-    watch: StatusWatch
-    wait: Path
-
-    @property
-    def last(self) -> Status:
-        assert self.watch.last is not None
-        return self.watch.last
-
-    def trimtab(self, *arguments: str) -> str:
-        command = program("trimtab_controller.cli", *arguments, "--config", str(self.cluster.controller_toml))
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-
-    def until(self, condition: Callable[[Status], object], what: str) -> Status:
-        deadline = time.monotonic() + LIMIT_S
-        while (status := self.watch.poll()) is None or not condition(status):
-            self.cluster.check()
-            if time.monotonic() > deadline:
-                said = [row.text for row in status.decisions[-3:]] if status else []
-                pytest.fail(f"not within {LIMIT_S:g} s: {what}; {figures(status) if status else []}, {said}")
-            time.sleep(0.2)
-        return status
-
-    def windows(self, count: int) -> list[Status]:
-        """The status of each of the next windows."""
-        found: dict[float | None, Status] = {self.last.window_end: self.last}
-        while len(found) <= count:
-            status = self.until(lambda status: status.window_end not in found, "the next window")
-            found[status.window_end] = status
-        return list(found.values())[1:]
 
 
 @pytest.fixture(scope="module")
@@ -118,15 +46,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster(settings, folder / "cluster"))
         cluster.start_broker()
-        compacted = Topic(name="paced-counts-changelog", partitions=PARTITIONS, settings={"cleanup.policy": "compact"})
-        cluster.broker.create_topics([Topic(name="jobs", partitions=PARTITIONS), compacted])
+        create_topics(cluster)
         cluster.write_controller_toml()
         cluster.start_controller(act=True)
         for index in range(3):
             cluster.start_agent(index)
             cluster.start_worker(index)
         watch = stack.enter_context(StatusWatch(cluster.broker.address, cluster.topics))
-        jobs = Jobs(cluster.broker.address)
+        jobs = Jobs(cluster.broker.address, CALM)
         stack.callback(jobs.close)
         made = Run(cluster, jobs, watch, wait)
         made.until(
@@ -136,17 +63,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         made.trimtab("pause", "--reason", "show the job unbalanced first")
         stack.enter_context(Throttle([cluster.pids[f"w{index}"] for index in range(3)], CAPACITY))
         yield made
-
-
-def figures(status: Status) -> list[tuple[object, ...]]:
-    """Per worker: used %, load %, demand %, backlog."""
-    rows = ((row.worker, row.used_pct, row.load_pct, row.demand_pct, row.backlog) for row in status.nodes)
-    return [tuple(round(value, 1) if isinstance(value, float) else value for value in row) for row in rows]
-
-
-def backlog(status: Status) -> int:
-    assert all(row.backlog is not None for row in status.nodes)
-    return sum(row.backlog or 0 for row in status.nodes)
 
 
 def test_the_worker_that_is_asked_for_more_than_it_has_is_relieved_by_the_first_plan(run: Run) -> None:

@@ -37,7 +37,7 @@ def read_cluster_state(connection: Connection, configuration: Configuration, now
     topics = Topics(configuration.cluster)
     trusted = load_trust(configuration.signing.trust) if configuration.signing else None
     inbox = Inbox(topics, lambda: now, trusted=trusted)
-    found = recover(connection, topics, inbox, acting=False, scaling=configuration.scaling)
+    found = recover(connection, topics, inbox, acting=False)
     from_s = now - max(LOOK_BACK_S, WINDOWS * configuration.stream.window_s + configuration.stream.watermark_s)
     with reading(connection, "present") as consumer:
         events = [
@@ -50,7 +50,7 @@ def read_cluster_state(connection: Connection, configuration: Configuration, now
 def informed(state: ClusterState, configuration: Configuration, now: float) -> Decider:
     """A dry-run decider that has seen the state; it ignores pause and minimum interval."""
     settings = replace(configuration.balance, min_interval_s=0.0)
-    decider = Decider(settings, configuration.needs, state.found.execution, acting=False)
+    decider = Decider(settings, configuration.needs, state.found.execution, acting=False, scaling=configuration.scaling)
     intents = state.found.intents.intents
     decider.on_event(now, IntentsChanged(intents=tuple(each for each in intents if not isinstance(each, Pause))))
     if (hold := state.found.hold) is not None:

@@ -11,7 +11,7 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.view import NotReady
 from trimtab_controller.execution.inheritance import Hold
-from trimtab_controller.execution.state import Execution, HandoverPhase, Round
+from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Round
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.status import (
@@ -88,7 +88,7 @@ class StatusBuilder:
             coverage=None if snapshot is None else snapshot.coverage,
             nodes=_nodes(decider),
             hosts=_hosts(decider),
-            apps=_apps(decider),
+            apps=_apps(decider, execution),
             decisions=tuple(self._decisions),
             rounds=tuple(row for row in self._rounds.values() if row.ended_at or hold or row.plan in current),
             rejected={f"{topic}.{fault}": count for (topic, fault), count in rejected.items()},
@@ -177,7 +177,7 @@ def _hosts(decider: Decider) -> tuple[HostStatus, ...]:
     )
 
 
-def _apps(decider: Decider) -> tuple[AppStatus, ...]:
+def _apps(decider: Decider, execution: Execution) -> tuple[AppStatus, ...]:
     rows = []
     for app, view in decider.known.views.items():
         evaluation, gaps = decider.known.evaluations.get(app), decider.known.gaps.get(app)
@@ -201,14 +201,14 @@ def _apps(decider: Decider) -> tuple[AppStatus, ...]:
                 ),
                 stale_key_groups=gaps.stale if gaps else None,
                 unknown_load=gaps.share if gaps else None,
-                size=_size(decider.known.sizes.get(app)),
+                size=_size(decider.known.sizes.get(app), execution.sizes.get(app, AppSize())),
                 not_ready=f"{view.reason}: {view.detail}" if isinstance(view, NotReady) else None,
             )
         )
     return tuple(rows)
 
 
-def _size(verdict: SizeVerdict | None) -> SizeStatus | None:
+def _size(verdict: SizeVerdict | None, size: AppSize) -> SizeStatus | None:
     if verdict is None:
         return None
     return SizeStatus(
@@ -218,7 +218,7 @@ def _size(verdict: SizeVerdict | None) -> SizeStatus | None:
         desired=verdict.desired,
         demand_cores=verdict.asked,
         capacity_cores=verdict.capacity,
-        leaving=verdict.leaving,
+        leaving=size.leaving,
     )
 
 

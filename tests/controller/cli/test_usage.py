@@ -38,7 +38,7 @@ def test_an_operator_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch)
         raise KeyError("getpwuid(): uid not found: 1000730000")
 
     monkeypatch.setattr("getpass.getuser", nameless)
-    assert operator._who().startswith(f"{os.getuid()}@")
+    assert operator.who().startswith(f"{os.getuid()}@")
 
 
 def test_help_needs_neither_kafka_nor_numpy(tmp_path: Path) -> None:

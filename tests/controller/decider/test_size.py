@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -274,6 +275,10 @@ def test_noise_within_the_band_changes_nothing_in_half_an_hour(
     assert fleet.run(HALF_HOUR) == []
 
 
+def _varying(rng: random.Random, level: float, noise: float, _: float) -> float:
+    return level * rng.gauss(1.0, noise)
+
+
 @settings(deadline=None, max_examples=40)
 @given(st.floats(0.2, 30.0), st.floats(0.0, 0.15), st.integers(0, 2**32), st.floats(0.0, 0.1))
 def test_whatever_the_level_noise_never_lets_the_size_flap(level: float, noise: float, seed: int, fixed: float) -> None:
@@ -281,7 +286,7 @@ def test_whatever_the_level_noise_never_lets_the_size_flap(level: float, noise: 
     for shrink_s in (3600.0, 30.0):
         rng = random.Random(seed)
         quick = replace(ACT, scale_down_delay_s=shrink_s)
-        fleet = Fleet(lambda _, rng=rng: level * rng.gauss(1.0, noise / 3), workers=4, settings=quick, fixed=fixed)
+        fleet = Fleet(partial(_varying, rng, level, noise / 3), workers=4, settings=quick, fixed=fixed)
         sizes = [4, *(size for _, size in fleet.run(HALF_HOUR))]
         turns = [after - before for before, after in pairwise(sizes)]
         assert all(turn > 0 for turn in turns) or all(turn < 0 for turn in turns), sizes

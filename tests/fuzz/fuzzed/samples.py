@@ -3,7 +3,7 @@
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
-from trimtab_protocol.messages.intents import AcceptJournal, Drain, ForgetApp, ForgetWorker, Pause, Stop
+from trimtab_protocol.messages.intents import AcceptJournal, Drain, ForgetApp, ForgetWorker, Pause, Scale, Stop, Undrain
 from trimtab_protocol.messages.local import Hello, Statistics, Welcome
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
@@ -31,6 +31,7 @@ from trimtab_protocol.messages.status import (
     RoundStatus,
     Status,
 )
+from trimtab_protocol.messages.status_size import SizeStatus
 
 CLUSTER = "c"
 NOW = 1_000.0
@@ -110,6 +111,8 @@ STOP_ALL = Stop(app=None, by="ann", at=NOW, reason="lag")
 STOP_APP = Stop(app=APP, by="ann", at=NOW, reason="lag")
 FORGET_APP = ForgetApp(app=APP, by="ann", at=NOW, reason="replaced")
 FORGET_WORKER = ForgetWorker(worker=W1, by="ann", at=NOW, reason="renamed")
+SCALE = Scale(app=APP, workers=4, by="ann", at=NOW, reason="a sale")
+UNDRAIN = Undrain(worker=W1, by="ann", at=NOW, reason="it is new")
 HELLO = Hello(app=APP, worker=W0, pid=77, steering=False, reason="old", operators={SUMS: 64}, versions={"f": "1"})
 WELCOME = Welcome(cluster=CLUSTER, host=HOST, interval_s=1.0, protocol=2)
 STATISTICS = Statistics(
@@ -133,6 +136,9 @@ STATUS = Status(
             missing_standbys=1, n_minus_1_pct=81.0, n_minus_1_bound_pct=79.0, n_minus_1_worker=W0, n_minus_1_lost=(W0,),
             fixed=(FixedStatus(worker=W1, reason="worker_missing", text="away"),),
             stale_key_groups=2, unknown_load=0.03,
+            size=SizeStatus(
+                text="2 workers", workers=2, wanted=3, desired=3, demand_cores=1.9, capacity_cores=2.0, leaving=(W1,)
+            ),
         ),
     ),
     pool=(PoolStatus(app=APP, worker=W1, host=HOST, capacity=0.5),),

@@ -24,6 +24,7 @@ from tests.fuzz.fuzzed.samples import (
     RELEASE,
     RELEASED,
     REPORT,
+    SCALE,
     SNAPSHOT,
     STATISTICS,
     STATUS,
@@ -31,6 +32,7 @@ from tests.fuzz.fuzzed.samples import (
     STOP_ALL,
     STOP_APP,
     TOOK,
+    UNDRAIN,
     W0,
     W1,
     WELCOME,
@@ -50,7 +52,16 @@ from trimtab_agent.commands.events import (
 )
 from trimtab_agent.commands.journal import decode_line, encode_line
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
-from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, Scaling, ScalingPhase
+from trimtab_controller.execution.state import (
+    AppSize,
+    Execution,
+    Handover,
+    HandoverPhase,
+    Round,
+    Scaling,
+    ScalingPhase,
+    SizeChange,
+)
 from trimtab_controller.kafka.chunks import Reassembler, read_chunk, split, unpack
 from trimtab_protocol.messages.commands import (
     Phase,
@@ -84,6 +95,17 @@ ENTRIES = (
     ),
     JournalEntry(execution=Execution(generation=1)),
 )
+SIZED = JournalEntry(
+    execution=Execution(
+        generation=2,
+        sizes={
+            PREPARE.key_groups[0].app: AppSize(
+                leaving=(W1,), changes=(SizeChange(at=NOW, before=3, after=2, rate=9.5),)
+            )
+        },
+    )
+)
+"""What 0.1.0 does not know."""
 LINES: tuple[Entry, ...] = (
     Admitted(command=PREPARE, ack=REFUSED),
     Acked(ack=TOOK),
@@ -182,7 +204,9 @@ DECODERS = (
     Decoder(name="hand-over", samples=(encode_handover(RELEASED),), decode=decode_handover, encode=encode_handover),
     Decoder(
         name="intent",
-        samples=tuple(map(write_intent, (DRAIN, PAUSE, STOP_ALL, STOP_APP, ACCEPT, FORGET_APP, FORGET_WORKER))),
+        samples=tuple(
+            map(write_intent, (DRAIN, PAUSE, STOP_ALL, STOP_APP, ACCEPT, FORGET_APP, FORGET_WORKER, SCALE, UNDRAIN))
+        ),
         decode=read_intent,
         encode=write_intent,
     ),
@@ -195,7 +219,7 @@ DECODERS = (
     ),
     Decoder(
         name="journal, controller",
-        samples=tuple(map(encode_entry, ENTRIES)),
+        samples=tuple(map(encode_entry, (*ENTRIES, SIZED))),
         decode=decode_entry,
         encode=encode_entry,
         seal=sealed_entry,

@@ -55,9 +55,16 @@ class SizeRounds:
         self.concerns = tuple(self._concerns())
 
     def correct(
-        self, execution: Execution, intents: Sequence[Intent], pool: Mapping[AppId, Sequence[PoolWorker]]
+        self,
+        execution: Execution,
+        intents: Sequence[Intent],
+        pool: Mapping[AppId, Sequence[PoolWorker]],
+        start_s: float,
     ) -> Resized | None:
-        """Give up drains of the controller that an operator does not want, or that have ended by themselves."""
+        """Give up drains of the controller that an operator does not want, or that have ended by themselves.
+
+        `start_s` = start of the window that showed the pool.
+        """
         if not self.acting:
             return None
         stopped = {row.worker for rows in pool.values() for row in rows}
@@ -72,7 +79,8 @@ class SizeRounds:
                     return Resized(app=app, keep=(worker,), detail=detail, answered=(word.key,))
                 if worker in drained:
                     return Resized(app=app, keep=(worker,), detail=f"{drained[worker].by} drains {worker}")
-                if worker in stopped:
+                # A window from before the change, which a new leader reads again, shows what was stopped then.
+                if worker in stopped and start_s > max(execution.changed_at(app) or 0.0, size.changes[-1].at):
                     return Resized(app=app, keep=(worker,), detail=f"{worker} does not run any more")
         for word in said.values():
             detail = f"{word.worker} does not leave: there is nothing to do"

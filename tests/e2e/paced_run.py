@@ -1,0 +1,115 @@
+"""A job that burns CPU, on a sandbox: its load, what the controller says of it, and what it has counted."""
+
+import json
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from flights.readback import read_topic
+from flights.watch import StatusWatch
+from trimtab_protocol.messages.status import Status
+from trimtab_sandbox.broker import Topic
+from trimtab_sandbox.cluster import Cluster, program
+
+PARTITIONS = 12
+CHANGELOG = "paced-counts-changelog"
+LIMIT_S = 90.0
+
+
+class Jobs:
+    """Sends jobs to each partition at its rate (per second); `sent` = how many of each key."""
+
+    def __init__(self, bootstrap: str, rate: float) -> None:
+        self.rates = dict.fromkeys(range(PARTITIONS), rate)
+        self.sent: Counter[str] = Counter()
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0})
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        due = {partition: partition / PARTITIONS for partition in self.rates}
+        at = time.monotonic()
+        while not self._ending.wait(0.02):
+            before, at = at, time.monotonic()
+            for partition, rate in self.rates.items():
+                due[partition] += rate * (at - before)
+                while due[partition] >= 1.0:
+                    due[partition] -= 1.0
+                    self.sent[f"key-{partition}"] += 1
+                    self._producer.produce("jobs", b"{}", f"key-{partition}", partition)
+            self._producer.poll(0)
+
+    def close(self) -> None:
+        """End, when everything that was sent is in Kafka."""
+        self._ending.set()
+        self._thread.join()
+        assert self._producer.flush(10.0) == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    cluster: Cluster
+    jobs: Jobs
+    watch: StatusWatch
+    wait: Path
+
+    @property
+    def last(self) -> Status:
+        assert self.watch.last is not None
+        return self.watch.last
+
+    def trimtab(self, *arguments: str) -> str:
+        command = program("trimtab_controller.cli", *arguments, "--config", str(self.cluster.controller_toml))
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    def until(self, condition: Callable[[Status], object], what: str, limit_s: float = LIMIT_S) -> Status:
+        deadline = time.monotonic() + limit_s
+        while (status := self.watch.poll()) is None or not condition(status):
+            self.cluster.check()
+            if time.monotonic() > deadline:
+                said = [row.text for row in status.decisions[-3:]] if status else []
+                pytest.fail(f"not within {limit_s:g} s: {what}; {figures(status) if status else []}, {said}")
+            time.sleep(0.2)
+        return status
+
+    def windows(self, count: int) -> list[Status]:
+        """The status of each of the next windows."""
+        found: dict[float | None, Status] = {self.last.window_end: self.last}
+        while len(found) <= count:
+            status = self.until(lambda status: status.window_end not in found, "the next window")
+            found[status.window_end] = status
+        return list(found.values())[1:]
+
+
+def figures(status: Status) -> list[tuple[object, ...]]:
+    """Per worker: used %, load %, demand %, backlog."""
+    rows = ((row.worker, row.used_pct, row.load_pct, row.demand_pct, row.backlog) for row in status.nodes)
+    return [tuple(round(value, 1) if isinstance(value, float) else value for value in row) for row in rows]
+
+
+def backlog(status: Status) -> int:
+    assert all(row.backlog is not None for row in status.nodes)
+    return sum(row.backlog or 0 for row in status.nodes)
+
+
+def create_topics(cluster: Cluster) -> None:
+    """The topics of the job."""
+    compacted = Topic(name=CHANGELOG, partitions=PARTITIONS, settings={"cleanup.policy": "compact"})
+    cluster.broker.create_topics([Topic(name="jobs", partitions=PARTITIONS), compacted])
+
+
+def counted(bootstrap: str) -> dict[str, int]:
+    """How many jobs of each key the job has counted, by its changelog."""
+    found = {}
+    for row in read_topic(bootstrap, CHANGELOG):
+        if row.key is not None and row.value is not None:
+            found[json.loads(row.key)] = json.loads(row.value)
+    return found
