@@ -1,0 +1,212 @@
+"""The decider changes the size of an app: as configured, by an operator's word, and back when an operator says so."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
+from tests.controller.decider.deciders import BALANCED, NEEDS, PAUSE, SETTINGS, execution, only, window
+from trimtab_controller.decider.concerns import ConcernKind
+from trimtab_controller.decider.decision import Decision, Planned, Resized, Scaled, Skip
+from trimtab_controller.decider.describe import describe, names_of
+from trimtab_controller.decider.events import ExecutionChanged, HookEnded, IntentsChanged, SnapshotArrived, Solve
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.size.settings import Mode, ScalingSettings
+from trimtab_controller.execution.state import AppSize, Execution, Scaling, ScalingPhase, SizeChange
+from trimtab_protocol.messages.commands import CommandKind
+from trimtab_protocol.messages.intents import Drain, Intent, Scale, Undrain
+from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.report import Absence, WorkerState
+
+W2, W3 = WorkerId("w2"), WorkerId("w3")
+ACT = ScalingSettings(mode=Mode.ACT, scale_up_delay_s=20.0, scale_down_delay_s=20.0)
+CHANGE = SizeChange(at=900.0, before=1, after=2, rate=1.0)
+
+
+def decider(present: Execution, *intents: Intent, scaling: ScalingSettings = ACT, acting: bool = True) -> Decider:
+    made = Decider(SETTINGS, NEEDS, present, acting=acting, scaling=scaling)
+    made.on_event(1000.0, IntentsChanged(intents=intents))
+    return made
+
+
+def seen(end_s: float, cpu: float, *pool: WorkerId) -> SnapshotArrived:
+    """Two workers of one core, each with a key group that takes so much of it, and workers that can be started."""
+    snapshot = window(BALANCED, end_s, cpu=cpu).snapshot
+    nodes = tuple(replace(row, cpu=cpu, standbys=0) for row in snapshot.nodes)
+    idle = tuple(
+        replace(
+            nodes[0], worker=worker, host=HostId(f"h{worker[1:]}"), app=None, state=WorkerState.AWAY, cpu=None,
+            steering=False, absence=Absence.STOPPED, declared=APP,
+        )
+        for worker in pool
+    )  # fmt: skip
+    return SnapshotArrived(snapshot=replace(snapshot, nodes=(*nodes, *idle)))
+
+
+def started(worker: WorkerId = W1, phase: ScalingPhase = ScalingPhase.DONE, at: float = 900.0) -> dict:
+    """Scalings in which the controller started w1 for the app."""
+    command = replace(to_w1(CommandKind.START, at - 1.0), app=APP, worker=worker, host=HostId(f"h{worker[1:]}"))
+    return {worker: Scaling(command=command, phase=phase, at=at)}
+
+
+def decisions(made: Decider, cpu: float, *pool: WorkerId, windows: int = 2) -> list[Decision]:
+    return [only(made.on_event(1011.0 + 10.0 * n, seen(1010.0 + 10.0 * n, cpu, *pool))) for n in range(windows)]
+
+
+def test_workers_of_the_pool_are_started_when_the_need_has_lasted() -> None:
+    made = decider(execution(BALANCED))
+    first, second = decisions(made, 0.95, W2, W3)
+    assert isinstance(first, Skip)
+    assert isinstance(second, Resized)
+    assert ([row.worker for row in second.start], second.drain) == ([W2], ())
+    assert second.change == SizeChange(at=1021.0, before=2, after=3, rate=2.0)
+    assert names_of(second) == ("resize", "out")
+    assert describe(second) == (
+        "app: start w2 on h2: 2 workers, demand 1.90 of 2.00 cores (95%), wanted 3: demand above 85% for 20 s"
+    )
+    assert made.known.sizes[APP].desired == 3
+
+
+@pytest.mark.parametrize(("mode", "acting"), [(Mode.ADVISE, True), (Mode.ACT, False)])
+def test_who_only_advises_says_what_is_wanted(mode: Mode, acting: bool) -> None:
+    made = decider(execution(BALANCED), scaling=replace(ACT, mode=mode), acting=acting)
+    assert all(isinstance(found, Skip) for found in decisions(made, 0.95, W2))
+    told = made.known.sizes[APP]
+    said = "advise" if acting else "dry run"
+    assert told.detail.endswith(f"wanted 3: demand above 85% for 20 s ({said}: nothing is changed)")
+    assert (told.desired, made.known.concerns[-1:]) == (3, ())
+
+
+def test_mode_off_says_nothing_but_a_word_acts() -> None:
+    off = replace(ACT, mode=Mode.OFF)
+    made = decider(execution(BALANCED), scaling=off)
+    decisions(made, 0.95, W2)
+    assert made.known.sizes == {}
+    word = Scale(app=APP, workers=3, by="ann", at=1.0, reason="a sale")
+    [found] = decisions(decider(execution(BALANCED), word, scaling=off), 0.5, W2, windows=1)
+    assert isinstance(found, Resized)
+    assert [row.worker for row in found.start] == [W2]
+
+
+def test_a_pause_stops_also_changes_of_the_size() -> None:
+    made = decider(execution(BALANCED), PAUSE)
+    assert [found.reason for found in decisions(made, 0.95, W2)] == [SkipReason.PAUSED] * 2
+
+
+def test_a_pool_that_is_too_small_is_a_concern() -> None:
+    made = decider(execution(BALANCED))
+    decisions(made, 0.95)
+    [concern] = [row for row in made.known.concerns if row.kind is ConcernKind.TOO_FEW_WORKERS]
+    assert concern.detail.endswith("for 20 s, but no agent can start 1 worker more")
+
+
+def test_only_a_worker_that_the_controller_started_leaves_and_its_drain_is_its_own() -> None:
+    made = decider(execution(BALANCED, scalings=started()))
+    _, found = decisions(made, 0.1)
+    assert isinstance(found, Resized)
+    assert (found.drain, names_of(found)) == ((W1,), ("resize", "in"))
+    kept = decider(execution(BALANCED))
+    assert all(isinstance(found, Skip) for found in decisions(kept, 0.1))
+
+
+def test_a_leaving_worker_is_drained_stopped_and_not_started_again() -> None:
+    sizes = {APP: AppSize(leaving=(W1,), changes=(CHANGE,))}
+    made = decider(execution(BALANCED, sizes=sizes, scalings=started()))
+    [solve] = made.on_event(1011.0, seen(1010.0, 0.1))
+    assert isinstance(solve, Solve)
+    assert [worker.id for worker in solve.view.workers if worker.draining] == [W1]
+
+    empty = {kg(0): W0, kg(1): W0}
+    made = decider(execution(empty, sizes=sizes, scalings=started()))
+    stop = only(made.on_event(1011.0, window(empty)))
+    assert (stop.kind, stop.worker, stop.app, names_of(stop)) == (CommandKind.STOP, W1, APP, ("stop", "size"))
+
+    command = replace(to_w1(CommandKind.STOP, 950.0), app=APP)
+    stopped = {W1: Scaling(command=command, phase=ScalingPhase.DONE, at=960.0)}
+    made = decider(execution(empty, sizes={APP: AppSize(changes=(CHANGE,))}, scalings=stopped))
+    one = window(empty, 1010.0, workers=(W0,))
+    assert isinstance(only(made.on_event(1011.0, one)), Skip)
+
+
+def test_a_load_that_returns_keeps_the_worker_that_was_to_leave() -> None:
+    sizes = {APP: AppSize(leaving=(W1,), changes=(CHANGE,))}
+    made = decider(execution(BALANCED, sizes=sizes, scalings=started()), scaling=replace(ACT, scale_up_delay_s=0.0))
+    found = only(made.on_event(1011.0, seen(1010.0, 0.95, W2)))
+    assert isinstance(found, Resized)
+    assert (found.keep, found.start) == ((W1,), ())
+    assert "wanted 2: demand above 85%" in found.detail
+
+
+def test_an_operator_wins_over_a_drain_of_the_controller() -> None:
+    sizes = {APP: AppSize(leaving=(W1,), changes=(CHANGE,))}
+    present = execution(BALANCED, sizes=sizes, scalings=started())
+    undrain = Undrain(worker=W1, by="ann", at=1.0, reason="it is new")
+    found = only(decider(present, undrain).on_event(1011.0, seen(1010.0, 0.1)))
+    assert isinstance(found, Resized)
+    assert (found.keep, found.answered, found.change) == ((W1,), ("undrain/w1",), None)
+    assert describe(found) == "app: keep w1: ann keeps w1: it is new"
+    drain = Drain(worker=W1, by="ann", at=1.0, reason="kernel")
+    found = only(decider(present, drain).on_event(1011.0, seen(1010.0, 0.1)))
+    assert (found.keep, found.answered, found.detail) == ((W1,), (), "ann drains w1")
+    nobody = only(decider(execution(BALANCED), undrain).on_event(1011.0, seen(1010.0, 0.1)))
+    assert (nobody.app, nobody.keep, nobody.answered) == (None, (), ("undrain/w1",))
+
+
+def test_a_worker_that_ended_by_itself_is_no_longer_drained_but_an_old_window_says_nothing_of_it() -> None:
+    sizes = {APP: AppSize(leaving=(W2,), changes=(CHANGE,))}
+    made = decider(execution(BALANCED, sizes=sizes))
+    found = only(made.on_event(1011.0, seen(1010.0, 0.5, W2)))
+    assert isinstance(found, Resized)
+    assert (found.keep, found.detail) == ((W2,), "w2 does not run any more")
+    late = {APP: AppSize(leaving=(W2,), changes=(replace(CHANGE, at=1005.0),))}
+    assert isinstance(only(decider(execution(BALANCED, sizes=late)).on_event(1011.0, seen(1010.0, 0.5, W2))), Skip)
+
+
+def test_a_start_that_failed_leaves_the_others_of_the_pool() -> None:
+    failed = started(W2, ScalingPhase.FAILED, at=1000.0)
+    made = decider(execution(BALANCED, scalings=failed))
+    _, found = decisions(made, 0.95, W2, W3)
+    assert isinstance(found, Resized)
+    assert [row.worker for row in found.start] == [W3]
+    later = decider(execution(BALANCED, scalings=started(W2, ScalingPhase.FAILED, at=600.0)))
+    _, found = decisions(later, 0.95, W2)
+    assert [row.worker for row in found.start] == [W2]
+
+
+def test_nothing_else_of_the_app_happens_while_a_worker_starts_but_other_apps_go_on() -> None:
+    sent = started(W2, ScalingPhase.SENT, at=1009.0)
+    [found] = decisions(decider(execution(BALANCED, scalings=sent)), 0.95, W2, windows=1)
+    assert (found.reason, found.detail) == (SkipReason.SCALING_IN_FLIGHT, "app: waiting for the start of w2")
+    other = {worker: replace(row, command=replace(row.command, app="other")) for worker, row in sent.items()}
+    [found] = decisions(decider(execution(BALANCED, scalings=other)), 0.5, windows=1)
+    assert found.reason is SkipReason.INSIDE_BAND
+
+
+def test_a_started_worker_that_does_not_run_in_time_does_not_count_any_more() -> None:
+    for at, waits in ((1000.0, True), (1000.0 - ACT.restart_s, False)):
+        made = decider(execution(BALANCED, scalings=started(W2, at=at)))
+        _, found = decisions(made, 0.95, W3)
+        assert isinstance(found, Skip) is waits
+
+
+def test_the_hook_adds_what_the_pool_lacks_and_is_awaited() -> None:
+    made = decider(execution(BALANCED), scaling=replace(ACT, hook=("add",)))
+    _, found = decisions(made, 0.95)
+    assert isinstance(found, Resized)
+    assert (found.start, found.short, names_of(found)) == ((), 1, ("resize", "out"))
+    made.on_event(1022.0, ExecutionChanged(execution=execution(BALANCED)))
+    later = [only(made.on_event(1031.0 + 10 * n, seen(1030.0 + 10 * n, 0.95))) for n in range(3)]
+    assert all(isinstance(each, Skip) for each in later)
+    assert made.known.sizes[APP].detail.endswith("; waiting for the hook")
+    made.on_event(1060.0, HookEnded(app=APP, failure="exit code 3: no quota"))
+    again = only(made.on_event(1061.0, seen(1060.0, 0.95)))
+    assert isinstance(again, Resized)
+    assert made.known.sizes[APP].detail.endswith("; the hook failed: exit code 3: no quota")
+
+
+def test_a_plan_is_still_made_when_the_size_stays() -> None:
+    made = decider(execution({kg(0): W0, kg(1): W0, kg(2): W0}))
+    [solve] = made.on_event(1011.0, window({kg(0): W0, kg(1): W0, kg(2): W0}))
+    assert isinstance(solve, Solve)
+    assert not isinstance(made.known.sizes[APP], Planned | Scaled)
