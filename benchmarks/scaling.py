@@ -108,7 +108,6 @@ class Job:
     def _snapshot(self, start_s: float, done: dict[KeyGroup, float], cpu: dict[WorkerId, float]) -> Snapshot:
         every = [WorkerId(f"w{place:02}") for place in range(WORKERS + POOL)]
         end_ms = round(1000 * (start_s + WINDOW_S))
-        away = {"app": None, "state": WorkerState.AWAY, "steering": False, "cpu": None, "operators": None}
         nodes = []
         for worker in every:
             row = NodeWindow(
@@ -126,7 +125,15 @@ class Job:
             )
             if worker not in cpu:
                 absence = Absence.STARTING if worker in self.running else Absence.STOPPED
-                row = replace(row, **away, absence=absence, declared=APP)
+                row = replace(
+                    row,
+                    app=None,
+                    state=WorkerState.AWAY,
+                    steering=False,
+                    operators=None,
+                    absence=absence,
+                    declared=APP,
+                )
             nodes.append(row)
         return Snapshot(
             cluster=CLUSTER,

@@ -8,6 +8,7 @@ import pytest
 from trimtab_controller.configuration import BadConfiguration, Configuration, load
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_protocol.settings.listen import Listen
@@ -42,10 +43,46 @@ def test_the_sample_shows_the_presets(tmp_path: Path) -> None:
     assert least.metrics == Listen(address="127.0.0.1", port=9100)
     assert (written.execution, written.needs) == (least.execution, least.needs)
     assert written.balance == replace(least.balance, remote_tuple_cpu_s=1e-4)  # optional, without a preset
+    assert written.scaling == least.scaling == ScalingSettings()
     assert written.solver_time_limit_s == least.solver_time_limit_s == 2.0
     assert (least.kafka.protocol, written.kafka.protocol, least.signing) == ("PLAINTEXT", "SASL_SSL", None)
     assert written.signing == KeyFiles(key=tmp_path / "controller.pem", trust=tmp_path / "trusted.keys")
     assert (written.stream.window_s, written.stream.embedded) == (least.stream.window_s, least.stream.embedded)
+
+
+def test_the_size_of_apps_is_configured(tmp_path: Path) -> None:
+    text = """
+    [scaling]
+    mode = "act"
+    max_workers = 8
+    freeze = ["* 9-17 * * mon-fri"]
+    freeze_timezone = "Europe/Berlin"
+    hook = ["/bin/add", "--now"]
+    """
+    assert read(tmp_path, LEAST + text).scaling == ScalingSettings(
+        mode=Mode.ACT,
+        max_workers=8,
+        freeze=("* 9-17 * * mon-fri",),
+        freeze_timezone="Europe/Berlin",
+        hook=("/bin/add", "--now"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('mode = "on"', "scaling.mode: found 'on', expected one of off, advise, act"),
+        ('freeze = ["soon"]', "scaling.freeze: found 'soon', expected a cron expression of five fields"),
+        ('freeze = ["* * * * *"]\nfreeze_timezone = "Mars/Base"', "scaling.freeze_timezone: found 'Mars/Base'"),
+        ("min_utilisation = 0.8", "scaling: found 'settings that contradict each other', expected min_utilisation"),
+        ("min_workers = 5\nmax_workers = 4", "min_workers 5 is above max_workers 4"),
+        ('hook = "add"', "scaling.hook: found a string, expected an array"),
+    ],
+)
+def test_a_fault_in_the_size_of_apps_is_named(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(BadConfiguration) as refused:
+        read(tmp_path, f"{LEAST}\n[scaling]\n{text}")
+    assert told in str(refused.value)
 
 
 def test_settings_of_the_clients_are_texts(tmp_path: Path) -> None:

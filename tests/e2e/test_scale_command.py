@@ -8,6 +8,7 @@ from tests.e2e.played_cluster import APP, World, host_of, key_group, wait_until_
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
+from trimtab_protocol.messages.snapshot import Snapshot
 
 
 class Pool:
@@ -18,7 +19,7 @@ class Pool:
         self._plain = world.snapshot
         world.snapshot = self.snapshot  # type: ignore[method-assign]
 
-    def snapshot(self):
+    def snapshot(self) -> Snapshot:
         plain = self._plain()
         if "w3" in self.world.workers:
             return plain

@@ -284,13 +284,11 @@ class Decider:
 
     def _decide(self, now: float) -> Decision | SolveWanted:
         """The decision for the app that needs one most; apps for which a plan was last sought in vain come last."""
-        seen = self.known.snapshot
-        hosts = frozenset(row.host for row in seen.hosts) if seen else frozenset()
-        start_s = seen.start_ms / 1000.0 if seen else 0.0
+        hosts = frozenset(row.host for row in self.known.snapshot.hosts) if self.known.snapshot else frozenset()
         decision = (
             self._forget_wanted(hosts)
             or self._admit_cluster()
-            or self._sizes.correct(self._execution, self._intents, self.known.pool, start_s)
+            or self._sizes.correct(self._execution, self._intents, self.known)
             or to_start(now, self._execution, self.draining, hosts)
         )
         if decision is not None:

@@ -23,6 +23,7 @@ from trimtab_protocol.messages.status import (
     RoundStatus,
     Status,
 )
+from trimtab_protocol.messages.status_size import SizeStatus
 
 NOW = 1_000_000.0
 APP = AppId("orders")
@@ -110,6 +111,14 @@ def test_what_the_loss_of_a_host_leads_to_is_said_with_its_bound() -> None:
     )
     assert "N-1: 81 % at orders-2 after losing orders-7, bound 79 %" in " ".join(shown(replace(STATUS, apps=(app,))))
     assert "N-1" not in " ".join(shown(STATUS))
+
+
+def test_the_size_of_an_app_is_said_with_its_reason() -> None:
+    size = SizeStatus(text="4 workers, demand 3.60 of 4.00 cores (90%), wanted 6: demand above 85% for 40 s")
+    [app] = STATUS.apps
+    lines = shown(replace(STATUS, apps=(replace(app, size=size),)), width=120)
+    assert [line.strip() for line in lines if "size:" in line] == [f"size: {size.text}"]
+    assert not any("size:" in line for line in shown(STATUS))
 
 
 def test_fixed_workers_are_listed_with_their_reasons_and_how_much_is_unknown() -> None:

@@ -16,6 +16,7 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.predictions import MispredictedWorker
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.unknown_load import Gaps
 from trimtab_controller.decider.view import FixedWorker, NotReady
 from trimtab_controller.execution.state import Execution
@@ -52,6 +53,16 @@ def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
         ("trimtab_controller_stale_key_groups", "a1"): 2.0,
         ("trimtab_controller_unknown_load_ratio", "a1"): 0.03,
     }
+
+
+def test_the_size_of_an_app_is_shown_while_it_is_known() -> None:
+    metrics = Metrics()
+    known = SizeVerdict(app=APP, detail="", workers=3, wanted=4, desired=4, asked=2.7, capacity=3.0)
+    for verdict, figures in ((known, (4.0, 2.7, 3.0)), (SizeVerdict(app=APP, detail="unknown"), (None, None, None))):
+        metrics.see_sizes({APP: verdict})
+        names = ("desired_workers", "demand_cores", "capacity_cores")
+        found = [metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": APP}) for name in names]
+        assert tuple(found) == figures
 
 
 def test_counts_that_others_keep_are_counters() -> None:

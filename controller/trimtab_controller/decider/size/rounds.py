@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.decision import Resized
+from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.pool import PoolWorker
 from trimtab_controller.decider.size.facts import facts_of
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
@@ -54,20 +55,12 @@ class SizeRounds:
         self.failures = {app: why for app, why in self.failures.items() if app in apps}
         self.concerns = tuple(self._concerns())
 
-    def correct(
-        self,
-        execution: Execution,
-        intents: Sequence[Intent],
-        pool: Mapping[AppId, Sequence[PoolWorker]],
-        start_s: float,
-    ) -> Resized | None:
-        """Give up drains of the controller that an operator does not want, or that have ended by themselves.
-
-        `start_s` = start of the window that showed the pool.
-        """
+    def correct(self, execution: Execution, intents: Sequence[Intent], known: Known) -> Resized | None:
+        """Give up drains of the controller that an operator does not want, or that have ended by themselves."""
         if not self.acting:
             return None
-        stopped = {row.worker for rows in pool.values() for row in rows}
+        stopped = {row.worker for rows in known.pool.values() for row in rows}
+        start_s = known.snapshot.start_ms / 1000.0 if known.snapshot is not None else 0.0
         said = {intent.worker: intent for intent in intents if isinstance(intent, Undrain)}
         drained = {intent.worker: intent for intent in intents if isinstance(intent, Drain)}
         for app, size in execution.sizes.items():

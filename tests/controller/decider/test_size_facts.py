@@ -1,0 +1,96 @@
+"""What the size of an app is judged by: demand, also where it is unknown, capacity, fixed use, and who can leave."""
+
+import math
+
+import pytest
+
+from tests.controller.decider.decider_situations import APP, W0, W1, kg
+from trimtab_controller.decider.concerns import ClusterUse, WorkerUse
+from trimtab_controller.decider.demand import Blocked
+from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.size.facts import SizeFacts, facts_of
+from trimtab_controller.decider.unknown_load import Gaps
+from trimtab_controller.decider.view import AppView, FixedWorker, Worker
+from trimtab_protocol.messages.names import HostId, WorkerId
+
+W2, W3 = WorkerId("w2"), WorkerId("w3")
+
+
+def worker(name: WorkerId, capacity: float = 1.0, *, draining: bool = False) -> Worker:
+    return Worker(id=name, host=HostId(f"h{name[1:]}"), capacity=capacity, draining=draining)
+
+
+def owned(partition: int, owner: WorkerId, load: float) -> Owned:
+    return Owned(key_group=kg(partition), owner=owner, load=load, state_bytes=1000)
+
+
+def view(*fixed: FixedWorker, kept: tuple[Owned, ...] = (), draining: bool = False) -> AppView:
+    return AppView(
+        app=APP,
+        start_s=1000.0,
+        end_s=1010.0,
+        workers=(worker(W0), worker(W1, 2.0, draining=draining)),
+        key_groups=(owned(0, W0, 60.0), owned(1, W1, 80.0), owned(2, W1, 40.0)),
+        flows={},
+        standbys=1,
+        fixed=fixed,
+        kept=kept,
+    )
+
+
+def use(used_pct: float | None = 70.0, **changes: object) -> ClusterUse:
+    rows = {
+        name: WorkerUse(app=APP, used_pct=used_pct, load_pct=60.0, demand_pct=80.0, inputs_s=5.0) for name in (W0, W1)
+    }
+    rows |= changes  # type: ignore[arg-type]
+    return ClusterUse(workers=rows)
+
+
+def facts(seen: AppView, gaps: Gaps = Gaps(), used: ClusterUse = use(), **changes: object) -> SizeFacts:  # noqa: B008
+    preset = {"pool": (), "leaving": (), "starting": (), "returnable": None}
+    return facts_of(seen, gaps, used, **(preset | changes))  # type: ignore[arg-type]
+
+
+def away(name: WorkerId, known: Worker | None) -> FixedWorker:
+    return FixedWorker(id=name, reason=SkipReason.WORKER_MISSING, detail="", worker=known)
+
+
+def test_demand_fixed_use_and_capacity_are_in_cores() -> None:
+    found = facts(view())
+    assert (found.demand, found.capacity, found.rate) == (pytest.approx(1.8), 3.0, 10.0)
+    assert found.fixed == pytest.approx(0.15), "the median of 0.1 of one core and 0.2 of two"
+    assert found.asked == pytest.approx(2.1)
+    assert found.utilisation == pytest.approx(0.7)
+    assert found.behind == pytest.approx(0.3)
+
+
+def test_a_process_that_does_not_say_what_it_uses_is_judged_by_its_key_groups() -> None:
+    assert facts(view(), used=use(None)).fixed == 0.0
+
+
+def test_a_worker_that_is_drained_has_demand_and_no_capacity() -> None:
+    found = facts(view(draining=True))
+    assert (found.demand, found.capacity) == (pytest.approx(1.8), 1.0)
+    assert [each.stays for each in found.workers] == [True, False]
+
+
+def test_fixed_workers_count_with_their_capacity_and_their_known_demand() -> None:
+    found = facts(view(away(W2, worker(W2, 1.5)), kept=(owned(3, W2, 50.0),)))
+    assert (found.demand, found.capacity, found.unmeasured) == (pytest.approx(2.3), 4.5, ())
+    assert [(each.id, each.free, each.removable) for each in found.workers][-1] == (W2, False, False)
+
+
+def test_what_is_unknown_of_the_demand_counts_and_an_unknown_capacity_is_named() -> None:
+    found = facts(view(away(W3, None), kept=(owned(3, W3, math.nan),)), Gaps(stale=1, share=0.1))
+    assert (found.demand, found.unmeasured) == (pytest.approx(2.0), (W3,))
+
+
+def test_only_free_workers_that_can_be_started_again_are_removable() -> None:
+    found = facts(view(away(W2, worker(W2))), returnable={W1, W2})
+    assert [each.id for each in found.workers if each.removable] == [W1]
+
+
+def test_blocked_workers_are_named() -> None:
+    blocked = WorkerUse(app=APP, used_pct=20.0, load_pct=10.0, blocked=Blocked(count=1, first=(kg(0),), backlog=900))
+    assert facts(view(), used=use(w0=blocked)).blocked == (W0,)
