@@ -150,14 +150,18 @@ class AppSize:
     leaving: tuple[WorkerId, ...] = ()
     changes: tuple[SizeChange, ...] = ()
 
+    @property
+    def changed_at(self) -> float | None:
+        """When the size was changed last (epoch seconds)."""
+        return self.changes[-1].at if self.changes else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """Everything that a new leader needs: the last epoch, the placements, the rounds, starts and stops of workers.
 
-    `rounds` has one round per app, `sizes` what was done to the size of apps.
-    The placements are not in the journal; the same transaction writes them to a topic
-    of their own.
+    `rounds` has one round per app, `sizes` what was done to the size of apps.  The placements are not in the journal;
+    the same transaction writes them to a topic of their own.
     """
 
     generation: int

@@ -69,6 +69,15 @@ def test_what_the_pool_lacks_is_short() -> None:
     assert ([row.worker for row in found.start], found.short, found.desired) == (["w50"], 1, 6)
 
 
+def test_what_the_hook_adds_has_some_time_to_come() -> None:
+    asked = (SizeChange(at=900.0, before=4, after=6, rate=1.0),)
+    hooked = replace(ACT, hook=("add",))
+    found = verdict(facts(4, 3.6, pool=()), hooked, changes=asked)
+    assert (found.due, found.detail.endswith("waiting for what the hook adds, 20 s at most")) == (False, True)
+    assert verdict(facts(4, 3.6, 1020.0, pool=()), hooked, changes=asked).due
+    assert verdict(facts(6, 5.6, pool=()), hooked, changes=asked).due
+
+
 def test_nothing_else_starts_while_a_worker_starts() -> None:
     found = verdict(facts(4, 3.6, starting=(WorkerId("w50"),)))
     assert (found.due, found.detail.endswith("waiting for w50 to run")) == (False, True)

@@ -6,6 +6,7 @@ what it uses, its key groups stand for it.
 """
 
 import math
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from statistics import median
@@ -13,7 +14,7 @@ from statistics import median
 import numpy as np
 
 from trimtab_controller.decider.concerns import ClusterUse
-from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats
+from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats, OwnedTable
 from trimtab_controller.decider.pool import PoolWorker
 from trimtab_controller.decider.unknown_load import Gaps
 from trimtab_controller.decider.view import AppView, Worker
@@ -104,6 +105,7 @@ def facts_of(
     owned = view.owned
     state = np.bincount(owned.owner, owned.assumed_state_bytes, len(owned.workers))
     state_of = dict(zip(owned.workers, state.tolist(), strict=True))
+    count_of = _counts(owned) + _counts(view.kept_table)
     free = {worker.id for worker in view.workers}
     kept = view.kept_table
     known = (float(owned.load.sum()) + float(np.nansum(kept.load))) / PERCENT_PER_CORE
@@ -119,7 +121,7 @@ def facts_of(
                 host=worker.host,
                 capacity=worker.capacity,
                 state_bytes=int(state_of.get(worker.id, 0)),
-                key_groups=view.owned_by(worker.id) + kept.owned_by(worker.id),
+                key_groups=count_of.get(worker.id, 0),
                 stays=not worker.draining,
                 free=worker.id in free,
                 removable=worker.id in free and (returnable is None or worker.id in returnable),
@@ -142,6 +144,12 @@ def facts_of(
         starting=starting,
         pool=pool,
     )
+
+
+def _counts(table: OwnedTable) -> Counter[WorkerId]:
+    """The number of key groups of each worker."""
+    counts = np.bincount(table.owner, minlength=len(table.workers)).tolist()
+    return Counter(dict(zip(table.workers, counts, strict=True)))
 
 
 def _fixed_use(workers: Collection[Worker], use: ClusterUse) -> float:

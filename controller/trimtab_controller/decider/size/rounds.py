@@ -7,6 +7,7 @@ from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.decision import Resized
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.pool import PoolWorker
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.facts import facts_of
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.decider.size.verdict import Direction, Need, SizeVerdict, judge
@@ -73,7 +74,7 @@ class SizeRounds:
                 if worker in drained:
                     return Resized(app=app, keep=(worker,), detail=f"{drained[worker].by} drains {worker}")
                 # A window from before the change, which a new leader reads again, shows what was stopped then.
-                if worker in stopped and start_s > max(execution.changed_at(app) or 0.0, size.changes[-1].at):
+                if worker in stopped and start_s > max(execution.changed_at(app) or 0.0, size.changed_at or 0.0):
                     return Resized(app=app, keep=(worker,), detail=f"{worker} does not run any more")
         for word in said.values():
             detail = f"{word.worker} does not leave: there is nothing to do"
@@ -136,7 +137,10 @@ class SizeRounds:
         view = seen.views[app]
         size = execution.sizes.get(app, AppSize())
         if isinstance(view, NotReady):
-            return SizeVerdict(app=app, detail=f"unknown: {view.reason}: {view.detail}", leaving=size.leaving)
+            # Right after a round or a change nothing is known for a window.  What was decided before it still counts.
+            before = self.verdicts.get(app) if view.reason is SkipReason.WINDOW_TOO_EARLY else None
+            desired = None if before is None else before.desired
+            return SizeVerdict(app=app, detail=f"unknown: {view.reason}: {view.detail}", desired=desired)
         facts = facts_of(
             view,
             seen.gaps[app],

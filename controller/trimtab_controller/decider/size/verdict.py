@@ -71,7 +71,6 @@ class SizeVerdict:
     keep: tuple[WorkerId, ...] = ()
     start: tuple[PoolWorker, ...] = ()
     drain: tuple[WorkerId, ...] = ()
-    leaving: tuple[WorkerId, ...] = ()
     short: int = 0
     in_vain: bool = False
 
@@ -121,7 +120,6 @@ def judge(
         keep=keep,
         start=start,
         drain=aim.drain if due else (),
-        leaving=facts.leaving,
         short=short,
         in_vain=vain,
     )
@@ -204,6 +202,11 @@ def _obstacle(
         return f"waiting for {first_few(facts.starting)} to run"
     if need.direction is Direction.IN and facts.leaving:
         return f"waiting until {first_few(facts.leaving)} {'is' if len(facts.leaving) == 1 else 'are'} drained"
+    last = changes[-1] if changes else None
+    if settings.hook and last is not None and len(facts.staying) < last.after:
+        left_s = last.at + settings.restart_s - facts.end_s
+        if need.direction is Direction.OUT and left_s > 0.0:
+            return f"waiting for what the hook adds, {left_s:.0f} s at most"
     if by_word:
         return ""
     delay_s = settings.scale_up_delay_s if need.direction is Direction.OUT else settings.scale_down_delay_s
