@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 
 from flights.readback import read_topic
 from flights.watch import StatusWatch
+from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import Status
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster, program
@@ -96,14 +97,27 @@ def figures(status: Status) -> list[tuple[object, ...]]:
 
 
 def backlog(status: Status) -> int:
-    assert all(row.backlog is not None for row in status.nodes)
-    return sum(row.backlog or 0 for row in status.nodes)
+    """The jobs that wait at the workers that run."""
+    running = [row for row in status.nodes if row.state is WorkerState.RUNNING]
+    assert all(row.backlog is not None for row in running)
+    return sum(row.backlog or 0 for row in running)
 
 
 def create_topics(cluster: Cluster) -> None:
     """The topics of the job."""
     compacted = Topic(name=CHANGELOG, partitions=PARTITIONS, settings={"cleanup.policy": "compact"})
     cluster.broker.create_topics([Topic(name="jobs", partitions=PARTITIONS), compacted])
+
+
+def longest_pause(bootstrap: str, start_s: float, end_s: float) -> float:
+    """The longest time in which a key group counted nothing, between these times (epoch seconds)."""
+    last: dict[int, float] = {}
+    longest = 0.0
+    for row in read_topic(bootstrap, CHANGELOG):
+        if start_s <= row.at <= end_s:
+            longest = max(longest, row.at - last.get(row.partition, row.at))
+            last[row.partition] = row.at
+    return longest
 
 
 def counted(bootstrap: str) -> dict[str, int]:

@@ -12,7 +12,7 @@ from itertools import groupby
 import pytest
 
 from flights.watch import StatusWatch
-from tests.e2e.paced_run import PARTITIONS, Jobs, Run, backlog, counted, create_topics, figures
+from tests.e2e.paced_run import PARTITIONS, Jobs, Run, backlog, counted, create_topics, figures, longest_pause
 from tests.e2e.throttle import Throttle
 from tests.paths import ROOT
 from trimtab_protocol.messages.report import Absence, WorkerState
@@ -125,7 +125,13 @@ def test_workers_of_the_pool_come_before_saturation_and_leave_after_it(run: Run)
     run.jobs.close()
     run.until(lambda status: backlog(status) == 0, "no backlog")
     run.windows(2)
-    found = counted(run.cluster.broker.address)
+    broker = run.cluster.broker.address
+    started = next(row.at for row in first.decisions if row.kind == "resize")
+    before, joined = longest_pause(broker, started - 20.0, started), longest_pause(broker, started, started + 30.0)
+    print(
+        f"longest pause of a key group: {before:.1f} s in the 20 s before a worker starts, {joined:.1f} s in 30 s after"
+    )
+    found = counted(broker)
     wrong = {key: (count, found.get(key)) for key, count in run.jobs.sent.items() if found.get(key) != count}
     print(f"{sum(run.jobs.sent.values())} jobs; key: (sent, counted) {wrong}")
     assert wrong == {}
