@@ -59,6 +59,11 @@ class Settings:
         return self.method if self.remote_tuple_cpu_s else Method.MILP
 
     @property
+    def saved_per_tuple_s(self) -> float:
+        """CPU seconds that plans save for each tuple that they keep within a worker."""
+        return (self.remote_tuple_cpu_s or 0.0) if self.planned_with is Method.ALBIC else 0.0
+
+    @property
     def note(self) -> str:
         """Why plans are not made with `method`; empty if they are."""
         return "" if self.planned_with is self.method else NO_SAVING

@@ -89,7 +89,7 @@ class Decider:
         scaling: ScalingSettings = ScalingSettings(),  # noqa: B008 - frozen
     ) -> None:
         self._settings = settings
-        self._sizes = SizeRounds(scaling, acting)
+        self._sizes = SizeRounds(scaling, acting, settings.saved_per_tuple_s)
         self._needs = needs
         self._execution = execution
         self._acting = acting
@@ -211,7 +211,8 @@ class Decider:
         measured = self._predictions.measure_rounds(self._execution.rounds, raw, parts, max_age_s=self._needs.max_age_s)
         self._predictions.review(raw, parts, use)
         pool = startable(snapshot, self.draining - self._execution.leaving)
-        self._sizes.see(SeenApps(views=views, gaps=gaps, use=use, pool=pool), self._execution, self._intents)
+        seen_apps = SeenApps(views=views, evaluations=evaluations, gaps=gaps, use=use, pool=pool)
+        self._sizes.see(seen_apps, self._execution, self._intents, self._in_vain)
         ran = {worker: row.app for worker, row in self._liveness.ran.items()}
         concerns = (
             *concerns_of(use),

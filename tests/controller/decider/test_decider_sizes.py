@@ -5,19 +5,28 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
-from tests.controller.decider.deciders import BALANCED, NEEDS, PAUSE, SETTINGS, execution, only, window
+from tests.controller.decider.deciders import BALANCED, NEEDS, PAUSE, SETTINGS, answer, execution, only, window
 from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decision import Decision, Planned, Resized, Scaled, Skip
 from trimtab_controller.decider.describe import describe, names_of
-from trimtab_controller.decider.events import ExecutionChanged, HookEnded, IntentsChanged, SnapshotArrived, Solve
+from trimtab_controller.decider.events import (
+    ExecutionChanged,
+    HookEnded,
+    IntentsChanged,
+    SnapshotArrived,
+    Solve,
+    SolverAnswered,
+)
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.execution.state import AppSize, Execution, Scaling, ScalingPhase, SizeChange
+from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, Intent, Scale, Undrain
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
+from trimtab_protocol.messages.snapshot import PairWindow
 
 W2, W3 = WorkerId("w2"), WorkerId("w3")
 ACT = ScalingSettings(mode=Mode.ACT, scale_up_delay_s=20.0, scale_down_delay_s=20.0)
@@ -210,3 +219,23 @@ def test_a_plan_is_still_made_when_the_size_stays() -> None:
     [solve] = made.on_event(1011.0, window({kg(0): W0, kg(1): W0, kg(2): W0}))
     assert isinstance(solve, Solve)
     assert not isinstance(made.known.sizes[APP], Planned | Scaled)
+
+
+def test_with_albic_collocation_comes_before_more_workers_until_a_plan_is_sought_in_vain() -> None:
+    albic = replace(SETTINGS, method=Method.ALBIC, remote_tuple_cpu_s=0.01)
+    made = Decider(albic, NEEDS, execution(BALANCED), acting=True, scaling=ACT)
+    talk = PairWindow(source=kg(0), target=kg(1), tuples_s=60.0, bytes_s=0.0)
+
+    def arrive(end_s: float) -> list:
+        snapshot = seen(end_s, 0.95, W2).snapshot
+        return made.on_event(end_s + 1.0, SnapshotArrived(snapshot=replace(snapshot, pairs=(talk,))))
+
+    arrive(1010.0)
+    [solve] = arrive(1020.0) or [None]
+    assert solve is None, "the solver is still asked about the first window"
+    assert made.known.sizes[APP].detail.endswith("waiting for collocation, which saves up to 0.60 cores")
+    nothing = SolverAnswered(answer=replace(answer().answer, moves=(), load_distance=15.0))
+    [decided] = made.on_event(1021.5, nothing)
+    assert decided.decision.reason is SkipReason.NOTHING_BETTER
+    grown = arrive(1030.0)
+    assert isinstance(only(grown), Resized)

@@ -101,6 +101,13 @@ def test_a_blocked_job_is_not_scaled_for() -> None:
         assert "key groups at w01 wait for something else than CPU" in found.detail
 
 
+def test_collocation_that_may_save_enough_comes_first_unless_the_app_is_over_its_capacity() -> None:
+    found = verdict(facts(4, 3.6, saving=1.0))
+    assert (found.due, found.detail.endswith("waiting for collocation, which saves up to 1.00 cores")) == (False, True)
+    assert verdict(facts(4, 3.6, saving=0.5)).due
+    assert verdict(facts(4, 4.1, saving=3.0)).due
+
+
 def test_an_unknown_capacity_is_a_reason_to_stay() -> None:
     found = verdict(facts(4, 3.9, unmeasured=(WorkerId("w09"),)))
     assert (found.direction, found.wanted) == (Direction.STAY, 4)

@@ -48,7 +48,8 @@ class SizeFacts:
 
     `leaving` = workers that the controller drains to make the app smaller; `blocked` = workers with key groups that
     wait for something else than CPU; `unmeasured` = workers of which nothing is known; `starting` = workers that were
-    started and do not run yet; `pool` = workers that can be started.
+    started and do not run yet; `pool` = workers that can be started.  `saving` = cores of the demand that collocation
+    can save at most.
     """
 
     app: AppId
@@ -65,6 +66,7 @@ class SizeFacts:
     blocked: tuple[WorkerId, ...] = ()
     unmeasured: tuple[WorkerId, ...] = ()
     starting: tuple[WorkerId, ...] = ()
+    saving: float = 0.0
     pool: tuple[PoolWorker, ...] = ()
 
     @property
@@ -97,10 +99,11 @@ def facts_of(
     leaving: tuple[WorkerId, ...],
     starting: tuple[WorkerId, ...],
     returnable: Collection[WorkerId] | None,
+    saving: float = 0.0,
 ) -> SizeFacts:
     """The facts of a view with smoothed loads.
 
-    `returnable`: the workers that can be started again; None: all of them.
+    `returnable`: the workers that can be started again; None: all of them.  `saving` as in `SizeFacts`.
     """
     owned = view.owned
     state = np.bincount(owned.owner, owned.assumed_state_bytes, len(owned.workers))
@@ -142,6 +145,7 @@ def facts_of(
         blocked=tuple(worker.id for worker, worker_use in of_app if worker_use.blocked is not None),
         unmeasured=tuple(each.id for each in view.fixed if each.worker is None),
         starting=starting,
+        saving=saving,
         pool=pool,
     )
 

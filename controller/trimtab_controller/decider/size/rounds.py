@@ -1,10 +1,11 @@
 """Follows the need for workers of every app from window to window, and decides when its size changes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.decision import Resized
+from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.pool import PoolWorker
 from trimtab_controller.decider.reasons import SkipReason
@@ -27,6 +28,7 @@ class SeenApps:
     """What a window shows: views with smoothed loads, what is unknown of them, use, and the pool of each app."""
 
     views: Mapping[AppId, AppView | NotReady]
+    evaluations: Mapping[AppId, Evaluation]
     gaps: Mapping[AppId, Gaps]
     use: ClusterUse
     pool: Mapping[AppId, tuple[PoolWorker, ...]]
@@ -36,19 +38,25 @@ class SeenApps:
 class SizeRounds:
     """`verdicts` = what should become of each app's size; apps without a word of an operator are left out in mode off.
 
-    `waiting` = apps whose hook runs.  `failures` = apps whose hook has failed, and how.
+    `saved_per_tuple_s` = CPU seconds that collocation saves per tuple.  `waiting` = apps whose hook runs.  `failures` =
+    apps whose hook has failed, and how.
     """
 
     settings: ScalingSettings
     acting: bool
+    saved_per_tuple_s: float = 0.0
     verdicts: dict[AppId, SizeVerdict] = field(default_factory=dict)
     concerns: tuple[Concern, ...] = ()
     waiting: set[AppId] = field(default_factory=set)
     failures: dict[AppId, str] = field(default_factory=dict)
     _needs: dict[AppId, Need] = field(default_factory=dict)
+    _settled: Collection[AppId] = ()
 
-    def see(self, seen: SeenApps, execution: Execution, intents: Sequence[Intent]) -> None:
-        """Judge the sizes after a window."""
+    def see(
+        self, seen: SeenApps, execution: Execution, intents: Sequence[Intent], settled: Collection[AppId] = ()
+    ) -> None:
+        """Judge the sizes after a window.  `settled` = apps for which a plan was last sought in vain."""
+        self._settled = settled
         words = {intent.app: intent for intent in intents if isinstance(intent, Scale)}
         apps = [app for app in seen.views if app in words or self.settings.mode is not Mode.OFF]
         self.verdicts = {app: self._judge(app, seen, execution, words.get(app)) for app in apps}
@@ -149,12 +157,19 @@ class SizeRounds:
             leaving=size.leaving,
             starting=_starting(app, view, execution, self.settings.restart_s),
             returnable=None if self.settings.hook else _started(app, execution),
+            saving=0.0 if app in self._settled else self._saving(view, seen.evaluations[app]),
         )
         verdict, need = judge(facts, self.settings, need=self._needs.get(app), changes=size.changes, word=word)
         self._needs.pop(app, None)
         if need is not None:
             self._needs[app] = need
         return verdict
+
+    def _saving(self, view: AppView, evaluation: Evaluation) -> float:
+        """Cores that collocation saves at most: what all tuples between workers cost."""
+        if not self.saved_per_tuple_s or evaluation.collocation is None:
+            return 0.0
+        return self.saved_per_tuple_s * (1.0 - evaluation.collocation) * sum(view.flows.values())
 
     def _concerns(self) -> list[Concern]:
         found = []

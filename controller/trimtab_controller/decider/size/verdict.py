@@ -213,6 +213,8 @@ def _obstacle(
     held_s = facts.end_s - need.since
     if facts.blocked:
         return _waits(facts)
+    if need.direction is Direction.OUT and _collocation_will_do(facts, settings):
+        return f"waiting for collocation, which saves up to {facts.saving:.2f} cores"
     if vain:
         return "but the last scale-out did not raise the rate"
     if any(freeze.covers(facts.end_s) for freeze in settings.freezes()):
@@ -225,6 +227,16 @@ def _obstacle(
 
 def _waits(facts: SizeFacts) -> str:
     return f"key groups at {first_few(facts.blocked)} wait for something else than CPU"
+
+
+def _collocation_will_do(facts: SizeFacts, settings: ScalingSettings) -> bool:
+    """Whether collocation could bring the app to the target.
+
+    A bound in place of the potential plan of Madsen et al.: plans for collocation are made anyway, and once one is
+    sought in vain nothing more can be saved.  It does not hold up an app that is asked for more than it has.
+    """
+    left = (facts.asked - facts.saving) / facts.capacity if facts.capacity else math.inf
+    return facts.utilisation <= 1.0 and facts.saving > 0.0 and left <= settings.target_utilisation
 
 
 def _in_vain(facts: SizeFacts, settings: ScalingSettings, changes: Sequence[SizeChange]) -> bool:
