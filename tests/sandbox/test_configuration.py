@@ -1,4 +1,5 @@
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,9 +75,21 @@ def test_the_agent_reads_what_is_written_for_it() -> None:
     assert (read.socket, read.state_dir, read.trust) == (Path("/s/h1.sock"), Path("/d/h1"), KEYS.trust)
     worker = read.workers[WorkerId("w1")]
     assert (worker.capacity, worker.command, worker.data_dir) == (0.25, LAUNCH.command, Path("/d/w1"))
-    assert worker.environment == LAUNCH.environment
+    assert (worker.environment, worker.app) == (LAUNCH.environment, None)
     assert read.metrics is not None
     assert read.metrics.port == 7002
+
+
+def test_the_last_workers_are_the_pool() -> None:
+    pooled = replace(SETTINGS, pool=1, app_id="shop")
+    assert list(pooled.started) == [0]
+    apps = []
+    for index in range(2):
+        places = {"bootstrap": "127.0.0.1:9", "socket": Path("/s"), "trust": KEYS.trust, "state": Path("/d")}
+        table = agent_configuration(pooled, index, metrics_port=7002, launch=LAUNCH, **places)
+        read = trimtab_agent.configuration.read_configuration(tomllib.loads(to_toml(table)))
+        apps += [worker.app for worker in read.workers.values()]
+    assert apps == [None, "shop"]
 
 
 def test_the_controller_reads_what_is_written_for_it_with_what_was_replaced() -> None:
@@ -98,6 +111,8 @@ def test_the_controller_reads_what_is_written_for_it_with_what_was_replaced() ->
         ({"workers": 0}, "workers: found 0, expected 1 to 64"),
         ({"capacity_cores": (0.5,)}, "capacity_cores: found 1 values for 4 workers"),
         ({"capacity_cores": 0.0}, "capacity_cores: found 0.0, expected a share of one core"),
+        ({"pool": 4, "app_id": "shop"}, "pool: found 4 of app 'shop', expected fewer than all"),
+        ({"pool": 1}, "pool: found 1 of app '', expected fewer than all, and an app's id"),
         ({"capacity_cores": 1.5}, "capacity_cores: found 1.5, expected a share of one core"),
     ],
 )
