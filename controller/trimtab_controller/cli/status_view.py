@@ -1,7 +1,7 @@
 """Prints the status, readable in 80 columns; what an operator on call needs first comes first."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -259,6 +259,7 @@ def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
         rows = sorted(rows, key=lambda row: (not _needs_a_look(row), -most(row.load_pct, row.used_pct, row.demand_pct)))
         rows = rows[:SHOWN_NODES]
     several = len({row.app for row in status.nodes if row.app}) > 1
+    leaving = {worker for app in status.apps if app.size is not None for worker in app.size.leaving}
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for name, right in (
         ("worker", False),
@@ -279,7 +280,7 @@ def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
         sizes = (or_unknown(row.backlog, "{:,}"), size_of(row.memory_bytes))
         app = [Text(row.app or "")] if several else []
         cells = map(Text, (*percents, *sizes, f"{row.capacity:g}", str(row.key_groups)))
-        table.add_row(Text(row.worker), Text(row.host), *app, *cells, Text(", ".join(_remarks(row)), "yellow"))
+        table.add_row(Text(row.worker), Text(row.host), *app, *cells, Text(", ".join(_remarks(row, leaving)), "yellow"))
     return table
 
 
@@ -288,13 +289,13 @@ def _needs_a_look(row: NodeStatus) -> bool:
     return bool(_remarks(row)) and row.absence is not Absence.STOPPED
 
 
-def _remarks(row: NodeStatus) -> list[str]:
-    """How a worker differs from one that runs and is steered."""
+def _remarks(row: NodeStatus, leaving: Collection[str] = ()) -> list[str]:
+    """How a worker differs from one that runs and is steered; those of `leaving` are drained to make an app smaller."""
     remarks = [] if row.state is WorkerState.RUNNING else [str(row.absence or row.state)]
     if most(row.used_pct, row.demand_pct) > 100.0:
         remarks.append("over capacity")
     if row.draining:
-        remarks.append("draining" if row.key_groups else "drained")
+        remarks.append(("leaving" if row.worker in leaving else "draining") if row.key_groups else "drained")
     if not row.steering and row.state is not WorkerState.AWAY:
         remarks.append("only reports")
     return remarks

@@ -121,6 +121,15 @@ def test_the_size_of_an_app_is_said_with_its_reason() -> None:
     assert not any("size:" in line for line in shown(STATUS))
 
 
+def test_a_worker_that_leaves_is_told_apart_from_one_that_an_operator_drains() -> None:
+    [app] = STATUS.apps
+    size = SizeStatus(text="1 worker", leaving=(WorkerId("orders-1"),))
+    nodes = tuple(replace(row, draining=True) for row in STATUS.nodes)
+    lines = shown(replace(STATUS, apps=(replace(app, size=size),), nodes=nodes), width=120)
+    rows = {line.split()[0]: line.split()[-1] for line in lines if line.strip().startswith("orders-")}
+    assert rows == {"orders-1": "leaving", "orders-2": "draining"}
+
+
 def test_fixed_workers_are_listed_with_their_reasons_and_how_much_is_unknown() -> None:
     fixed = tuple(
         FixedStatus(worker=WorkerId(name), reason=reason, text=text)
