@@ -85,9 +85,8 @@ def test_a_word_starts_a_worker_and_stops_it_also_under_a_successor(played: Worl
     world.next_command(CommandKind.PREPARE, plans, windows=True)  # its key groups begin to leave w3
     assert world.executions()[-1].leaving == {"w3"}
     restart(world)
-    world.hand_over_rest()
     world.status_when("that it leaves", lambda status: leaving(status) == ["w3"])
-    stop = world.next_command(CommandKind.STOP, plans, windows=True)
+    stop = drained(world, plans)
     assert (stop.worker, stop.app, "w3" in world.owners.values()) == ("w3", APP, False)
     world.ack(stop, Phase.STOPPED, exit_code=0)
     world.workers.remove("w3")
@@ -100,6 +99,21 @@ def test_a_word_starts_a_worker_and_stops_it_also_under_a_successor(played: Worl
         world.publish_window()
     world.follow()
     assert world.commands[commands:] == [], "it is stopped because it is not needed, and stays so"
+
+
+def drained(world: World, after: int) -> Command:
+    """Play the workers until the emptied one is stopped; the command that stops it."""
+    done = {each.handover for each in world.commands[:after]}
+
+    def stopped() -> bool:
+        for prepare in [each for each in world.commands[after:] if each.kind is CommandKind.PREPARE]:
+            if prepare.handover not in done:
+                done.add(prepare.handover)
+                world.hand_over(prepare)
+        return any(each.kind is CommandKind.STOP for each in world.commands[after:])
+
+    world.wait("stop", stopped, windows=True)
+    return world.next_command(CommandKind.STOP, after)
 
 
 def repeated(world: World, command: Command) -> Command:
