@@ -93,12 +93,13 @@ def test_workers_that_leave_are_kept_before_others_are_started() -> None:
 # --- what is no reason to grow
 
 
-def test_a_blocked_job_is_not_scaled_for() -> None:
+def test_while_key_groups_are_blocked_no_worker_leaves_and_what_others_need_is_added() -> None:
+    """The demand of what is blocked is its use, so it asks for no worker itself."""
     blocked = (WorkerId("w01"),)
-    for demand in (3.6, 0.4):
-        found = verdict(facts(4, demand, blocked=blocked))
-        assert not found.due
-        assert "key groups at w01 wait for something else than CPU" in found.detail
+    found = verdict(facts(4, 0.4, blocked=blocked))
+    assert (found.due, found.wanted) == (False, 4)
+    assert "key groups at w01 wait for something else than CPU" in found.detail
+    assert verdict(facts(4, 3.6, blocked=blocked)).due
 
 
 def test_collocation_that_may_save_enough_comes_first_unless_the_app_is_over_its_capacity() -> None:

@@ -211,8 +211,6 @@ def _obstacle(
         return ""
     delay_s = settings.scale_up_delay_s if need.direction is Direction.OUT else settings.scale_down_delay_s
     held_s = facts.end_s - need.since
-    if facts.blocked:
-        return _waits(facts)
     if need.direction is Direction.OUT and _collocation_will_do(facts, settings):
         return f"waiting for collocation, which saves up to {facts.saving:.2f} cores"
     if vain:
