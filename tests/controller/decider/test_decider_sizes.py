@@ -87,6 +87,12 @@ def test_who_only_advises_says_what_is_wanted(mode: Mode, acting: bool) -> None:
     assert (told.desired, made.known.concerns[-1:]) == (3, ())
 
 
+def test_who_only_advises_also_counts_workers_that_it_has_not_started() -> None:
+    made = decider(execution(BALANCED), scaling=replace(ACT, mode=Mode.ADVISE))
+    decisions(made, 0.1)
+    assert (made.known.sizes[APP].wanted, made.known.sizes[APP].desired) == (1, 1)
+
+
 def test_mode_off_says_nothing_but_a_word_acts() -> None:
     off = replace(ACT, mode=Mode.OFF)
     made = decider(execution(BALANCED), scaling=off)

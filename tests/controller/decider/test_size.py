@@ -154,6 +154,19 @@ def test_below_the_band_those_with_the_least_state_leave() -> None:
     assert advised.desired == 3
 
 
+def test_the_desired_number_stays_while_the_workers_that_were_asked_for_come() -> None:
+    grown = (SizeChange(at=950.0, before=4, after=6, rate=1.0),)
+    for end_s, desired in ((1000.0, 6), (950.0 + ACT.restart_s, 4)):
+        assert judge(facts(4, 2.8, end_s), ACT, changes=grown)[0].desired == desired
+    shrunk = (SizeChange(at=950.0, before=6, after=4, rate=1.0),)
+    assert judge(facts(4, 2.8), ACT, changes=shrunk)[0].desired == 4
+
+
+def test_an_app_above_max_workers_shrinks_as_far_as_its_demand_allows() -> None:
+    found = verdict(facts(6, 3.0), replace(ACT, max_workers=4))
+    assert (found.wanted, "max_workers is 4" in found.detail) == (5, True)
+
+
 def test_the_desired_number_falls_only_when_those_that_leave_are_empty() -> None:
     leaving = (WorkerId("w02"),)
     for key_groups, desired in ((3, 3), (0, 2)):

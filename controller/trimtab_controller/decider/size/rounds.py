@@ -149,6 +149,7 @@ class SizeRounds:
             before = self.verdicts.get(app) if view.reason is SkipReason.WINDOW_TOO_EARLY else None
             desired = None if before is None else before.desired
             return SizeVerdict(app=app, detail=f"unknown: {view.reason}: {view.detail}", desired=desired)
+        stops = word is not None or self.settings.mode is Mode.ACT  # who only advises need not start anything again
         facts = facts_of(
             view,
             seen.gaps[app],
@@ -156,7 +157,7 @@ class SizeRounds:
             pool=_to_try(seen.pool.get(app, ()), execution, view.end_s),
             leaving=size.leaving,
             starting=_starting(app, view, execution, self.settings.restart_s),
-            returnable=None if self.settings.hook else _started(app, execution),
+            returnable=_started(app, execution) if stops and not self.settings.hook else None,
             saving=0.0 if app in self._settled else self._saving(view, seen.evaluations[app]),
         )
         verdict, need = judge(facts, self.settings, need=self._needs.get(app), changes=size.changes, word=word)

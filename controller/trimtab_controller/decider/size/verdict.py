@@ -103,15 +103,14 @@ def judge(
     due = now is not None and not obstacle
     keep, start, short = _to_add(facts, max(0, change) if due else 0)
     acts = word is not None or settings.mode is Mode.ACT
-    outside = aim.wanted if due and (change > 0 or not acts) else present
-    busy = sum(1 for worker in facts.workers if worker.id in facts.leaving and worker.key_groups)
+    wanted_outside = due and (change > 0 or not acts)
     verdict = SizeVerdict(
         app=facts.app,
         detail=f"{_head(facts)}{_tail(aim, now, obstacle, facts)}",
         direction=direction,
         workers=present,
         wanted=aim.wanted,
-        desired=max(outside, present + busy) if change > 0 else outside + busy,
+        desired=_desired(facts, settings, changes, aim.wanted if wanted_outside else None),
         asked=facts.asked,
         capacity=facts.capacity,
         rate=facts.rate,
@@ -124,6 +123,19 @@ def judge(
         in_vain=vain,
     )
     return verdict, now
+
+
+def _desired(facts: SizeFacts, settings: ScalingSettings, changes: Sequence[SizeChange], due: int | None) -> int:
+    """The number for whoever adds and removes workers from outside; `due`: the number that is wanted now.
+
+    Workers that were asked for have `restart_s` to come, and none goes before it is empty.
+    """
+    present, last = len(facts.staying), changes[-1] if changes else None
+    busy = sum(1 for worker in facts.workers if worker.id in facts.leaving and worker.key_groups)
+    if due is not None:
+        return max(due, present + busy) if due > present else due + busy
+    awaited = last is not None and last.after > last.before and facts.end_s - last.at < settings.restart_s
+    return max(present + busy, last.after if last is not None and awaited else 0)
 
 
 def _by_word(facts: SizeFacts, word: Scale) -> _Aim:
@@ -152,7 +164,8 @@ def _by_demand(facts: SizeFacts, settings: ScalingSettings) -> _Aim:
         if wanted == present:
             return _Aim(wanted=present, why=f"{why}, but max_workers is {settings.max_workers}")
     elif found < settings.min_utilisation - ROUNDING or present > settings.max_workers:
-        why = f"demand below {settings.min_utilisation:.0%}"
+        above = present > settings.max_workers
+        why = f"max_workers is {settings.max_workers}" if above else f"demand below {settings.min_utilisation:.0%}"
         if facts.blocked:
             return _Aim(wanted=present, why=f"{why}, but {_waits(facts)}")
         some = leavers(facts, settings)
