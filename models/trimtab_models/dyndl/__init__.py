@@ -7,9 +7,10 @@ visited; 5 the fill considers how further remote tasks slow down the others; 6 w
 idle, and events at equal times have a fixed order; 7 tasks without a usable replica are remote; 8 online runs report
 the model's makespan and the event time; 9 the generator of the paper's experiments.
 
-`trimtab solve` calls it; the running controller does not.  Library only, called by no command either: `sizes`,
-`fitting`, `generate` and `exact`.  `exact` is not imported here, because it loads OR-Tools, which takes longer than
-most schedules.
+The running controller uses `given` and `fitting`: its plans name the target of each restore, so that order and number
+at a time are left to decide.  With targets given there is nothing to wait for either, so a single restore is a batch
+of one.  `trimtab solve` calls the methods of the paper.  Library only, called by no command: `sizes`, `generate` and
+`exact`.  `exact` is not imported here, because it loads OR-Tools, which takes longer than most schedules.
 """
 
 from trimtab_models.dyndl.bound import lower_bound
@@ -18,6 +19,7 @@ from trimtab_models.dyndl.encode import encode_schedule
 from trimtab_models.dyndl.evaluate import Score, evaluate
 from trimtab_models.dyndl.fitting import FittedCost, LocalRestore, RestoreSample, fit_cost, network_prior
 from trimtab_models.dyndl.generate import Experiment, generate
+from trimtab_models.dyndl.given import GivenProblem, GivenSchedule, solve_given, with_costs
 from trimtab_models.dyndl.list_scheduling import solve_list
 from trimtab_models.dyndl.local import LocalPlan, plan_local
 from trimtab_models.dyndl.offline import solve_offline
@@ -32,6 +34,8 @@ __all__ = [
     "Decision",
     "Experiment",
     "FittedCost",
+    "GivenProblem",
+    "GivenSchedule",
     "LocalPlan",
     "LocalRestore",
     "OnlineParams",
@@ -60,6 +64,7 @@ __all__ = [
     "problem_of",
     "simulate",
     "solve_bar",
+    "solve_given",
     "solve_hta",
     "solve_list",
     "solve_ltfpa",
@@ -67,4 +72,5 @@ __all__ = [
     "solve_online",
     "solve_sized",
     "task_ids",
+    "with_costs",
 ]
