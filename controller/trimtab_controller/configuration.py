@@ -138,10 +138,10 @@ def _read_execution(fields: Fields) -> Limits:
     def seconds(name: str) -> float:
         return fields.number(name, low=0.1, high=86_400)
 
-    in_flight = _or(preset.handovers_in_flight, fields, "handovers_in_flight", count)
     limits = Limits(
-        handovers_in_flight=in_flight,
-        handovers_per_host=_or(2 * in_flight, fields, "handovers_per_host", count),
+        schedule_restores=_or(preset.schedule_restores, fields, "schedule_restores", fields.flag),
+        handovers_in_flight=_or(preset.handovers_in_flight, fields, "handovers_in_flight", count),
+        handovers_per_host=_or(preset.handovers_per_host, fields, "handovers_per_host", count),
         key_groups_per_handover=_or(preset.key_groups_per_handover, fields, "key_groups_per_handover", count),
         prepare_timeout_s=_or(preset.prepare_timeout_s, fields, "prepare_timeout_s", seconds),
         handover_timeout_s=_or(preset.handover_timeout_s, fields, "handover_timeout_s", seconds),

@@ -1,7 +1,7 @@
 """A plan: the moves of one round and their reason, passed from the decider to the execution."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -54,8 +54,9 @@ class Plan:
     `detail`: the reason in numbers and names, for the operator.
     `before` and `planned` are load distances in pp; no plan within the budget has one below `lower_bound`.
     `status` is the solver's, `fallback` True when the solver was killed and the greedy method answered.
-    `hosts` has the host of every worker named in a move; `collocation` None: not part of this plan.
-    `note`: anything else that the operator should know.
+    `hosts` has the host of every worker named in a move; `cores` those of hosts, as far as known.
+    `to_standbys` = how many moves go to a standby, which has little to restore.
+    `collocation` None: not part of this plan.  `note`: anything else that the operator should know.
     """
 
     app: AppId
@@ -71,6 +72,8 @@ class Plan:
     solve_s: float = 0.0
     collocation: Collocation | None = None
     note: str = ""
+    cores: Mapping[HostId, float] = field(default_factory=dict)
+    to_standbys: int = 0
 
     def __post_init__(self) -> None:
         if not self.moves:
@@ -82,3 +85,4 @@ class Plan:
         if missing := workers - self.hosts.keys():
             raise ValueError(f"no host is known for {sorted(missing)}")
         object.__setattr__(self, "hosts", MappingProxyType({worker: self.hosts[worker] for worker in workers}))
+        object.__setattr__(self, "cores", MappingProxyType(dict(self.cores)))

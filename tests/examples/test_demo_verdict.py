@@ -16,8 +16,8 @@ from flights.demo.view import closing
 from flights.verify import Answers, Events
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
-from trimtab_protocol.messages.status import RoundStatus
 
 
 def window(start: float, *cores: float) -> Snapshot:

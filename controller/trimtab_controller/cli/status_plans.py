@@ -6,7 +6,8 @@ import time
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_protocol.messages.status import RoundStatus, Status
+from trimtab_protocol.messages.round_status import RoundStatus
+from trimtab_protocol.messages.status import Status
 
 SHOWN_ROUNDS = 3
 SHOWN_PLANS = 5
@@ -29,7 +30,16 @@ def _plan_in_flight(row: RoundStatus, now: float) -> str:
         f"{row.plan} of {row.app}, started {ago(now - row.started_at)} ago: {row.reason}\n"
         f"load distance {row.before:.1f} -> {row.planned:.1f} planned (bound {row.lower_bound:.1f})\n"
         f"{total} hand-overs: {phases}; {row.migrations} key groups moved so far{stopped}"
+        f"{_recovery_planned(row)}"
     )
+
+
+def _recovery_planned(row: RoundStatus) -> str:
+    """When all targets should be warm; empty if their restores are not scheduled."""
+    if row.recovery_planned_s is None or row.recovery_bound_s is None:
+        return ""
+    high = "" if row.recovery_high_s is None else f", {row.recovery_high_s:.1f} s if restores are slow"
+    return f"\nall warm after {row.recovery_planned_s:.1f} s planned (bound {row.recovery_bound_s:.1f} s{high})"
 
 
 def last_plans(status: Status) -> Table | None:
@@ -46,6 +56,11 @@ def last_plans(status: Status) -> Table | None:
 def _outcome(row: RoundStatus) -> Text:
     after = f"{row.planned:.1f} planned" if row.after is None else f"{row.after:.1f} ({row.planned:.1f} planned)"
     text = Text(f"{row.reason}\n{row.before:.1f} -> {after}, {row.migrations} key groups moved")
+    if row.recovery_s is not None and row.recovery_planned_s is not None and row.recovery_bound_s is not None:
+        text.append(
+            f", warm after {row.recovery_s:.1f} s ({row.recovery_planned_s:.1f} planned, "
+            f"bound {row.recovery_bound_s:.1f})"
+        )
     if row.failed:
         text.append(f", {row.failed} failed", "red")
     if row.stopped:

@@ -23,9 +23,8 @@ def describe(decision: Decision) -> str:
         case Skip():
             return f"nothing: {decision.detail}"
         case Planned(plan=plan):
-            count = len(plan.moves)
             return (
-                f"{plan.app}: {count} move{'s' if count != 1 else ''}, load distance {plan.before:.1f} -> "
+                f"{plan.app}: {_moves(plan)}, load distance {plan.before:.1f} -> "
                 f"{plan.planned:.1f} (bound {plan.lower_bound:.1f}){collocation_of(plan)}, "
                 f"because {plan.detail}{method_of(plan)}"
                 f"{'; ' if plan.note else ''}{plan.note}"
@@ -39,6 +38,12 @@ def describe(decision: Decision) -> str:
         case Forgotten():
             return f"forget {decision.what}: {decision.detail}"
     assert_never(decision)
+
+
+def _moves(plan: Plan) -> str:
+    count = len(plan.moves)
+    warm = f" ({plan.to_standbys} to standbys)" if plan.to_standbys else ""
+    return f"{count} move{'s' if count != 1 else ''}{warm}"
 
 
 def names_of(decision: Decision) -> tuple[str, str]:

@@ -64,6 +64,7 @@ from trimtab_controller.decider.observe import (
 from trimtab_controller.decider.pool import crash_concerns, startable
 from trimtab_controller.decider.prediction_tracker import PredictionTracker
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.restoring import onto_standbys, with_restores
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
 from trimtab_controller.decider.standby_rounds import StandbyRounds
@@ -389,7 +390,8 @@ class Decider:
         missing = self.known.not_ready or self.known.views.get(wanted.view.app)
         if isinstance(missing, NotReady):
             return not_ready(missing)
-        decision = judge(wanted, answer, self._settings)
+        placement = self._execution.placements.get(wanted.view.app)
+        decision = judge(wanted, onto_standbys(wanted, answer, placement, self._settings), self._settings)
         newest = self.known.views.get(wanted.view.app)
         if isinstance(decision, Planned) and isinstance(newest, AppView):
             changed_ends = still_free(decision, newest)
@@ -397,4 +399,4 @@ class Decider:
                 return not_ready(changed_ends)
         if isinstance(decision, Planned) and self._acting:
             self._predictions.plan(now, wanted.view.app)
-        return decision
+        return with_restores(decision, self.known.snapshot, placement)

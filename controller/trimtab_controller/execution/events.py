@@ -12,10 +12,15 @@ from trimtab_protocol.messages.placement import Owners, Placement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The configuration's [execution].  `handovers_in_flight` is per app; `handovers_per_host` counts all apps."""
+    """The configuration's [execution].  `handovers_in_flight` is per app; `handovers_per_host` counts all apps.
 
-    handovers_in_flight: int = 2
-    handovers_per_host: int = 4
+    Within these limits `schedule_restores` decides the order of a plan's hand-overs, and how many a host prepares at
+    the same time.  Without it they begin in the order of the plan.
+    """
+
+    schedule_restores: bool = True
+    handovers_in_flight: int = 32
+    handovers_per_host: int = 8
     key_groups_per_handover: int = 4
     prepare_timeout_s: float = 60.0
     handover_timeout_s: float = 20.0
@@ -146,10 +151,18 @@ class HandoverEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreEnded:
+    """The target of a hand-over has become warm, `seconds` after its `prepare` was published: for log and metrics."""
+
+    handover: Handover
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEnded:
     """A round has ended: for log and metrics."""
 
     round: Round
 
 
-Action = Publish | HandoverEnded | RoundEnded
+Action = Publish | RestoreEnded | HandoverEnded | RoundEnded

@@ -31,12 +31,17 @@ def handovers_of(step: Step, plan: Plan) -> tuple[Handover, ...]:
         pairs.setdefault((move.source, move.target), []).append(move)
     sources = {source for source, _ in pairs}
     size = step.limits.key_groups_per_handover
+    placement = step.execution.placements[plan.app]
+    if step.limits.schedule_restores:  # what the target has a copy of need not wait for what it has to restore
+        pairs = {
+            pair: sorted(moves, key=lambda move: (move.target not in _row(placement, move), -(move.state_bytes or 0)))
+            for pair, moves in pairs.items()
+        }
     batches = [
         moves[first : first + size]
         for (_, target), moves in sorted(pairs.items(), key=lambda item: item[0][1] in sources)
         for first in range(0, len(moves), size)
     ]
-    placement = step.execution.placements[plan.app]
     return tuple(
         Handover(
             id=f"{step.epoch}-{index}",

@@ -87,7 +87,7 @@ def _rounds_document(execution: Execution) -> dict[str, Any]:
 
 
 def _round_document(row: Round) -> dict[str, Any]:
-    names = [name for name in Round.__slots__ if name not in ("handovers", "stopped")]
+    names = [name for name in Round.__slots__ if name not in ("handovers", "stopped", "recovery")]
     handovers = [_handover_document(handover) for handover in row.handovers]
     stopped = {} if row.stopped is None else {"stopped": row.stopped}
     return {**{name: getattr(row, name) for name in names}, "handovers": handovers, **stopped}

@@ -4,7 +4,6 @@ This module coordinates rounds, placements and scalings; `handovers.py` has the 
 is published together with the new state, so a new leader that reads the journal continues from the same point.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -20,11 +19,14 @@ from trimtab_controller.execution.events import (
     PlacementWanted,
     PlanDecided,
     ResizeWanted,
+    RestoreEnded,
     Resumed,
     ScalingWanted,
     StandbysWanted,
     StopWanted,
 )
+from trimtab_controller.execution.restore_order import Room, schedule
+from trimtab_controller.execution.restores import RestoreCosts
 from trimtab_controller.execution.state import (
     ENDED,
     IN_FLIGHT,
@@ -38,7 +40,7 @@ from trimtab_controller.execution.state import (
 from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.commands import Ack
-from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Owners, Placement
 
 
@@ -48,6 +50,8 @@ class ExecutionMachine:
     def __init__(self, cluster: str, limits: Limits, state: Execution) -> None:
         self._cluster = cluster
         self._limits = limits
+        self._costs = RestoreCosts()
+        self._warmed: list[RestoreEnded] = []
         self.state = state
 
     @property
@@ -84,6 +88,8 @@ class ExecutionMachine:
             case Resumed():
                 step.commands = list(self.state.commands_in_flight())
                 step.changed = True
+                for row in self.state.in_flight:
+                    step.set_round(self._scheduled(step.now, row, {}))
         return self._close(step)
 
     def on_tick(self, now: float) -> list[Action]:
@@ -105,7 +111,8 @@ class ExecutionMachine:
         self._start_waiting(step)
         actions = step.close()
         self.state = step.execution
-        return actions
+        warmed, self._warmed = self._warmed, []
+        return [*actions, *warmed]
 
     def _handovers(self) -> tuple[Handover, ...]:
         """The hand-overs of all rounds in flight."""
@@ -120,34 +127,41 @@ class ExecutionMachine:
             raise ValueError(f"a plan needs a published placement, and {plan.app} has none")
         self._check_idle(plan.app)
         step.drop_details()
-        step.set_round(
-            Round(
-                plan=str(step.epoch),
-                app=plan.app,
-                reason=plan.detail,
-                status=plan.status,
-                fallback=plan.fallback,
-                before=plan.before,
-                planned=plan.planned,
-                lower_bound=plan.lower_bound,
-                started_at=step.now,
-                handovers=handovers.handovers_of(step, plan),
-            )
+        row = Round(
+            plan=str(step.epoch),
+            app=plan.app,
+            reason=plan.detail,
+            status=plan.status,
+            fallback=plan.fallback,
+            before=plan.before,
+            planned=plan.planned,
+            lower_bound=plan.lower_bound,
+            started_at=step.now,
+            handovers=handovers.handovers_of(step, plan),
         )
+        step.set_round(self._scheduled(step.now, row, plan.cores))
+
+    def _scheduled(self, now: float, row: Round, cores: Mapping[HostId, float]) -> Round:
+        """The round with its hand-overs in the order in which their targets should restore."""
+        waiting = [each for each in row.handovers if each.phase is HandoverPhase.WAITING]
+        if not self._limits.schedule_restores or not waiting:
+            return row
+        begun = tuple(each for each in row.handovers if each.phase is not HandoverPhase.WAITING)
+        found = schedule(now, waiting, self._restoring(), cores, self._limits, self._costs)
+        return replace(row, handovers=begun + found.handovers, recovery=found.recovery)
+
+    def _restoring(self) -> list[Handover]:
+        return [each for each in self._handovers() if each.phase is HandoverPhase.PREPARING]
 
     def _start_waiting(self, step: Step) -> None:
-        """Start hand-overs, those of the oldest plan first, as far as the limits of their app and hosts allow."""
-        running = [each for row in step.execution.in_flight for each in row.handovers if each.phase in IN_FLIGHT]
-        of_app = Counter(each.app for each in running)
-        on_host = Counter(host for each in running for host in each.hosts)
+        """Start hand-overs, those of the oldest plan first, as far as there is room for them."""
+        room = Room(step.execution, self._limits)
         for row in step.execution.in_flight:
             for handover in row.handovers:
                 ready = handover.phase is HandoverPhase.WAITING and (handover.wake_at or 0.0) <= step.now
-                full = any(on_host[host] >= self._limits.handovers_per_host for host in handover.hosts)
-                if ready and not full and of_app[row.app] < self._limits.handovers_in_flight:
+                if ready and room.has(row, handover):
                     handovers.prepare(step, handover)
-                    of_app[row.app] += 1
-                    on_host.update(handover.hosts)
+                    room.take(handover)
 
     def _hear(self, step: Step, ack: Ack) -> None:
         """Process an agent's ack."""
@@ -160,6 +174,18 @@ class ExecutionMachine:
         handover = self.state.handover_of(ack.command_id)
         if handover is not None and handover.phase not in ENDED:
             handovers.hear(step, handover, ack)
+            self._see_restored(step, handover)
+
+    def _see_restored(self, step: Step, handover: Handover) -> None:
+        """If a restore has ended, learn from it, and note that its round has got so far."""
+        row = step.execution.rounds[handover.app]
+        now = next(each.phase for each in row.handovers if each.id == handover.id)
+        if (handover.phase, now) != (HandoverPhase.PREPARING, HandoverPhase.RELEASING):
+            return
+        self._costs.learn(step.now, handover, self._restoring())
+        self._warmed.append(RestoreEnded(handover=handover, seconds=step.now - handover.since))
+        if row.recovery is not None:
+            step.set_round(replace(row, recovery=replace(row.recovery, warm_at=step.now)))
 
     def _resolve(self, step: Step, seen: OwnershipSeen) -> None:
         for handover in self._handovers():

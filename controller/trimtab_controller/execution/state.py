@@ -66,9 +66,39 @@ class Handover:
         return self.key_groups[0].app
 
     @property
+    def has_copy(self) -> bool:
+        """Whether the target was a standby of all its key groups before, so that it has little to restore."""
+        return all(self.target in row for row in self.previous)
+
+    @property
     def hosts(self) -> frozenset[HostId]:
         """The hosts of source and target."""
         return frozenset({self.source_host, self.target_host})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """How the restores of a round are scheduled.  `slots` = how many run at the same time, by target host.
+
+    Seconds from `began_at` until every target is warm: `planned_s` expected (the p50 of what restores cost), `high_s`
+    with the p90; no order and no number at a time has an expected time below `bound_s`.  `warm_at` = when the last
+    restore so far was warm.  Both times in epoch seconds.
+    """
+
+    slots: Mapping[HostId, int]
+    began_at: float
+    planned_s: float
+    high_s: float
+    bound_s: float
+    warm_at: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slots", MappingProxyType(dict(self.slots)))
+
+    @property
+    def measured_s(self) -> float | None:
+        """Seconds until the last target so far was warm; None while none is."""
+        return None if self.warm_at is None else self.warm_at - self.began_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +106,8 @@ class Round:
     """An app's plan in flight or, if there is none, its last one.
 
     `ended_at` is None while it is in flight.  `stopped` = the operator's words when the plan was stopped: no hand-over
-    of it begins or is tried again.
+    of it begins or is tried again.  `recovery` is None if its hand-overs begin as they are listed.  It is not in the
+    journal, since 0.1.0 would not read that: a new leader schedules what is left.
     """
 
     plan: str
@@ -91,6 +122,7 @@ class Round:
     handovers: tuple[Handover, ...]
     ended_at: float | None = None
     stopped: str | None = None
+    recovery: Recovery | None = field(default=None, compare=False)
 
     @property
     def ended(self) -> bool:

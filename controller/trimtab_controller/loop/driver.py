@@ -305,6 +305,8 @@ class ControlLoop:
                 case executing.Publish():
                     self._publish(action)
                     self._see_execution(action.execution)
+                case executing.RestoreEnded():
+                    self._telemetry.restore_ended(action)
                 case executing.HandoverEnded():
                     self._telemetry.handover_ended(action)
                 case executing.RoundEnded():

@@ -37,8 +37,8 @@ class Metrics:
         def followed(name: str, text: str, *labels: str) -> Followed:
             return Followed(PREFIX + name, text, labels, registry=registry)
 
-        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-            return Histogram(PREFIX + name, text, buckets=buckets, registry=registry)
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(PREFIX + name, text, labels, buckets=buckets, registry=registry)
 
         seconds = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
         self.decisions = counter("decisions_total", "Decisions, by kind and reason.", "kind", "reason")
@@ -97,6 +97,14 @@ class Metrics:
         self.in_flight = gauge("handovers_in_flight", "Hand-overs of the plans in flight, by phase.", "phase")
         text = "Processing pause of key groups during a hand-over, in seconds, measured by the new owner."
         self.pause = histogram("handover_pause_seconds", text, seconds)
+        text = "Seconds from prepare until the new owner's state was warm; copy = it was a standby (yes, no)."
+        self.restore = histogram("restore_seconds", text, seconds, "copy")
+        text = "Expected seconds until all state of the last round that ended is warm, at its begin."
+        self.recovery_planned = gauge("recovery_planned_seconds", text, "app")
+        text = "Bound of trimtab_controller_recovery_planned_seconds: no schedule is expected to take less."
+        self.recovery_bound = gauge("recovery_bound_seconds", text, "app")
+        text = "Measured seconds until all state of the last round that ended was warm."
+        self.recovery = gauge("recovery_seconds", text, "app")
         text = "Duration of a round, from its plan to the end of its last hand-over."
         self.round = histogram("round_seconds", text, seconds)
         self.solver = histogram("solver_seconds", "Time that the solver took for a plan.", seconds)
@@ -122,6 +130,17 @@ class Metrics:
         self.moves.labels(handover.phase).inc(len(handover.key_groups))
         if handover.pause_s is not None:
             self.pause.observe(handover.pause_s)
+
+    def see_restore(self, handover: Handover, seconds: float) -> None:
+        """Count a restore that has ended."""
+        self.restore.labels("yes" if handover.has_copy else "no").observe(seconds)
+
+    def see_recovery(self, row: Round) -> None:
+        """Set what the restores of a round that has ended were expected to take, and took."""
+        if row.recovery is not None and row.recovery.measured_s is not None:
+            self.recovery_planned.labels(row.app).set(row.recovery.planned_s)
+            self.recovery_bound.labels(row.app).set(row.recovery.bound_s)
+            self.recovery.labels(row.app).set(row.recovery.measured_s)
 
     def see_rounds(self, rows: Sequence[Round]) -> None:
         """Set the gauges of the plans in flight."""

@@ -14,6 +14,7 @@ from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Round
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.status import (
     AppStatus,
     ConcernStatus,
@@ -23,7 +24,6 @@ from trimtab_protocol.messages.status import (
     HostStatus,
     NodeStatus,
     PoolStatus,
-    RoundStatus,
     Status,
 )
 from trimtab_protocol.messages.status_size import SizeStatus
@@ -108,6 +108,7 @@ class StatusBuilder:
 def round_status(row: Round) -> RoundStatus:
     """The status of a round; only completed hand-overs count as migrations."""
     done = [handover for handover in row.handovers if handover.phase is HandoverPhase.DONE]
+    recovery = row.recovery
     return RoundStatus(
         plan=row.plan,
         app=row.app,
@@ -126,6 +127,10 @@ def round_status(row: Round) -> RoundStatus:
         handovers=Counter(str(handover.phase) for handover in row.handovers),
         pauses_s=tuple(handover.pause_s for handover in done if handover.pause_s is not None),
         stopped=row.stopped,
+        recovery_planned_s=recovery.planned_s if recovery else None,
+        recovery_high_s=recovery.high_s if recovery else None,
+        recovery_bound_s=recovery.bound_s if recovery else None,
+        recovery_s=recovery.measured_s if recovery else None,
     )
 
 
@@ -230,4 +235,12 @@ def describe_end(row: Round) -> str:
     moved = f"{row.key_groups(HandoverPhase.DONE)} key groups moved" + (f", {other} failed" if other else "")
     stopped = "" if row.stopped is None else f"; {row.stopped}"
     seconds = (row.ended_at or row.started_at) - row.started_at
-    return f"plan {row.plan} ended after {seconds:.1f} s: {moved}{paused}{stopped}"
+    return f"plan {row.plan} ended after {seconds:.1f} s: {moved}{paused}{_warm(row)}{stopped}"
+
+
+def _warm(row: Round) -> str:
+    """How long the restores took, and how long they should have taken."""
+    if row.recovery is None or row.recovery.measured_s is None:
+        return ""
+    found = row.recovery
+    return f", warm after {found.measured_s:.1f} s ({found.planned_s:.1f} planned, bound {found.bound_s:.1f})"

@@ -10,7 +10,7 @@ from trimtab_controller.decider.events import DrainBlocked, RoundMeasured
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import first_few
-from trimtab_controller.execution.events import HandoverEnded, RoundEnded
+from trimtab_controller.execution.events import HandoverEnded, RestoreEnded, RoundEnded
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.loop.inbox import Inbox
@@ -134,9 +134,14 @@ class Telemetry:
                 handover.detail,
             )
 
+    def restore_ended(self, event: RestoreEnded) -> None:
+        """Report how long a target took until it was warm."""
+        self._metrics.see_restore(event.handover, event.seconds)
+
     def round_ended(self, event: RoundEnded) -> None:
         """Report the end of a round."""
         row = event.round
+        self._metrics.see_recovery(row)
         self._metrics.round.observe((row.ended_at or row.started_at) - row.started_at)
         log.info("%s", describe_end(row))
 

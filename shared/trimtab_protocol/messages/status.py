@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
-from trimtab_protocol.messages.decode import MAX_NUMBER, Fields, check_integer, check_name, check_number, encode, parse
+from trimtab_protocol.messages.decode import Fields, check_integer, check_name, encode, parse
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, decode_epoch
 from trimtab_protocol.messages.report import Absence, WorkerState
+from trimtab_protocol.messages.round_status import RoundStatus, read_round, round_document
 from trimtab_protocol.messages.status_size import SizeStatus, read_size
 
 VERSION = 1
@@ -19,8 +20,6 @@ MAX_NODES = 100_000
 """Workers, and hosts, of one status."""
 MAX_ROUNDS = 1_000
 """Rounds of one status."""
-MAX_PAUSES = 1_000_000
-"""Measured pauses of one round."""
 MAX_FIXED = 100_000
 """Fixed workers of one app."""
 MAX_CONCERNS = 100_000
@@ -125,40 +124,6 @@ class DecisionStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundStatus:
-    """A round: the execution of one plan, in flight while `ended_at` is None.
-
-    `status` = the solver's (optimal, feasible ...), `fallback` = whether the greedy method planned; load distance
-    `before` the plan, as `planned`, its `lower_bound`, and measured `after` the round (pp), `incomparable` = why the
-    last says nothing about the plan; `migrations`, `failed` = key groups moved and not moved; `bytes_moved` = state;
-    `handovers` = number per phase; `pauses_s` = pause of each hand-over in seconds, measured by the new owner;
-    `stopped` = who stopped it, and why.
-    """
-
-    plan: str
-    app: AppId
-    reason: str
-    status: str
-    fallback: bool
-    started_at: float
-    ended_at: float | None
-    before: float
-    planned: float
-    after: float | None
-    lower_bound: float
-    migrations: int
-    failed: int
-    bytes_moved: int
-    handovers: Mapping[str, int] = field(default_factory=dict)
-    pauses_s: tuple[float, ...] = ()
-    incomparable: str | None = None
-    stopped: str | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "handovers", MappingProxyType(dict(self.handovers)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConcernStatus:
     """A problem of an app that an operator should know of; `kind` is the name of its runbook."""
 
@@ -239,7 +204,7 @@ def encode_status(status: Status) -> bytes:
             "nodes": [asdict(row) for row in status.nodes],
             "apps": [asdict(row) for row in status.apps],
             "decisions": [asdict(row) for row in status.decisions],
-            "rounds": [_round_document(row) for row in status.rounds],
+            "rounds": [round_document(row) for row in status.rounds],
             "rejected": dict(status.rejected),
             "hold": asdict(status.hold) if status.hold else None,
             "concerns": [asdict(row) for row in status.concerns],
@@ -247,11 +212,6 @@ def encode_status(status: Status) -> bytes:
             "pool": [asdict(row) for row in status.pool],
         }
     )
-
-
-def _round_document(row: RoundStatus) -> dict[str, object]:
-    names = [name for name in RoundStatus.__slots__ if name != "handovers"]
-    return {**{name: getattr(row, name) for name in names}, "handovers": dict(row.handovers)}
 
 
 def decode_status(payload: bytes | None) -> Status:
@@ -268,7 +228,7 @@ def decode_status(payload: bytes | None) -> Status:
         nodes=_rows(fields, "nodes", MAX_NODES, _read_node),
         apps=_rows(fields, "apps", MAX_NODES, _read_app),
         decisions=_rows(fields, "decisions", MAX_ROUNDS, _read_decision),
-        rounds=_rows(fields, "rounds", MAX_ROUNDS, _read_round),
+        rounds=_rows(fields, "rounds", MAX_ROUNDS, read_round),
         rejected={
             name: check_integer(count, path, 0, 2**63 - 1)
             for name, path, count in fields.members("rejected", limit=10_000)
@@ -365,31 +325,4 @@ def _read_fixed(row: Fields) -> FixedStatus:
 def _read_decision(row: Fields) -> DecisionStatus:
     return DecisionStatus(
         at=row.number("at"), kind=row.name("kind"), reason=row.name("reason"), text=row.text("text", limit=4000)
-    )
-
-
-def _read_round(row: Fields) -> RoundStatus:
-    return RoundStatus(
-        plan=row.name("plan"),
-        app=AppId(row.name("app")),
-        reason=row.text("reason", limit=4000),
-        status=row.name("status"),
-        fallback=row.flag("fallback"),
-        started_at=row.number("started_at"),
-        ended_at=row.optional("ended_at", row.number),
-        before=row.number("before"),
-        planned=row.number("planned"),
-        after=row.optional("after", row.number),
-        lower_bound=row.number("lower_bound"),
-        migrations=row.integer("migrations"),
-        failed=row.integer("failed"),
-        bytes_moved=row.integer("bytes_moved"),
-        handovers={
-            name: check_integer(count, path, 0, 2**31) for name, path, count in row.members("handovers", limit=100)
-        },
-        pauses_s=tuple(
-            check_number(value, path, 0.0, MAX_NUMBER) for path, value in row.items("pauses_s", limit=MAX_PAUSES)
-        ),
-        incomparable=row.optional("incomparable", lambda name: row.text(name, limit=4000)),
-        stopped=row.optional("stopped", lambda name: row.text(name, limit=4000)),
     )

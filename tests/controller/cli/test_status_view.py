@@ -11,6 +11,7 @@ from trimtab_controller.cli.status_view import Seen, State, show_status, summary
 from trimtab_controller.leadership.group import Member
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
+from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.status import (
     AppStatus,
     ConcernStatus,
@@ -20,7 +21,6 @@ from trimtab_protocol.messages.status import (
     HostStatus,
     NodeStatus,
     PoolStatus,
-    RoundStatus,
     Status,
 )
 from trimtab_protocol.messages.status_size import SizeStatus

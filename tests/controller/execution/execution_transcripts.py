@@ -34,7 +34,12 @@ UNCERTAIN = (
     Refusal.PRECONDITION,
 )
 LIMITS = Limits(
-    handovers_in_flight=1, key_groups_per_handover=2, prepare_timeout_s=60.0, handover_timeout_s=20.0, attempts=2
+    schedule_restores=False,
+    handovers_in_flight=1,
+    key_groups_per_handover=2,
+    prepare_timeout_s=60.0,
+    handover_timeout_s=20.0,
+    attempts=2,
 )
 T0 = 1000.0
 

@@ -33,6 +33,7 @@ from trimtab_controller.execution.events import (
     OwnershipSeen,
     PlacementWanted,
     Publish,
+    RestoreEnded,
     Resumed,
     RoundEnded,
 )
@@ -61,8 +62,11 @@ def test_a_hand_over_goes_from_prepared_over_its_release_to_its_end() -> None:
     machine = started(W0, W0)
     machine.on_event(T0, plan((0, W0, W1)))
 
-    [given] = machine.on_event(T0 + 1, ack(PREPARE, Phase.PREPARED, generation=7, lag_records=3, state_bytes=5000))
+    [given, warm] = machine.on_event(
+        T0 + 1, ack(PREPARE, Phase.PREPARED, generation=7, lag_records=3, state_bytes=5000)
+    )
     assert isinstance(given, Publish)
+    assert warm == RestoreEnded(handover=PREPARING, seconds=1.0)
     assert given.commands == (RELEASE,)
     assert rows(given) == {0: (W1, W0), 1: (W0,)}, "the target owns, the source stands by"
 

@@ -29,7 +29,12 @@ WORKERS = [WorkerId(f"w{index}") for index in range(4)]
 HOSTS = {worker: HostId(f"h{worker[1:]}") for worker in WORKERS}
 KEY_GROUPS = [KeyGroup(APP, OPERATOR, partition) for partition in range(8)]
 LIMITS = Limits(
-    handovers_in_flight=2, key_groups_per_handover=2, prepare_timeout_s=10.0, handover_timeout_s=5.0, attempts=2
+    schedule_restores=True,
+    handovers_in_flight=2,
+    key_groups_per_handover=2,
+    prepare_timeout_s=10.0,
+    handover_timeout_s=5.0,
+    attempts=2,
 )
 
 

@@ -18,6 +18,7 @@ from trimtab_protocol.messages.report import (
     WorkerSample,
     WorkerState,
 )
+from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
 from trimtab_protocol.messages.status import (
     AppStatus,
@@ -28,7 +29,6 @@ from trimtab_protocol.messages.status import (
     HostStatus,
     NodeStatus,
     PoolStatus,
-    RoundStatus,
     Status,
 )
 from trimtab_protocol.messages.status_size import SizeStatus

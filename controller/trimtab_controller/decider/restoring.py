@@ -1,0 +1,151 @@
+"""What a plan costs in restores: moves go to standbys where that keeps the balance, and plans know the hosts' cores.
+
+The solver plans with loads alone.  A move onto a worker that is a standby of the key group is nearly free; any other
+target has to restore the whole state.  So the moves of an answer are exchanged, or given other targets, as long as no
+worker gets further from the mean than the plan or a tolerance allows.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trimtab_controller.decider.decide import Settings, SolveWanted
+from trimtab_controller.decider.decision import Planned, Skip
+from trimtab_controller.decider.owned import Floats
+from trimtab_controller.decider.view import AppView
+from trimtab_controller.solver.answer import Answer, Method
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.snapshot import Snapshot
+
+BAND_SHARE = 0.5
+"""How far a worker may get from the mean for the sake of a drain, as a share of the band in which nothing moves."""
+PASSES = 3
+"""How often all moves are looked at; a change may make room for another one."""
+SLACK_PP = 1e-9
+
+
+def onto_standbys(wanted: SolveWanted, answer: Answer, placement: Placement | None, settings: Settings) -> Answer:
+    """The answer with as much state as possible at targets that are standbys of it; the moved key groups are the same.
+
+    A worker may get as far from the mean load as in the answer, or a tolerance: `min_gain`, for which nothing would
+    move, or in a drain half the band.  With ALBIC the targets are chosen for collocation, and stay.
+    """
+    if placement is None or settings.planned_with is Method.ALBIC or not answer.moves:
+        return answer
+    tolerance = max(settings.min_gain, BAND_SHARE * settings.load_distance if wanted.draining else 0.0)
+    found = _Targets(wanted.view, answer, placement, tolerance)
+    for _ in range(PASSES):
+        improved = [found.improve(place) for place in range(len(answer.moves))]
+        if not any(improved):
+            break
+    if not found.changed:
+        return answer
+    return replace(answer, moves=found.moves, load_distance=found.load_distance)
+
+
+class _Targets:
+    """The targets of an answer's moves, which are changed one by one; workers and key groups by their index."""
+
+    def __init__(self, view: AppView, answer: Answer, placement: Placement, tolerance: float) -> None:
+        table = view.owned
+        self._key_groups = [key_group for key_group, _ in answer.moves]
+        self._target = [target for _, target in answer.moves]
+        self._capacity = np.array([worker.capacity for worker in view.workers])
+        self._kept = np.array([not worker.draining for worker in view.workers])
+        self._load = table.load[self._key_groups].tolist()
+        sizes = table.assumed_state_bytes[self._key_groups]
+        self._bytes: list[int] = np.maximum(sizes, 1).tolist()
+        places = {worker.id: place for place, worker in enumerate(view.workers)}
+        self._standbys = [
+            frozenset(
+                places[name]
+                for name in placement.of(row.key_group.operator, row.key_group.partition)[1:]
+                if name in places and name != row.owner and self._kept[places[name]]
+            )
+            for row in (table[each] for each in self._key_groups)
+        ]
+        owner = np.array([places[name] for name in table.workers], np.int64)[table.owner].copy()
+        self._home: list[int] = owner[self._key_groups].tolist()
+        owner[self._key_groups] = self._target
+        self._sums: Floats = np.bincount(owner, weights=table.load, minlength=len(view.workers))
+        self._mean = float(table.load.sum() / self._capacity[self._kept].sum())
+        self._allowed = np.maximum(np.abs(self._distances()), tolerance) + SLACK_PP
+        self.changed = False
+
+    @property
+    def moves(self) -> tuple[tuple[int, int], ...]:
+        """The moves, as in an answer."""
+        return tuple(zip(self._key_groups, self._target, strict=True))
+
+    @property
+    def load_distance(self) -> float:
+        """The load distance that the moves lead to (pp)."""
+        distances = self._distances()
+        return float(np.where(self._kept, np.abs(distances), np.maximum(distances, 0.0)).max())
+
+    def _distances(self) -> Floats:
+        return self._sums / self._capacity - self._mean
+
+    def improve(self, place: int) -> bool:
+        """Let a move go to a standby, alone or in exchange for another move; whether it did."""
+        if self._target[place] in self._standbys[place]:
+            return False
+        best = max(self._changes(place), key=lambda change: change.gain, default=None)
+        if best is None or best.gain <= 0:
+            return False
+        for at, target in best.targets.items():
+            self._sums[self._target[at]] -= self._load[at]
+            self._sums[target] += self._load[at]
+            self._target[at] = target
+        self.changed = True
+        return True
+
+    def _changes(self, place: int) -> Iterator["_Change"]:
+        """What can be done within the limits so that this move goes to a standby."""
+        left = self._target[place]
+        for standby in sorted(self._standbys[place]):
+            others = (at for at, target in enumerate(self._target) if target == standby)
+            for targets in ({place: standby}, *({place: standby, at: left} for at in others)):
+                if self._source_of_none(targets) and self._fits(targets):
+                    yield _Change(targets, sum(self._gain(at, target) for at, target in targets.items()))
+
+    def _source_of_none(self, targets: Mapping[int, int]) -> bool:
+        return all(self._home[at] != target for at, target in targets.items())
+
+    def _gain(self, at: int, target: int) -> int:
+        """Bytes that need not be restored because of the new target."""
+        now, then = self._target[at] in self._standbys[at], target in self._standbys[at]
+        return self._bytes[at] * (then - now)
+
+    def _fits(self, targets: Mapping[int, int]) -> bool:
+        """Whether no worker gets further from the mean than it may."""
+        sums: dict[int, float] = {}
+        for at, target in targets.items():
+            sums[target] = sums.get(target, float(self._sums[target])) + self._load[at]
+            left = self._target[at]
+            sums[left] = sums.get(left, float(self._sums[left])) - self._load[at]
+        return all(
+            abs(total / self._capacity[worker] - self._mean) <= self._allowed[worker] for worker, total in sums.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """New targets of some moves, and the bytes that need not be restored because of them."""
+
+    targets: Mapping[int, int]
+    gain: int
+
+
+def with_restores(decision: Planned | Skip, snapshot: Snapshot | None, placement: Placement | None) -> Planned | Skip:
+    """The decision; a plan knows the cores of its hosts, as far as they are reported, and its moves to standbys."""
+    if isinstance(decision, Skip):
+        return decision
+    plan = decision.plan
+    hosts, rows = set(plan.hosts.values()), snapshot.hosts if snapshot else ()
+    cores = {row.host: row.cores for row in rows if row.cores and row.host in hosts}
+    warm = 0
+    for move in plan.moves if placement else ():
+        warm += move.target in placement.of(move.key_group.operator, move.key_group.partition)[1:]
+    return replace(decision, plan=replace(plan, cores=cores, to_standbys=warm))

@@ -1,0 +1,138 @@
+"""The order of a plan's restores, and how many of them a host runs at the same time: DynDL with given targets.
+
+The plan has decided where each key group goes.  The schedule is made with the p90 curve of what restores cost, and
+promised with the p50 curve.  It is made when the plan begins, and journalled with it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_controller.execution.events import Limits
+from trimtab_controller.execution.restores import RestoreCosts
+from trimtab_controller.execution.state import IN_FLIGHT, Execution, Handover, HandoverPhase, Recovery, Round
+from trimtab_models.dyndl import FittedCost, GivenProblem, solve_given, with_costs
+from trimtab_protocol.messages.names import AppId, HostId
+
+SLOTS = 2
+"""Restores at the same time on a host whose cores are unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """The hand-overs in the order in which they should begin, and what that promises."""
+
+    handovers: tuple[Handover, ...]
+    recovery: Recovery
+
+
+def schedule(
+    now: float,
+    handovers: Sequence[Handover],
+    restoring: Sequence[Handover],
+    cores: Mapping[HostId, float],
+    limits: Limits,
+    costs: RestoreCosts,
+) -> Scheduled:
+    """Schedule new hand-overs; `restoring` = those of all apps whose targets restore now.
+
+    On each host local restores come first, then the largest.  Workers that also give key groups away receive last.
+    """
+    hosts = sorted({each.target_host for each in handovers})
+    slots = {host: _slots(cores.get(host), limits) for host in hosts}
+    fitted = _curves(hosts, slots, costs)
+    unit_s = costs.unit_s
+    lacking = lacking_bytes(handovers)
+    problem = GivenProblem(
+        server=np.array([hosts.index(each.target_host) for each in handovers], np.int64),
+        size=np.array([costs.size(size) for size in lacking]),
+        local=np.array([each.has_copy for each in handovers], np.bool_),
+        slots=np.array([slots[host] for host in hosts], np.int64),
+        costs=[each.high for each in fitted],
+        running=[_running(now, host, restoring, fitted[at], costs) for at, host in enumerate(hosts)],
+    )
+    found = solve_given(problem)
+    promised = with_costs(problem, found, [each.median for each in fitted])
+    givers = {each.source for each in handovers}
+    order = sorted(range(len(handovers)), key=lambda at: (handovers[at].target in givers, found.start[at], at))
+    return Scheduled(
+        handovers=tuple(handovers[at] for at in order),
+        recovery=Recovery(
+            slots=dict(zip(hosts, found.slots.tolist(), strict=True)),
+            began_at=now,
+            planned_s=promised.makespan * unit_s,
+            high_s=max(found.makespan, promised.makespan) * unit_s,
+            bound_s=promised.lower_bound * unit_s,
+        ),
+    )
+
+
+def lacking_bytes(handovers: Sequence[Handover]) -> list[int]:
+    """The state that each target has to restore.  An unknown size counts as the largest known, not as nothing."""
+    largest = max((each.state_bytes for each in handovers), default=0)
+    return [0 if each.has_copy else each.state_bytes or largest for each in handovers]
+
+
+def _slots(cores: float | None, limits: Limits) -> int:
+    return min(SLOTS if cores is None else max(1, int(cores)), limits.handovers_per_host)
+
+
+def _curves(hosts: Sequence[HostId], slots: Mapping[HostId, int], costs: RestoreCosts) -> list[FittedCost]:
+    """The curve of each host; hosts without one of their own share it."""
+    shared: dict[int, FittedCost] = {}
+    curves = []
+    for host in hosts:
+        if costs.has_own(host):
+            curves.append(costs.fitted(host, slots[host]))
+            continue
+        if slots[host] not in shared:
+            shared[slots[host]] = costs.fitted(None, slots[host])
+        curves.append(shared[slots[host]])
+    return curves
+
+
+def _running(
+    now: float, host: HostId, restoring: Sequence[Handover], fitted: FittedCost, costs: RestoreCosts
+) -> list[float]:
+    """The time left of the restores that run on the host, in units."""
+    here = [each for each in restoring if each.target_host == host]
+    factor = fitted.high.at(max(1, len(here)))
+    sizes = [costs.size(size) * factor for size in lacking_bytes(here)]
+    return [max(0.0, size - (now - each.since) / costs.unit_s) for size, each in zip(sizes, here, strict=True)]
+
+
+class Room:
+    """How many more hand-overs may begin: within the limits, and within the slots that their round gives the target."""
+
+    def __init__(self, execution: Execution, limits: Limits) -> None:
+        self._limits = limits
+        self._of_app: dict[AppId, int] = {}
+        self._on_host: dict[HostId, int] = {}
+        self._restoring: dict[HostId, int] = {}
+        for row in execution.in_flight:
+            for handover in row.handovers:
+                if handover.phase in IN_FLIGHT:
+                    self._count(handover, restores=handover.phase is HandoverPhase.PREPARING)
+
+    def has(self, row: Round, handover: Handover) -> bool:
+        """Whether this hand-over may begin."""
+        limits = self._limits
+        if self._of_app.get(row.app, 0) >= limits.handovers_in_flight:
+            return False
+        if any(self._on_host.get(host, 0) >= limits.handovers_per_host for host in handover.hosts):
+            return False
+        slots = None if row.recovery is None else row.recovery.slots.get(handover.target_host)
+        return slots is None or self._restoring.get(handover.target_host, 0) < slots
+
+    def take(self, handover: Handover) -> None:
+        """Count a hand-over that begins."""
+        self._count(handover, restores=True)
+
+    def _count(self, handover: Handover, *, restores: bool) -> None:
+        self._of_app[handover.app] = self._of_app.get(handover.app, 0) + 1
+        for host in handover.hosts:
+            self._on_host[host] = self._on_host.get(host, 0) + 1
+        if restores:
+            host = handover.target_host
+            self._restoring[host] = self._restoring.get(host, 0) + 1

@@ -1,0 +1,136 @@
+"""Moves go to standbys where the balance allows it, and to nobody that would get too far from the mean."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimtab_controller.decider.decide import Settings, SolveWanted
+from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.restoring import onto_standbys
+from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.plan import PlanReason
+from trimtab_controller.solver.answer import Answer, Method
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.placement import Placement
+
+APP, OPERATOR = AppId("app"), OperatorId("sums")
+WORKERS = [WorkerId(f"w{number}") for number in range(4)]
+SETTINGS = Settings()
+
+
+def view(
+    owners: list[int], loads: list[float], *, draining: bool = True, sizes: list[int | None] | None = None
+) -> AppView:
+    """Worker 0 is drained, or not."""
+    return AppView(
+        app=APP,
+        start_s=0.0,
+        end_s=10.0,
+        workers=tuple(
+            Worker(id=name, host=HostId(f"h-{name}"), capacity=1.0, draining=draining and name == WORKERS[0])
+            for name in WORKERS
+        ),
+        key_groups=[
+            Owned(key_group=KeyGroup(APP, OPERATOR, at), owner=WORKERS[owner], load=load, state_bytes=size)
+            for at, (owner, load, size) in enumerate(zip(owners, loads, sizes or [1000] * len(owners), strict=True))
+        ],
+        flows={},
+    )
+
+
+def wanted(found: AppView) -> SolveWanted:
+    reason = PlanReason.DRAIN if found.draining else PlanReason.LOAD_DISTANCE
+    return SolveWanted(view=found, reason=reason, detail="", balancing=not found.draining)
+
+
+def distances(found: AppView, moves: tuple[tuple[int, int], ...]) -> list[float]:
+    """Of each worker from the mean of those that stay, in pp."""
+    owner = [WORKERS.index(row.owner) for row in found.key_groups]
+    for at, target in moves:
+        owner[at] = target
+    sums = [0.0] * len(WORKERS)
+    for at, row in zip(owner, found.key_groups, strict=True):
+        sums[at] += row.load
+    kept = [worker.capacity for worker in found.workers if not worker.draining]
+    return [total - sum(sums) / sum(kept) for total in sums]
+
+
+def distance(found: AppView, moves: tuple[tuple[int, int], ...]) -> float:
+    rows = zip(distances(found, moves), found.workers, strict=True)
+    return max(max(0.0, each) if worker.draining else abs(each) for each, worker in rows)
+
+
+def answer(found: AppView, *moves: tuple[int, int]) -> Answer:
+    return Answer(
+        moves=moves, status="feasible", before=50.0, load_distance=distance(found, moves), lower_bound=0.0, solve_s=0.1
+    )
+
+
+def placed(found: AppView, standbys: dict[int, int]) -> Placement:
+    rows = [
+        (row.owner, *([WORKERS[standbys[at]]] if at in standbys else [])) for at, row in enumerate(found.key_groups)
+    ]
+    return Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={OPERATOR: tuple(rows)})
+
+
+def test_moves_of_equal_load_change_places_so_that_both_go_to_their_standbys() -> None:
+    found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0])
+    made = answer(found, (0, 1), (1, 2))
+    told = onto_standbys(wanted(found), made, placed(found, {0: 2, 1: 1}), SETTINGS)
+    assert told == replace(made, moves=((0, 2), (1, 1)))
+
+
+def test_a_small_key_group_goes_alone_and_a_large_one_stays_where_the_balance_wants_it() -> None:
+    found = view([0, 0, 1, 2, 3], [1.0, 30.0, 30.0, 31.0, 60.0])
+    made = answer(found, (0, 1), (1, 1))
+    told = onto_standbys(wanted(found), made, placed(found, {0: 2, 1: 3}), SETTINGS)
+    assert told.moves == ((0, 2), (1, 1))
+    assert told.load_distance == distance(found, told.moves)
+
+
+def test_the_larger_state_goes_to_the_standby() -> None:
+    found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0], sizes=[5, 9000, 1, 1, 1])
+    made = answer(found, (0, 1), (1, 2))
+    assert onto_standbys(wanted(found), made, placed(found, {0: 1, 1: 1}), SETTINGS).moves == ((0, 2), (1, 1))
+
+
+def test_nothing_changes_without_standbys_or_with_albic() -> None:
+    found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0])
+    made = answer(found, (0, 1), (1, 2))
+    assert onto_standbys(wanted(found), made, placed(found, {}), SETTINGS) is made
+    assert onto_standbys(wanted(found), made, None, SETTINGS) is made
+    together = replace(SETTINGS, method=Method.ALBIC, remote_tuple_cpu_s=1e-4)
+    assert onto_standbys(wanted(found), made, placed(found, {0: 2, 1: 1}), together) is made
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_the_same_key_groups_move_more_to_standbys_and_nobody_gets_too_far(data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, 10))
+    workers = st.integers(0, len(WORKERS) - 1)
+    owners = data.draw(st.lists(workers, min_size=count, max_size=count))
+    loads = data.draw(st.lists(st.sampled_from([0.2, 1.0, 4.0, 20.0]), min_size=count, max_size=count))
+    sizes = data.draw(st.lists(st.sampled_from([None, 0, 10, 5000]), min_size=count, max_size=count))
+    found = view(owners, loads, draining=data.draw(st.booleans()), sizes=sizes)
+    free = [place for place, worker in enumerate(found.workers) if not worker.draining]
+    chosen = data.draw(st.lists(st.integers(0, count - 1), unique=True))
+    moves = tuple((at, target) for at in chosen if (target := data.draw(st.sampled_from(free))) != owners[at])
+    standbys = {at: data.draw(workers) for at in range(count)}
+    standbys = {at: standby for at, standby in standbys.items() if standby != owners[at]}
+    made = answer(found, *moves)
+    told = onto_standbys(wanted(found), made, placed(found, standbys), SETTINGS)
+
+    assert [at for at, _ in told.moves] == [at for at, _ in moves]
+    assert all(target in free and target != owners[at] for at, target in told.moves)
+    tolerance = 2.5 if found.draining else 0.5
+    for before, after in zip(distances(found, moves), distances(found, told.moves), strict=True):
+        assert abs(after) <= max(abs(before), tolerance) + 1e-6
+    known = [size for size in sizes if size is not None]
+    weight = [max(1, max(known, default=0) if size is None else size) for size in sizes]
+
+    def warm(targets: tuple[tuple[int, int], ...]) -> int:
+        return sum(weight[at] for at, target in targets if standbys.get(at) == target)
+
+    assert warm(told.moves) >= warm(moves)
+    assert abs(told.load_distance - distance(found, told.moves)) < 1e-6

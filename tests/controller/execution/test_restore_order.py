@@ -1,0 +1,222 @@
+"""The order of restores and how many run at a time: within slots and limits, near the bound, and learned from."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.controller.execution.execution_transcripts import APP, CLUSTER, HOSTS, LIMITS, OPERATOR, T0, ack, kg
+from trimtab_controller.execution.events import PlanDecided, Publish, RestoreEnded, Resumed
+from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
+from trimtab_controller.execution.machine import ExecutionMachine
+from trimtab_controller.execution.restores import BYTES_PER_S, ENOUGH, FEW, PRIOR, UNIT_S, RestoreCosts
+from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Recovery, placement_of, with_owners
+from trimtab_controller.plan import Move, Plan, PlanReason
+from trimtab_protocol.messages.commands import Phase
+from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
+
+SOURCE = WorkerId("w0")
+TARGETS = [WorkerId("w1"), WorkerId("w2"), WorkerId("w3")]
+MB = 1_000_000
+SCHEDULED = replace(
+    LIMITS, schedule_restores=True, handovers_in_flight=100, handovers_per_host=100, key_groups_per_handover=1
+)
+PLACES = {**HOSTS, WorkerId("w3"): HostId("h3")}
+
+
+def drained(
+    *moves: tuple[WorkerId, int | None], warm: tuple[int, ...] = (), limits: Any = SCHEDULED, cores: float = 4.0
+) -> ExecutionMachine:
+    """A plan in flight: key group i goes to the target with so many bytes; those in `warm` are standbys there."""
+    owners = {kg(place): SOURCE for place in range(len(moves))}
+    placement = placement_of(CLUSTER, APP, Epoch(1, 1), owners, None)
+    placement = with_owners(placement, Epoch(1, 1), {kg(at): (SOURCE, moves[at][0]) for at in warm})
+    machine = ExecutionMachine(CLUSTER, limits, Execution(generation=1, number=1, placements={APP: placement}))
+    machine.on_event(T0, PlanDecided(plan=plan(*moves, cores=cores)))
+    return machine
+
+
+def plan(*moves: tuple[WorkerId, int | None], cores: float) -> Plan:
+    return Plan(
+        app=APP,
+        reason=PlanReason.DRAIN,
+        detail="drain w0",
+        moves=tuple(
+            Move(key_group=kg(at), source=SOURCE, target=target, state_bytes=size)
+            for at, (target, size) in enumerate(moves)
+        ),
+        hosts=PLACES,
+        cores=dict.fromkeys(PLACES.values(), cores) if cores else {},
+        before=20.0,
+        planned=1.0,
+        lower_bound=1.0,
+        status="optimal",
+    )
+
+
+def handovers(machine: ExecutionMachine) -> tuple[Handover, ...]:
+    return machine.state.rounds[APP].handovers
+
+
+def recovery(machine: ExecutionMachine) -> Recovery:
+    found = machine.state.rounds[APP].recovery
+    assert found is not None
+    return found
+
+
+def restoring(machine: ExecutionMachine) -> Counter[HostId]:
+    return Counter(each.target_host for each in handovers(machine) if each.phase is HandoverPhase.PREPARING)
+
+
+def partitions(machine: ExecutionMachine, target: WorkerId) -> list[int]:
+    return [each.key_groups[0].partition for each in handovers(machine) if each.target == target]
+
+
+def prepared(machine: ExecutionMachine, now: float, handover: Handover) -> list[Any]:
+    return machine.on_event(now, ack(handover.prepare, Phase.PREPARED, generation=7))
+
+
+def carry_out(machine: ExecutionMachine, seconds: Callable[[Handover, int], float]) -> float:
+    """Every target is warm so many seconds after its prepare, beside so many on its host; returns when the last is."""
+    due: dict[str, float] = {}
+    now = T0
+    while True:
+        busy = restoring(machine)
+        assert all(count <= recovery(machine).slots[host] for host, count in busy.items())
+        running = [each for each in handovers(machine) if each.phase is HandoverPhase.PREPARING]
+        for each in running:
+            due.setdefault(each.id, now + seconds(each, busy[each.target_host]))
+        if not running:
+            return now
+        first = min(running, key=lambda each: due[each.id])
+        now = due[first.id]
+        prepared(machine, now, first)
+        assert first.prepare is not None
+        machine.on_event(now, ack(first.prepare, Phase.TOOK, pause_s=0.1))
+
+
+def test_on_each_host_standbys_take_over_first_and_then_the_largest_states_restore() -> None:
+    w1, w2, _ = TARGETS
+    machine = drained((w1, MB), (w1, 20 * MB), (w2, 5 * MB), (w1, 3 * MB), (w1, None), (w2, 9 * MB), warm=(0,))
+    assert partitions(machine, w1) == [0, 1, 4, 3], "an unknown size counts as the largest known"
+    assert partitions(machine, w2) == [5, 2]
+
+
+def test_hosts_restore_at_the_same_time_within_their_slots() -> None:
+    machine = drained(*((target, 5 * MB) for target in TARGETS for _ in range(6)), cores=2.0)
+    slots = recovery(machine).slots
+    assert set(slots) == {PLACES[target] for target in TARGETS}
+    assert all(1 <= count <= 2 for count in slots.values())
+    assert restoring(machine) == Counter(slots)
+
+
+def test_limits_of_the_operator_hold() -> None:
+    moves = [(target, 5 * MB) for target in TARGETS for _ in range(6)]
+    assert restoring(drained(*moves, limits=replace(SCHEDULED, handovers_in_flight=2))).total() == 2
+    assert restoring(drained(*moves, limits=replace(SCHEDULED, handovers_per_host=3))).total() == 3, "host of w0"
+    listed = drained(*moves, limits=replace(SCHEDULED, schedule_restores=False, handovers_in_flight=4))
+    assert restoring(listed) == {PLACES[TARGETS[0]]: 4}
+    assert listed.state.rounds[APP].recovery is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(TARGETS), st.integers(1, 50)), min_size=1, max_size=20), st.data())
+def test_every_restore_runs_once_and_the_end_is_as_planned(moves: list[Any], data: st.DataObject) -> None:
+    """The hosts restore as the prior says: every restore costs more, the more run beside it."""
+    warm = tuple(data.draw(st.sets(st.integers(0, len(moves) - 1))))
+    machine = drained(*((target, size * MB) for target, size in moves), warm=warm, cores=4.0)
+    found, costs = recovery(machine), RestoreCosts()
+    remote = Counter(each.target_host for each in handovers(machine) if not each.has_copy)
+
+    def seconds(handover: Handover, _: int) -> float:
+        host = handover.target_host
+        factor = PRIOR.at(min(found.slots[host], remote[host]))
+        return UNIT_S if handover.has_copy else factor * UNIT_S * costs.size(handover.state_bytes)
+
+    end = carry_out(machine, seconds) - T0
+    assert abs(end - found.planned_s) < 1e-6
+    assert found.bound_s - 1e-6 <= end <= 2.0 * found.bound_s + 1e-6
+    assert {each.phase for each in handovers(machine)} == {HandoverPhase.DONE}
+    assert abs((recovery(machine).measured_s or 0.0) - end) < 1e-6
+
+
+def test_a_measured_restore_is_told_with_its_seconds() -> None:
+    machine = drained((TARGETS[0], MB))
+    [first] = handovers(machine)
+    publish, warm = prepared(machine, T0 + 2.5, first)
+    assert isinstance(publish, Publish)
+    assert warm == RestoreEnded(handover=first, seconds=2.5)
+    assert recovery(machine).measured_s == 2.5
+
+
+def test_what_was_measured_is_what_the_next_plan_promises() -> None:
+    """Restores take a second per MB, alone or not."""
+    machine = drained(*((TARGETS[0], size * MB) for size in range(1, 31)), cores=2.0)
+    first = recovery(machine)
+
+    def second_per_mb(handover: Handover, beside: int) -> float:
+        return handover.state_bytes / MB
+
+    carry_out(machine, second_per_mb)
+    owners = {kg(at): SOURCE for at in range(30)}
+    machine.state = replace(
+        machine.state, placements={APP: placement_of(CLUSTER, APP, machine.state.epoch, owners, None)}
+    )
+    machine.on_event(T0 + 1000, PlanDecided(plan=plan((TARGETS[0], 10 * MB), cores=1.0)))
+    second = recovery(machine)
+    assert first.planned_s < 0.5 * sum(range(1, 31)), "10 MB/s was assumed"
+    assert 7.0 < second.planned_s <= second.high_s < 25.0, "10 s, and the prior still counts"
+
+
+def test_a_new_leader_schedules_what_is_left() -> None:
+    w1, w2, _ = TARGETS
+    machine = drained((w1, MB), (w1, 20 * MB), (w2, 5 * MB), (w1, 3 * MB), cores=1.0)
+    entry = encode_entry(JournalEntry(execution=machine.state))
+    told = decode_entry(entry).execution
+    assert told.rounds[APP].recovery is None, "0.1.0 reads this journal"
+    successor = ExecutionMachine(CLUSTER, SCHEDULED, replace(told, placements=machine.state.placements, generation=2))
+    successor.on_event(T0 + 5, Resumed())
+    assert partitions(successor, w1) == partitions(machine, w1) == [1, 3, 0]
+    assert recovery(successor).began_at == T0 + 5
+
+
+def restored(costs: RestoreCosts, size: int, seconds: float, *, warm: bool = False, host: str = "h1") -> None:
+    target = WorkerId("w1")
+    handover = Handover(
+        id="1.2-0",
+        key_groups=(kg(0),),
+        previous=((SOURCE, target) if warm else (SOURCE,),),
+        source=SOURCE,
+        target=target,
+        source_host=HostId("h0"),
+        target_host=HostId(host),
+        state_bytes=size,
+        since=T0,
+    )
+    costs.learn(T0 + seconds, handover, [])
+
+
+def test_units_and_rates_are_medians_once_there_are_a_few() -> None:
+    costs = RestoreCosts()
+    assert (costs.unit_s, costs.bytes_per_s) == (UNIT_S, BYTES_PER_S)
+    for _ in range(FEW):
+        restored(costs, 0, 0.1, warm=True)
+        restored(costs, 2 * MB, 2.1)
+    assert abs(costs.unit_s - 0.1) < 1e-9
+    restored(costs, 0, 1.0)
+    assert costs.samples == FEW, "an unknown size says nothing"
+    assert costs.size(0) == 1.0
+
+
+def test_a_host_with_enough_restores_has_its_own_curve() -> None:
+    costs = RestoreCosts()
+    for number in range(ENOUGH):
+        restored(costs, MB, 1.0 + number / 100)
+        restored(costs, MB, 4.0 + number / 100, host="h2")
+    fast, slow, any_ = (costs.fitted(host, 2).high.at(1) for host in (HostId("h1"), HostId("h2"), None))
+    assert fast < any_
+    assert fast < slow
+    assert kg(0).operator == OPERATOR
