@@ -7,6 +7,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, kg
 from tests.controller.decider.deciders import window
+from tests.controller.execution.execution_transcripts import BEGUN, PREPARING, T0
 from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern, ConcernKind, Growth, WorkerUse
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import not_ready
@@ -19,7 +20,8 @@ from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.unknown_load import Gaps
 from trimtab_controller.decider.view import FixedWorker, NotReady
-from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.events import RestoreEnded, RoundEnded
+from trimtab_controller.execution.state import Execution, Recovery
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.telemetry import Telemetry
@@ -63,6 +65,19 @@ def test_the_size_of_an_app_is_shown_while_it_is_known() -> None:
         names = ("desired_workers", "demand_cores", "capacity_cores")
         found = [metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": APP}) for name in names]
         assert tuple(found) == figures
+def test_restores_show_what_was_planned_and_measured_once_a_round_has_ended() -> None:
+    metrics = Metrics()
+    telemetry = Telemetry("c", metrics, acting=True, previous=None)
+    telemetry.restore_ended(RestoreEnded(handover=PREPARING, seconds=1.5))
+    planned = Recovery(slots={}, began_at=T0, planned_s=3.0, high_s=9.0, bound_s=2.0)
+    telemetry.round_ended(RoundEnded(round=replace(BEGUN, ended_at=T0 + 6, recovery=planned)))
+    get = metrics.registry.get_sample_value
+    assert get("trimtab_controller_restore_seconds_sum", {"copy": "no"}) == 1.5
+    assert get("trimtab_controller_recovery_seconds", {"app": BEGUN.app}) is None, "nothing was warm"
+
+    telemetry.round_ended(RoundEnded(round=replace(BEGUN, ended_at=T0 + 6, recovery=replace(planned, warm_at=T0 + 4))))
+    names = ("recovery_seconds", "recovery_planned_seconds", "recovery_bound_seconds")
+    assert [get(f"trimtab_controller_{name}", {"app": BEGUN.app}) for name in names] == [4.0, 3.0, 2.0]
 
 
 def test_counts_that_others_keep_are_counters() -> None:

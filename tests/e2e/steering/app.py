@@ -65,6 +65,17 @@ if "follows what it owns" in SETUP["planted"]:
 if "unguarded" in SETUP["planted"]:
     guarded.StoreGuard._apply_or_end = lambda self, changelog, apply: apply  # type: ignore[method-assign]
 
+if SETUP.get("link_bytes_s"):
+    # Every worker reads changelogs for hand-overs and standbys as if its host had a slow link of its own.
+    class SlowLink(changelog_reader.AIOKafkaConsumer):  # type: ignore[misc]
+        async def getmany(self, *tps: Any, timeout_ms: int = 0, max_records: int | None = None) -> Any:
+            batches = await super().getmany(*tps, timeout_ms=timeout_ms, max_records=50)
+            size = sum(len(row.key or b"") + len(row.value or b"") for rows in batches.values() for row in rows)
+            await asyncio.sleep(size / SETUP["link_bytes_s"])
+            return batches
+
+    changelog_reader.AIOKafkaConsumer = SlowLink
+
 app = faust.App(
     APP_ID,
     broker=f"kafka://{SETUP['bootstrap']}",
@@ -88,9 +99,10 @@ outputs, totals = (app.topic(named_for(APP_ID, name), **raw) for name in ("outpu
 regrouped = app.topic(named_for(APP_ID, "regrouped"), internal=True, partitions=PARTITIONS, **raw)
 
 
-def table(name: str, **options: Any) -> Any:
+def table(name: str, value_type: type = int) -> Any:
     small = {"write_buffer_size": 4 << 20, "block_cache_size": 8 << 20}
-    return app.Table(name, default=int, partitions=PARTITIONS, key_type=str, value_type=int, options=small, **options)
+    types = {"key_type": str, "value_type": value_type}
+    return app.Table(name, default=value_type, partitions=PARTITIONS, options=small, **types)
 
 
 counts, groups = table("counts"), table("groups")
@@ -120,6 +132,8 @@ if Feature.STATELESS in FEATURES:
             await alerts_done.send(key=event.key, value=event.value)
 
 
+if Feature.BALLAST in FEATURES:
+    own["source"].append(table("ballast", str))
 if Feature.ONE_OPERATOR in FEATURES:
     own = {"everything": [part for parts in own.values() for part in parts]}
 elif Feature.OTHER_NAMES in FEATURES:

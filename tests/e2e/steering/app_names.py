@@ -22,6 +22,7 @@ class Feature(StrEnum):
     PREVIOUS_PLUG_IN = "with the previous version of the plug-in"
     NO_STANDBYS = "asks for no standbys"
     OTHER_APP = "another app id"
+    BALLAST = "one more table"  # which the job only keeps; the scenario fills it
     IN_MEMORY = "tables in memory"  # the plug-in cannot steer that, and only reports
 
 

@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaProducer
 
 from tests.e2e.steering.app_names import Feature, faults, note_fault
 from tests.e2e.steering.load import Load
-from tests.e2e.steering.run_setup import APP, CLUSTER, EXTRAS, HOST, RENAMED, Setup, app_of, operators
+from tests.e2e.steering.run_setup import APP, BALLAST, CLUSTER, EXTRAS, HOST, RENAMED, Setup, app_of, operators
 from tests.e2e.steering.tiny_agent import Agent
 from tests.paths import ROOT, python_path
 from tests.previous.release import unpack
@@ -76,7 +76,11 @@ class Cluster:
         names += [name for topic in self.setup.besides for name in (topic, f"{topic}_done")]
         topics = [Topic(name=name, partitions=self.setup.partitions) for name in names]
         if self.setup.own_topics:
-            logs = [Topic(name=n, partitions=self.setup.partitions, settings=compact) for n in self.setup.changelogs]
+            ballast = [BALLAST] if Feature.BALLAST in self.setup.features else []
+            logs = [
+                Topic(name=n, partitions=self.setup.partitions, settings=compact)
+                for n in (*self.setup.changelogs, *ballast)
+            ]
             topics += [*logs, *trimtabs_topics()]
         self.broker.create_topics(topics)
         self._server = await self.agent.serve(self.folder / "agent.sock")
@@ -87,9 +91,12 @@ class Cluster:
         workers = [worker(i) for i in range(self.setup.workers)]
         count = self.setup.partitions
         self.rows = {
-            operator: [(workers[(p + number) % len(workers)],) for p in range(count)]
+            operator: [
+                (workers[0 if p < self.setup.first_owns else (p + number) % len(workers)],) for p in range(count)
+            ]
             for number, operator in enumerate(operators(self.setup.features))
         }
+        await self.load.send_ballast()
         if self.setup.placed:
             await self.publish()
         for name in workers:
@@ -131,6 +138,7 @@ class Cluster:
             "heartbeat_s": setup.heartbeat_s,
             "took_limit_s": setup.took_limit_s,
             "max_poll_s": setup.max_poll_s,
+            "link_bytes_s": setup.link_bytes_s,
             "delays_s": setup.delays_s,
             "features": self.versions[name],
             "planted": self._planted,

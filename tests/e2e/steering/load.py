@@ -1,13 +1,16 @@
 """The inputs: what was sent, and what goes on being sent."""
 
 import asyncio
+import os
 import time
 
 from aiokafka import AIOKafkaProducer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from tests.e2e.steering.run_setup import Setup
+from tests.e2e.steering.run_setup import BALLAST, Setup
 from trimtab_sandbox.broker import Broker
+
+BALLAST_RECORD_BYTES = 2000
 
 
 class Load:
@@ -50,6 +53,17 @@ class Load:
                     timestamp_ms=int(now * 1e3),
                 )
             )
+        await asyncio.gather(*sending)
+
+    async def send_ballast(self) -> None:
+        """Fill the additional table's changelog."""
+        sending = []
+        for partition, size in enumerate(self._setup.ballast_bytes):
+            for number in range(size // BALLAST_RECORD_BYTES):
+                key, value = f'"b{number}"', f'"{os.urandom(BALLAST_RECORD_BYTES // 2 - 10).hex()}"'
+                sending.append(
+                    await self._producer.send(BALLAST, value.encode(), key=key.encode(), partition=partition)
+                )
         await asyncio.gather(*sending)
 
     async def add_partitions(self, topic: str, count: int) -> None:

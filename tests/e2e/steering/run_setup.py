@@ -13,6 +13,7 @@ CLUSTER = "oracle"
 HOST = HostId("h0")
 SOURCE, REGROUP = OperatorId("source"), OperatorId("regroup")
 SUMS = "oracle-sums-changelog"
+BALLAST = "oracle-ballast-changelog"
 CHANGELOGS = ("oracle-counts-changelog", SUMS, "oracle-groups-changelog")
 WINDOWED = "oracle-windowed-changelog"
 EXTRAS, RENAMED = "oracle-extras-changelog", "oracle-renamed-changelog"
@@ -58,6 +59,12 @@ class Setup:
     nobody Trimtab's."""
     besides: tuple[str, ...] = ()
     """Topics that the first version of the job reads besides, with those of their outputs."""
+    first_owns: int = 0
+    """So many partitions of each operator belong to the first worker in the beginning, the others to all in turn."""
+    ballast_bytes: tuple[int, ...] = ()
+    """By partition: size of the additional table, with `Feature.BALLAST`."""
+    link_bytes_s: float = 0.0
+    """What each worker reads from changelogs for hand-overs and standbys; 0 = as fast as it can."""
     planted: tuple[str, ...] = ()
     """Defects of the plug-in, see the app."""
     features: tuple[Feature, ...] = ()
