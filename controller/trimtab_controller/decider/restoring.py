@@ -5,6 +5,7 @@ target has to restore the whole state.  So the moves of an answer are exchanged,
 worker gets further from the mean than the plan or a tolerance allows.
 """
 
+import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,8 @@ BAND_SHARE = 0.5
 """How far a worker may get from the mean for the sake of a drain, as a share of the band in which nothing moves."""
 PASSES = 3
 """How often all moves are looked at; a change may make room for another one."""
+TRIED = 20
+"""How many moves to a standby are tried for an exchange: those with the most similar loads."""
 SLACK_PP = 1e-9
 
 
@@ -104,9 +107,11 @@ class _Targets:
     def _changes(self, place: int) -> Iterator["_Change"]:
         """What can be done within the limits so that this move goes to a standby."""
         left = self._target[place]
+        load = self._load[place]
         for standby in sorted(self._standbys[place]):
             others = (at for at, target in enumerate(self._target) if target == standby)
-            for targets in ({place: standby}, *({place: standby, at: left} for at in others)):
+            alike = heapq.nsmallest(TRIED, others, key=lambda at: abs(self._load[at] - load))
+            for targets in ({place: standby}, *({place: standby, at: left} for at in alike)):
                 if self._source_of_none(targets) and self._fits(targets):
                     yield _Change(targets, sum(self._gain(at, target) for at, target in targets.items()))
 

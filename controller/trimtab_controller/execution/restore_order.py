@@ -8,12 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.execution.restores import RestoreCosts
 from trimtab_controller.execution.state import IN_FLIGHT, Execution, Handover, HandoverPhase, Recovery, Round
 from trimtab_models.dyndl import FittedCost, GivenProblem, solve_given, with_costs
+from trimtab_models.instances.scheduling import RemoteCost
 from trimtab_protocol.messages.names import AppId, HostId
+
+Ints = NDArray[np.int64]
 
 SLOTS = 2
 """Restores at the same time on a host whose cores are unknown."""
@@ -54,6 +58,9 @@ def schedule(
     )
     found = solve_given(problem)
     promised = with_costs(problem, found, [each.median for each in fitted])
+    expected = _waiting(problem, found.slots, [each.median for each in fitted], handovers, limits)
+    slow = _waiting(problem, found.slots, problem.costs, handovers, limits)
+    least = _waiting(problem, np.ones_like(found.slots), [each.median for each in fitted], handovers, limits)
     givers = {each.source for each in handovers}
     order = sorted(range(len(handovers)), key=lambda at: (handovers[at].target in givers, found.start[at], at))
     return Scheduled(
@@ -61,11 +68,31 @@ def schedule(
         recovery=Recovery(
             slots=dict(zip(hosts, found.slots.tolist(), strict=True)),
             began_at=now,
-            planned_s=promised.makespan * unit_s,
-            high_s=max(found.makespan, promised.makespan) * unit_s,
-            bound_s=promised.lower_bound * unit_s,
+            planned_s=max(promised.makespan, expected) * unit_s,
+            high_s=max(found.makespan, promised.makespan, slow) * unit_s,
+            bound_s=max(promised.lower_bound, least) * unit_s,
         ),
     )
+
+
+def _waiting(
+    problem: GivenProblem,
+    slots: Ints,
+    costs: Sequence[RemoteCost],
+    handovers: Sequence[Handover],
+    limits: Limits,
+) -> float:
+    """How long the hand-overs take at least because of the limits of their app and of their sources' hosts, in units.
+
+    These limits count hand-overs of all targets together, which the schedule of each target does not see.
+    """
+    remote = np.bincount(problem.server[~problem.local], minlength=len(problem.slots))
+    factor = np.array([cost.at(max(1, min(at, n))) for cost, at, n in zip(costs, slots, remote, strict=True)])
+    taking = problem.size * np.where(problem.local, 1.0, factor[problem.server])
+    sources = sorted({each.source_host for each in handovers})
+    place = np.array([sources.index(each.source_host) for each in handovers])
+    most = float(np.bincount(place, taking).max()) / limits.handovers_per_host
+    return max(most, float(taking.sum()) / limits.handovers_in_flight)
 
 
 def lacking_bytes(handovers: Sequence[Handover]) -> list[int]:

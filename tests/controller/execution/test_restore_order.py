@@ -122,6 +122,17 @@ def test_limits_of_the_operator_hold() -> None:
     assert listed.state.rounds[APP].recovery is None
 
 
+def test_the_promise_knows_the_limits_that_all_targets_share() -> None:
+    moves = [(target, 5 * MB) for target in TARGETS for _ in range(2)]
+    alone = recovery(drained((TARGETS[0], 5 * MB), cores=1.0))
+    free = recovery(drained(*moves, cores=1.0))
+    assert abs(free.planned_s - 2 * alone.planned_s) < 1e-6
+    for limits in (replace(SCHEDULED, handovers_in_flight=1), replace(SCHEDULED, handovers_per_host=1)):
+        told = recovery(drained(*moves, cores=1.0, limits=limits))
+        assert abs(told.planned_s - 6 * alone.planned_s) < 1e-6
+        assert abs(told.bound_s - 6 * alone.bound_s) < 1e-6
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(TARGETS), st.integers(1, 50)), min_size=1, max_size=20), st.data())
 def test_every_restore_runs_once_and_the_end_is_as_planned(moves: list[Any], data: st.DataObject) -> None:

@@ -1,0 +1,18 @@
+"""A worker with unequal states is drained, on a real broker: as the plan lists them, and scheduled."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.steering.restores import describe, drain
+
+pytestmark = [pytest.mark.e2e, pytest.mark.scenario]
+
+
+def test_scheduled_restores_are_warm_before_listed_ones_and_near_what_was_planned(tmp_path: Path) -> None:
+    listed, scheduled = (asyncio.run(drain(method, tmp_path / method)) for method in ("listed-2", "scheduled"))
+    print(f"\n{describe(listed)}\n{describe(scheduled)}")
+    assert scheduled.recovery is not None
+    assert listed.link_bound_s == scheduled.link_bound_s <= scheduled.warm_s < listed.warm_s
+    assert scheduled.warm_s <= 3.0 * scheduled.recovery.planned_s
