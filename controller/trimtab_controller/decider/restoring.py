@@ -71,7 +71,7 @@ class _Targets:
         owner = np.array([places[name] for name in table.workers], np.int64)[table.owner].copy()
         self._home: list[int] = owner[self._key_groups].tolist()
         owner[self._key_groups] = self._target
-        self._sums: Floats = np.bincount(owner, weights=table.load, minlength=len(view.workers))
+        self._sums: Floats = np.bincount(owner, weights=table.load, minlength=len(view.workers)).astype(np.float64)
         self._mean = float(table.load.sum() / self._capacity[self._kept].sum())
         self._allowed = np.maximum(np.abs(self._distances()), tolerance) + SLACK_PP
         self.changed = False
@@ -88,7 +88,8 @@ class _Targets:
         return float(np.where(self._kept, np.abs(distances), np.maximum(distances, 0.0)).max())
 
     def _distances(self) -> Floats:
-        return self._sums / self._capacity - self._mean
+        distances: Floats = self._sums / self._capacity - self._mean
+        return distances
 
     def improve(self, place: int) -> bool:
         """Let a move go to a standby, alone or in exchange for another move; whether it did."""
@@ -150,7 +151,9 @@ def with_restores(decision: Planned | Skip, snapshot: Snapshot | None, placement
     plan = decision.plan
     hosts, rows = set(plan.hosts.values()), snapshot.hosts if snapshot else ()
     cores = {row.host: row.cores for row in rows if row.cores and row.host in hosts}
-    warm = 0
-    for move in plan.moves if placement else ():
-        warm += move.target in placement.of(move.key_group.operator, move.key_group.partition)[1:]
-    return replace(decision, plan=replace(plan, cores=cores, to_standbys=warm))
+    warm = [
+        move
+        for move in plan.moves
+        if placement and move.target in placement.of(move.key_group.operator, move.key_group.partition)[1:]
+    ]
+    return replace(decision, plan=replace(plan, cores=cores, to_standbys=len(warm)))

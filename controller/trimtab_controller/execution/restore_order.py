@@ -1,7 +1,8 @@
 """The order of a plan's restores, and how many of them a host runs at the same time: DynDL with given targets.
 
 The plan has decided where each key group goes.  The schedule is made with the p90 curve of what restores cost, and
-promised with the p50 curve.  It is made when the plan begins, and journalled with it.
+promised with the p50 curve.  It is made when the plan begins.  The journal has the order; a new leader schedules what
+is left.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,12 +45,13 @@ def schedule(
     On each host local restores come first, then the largest.  Workers that also give key groups away receive last.
     """
     hosts = sorted({each.target_host for each in handovers})
+    place = {host: at for at, host in enumerate(hosts)}
     slots = {host: _slots(cores.get(host), limits) for host in hosts}
     fitted = _curves(hosts, slots, costs)
     unit_s = costs.unit_s
     lacking = lacking_bytes(handovers)
     problem = GivenProblem(
-        server=np.array([hosts.index(each.target_host) for each in handovers], np.int64),
+        server=np.array([place[each.target_host] for each in handovers], np.int64),
         size=np.array([costs.size(size) for size in lacking]),
         local=np.array([each.has_copy for each in handovers], np.bool_),
         slots=np.array([slots[host] for host in hosts], np.int64),
@@ -89,10 +91,10 @@ def _waiting(
     remote = np.bincount(problem.server[~problem.local], minlength=len(problem.slots))
     factor = np.array([cost.at(max(1, min(at, n))) for cost, at, n in zip(costs, slots, remote, strict=True)])
     taking = problem.size * np.where(problem.local, 1.0, factor[problem.server])
-    sources = sorted({each.source_host for each in handovers})
-    place = np.array([sources.index(each.source_host) for each in handovers])
-    most = float(np.bincount(place, taking).max()) / limits.handovers_per_host
-    return max(most, float(taking.sum()) / limits.handovers_in_flight)
+    by_source: dict[HostId, float] = {}
+    for handover, time in zip(handovers, taking.tolist(), strict=True):
+        by_source[handover.source_host] = by_source.get(handover.source_host, 0.0) + time
+    return max(max(by_source.values()) / limits.handovers_per_host, float(taking.sum()) / limits.handovers_in_flight)
 
 
 def lacking_bytes(handovers: Sequence[Handover]) -> list[int]:

@@ -30,8 +30,7 @@ FEW = 3
 UNIT_S = 0.3
 """Preset of a restore that lacks nothing: mostly the way of the command and of the ack through Kafka."""
 BYTES_PER_S = 10e6
-"""Preset of what a host restores: a Faust worker applies changelogs at a tenth of the speed of a link of 1 Gbit/s."""
-
+"""Preset of what a host restores: somewhat less than a tenth of a link of 1 Gbit/s."""
 PRIOR = AffineCost(a=0.2, b=0.8)
 """g before anything is measured: restores share what their host can do, but a fifth of each is waiting."""
 

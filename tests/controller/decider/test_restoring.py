@@ -6,13 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_controller.decider.decide import Settings, SolveWanted
+from trimtab_controller.decider.decision import Planned
+from trimtab_controller.decider.describe import describe
 from trimtab_controller.decider.owned import Owned
-from trimtab_controller.decider.restoring import onto_standbys
+from trimtab_controller.decider.restoring import onto_standbys, with_restores
 from trimtab_controller.decider.view import AppView, Worker
-from trimtab_controller.plan import PlanReason
+from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.report import Basis
+from trimtab_protocol.messages.snapshot import HostWindow, Snapshot
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")
 WORKERS = [WorkerId(f"w{number}") for number in range(4)]
@@ -134,3 +138,35 @@ def test_the_same_key_groups_move_more_to_standbys_and_nobody_gets_too_far(data:
 
     assert warm(told.moves) >= warm(moves)
     assert abs(told.load_distance - distance(found, told.moves)) < 1e-6
+
+
+def test_a_plan_knows_the_cores_of_its_hosts_and_says_how_many_moves_go_to_standbys() -> None:
+    found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0])
+    plan = Plan(
+        app=APP,
+        reason=PlanReason.DRAIN,
+        detail="drain w0",
+        moves=tuple(
+            Move(key_group=KeyGroup(APP, OPERATOR, at), source=WORKERS[0], target=target, state_bytes=1)
+            for at, target in enumerate(WORKERS[1:3])
+        ),
+        hosts=found.hosts,
+        before=9.0,
+        planned=1.0,
+        lower_bound=1.0,
+        status="optimal",
+    )
+    hosts = {"h-w0": 4.0, "h-w1": 2.0, "h-w2": None, "h-w3": 8.0}
+    seen = Snapshot(
+        cluster="c", start_ms=0, end_ms=10_000, published_ms=10_000, hosts_seen=4, hosts_expected=4, watermark_ms=None,
+        late_rows=0, nodes=(), key_groups=(),
+        hosts=tuple(
+            HostWindow(host=HostId(name), covered_s=10.0, cpu=None, cores=cores, basis=Basis.CONFIG)
+            for name, cores in hosts.items()
+        ),
+    )  # fmt: skip
+    told = with_restores(Planned(plan=plan), seen, placed(found, {0: 1, 1: 1}))
+    assert isinstance(told, Planned)
+    assert dict(told.plan.cores) == {HostId("h-w0"): 4.0, HostId("h-w1"): 2.0}, "not of w3, to which nothing moves"
+    assert describe(told).startswith("app: 2 moves (1 to standbys), load distance 9.0 -> 1.0")
+    assert with_restores(Planned(plan=plan), None, None) == Planned(plan=plan)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import faust
+from aiokafka import AIOKafkaConsumer
 from faust.tables.recovery import Recovery
 
 from tests.e2e.steering.app_names import BUCKETS_PER_S, OTHER_APP, WINDOW_S, Feature, named_for, note_fault
@@ -67,14 +68,14 @@ if "unguarded" in SETUP["planted"]:
 
 if SETUP.get("link_bytes_s"):
     # Every worker reads changelogs for hand-overs and standbys as if its host had a slow link of its own.
-    class SlowLink(changelog_reader.AIOKafkaConsumer):  # type: ignore[misc]
+    class SlowLink(AIOKafkaConsumer):  # type: ignore[misc]
         async def getmany(self, *tps: Any, timeout_ms: int = 0, max_records: int | None = None) -> Any:
             batches = await super().getmany(*tps, timeout_ms=timeout_ms, max_records=50)
             size = sum(len(row.key or b"") + len(row.value or b"") for rows in batches.values() for row in rows)
             await asyncio.sleep(size / SETUP["link_bytes_s"])
             return batches
 
-    changelog_reader.AIOKafkaConsumer = SlowLink
+    changelog_reader.AIOKafkaConsumer = SlowLink  # type: ignore[attr-defined]
 
 app = faust.App(
     APP_ID,
