@@ -9,6 +9,7 @@ few key groups move first, so that there is something to learn from.
 import asyncio
 import logging
 import random
+import statistics
 import sys
 import tempfile
 import time
@@ -50,6 +51,7 @@ class Drained:
     ended_s: float
     link_bound_s: float
     recovery: Recovery | None
+    pauses_s: tuple[float, ...]
 
 
 def setup() -> Setup:
@@ -98,6 +100,7 @@ class Drain:
             ended_s=ended_s,
             link_bound_s=max(lacking.values()) / LINK_BYTES_S,
             recovery=execution.recovery,
+            pauses_s=execution.pauses_s,
         )
         await cluster.settled()
         assert {each: cluster.owners()[each] for each in rest} == {each: [target] for each, target in rest.items()}
@@ -119,6 +122,12 @@ class Executed:
     def recovery(self) -> Recovery | None:
         """What the last plan promised."""
         return self._machine.state.rounds[self._cluster.app].recovery
+
+    @property
+    def pauses_s(self) -> tuple[float, ...]:
+        """The pause of each hand-over of the last plan."""
+        rows = self._machine.state.rounds[self._cluster.app].handovers
+        return tuple(row.pause_s for row in rows if row.pause_s is not None)
 
     async def carry_out(self, targets: dict[KeyGroup, WorkerId]) -> tuple[float, float]:
         """Move the key groups; returns the seconds until all are warm, and until the plan has ended."""
@@ -197,7 +206,8 @@ def describe(found: Drained) -> str:
         )
     return (
         f"{found.method:10} all warm after {found.warm_s:5.1f} s, all moved after {found.ended_s:5.1f} s; "
-        f"the links alone take {found.link_bound_s:.1f} s{promise}"
+        f"the links alone take {found.link_bound_s:.1f} s{promise}; "
+        f"pause {statistics.median(found.pauses_s):.2f} s in the median, {max(found.pauses_s):.2f} s at most"
     )
 
 
