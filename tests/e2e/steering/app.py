@@ -69,6 +69,9 @@ if "unguarded" in SETUP["planted"]:
 if SETUP.get("link_bytes_s"):
     # Every worker reads changelogs for hand-overs and standbys as if its host had a slow link of its own.
     class SlowLink(AIOKafkaConsumer):  # type: ignore[misc]
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options, max_partition_fetch_bytes=50_000)  # else one partition has the link for seconds
+
         async def getmany(self, *tps: Any, timeout_ms: int = 0, max_records: int | None = None) -> Any:
             batches = await super().getmany(*tps, timeout_ms=timeout_ms, max_records=50)
             size = sum(len(row.key or b"") + len(row.value or b"") for rows in batches.values() for row in rows)

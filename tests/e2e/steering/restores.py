@@ -40,6 +40,8 @@ WORKERS, FIRST_OWNS, LEARNED = 6, 24, 4
 UNIT_BYTES, LINK_BYTES_S = 100_000, 5e5
 CORES = 4.0
 LIMIT_S = 120.0
+REPORTED_S = 0.6
+"""Statistics come every half second."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +145,8 @@ class Executed:
                 await self._perform(self._machine.on_event(time.time(), executing.AckSeen(ack=here)))
             if (wake_at := self._machine.wake_at) is not None and wake_at <= time.time():
                 await self._perform(self._machine.on_tick(time.time()))
+            seen = executing.OwnershipSeen(start_s=time.time() - REPORTED_S, owners=self._owners())
+            await self._perform(self._machine.on_event(time.time(), seen))
         rows = self._machine.state.rounds[self._cluster.app].handovers
         odd = [(row.id, row.phase, row.detail) for row in rows if row.phase is not HandoverPhase.DONE]
         assert not odd, f"hand-overs that were not done: {odd}"
@@ -160,6 +164,9 @@ class Executed:
                         await self._cluster.agent.send(command)
                 case executing.RestoreEnded():
                     self._warm_at = time.time()
+
+    def _owners(self) -> dict[KeyGroup, WorkerId]:
+        return {each: names[0] for each, names in self._cluster.owners().items() if len(names) == 1}
 
     def _plan(self, targets: dict[KeyGroup, WorkerId]) -> Plan:
         _, said = self._cluster.agent.statistics[worker(0)]

@@ -176,13 +176,17 @@ class Handover:
 
     async def _catch_up(self, ends: dict[TP, int], generation: int) -> None:
         deadline = time.monotonic() + self._settings.catch_up_limit_s
-        while not self._standbys.has(ends):
-            if time.monotonic() > deadline:
-                raise Denied(
-                    Refusal.CATCH_UP_TIMEOUT, f"changelogs not applied after {self._settings.catch_up_limit_s} s"
-                )
-            await asyncio.sleep(POLL_S)
-            self.check(generation)
+        self._standbys.prefer(ends.keys())  # the key groups wait, and other restores may have a long way to go
+        try:
+            while not self._standbys.has(ends):
+                if time.monotonic() > deadline:
+                    raise Denied(
+                        Refusal.CATCH_UP_TIMEOUT, f"changelogs not applied after {self._settings.catch_up_limit_s} s"
+                    )
+                await asyncio.sleep(POLL_S)
+                self.check(generation)
+        finally:
+            self._standbys.prefer_no_more(ends.keys())
 
 
 async def _nothing() -> dict[TP, int]:

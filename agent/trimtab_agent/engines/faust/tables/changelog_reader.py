@@ -42,6 +42,7 @@ class ChangelogReader:
         self._applied: dict[TP, int] = {}
         self._tables: dict[TP, Any] = {}
         self._changed = False
+        self._first: frozenset[TP] = frozenset()
         self._lock = threading.Lock()
         self.records = 0
         """Number of records applied since the start."""
@@ -69,6 +70,14 @@ class ChangelogReader:
                 if self._applied.pop(tp, None) is not None:
                     self._changed = True
 
+    def prefer(self, tps: Iterable[TP]) -> None:
+        """Read these partitions alone until `prefer_no_more`: their hand-over waits for their last records."""
+        self._first |= frozenset(tps)
+
+    def prefer_no_more(self, tps: Iterable[TP]) -> None:
+        """Read these partitions like all others."""
+        self._first -= frozenset(tps)
+
     async def run(self) -> None:
         """Follow until cancelled.  Runs on the side loop."""
         await for_ever(self._follow, "cannot read changelogs for standby tables, retrying")
@@ -87,7 +96,8 @@ class ChangelogReader:
                 if not following:
                     await asyncio.sleep(IDLE_S)
                     continue
-                batches = await reader.getmany(timeout_ms=50, max_records=CHUNK_RECORDS)
+                first = [TopicPartition(*tp) for tp in self._first & self.followed]
+                batches = await reader.getmany(*first, timeout_ms=50, max_records=CHUNK_RECORDS)
                 for tp, records in batches.items():
                     self._apply(TP(*tp), records)
                 await asyncio.sleep(0)

@@ -78,6 +78,14 @@ class Standbys:
         """Whether the local tables contain the changelogs up to these ends."""
         return all(self._applied(tp) >= end - 1 for tp, end in ends.items())
 
+    def prefer(self, changelogs: Collection[TP]) -> None:
+        """Read these changelogs before those that other key groups restore from; end it with `prefer_no_more`."""
+        self._reader.prefer(changelogs)
+
+    def prefer_no_more(self, changelogs: Collection[TP]) -> None:
+        """Read these changelogs like all others."""
+        self._reader.prefer_no_more(changelogs)
+
     def followed(self) -> frozenset[KeyGroup]:
         """Key groups with at least one followed changelog."""
         found = (self._ownership.key_group_of(*tp) for tp in self._reader.followed)

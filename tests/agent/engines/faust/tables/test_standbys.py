@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from faust.types import TP
 
+from trimtab_agent.engines.faust.tables import changelog_reader
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
@@ -85,3 +87,39 @@ def test_what_faust_itself_follows_is_neither_followed_a_second_time_nor_closed(
     assert tail.followed == frozenset()
     assert not standbys.is_followed([OTHER]), "so a hand-over to this worker is refused"
     assert set(table._dbs) == {0, 1}
+
+
+def test_what_a_hand_over_waits_for_is_read_before_what_others_restore(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting, restoring = TP("log", 1), TP("log", 2)
+    asked: list[tuple[Any, ...]] = []
+    tail = ChangelogReader({})
+
+    class Reader:
+        async def getmany(self, *tps: Any, **limits: Any) -> dict[Any, Any]:
+            asked.append(tuple(tps))
+            if len(asked) == 1:
+                tail.prefer([waiting, TP("log", 9)])
+            if len(asked) == 2:
+                tail.prefer_no_more([waiting])
+            if len(asked) == 3:
+                tail.prefer([restoring])
+                tail.leave([restoring])  # taken over, or given up
+            if len(asked) == 5:
+                raise asyncio.CancelledError
+            return {}
+
+        async def start(self) -> None:
+            pass
+
+        stop = start
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_: None
+
+    monkeypatch.setattr(changelog_reader, "AIOKafkaConsumer", lambda **_: Reader())
+    tail.follow(waiting, Table(), 4)
+    tail.follow(restoring, Table(), 0)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(tail._follow())
+
+    assert asked == [(), (waiting,), (), (), ()]
