@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaProducer
 
 from tests.e2e.steering.app_names import Feature, faults, note_fault
 from tests.e2e.steering.load import Load
-from tests.e2e.steering.run_setup import APP, BALLAST, CLUSTER, EXTRAS, HOST, RENAMED, Setup, app_of, operators
+from tests.e2e.steering.run_setup import APP, CLUSTER, EXTRAS, HOST, RENAMED, Setup, app_of, operators
 from tests.e2e.steering.tiny_agent import Agent
 from tests.paths import ROOT, python_path
 from tests.previous.release import unpack
@@ -76,10 +76,8 @@ class Cluster:
         names += [name for topic in self.setup.besides for name in (topic, f"{topic}_done")]
         topics = [Topic(name=name, partitions=self.setup.partitions) for name in names]
         if self.setup.own_topics:
-            ballast = [BALLAST] if Feature.BALLAST in self.setup.features else []
             logs = [
-                Topic(name=n, partitions=self.setup.partitions, settings=compact)
-                for n in (*self.setup.changelogs, *ballast)
+                Topic(name=n, partitions=self.setup.partitions, settings=compact) for n in self.setup.all_changelogs
             ]
             topics += [*logs, *trimtabs_topics()]
         self.broker.create_topics(topics)
@@ -91,9 +89,7 @@ class Cluster:
         workers = [worker(i) for i in range(self.setup.workers)]
         count = self.setup.partitions
         self.rows = {
-            operator: [
-                (workers[0 if p < self.setup.first_owns else (p + number) % len(workers)],) for p in range(count)
-            ]
+            operator: [(workers[self.setup.owner(p, number)],) for p in range(count)]
             for number, operator in enumerate(operators(self.setup.features))
         }
         await self.load.send_ballast()

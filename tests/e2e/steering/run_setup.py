@@ -71,6 +71,15 @@ class Setup:
     """Of the version of the job that workers start with."""
     seed: int = 1
 
+    def owner(self, partition: int, operator: int) -> int:
+        """The number of the worker that owns this partition of operator 0, 1, ... in the beginning."""
+        return 0 if partition < self.first_owns else (partition + operator) % self.workers
+
+    @property
+    def all_changelogs(self) -> tuple[str, ...]:
+        """With that of the table that the job only keeps."""
+        return (*self.changelogs, *((BALLAST,) if self.ballast_bytes else ()))
+
     @property
     def changelogs(self) -> tuple[str, ...]:
         return (*CHANGELOGS, *((WINDOWED,) if self.windowed else ()))
