@@ -65,6 +65,8 @@ def test_the_size_of_an_app_is_shown_while_it_is_known() -> None:
         names = ("desired_workers", "demand_cores", "capacity_cores")
         found = [metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": APP}) for name in names]
         assert tuple(found) == figures
+
+
 def test_restores_show_what_was_planned_and_measured_once_a_round_has_ended() -> None:
     metrics = Metrics()
     telemetry = Telemetry("c", metrics, acting=True, previous=None)
