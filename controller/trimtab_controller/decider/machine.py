@@ -387,16 +387,13 @@ class Decider:
             return Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason)
         if (changed := self._admit_cluster() or admit_app(wanted.view.app, self._execution)) is not None:
             return changed
-        missing = self.known.not_ready or self.known.views.get(wanted.view.app)
-        if isinstance(missing, NotReady):
-            return not_ready(missing)
+        newest = self.known.not_ready or self.known.views.get(wanted.view.app)
+        if isinstance(newest, NotReady):
+            return not_ready(newest)
         placement = self._execution.placements.get(wanted.view.app)
         decision = judge(wanted, onto_standbys(wanted, answer, placement, self._settings), self._settings)
-        newest = self.known.views.get(wanted.view.app)
-        if isinstance(decision, Planned) and isinstance(newest, AppView):
-            changed_ends = still_free(decision, newest)
-            if changed_ends is not None:
-                return not_ready(changed_ends)
+        if isinstance(decision, Planned) and newest and (changed_ends := still_free(decision, newest)):
+            return not_ready(changed_ends)
         if isinstance(decision, Planned) and self._acting:
             self._predictions.plan(now, wanted.view.app)
         return with_restores(decision, self.known.snapshot, placement)
