@@ -4,7 +4,7 @@ This module coordinates rounds, placements and scalings; `handovers.py` has the 
 is published together with the new state, so a new leader that reads the journal continues from the same point.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trimtab_controller.execution import handovers, resizing, scalings
@@ -25,6 +25,7 @@ from trimtab_controller.execution.events import (
     StandbysWanted,
     StopWanted,
 )
+from trimtab_controller.execution.releases import Releases
 from trimtab_controller.execution.restore_order import Room, schedule
 from trimtab_controller.execution.restores import RestoreCosts
 from trimtab_controller.execution.state import (
@@ -51,6 +52,7 @@ class ExecutionMachine:
         self._cluster = cluster
         self._limits = limits
         self._costs = RestoreCosts()
+        self._releases = Releases()
         self._warmed: list[RestoreEnded] = []
         self.state = state
 
@@ -107,7 +109,9 @@ class ExecutionMachine:
         return Step(now, self._cluster, self._limits, self.state)
 
     def _close(self, step: Step) -> list[Action]:
-        """Start the hand-overs that may start, and make the publication."""
+        """Release and start the hand-overs that may go on, and make the publication."""
+        for handover, ack in self._releases.take_due(step.execution):
+            handovers.hear(step, handover, ack)
         self._start_waiting(step)
         actions = step.close()
         self.state = step.execution
@@ -151,11 +155,12 @@ class ExecutionMachine:
         return replace(row, handovers=begun + found.handovers, recovery=found.recovery)
 
     def _restoring(self) -> list[Handover]:
-        return [each for each in self._handovers() if each.phase is HandoverPhase.PREPARING]
+        preparing = (each for each in self._handovers() if each.phase is HandoverPhase.PREPARING)
+        return [each for each in preparing if not self._releases.is_warm(each)]
 
     def _start_waiting(self, step: Step) -> None:
         """Start hand-overs, those of the oldest plan first, as far as there is room for them."""
-        room = Room(step.execution, self._limits)
+        room = Room(step.execution, self._limits, self._releases.is_warm)
         for row in step.execution.in_flight:
             for handover in row.handovers:
                 ready = handover.phase is HandoverPhase.WAITING and (handover.wake_at or 0.0) <= step.now
@@ -172,17 +177,18 @@ class ExecutionMachine:
                 resizing.left(step, {ack.worker})
             return
         handover = self.state.handover_of(ack.command_id)
-        if handover is not None and handover.phase not in ENDED:
-            handovers.hear(step, handover, ack)
-            self._see_restored(step, handover)
-
-    def _see_restored(self, step: Step, handover: Handover) -> None:
-        """If a restore has ended, learn from it, and note that its round has got so far."""
-        row = step.execution.rounds[handover.app]
-        now = next(each.phase for each in row.handovers if each.id == handover.id)
-        if (handover.phase, now) != (HandoverPhase.PREPARING, HandoverPhase.RELEASING):
+        if handover is None or handover.phase in ENDED:
             return
-        self._costs.learn(step.now, handover, self._restoring())
+        restoring = self._restoring()
+        if not self._releases.hear(handover, ack):
+            handovers.hear(step, handover, ack)
+        elif handover in restoring:
+            self._see_restored(step, handover, restoring)
+
+    def _see_restored(self, step: Step, handover: Handover, restoring: Sequence[Handover]) -> None:
+        """A restore has ended: learn from it, and note that its round has got so far."""
+        row = step.execution.rounds[handover.app]
+        self._costs.learn(step.now, handover, restoring)
         self._warmed.append(RestoreEnded(handover=handover, seconds=step.now - handover.since))
         if row.recovery is not None:
             step.set_round(replace(row, recovery=replace(row.recovery, warm_at=step.now)))

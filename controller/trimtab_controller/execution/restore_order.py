@@ -5,7 +5,7 @@ promised with the p50 curve.  It is made when the plan begins.  The journal has 
 is left.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,7 +134,8 @@ def _running(
 class Room:
     """How many more hand-overs may begin: within the limits, and within the slots that their round gives the target."""
 
-    def __init__(self, execution: Execution, limits: Limits) -> None:
+    def __init__(self, execution: Execution, limits: Limits, is_warm: Callable[[Handover], bool]) -> None:
+        """`is_warm`: whether the target of a hand-over that is being prepared needs to restore no more."""
         self._limits = limits
         self._of_app: dict[AppId, int] = {}
         self._on_host: dict[HostId, int] = {}
@@ -142,7 +143,8 @@ class Room:
         for row in execution.in_flight:
             for handover in row.handovers:
                 if handover.phase in IN_FLIGHT:
-                    self._count(handover, restores=handover.phase is HandoverPhase.PREPARING)
+                    restores = handover.phase is HandoverPhase.PREPARING and not is_warm(handover)
+                    self._count(handover, restores=restores)
 
     def has(self, row: Round, handover: Handover) -> bool:
         """Whether this hand-over may begin."""
