@@ -7,7 +7,8 @@ from trimtab_controller.execution.state import Execution, Handover, Round, SizeC
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
-from trimtab_protocol.messages.placement import Owners, Placement
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,8 @@ from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.commands import Ack
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
-from trimtab_protocol.messages.placement import Owners, Placement
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement
 
 
 class ExecutionMachine:

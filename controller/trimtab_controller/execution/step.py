@@ -6,7 +6,8 @@ from trimtab_controller.execution.events import Action, HandoverEnded, Limits, P
 from trimtab_controller.execution.state import ENDED, Execution, Handover, Round, Scaling, with_owners
 from trimtab_protocol.messages.commands import Command
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup
-from trimtab_protocol.messages.placement import Owners, Placement
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement
 
 FORGOTTEN_S = 3600.0
 """How long the last round of a forgotten app is kept: windows from before its end do not bring the app back."""

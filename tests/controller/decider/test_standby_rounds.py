@@ -24,7 +24,7 @@ from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standby_rounds import ROUND, ROUND_INTERVAL_S
 from trimtab_controller.execution.state import Execution, with_owners
 from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
-from trimtab_protocol.messages.placement import Owners
+from trimtab_protocol.messages.owner_rows import Owners
 
 EACH = int(ROUND.worker_changes)
 WARM = {kg(0): (W0, W1), kg(1): (W1, W0)}

@@ -16,7 +16,8 @@ from trimtab_controller.decider.view import AppView, FixedWorker, Worker
 from trimtab_controller.execution.state import placement_of, with_owners
 from trimtab_models.standbys import Budget
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
-from trimtab_protocol.messages.placement import Owners, Placement
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement
 
 PLENTY = Budget()
 

@@ -17,7 +17,8 @@ from trimtab_protocol.messages.commands import Ack, Command, Phase, decode_ack, 
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.handover import HandoverKind, decode_handover
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, CommandId, Epoch, HostId, KeyGroup, Topics, WorkerId
-from trimtab_protocol.messages.placement import Owners, Placement, decode_placement
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement, decode_placement
 
 UNOWNED_LIMIT_S = 45.0
 """So long may a key group be without an owner while nothing fails: a session, a rebalance, a hand-over not taken."""

@@ -35,7 +35,8 @@ from trimtab_agent.engines.faust.group.placing import Member, Reason, place
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_protocol.messages.decode import BadMessage, Fault, shorten, step
 from trimtab_protocol.messages.names import NO_EPOCH, Epoch
-from trimtab_protocol.messages.placement import Owners, Placement
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement
 
 log = logging.getLogger(__name__)
 
