@@ -101,6 +101,11 @@ def part_key(app: AppId, operator: OperatorId, part: int) -> bytes:
     return SEPARATOR.join((app, operator, str(part))).encode()
 
 
+def is_part(key: bytes | None) -> bool:
+    """Whether this is the key of a part."""
+    return SEPARATOR.encode() in (key or b"")
+
+
 def app_in(key: bytes | None) -> str:
     """The app that a record's key names; the part of a key that is no name is left for the decoder to refuse."""
     return (key or b"").decode(errors="replace").partition(SEPARATOR)[0]
@@ -170,13 +175,12 @@ def encode_record(record: PlacementRecord) -> bytes:
 
 def decode_record(key: bytes | None, payload: bytes | None) -> PlacementRecord:
     """What a record of the placement's topic holds, and checks that its key says the same.  Raises BadMessage."""
-    versions = (VERSION,) if SEPARATOR.encode() in (key or b"") else (VERSION, HEAD_VERSION)
-    fields = parse(payload, version=versions)
     found: PlacementRecord
-    if len(versions) == 1:
-        found = _read_part(fields)
+    if is_part(key):
+        found = _read_part(parse(payload, version=VERSION))
         expected = found.key
     else:
+        fields = parse(payload, version=(VERSION, HEAD_VERSION))
         found = _read_head(fields) if fields.has("digest") else read_placement(fields)
         expected = found.app.encode()
     if key != expected:

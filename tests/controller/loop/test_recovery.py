@@ -7,7 +7,7 @@ from trimtab_controller.execution.journal import KEY, JournalEntry, encode_entry
 from trimtab_controller.execution.state import Execution, Round
 from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.recovery import _inherited, _placements, _status
+from trimtab_controller.loop.recovery import _inherited, _published, _status
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import AppId, Epoch, OperatorId, Topics, WorkerId
 from trimtab_protocol.messages.placement import Placement, encode_placement
@@ -76,8 +76,8 @@ def told(number: int, *, acting: bool = True) -> Record:
 
 def inherited(*records: Record, inbox: Inbox | None = None) -> JournalEntry | Hold:
     found, inbox = Reading(messages=list(records)), inbox or Inbox(TOPICS, lambda: 1000.0)
-    placements, flawed = _placements(found, TOPICS, inbox)
-    return _inherited(found, TOPICS, inbox, [placement for placement, _ in placements], _status(found, TOPICS), flawed)
+    published = _published(found, TOPICS, inbox)
+    return _inherited(found, TOPICS, inbox, published, _status(found, TOPICS))
 
 
 @pytest.mark.parametrize(
@@ -125,16 +125,18 @@ def test_an_entry_that_cannot_be_read_is_counted_also_when_a_whole_one_stands_be
 
 def test_a_placement_that_was_deleted_is_none() -> None:
     found = Reading(messages=[placed(3), Record(TOPICS.placement, APP.encode(), None)])
-    assert _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0)) == ([], None)
+    published = _published(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
+    assert (published.newest(), published.flaw) == ([], None)
 
 
 def test_an_old_placement_that_somebody_wrote_once_more_is_not_the_last() -> None:
     found = Reading(messages=[placed(3), placed(4), placed(3)])
-    [(placement, _)], flawed = _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
-    assert (placement.epoch, flawed) == (Epoch(1, 4), None)
+    published = _published(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
+    assert ([each.epoch for each in published.newest()], published.flaw) == ([Epoch(1, 4)], None)
 
 
 def test_an_app_that_was_forgotten_stays_so_though_somebody_writes_its_old_placement_once_more() -> None:
     found = Reading(messages=[placed(3), taken_back(4), placed(3)])
-    [(placement, _)], flawed = _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
-    assert (placement.is_taken_back, placement.epoch, flawed) == (True, Epoch(1, 4), None)
+    published = _published(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
+    [placement] = published.newest()
+    assert (placement.is_taken_back, placement.epoch, published.flaw) == (True, Epoch(1, 4), None)
