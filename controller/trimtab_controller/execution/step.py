@@ -95,5 +95,7 @@ class Step:
         placements = dict(self.adopted)
         for app in dict.fromkeys(key_group.app for key_group in self.owners):
             rows = {key_group: row for key_group, row in self.owners.items() if key_group.app == app}
-            placements[app] = self.execution.placements[app].changed(self.epoch, rows)
+            base = placements.get(app, self.execution.placements.get(app))
+            assert base is not None
+            placements[app] = base.changed(self.epoch, rows)
         return tuple(placements.values())

@@ -9,8 +9,9 @@ from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.recovery import _inherited, _published, _status
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.names import AppId, Epoch, OperatorId, Topics, WorkerId
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.placement_parts import records_of
 from trimtab_protocol.messages.status import Status, encode_status, status_key
 
 TOPICS = Topics("c")
@@ -140,3 +141,59 @@ def test_an_app_that_was_forgotten_stays_so_though_somebody_writes_its_old_place
     published = _published(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
     [placement] = published.newest()
     assert (placement.is_taken_back, placement.epoch, published.flaw) == (True, Epoch(1, 4), None)
+
+
+W0, W1, OPERATOR = WorkerId("w0"), WorkerId("w1"), OperatorId("o")
+BASE = Placement(cluster="c", app=APP, epoch=Epoch(1, 2), owners={OPERATOR: [(W0,)] * 7}, part_size=3)
+NEXT = BASE.changed(Epoch(1, 3), {KeyGroup(APP, OPERATOR, 4): (W1,)})
+
+
+def of_topic(*publications: tuple[Placement, Placement | None]) -> list[Record]:
+    return [
+        Record(TOPICS.placement, key, value)
+        for placement, before in publications
+        for key, value in records_of(placement, before)
+    ]
+
+
+IN_PARTS = of_topic((BASE, None), (NEXT, BASE))
+
+
+def test_a_placement_in_parts_is_put_together_for_a_successor() -> None:
+    inbox = Inbox(TOPICS, lambda: 1000.0)
+    published = _published(Reading(messages=IN_PARTS), TOPICS, inbox)
+    assert (published.newest(), published.flaw, published.epoch) == ([NEXT], None, Epoch(1, 3))
+    assert isinstance(inherited(*IN_PARTS, journalled(4, plan_in_flight=True)), JournalEntry)
+
+
+@pytest.mark.parametrize("lost", range(3))
+def test_a_successor_holds_while_a_part_is_missing(lost: int) -> None:
+    compacted = [*IN_PARTS[:1], *IN_PARTS[2:3], *IN_PARTS[4:]]
+    assert isinstance(inherited(*compacted, journalled(4)), JournalEntry)
+    del compacted[lost]
+    found = inherited(*compacted, journalled(4))
+    assert isinstance(found, Hold)
+    assert (found.flaw, "(app app)" in found.detail) == (Flaw.PLACEMENT, True)
+
+
+def test_a_successor_holds_while_a_part_is_an_old_one_written_once_more() -> None:
+    old = IN_PARTS[1]
+    assert isinstance(inherited(*IN_PARTS, old, journalled(4)), JournalEntry), "the newer one is still there"
+    compacted = [*IN_PARTS[:1], *IN_PARTS[2:3], IN_PARTS[-1], old]
+    found = inherited(*compacted, journalled(4))
+    assert isinstance(found, Hold)
+    assert found.flaw is Flaw.PLACEMENT
+
+
+def test_a_journal_that_is_older_than_a_placement_that_is_not_whole_is_seen_as_such() -> None:
+    found = inherited(IN_PARTS[-1], journalled(2))
+    assert isinstance(found, Hold)
+    assert found.newest == Epoch(1, 3)
+
+
+def test_parts_that_were_deleted_count_neither_as_refused_nor_as_missing() -> None:
+    whole = Placement(cluster="c", app=APP, epoch=Epoch(1, 4), owners=NEXT.owners)
+    inbox = Inbox(TOPICS, lambda: 1000.0)
+    published = _published(Reading(messages=[*IN_PARTS, *of_topic((whole, NEXT))]), TOPICS, inbox)
+    assert (published.newest(), published.flaw) == ([whole], None)
+    assert not inbox.rejected
