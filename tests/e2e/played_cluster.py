@@ -56,7 +56,7 @@ class World:
     state_bytes: int = 1000
     """Of each key group."""
     standbys: int | None = None
-    key_groups_per_part: int = 256
+    key_groups_per_part: int = 128
     older: set[str] = field(default_factory=set)
     """Workers with a plug-in of before: they do not read placements in parts."""
     commands: list[Command] = field(default_factory=list)

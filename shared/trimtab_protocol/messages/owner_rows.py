@@ -11,7 +11,7 @@ from typing import Any, overload
 from trimtab_protocol.messages.decode import encode
 from trimtab_protocol.messages.names import WorkerId
 
-PART_SIZE = 256
+PART_SIZE = 128
 """Key groups per part, unless the placement says otherwise."""
 
 Owners = tuple[WorkerId, ...]

@@ -5,9 +5,9 @@ same however large the app is: each part is a record of its own, and the record 
 says which parts belong together (`placement_parts.py`).
 """
 
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -139,7 +139,10 @@ def read_rows(rows: object, path: str, *, most: int) -> list[Owners]:
     known: dict[Owners, Owners] = {}
     found = []
     for index, row in enumerate(rows):
-        same = known.get(tuple(row)) if isinstance(row, list) and all(type(each) is str for each in row) else None
+        try:
+            same = known.get(tuple(row))
+        except TypeError:  # no array, or of something that is no name
+            same = None
         if same is None:
             same = _read_owners(row, f"{path}[{index}]")
             known[same] = same
@@ -151,8 +154,14 @@ def _read_owners(row: object, path: str) -> Owners:
     if not isinstance(row, list) or len(row) > 1 + MAX_STANDBYS:
         raise BadMessage(Fault.TYPE, path, row, f"an array of at most {1 + MAX_STANDBYS} workers")
     for worker in row:
-        if not isinstance(worker, str) or not NAME_PATTERN.fullmatch(worker):
+        if not isinstance(worker, str) or _name(worker) is None:
             raise BadMessage(Fault.RANGE, path, worker, "a worker's name")
     if len(set(row)) != len(row):
         raise BadMessage(Fault.RANGE, path, row, "each worker once")
-    return tuple(WorkerId(sys.intern(worker)) for worker in row)  # a million rows name few workers
+    return tuple(_name(worker) for worker in row)  # type: ignore[misc]  # all are names
+
+
+@lru_cache(maxsize=20_000)
+def _name(worker: str) -> WorkerId | None:
+    """The name as one object, since a million rows name few workers; None: it is no name."""
+    return WorkerId(worker) if NAME_PATTERN.fullmatch(worker) else None

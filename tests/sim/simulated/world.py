@@ -95,7 +95,7 @@ class World:
         self.election = Election(self.timeline, LEASE_S)
         self.keys = KeyFiles(key=folder / "controller.pem", trust=folder / "trusted.keys")
         self.keys.create()
-        self._configuration = configuration(self.keys, (256, 3)[seed % 2])
+        self._configuration = configuration(self.keys, (128, 3)[seed % 2])
         self._older = seed % 8 == 5
         """Whether some workers have a plug-in of before, which reads placements in one record only."""
         self.rotating = False
