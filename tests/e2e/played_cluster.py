@@ -19,6 +19,7 @@ from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_trust
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, decode_command, encode_ack
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
+from trimtab_protocol.messages.owner_rows import PART_SIZE
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_log import PlacementLog
 from trimtab_protocol.messages.placement_parts import decode_record
@@ -56,7 +57,7 @@ class World:
     state_bytes: int = 1000
     """Of each key group."""
     standbys: int | None = None
-    key_groups_per_part: int = 128
+    key_groups_per_part: int = PART_SIZE
     older: set[str] = field(default_factory=set)
     """Workers with a plug-in of before: they do not read placements in parts."""
     commands: list[Command] = field(default_factory=list)
@@ -79,7 +80,8 @@ class World:
         self.config.write_text(self.configuration(self.metrics_port, self.folder / "checkpoints"))
 
     def configuration(self, metrics_port: int, checkpoints: Path, bootstrap: str | None = None) -> str:
-        """controller.toml; the stream is played by the test."""
+        """controller.toml; the stream is played by the test.  Older controllers refuse keys that they do not know."""
+        parts = "" if self.key_groups_per_part == PART_SIZE else f"key_groups_per_part = {self.key_groups_per_part}"
         return f"""
 [controller]
 cluster = "{self.cluster}"
@@ -104,7 +106,7 @@ handovers_in_flight = 1
 key_groups_per_handover = 4
 prepare_timeout_s = 60.0
 handover_timeout_s = 60.0
-key_groups_per_part = {self.key_groups_per_part}
+{parts}
 [metrics]
 listen = "127.0.0.1:{metrics_port}"
 """

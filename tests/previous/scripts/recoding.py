@@ -20,6 +20,15 @@ from trimtab_protocol.messages.report import decode_report, encode_report
 from trimtab_protocol.messages.snapshot import decode_snapshot, encode_snapshot
 from trimtab_protocol.messages.status import decode_status, encode_status
 
+try:
+    from trimtab_protocol.messages.placement_parts import decode_record, encode_record
+except ImportError:  # the previous version takes every record of the topic for a placement
+
+    def decode_record(key: bytes, value: bytes) -> Any:
+        return decode_placement(value)
+
+    encode_record = encode_placement
+
 
 def again(decode: Callable[[bytes], Any], encode: Callable[[Any], bytes]) -> Callable[[bytes], bytes]:
     return lambda data: encode(decode(data))
@@ -30,6 +39,12 @@ def intent_again(data: bytes) -> bytes:
     key, _, value = data.partition(b"\n")
     found = decode_intent(key, value)
     return found.key.encode() + b"\n" + encode_intent(found)
+
+
+def record_again(data: bytes) -> bytes:
+    """Of the placements' topic: key, line feed, value."""
+    key, _, value = data.partition(b"\n")
+    return key + b"\n" + encode_record(decode_record(key, value))
 
 
 def chunk_again(data: bytes) -> bytes:
@@ -51,6 +66,7 @@ CODECS = {
     "snapshot": again(decode_snapshot, encode_snapshot),
     "chunk": chunk_again,
     "placement": again(decode_placement, encode_placement),
+    "record": record_again,
     "command": again(decode_command, encode_command),
     "ack": again(decode_ack, encode_ack),
     "handover": again(decode_handover, encode_handover),
