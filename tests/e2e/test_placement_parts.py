@@ -37,19 +37,26 @@ def parted(world: World) -> World:
 
 @pytest.mark.parametrize(
     "play",
-    [
-        loop.test_from_snapshot_to_balanced_cluster,
-        loop.test_killed_between_all_steps_the_plan_goes_on,
-        loop.test_a_new_key_signs_the_placements_anew_and_forged_ones_are_as_if_not_there,
-    ],
+    [loop.test_from_snapshot_to_balanced_cluster, loop.test_killed_between_all_steps_the_plan_goes_on],
     ids=lambda play: play.__name__,
 )
 def test_what_holds_of_one_record_holds_of_parts(parted: World, play: Callable[[World], None]) -> None:
     play(parted)
     parted.follow()
-    assert {placement.part_size for placement in parted.placements} == {12 // PARTS}
-    assert parted.keys_written[: PARTS + 1] == [*(part_key(APP, OPERATOR, part) for part in range(PARTS)), b"app"]
+    check_form(parted)
     assert fresh(parted).newest == parted.placements[-1]
+
+
+def test_a_new_key_signs_all_parts_anew(parted: World) -> None:
+    """Forged records stand on the topic in the end, so it is not read on."""
+    loop.test_a_new_key_signs_the_placements_anew_and_forged_ones_are_as_if_not_there(parted)
+    check_form(parted)
+    assert parted.keys_written[PARTS + 1 : 2 * (PARTS + 1)] == parted.keys_written[: PARTS + 1]
+
+
+def check_form(world: World) -> None:
+    assert {placement.part_size for placement in world.placements} == {12 // PARTS}
+    assert world.keys_written[: PARTS + 1] == [*(part_key(APP, OPERATOR, part) for part in range(PARTS)), b"app"]
 
 
 def fresh(world: World) -> PlacementLog:

@@ -3,17 +3,14 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import faust
 import pytest
-from faust.assignor.client_assignment import ClientAssignment
 from faust.types import TP
 
 from trimtab_agent.engines.faust import SteeringSettings
-from trimtab_agent.engines.faust.group.member_data import MemberData, packed
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.handover import Denied, Given
 from trimtab_agent.engines.faust.steering.background_work import BackgroundWork
@@ -373,39 +370,3 @@ def test_an_app_that_turns_out_to_be_unfit_is_measured_but_neither_steered_nor_k
     assert [layout.sources for layout in learnt] == [frozenset({"in"})]
     assert worker.parts.app.assignor.replicas == worker.shared.faust_standbys
     assert worker.hears(release()) == [Refused(refusal=Refusal.NOT_STEERING, detail="table lost: in memory")]
-
-
-def test_a_leader_waits_for_the_placement_in_parts_that_a_member_has_read() -> None:
-    worker = Worker()
-    told = [member(1), member(3), member(9, sends="it along"), b"not to be understood"]
-
-    async def run() -> None:
-        waiting = asyncio.ensure_future(worker.watcher.before_assignment(told))
-        await asyncio.sleep(0.05)
-        assert not waiting.done()
-        worker.shared.offer(replace(PLACED, epoch=Epoch(1, 2), part_size=1))
-        await asyncio.sleep(0.05)
-        assert not waiting.done()
-        worker.shared.offer(replace(PLACED, epoch=Epoch(1, 3), part_size=1))
-        await asyncio.wait_for(waiting, 10.0)
-
-    asyncio.run(run())
-
-
-def test_it_does_not_wait_for_ever_and_not_at_all_for_what_it_knows() -> None:
-    worker = Worker()
-    worker.parts = replace(worker.parts, settings=replace(SETTINGS, assignment_placement_limit_s=0.05))
-    watcher = GroupWatcher(worker.parts, named_topics=dict, unfit_tables=list)
-    asyncio.run(asyncio.wait_for(watcher.before_assignment([member(9)]), 10.0))
-    asyncio.run(worker.watcher.before_assignment([member(1)]))
-
-
-PLACED = Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={SUMS: ((OTHER, ME),)})
-
-
-def member(number: int, sends: str | None = None) -> bytes:
-    nothing = ClientAssignment(actives={}, standbys={})
-    data = MemberData(
-        assignment=nothing, url="", changelog_distribution={}, epoch=[1, number], placement=sends and packed(PLACED)
-    )
-    return bytes(data.dumps())
