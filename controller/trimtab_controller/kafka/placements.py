@@ -64,8 +64,8 @@ class PublishedPlacements:
 
     @property
     def epoch(self) -> Epoch:
-        """The newest epoch of all records that were read."""
-        return max((log.announced for log in self._logs.values()), default=NO_EPOCH)
+        """The highest epoch of all records that were read."""
+        return max((log.highest for log in self._logs.values()), default=NO_EPOCH)
 
     @property
     def flaw(self) -> str | None:

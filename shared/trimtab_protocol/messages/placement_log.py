@@ -36,6 +36,11 @@ class PlacementLog:
         return max(self.epoch, self._head.epoch if self._head is not None else NO_EPOCH)
 
     @property
+    def highest(self) -> Epoch:
+        """The highest epoch of all records that were read, parts without a head included."""
+        return max([self.announced, *(part.epoch for part in self._parts.values())])
+
+    @property
     def flaw(self) -> str | None:
         """Why the newest head cannot be put together; None if it is, or if its successor is being read."""
         return None if self.in_transaction else self._flaw
@@ -43,7 +48,7 @@ class PlacementLog:
     @property
     def in_transaction(self) -> bool:
         """Whether parts have been read whose head has not: the rest of their transaction follows."""
-        return any(part.epoch > self.announced for part in self._parts.values())
+        return self.highest > self.announced
 
     def begin_again(self) -> None:
         """The topic is read again from its beginning; the newest placement stays."""

@@ -191,6 +191,13 @@ def test_a_journal_that_is_older_than_a_placement_that_is_not_whole_is_seen_as_s
     assert found.newest == Epoch(1, 3)
 
 
+def test_parts_whose_head_is_lost_make_a_successor_hold_and_its_epochs_are_higher() -> None:
+    later = NEXT.changed(Epoch(7, 9), {KeyGroup(APP, OPERATOR, 0): (W1,)})
+    found = inherited(*IN_PARTS, of_topic((later, NEXT))[0], journalled(4))
+    assert isinstance(found, Hold)
+    assert (found.flaw, found.newest) == (Flaw.TRUNCATED, Epoch(7, 9))
+
+
 def test_parts_that_were_deleted_count_neither_as_refused_nor_as_missing() -> None:
     whole = Placement(cluster="c", app=APP, epoch=Epoch(1, 4), owners=NEXT.owners)
     inbox = Inbox(TOPICS, lambda: 1000.0)
