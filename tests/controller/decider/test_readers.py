@@ -32,10 +32,10 @@ def test_all_must_read_it() -> None:
 
 
 def test_an_owner_that_was_never_seen_keeps_the_form_as_it_is() -> None:
-    for placements, expected in ((PRESENT.placements, {}), (IN_PARTS, {})):
+    for placements in (PRESENT.placements, IN_PARTS):
         readers = Readers()
         readers.see(seen(W1), placements)
-        assert readers.news(placements) == expected
+        assert readers.news(placements) == {}
         assert readers.in_parts[APP] == (placements is IN_PARTS)
 
 

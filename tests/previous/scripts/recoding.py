@@ -4,6 +4,8 @@ import base64
 import json
 import sys
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import trimtab_models
@@ -20,14 +22,7 @@ from trimtab_protocol.messages.report import decode_report, encode_report
 from trimtab_protocol.messages.snapshot import decode_snapshot, encode_snapshot
 from trimtab_protocol.messages.status import decode_status, encode_status
 
-try:
-    from trimtab_protocol.messages.placement_parts import decode_record, encode_record
-except ImportError:  # the previous version takes every record of the topic for a placement
-
-    def decode_record(key: bytes, value: bytes) -> Any:
-        return decode_placement(value)
-
-    encode_record = encode_placement
+PARTS = "trimtab_protocol.messages.placement_parts"
 
 
 def again(decode: Callable[[bytes], Any], encode: Callable[[Any], bytes]) -> Callable[[bytes], bytes]:
@@ -44,7 +39,10 @@ def intent_again(data: bytes) -> bytes:
 def record_again(data: bytes) -> bytes:
     """Of the placements' topic: key, line feed, value."""
     key, _, value = data.partition(b"\n")
-    return key + b"\n" + encode_record(decode_record(key, value))
+    if find_spec(PARTS) is None:  # the previous version takes every record for a placement
+        return key + b"\n" + encode_placement(decode_placement(value))
+    parts: Any = import_module(PARTS)
+    return key + b"\n" + bytes(parts.encode_record(parts.decode_record(key, value)))
 
 
 def chunk_again(data: bytes) -> bytes:
