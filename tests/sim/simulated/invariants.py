@@ -19,7 +19,7 @@ from trimtab_protocol.messages.handover import HandoverKind, decode_handover
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, CommandId, Epoch, HostId, KeyGroup, Topics, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
-from trimtab_protocol.messages.placement_parts import PlacementHead, PlacementPart, decode_record, part_key
+from trimtab_protocol.messages.placement_parts import PlacementHead, PlacementPart, decode_record, digest_of, part_key
 
 UNOWNED_LIMIT_S = 45.0
 """So long may a key group be without an owner while nothing fails: a session, a rebalance, a hand-over not taken."""
@@ -130,7 +130,10 @@ class Checker:
                 )
             owners[operator] = tuple(rows)
         self.in_parts += 1
-        return Placement(cluster=head.cluster, app=head.app, epoch=head.epoch, owners=owners, part_size=size)
+        found = Placement(cluster=head.cluster, app=head.app, epoch=head.epoch, owners=owners, part_size=size)
+        if digest_of(found.owners) != head.digest:
+            raise Violation(f"placement {head.epoch} is published without a part that its head means")
+        return found
 
     def _see_writer(self, producer: int) -> None:
         if producer < self._writer:
