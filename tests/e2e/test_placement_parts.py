@@ -30,7 +30,7 @@ PARTS = 3
 @pytest.fixture
 def parted(world: World) -> World:
     """Twelve key groups in three parts."""
-    world.key_groups_per_part = 12 // PARTS
+    world.key_groups_per_part, world.in_parts = 12 // PARTS, True
     world.config.write_text(world.configuration(world.metrics_port, world.folder / "checkpoints"))
     return world
 
