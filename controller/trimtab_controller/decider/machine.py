@@ -46,7 +46,6 @@ from trimtab_controller.decider.events import (
     HoldChanged,
     HookEnded,
     IntentsChanged,
-    ReadersSeen,
     RoundMeasured,
     SnapshotArrived,
     Solve,
@@ -55,13 +54,7 @@ from trimtab_controller.decider.events import (
 from trimtab_controller.decider.forgetting import to_forget
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
 from trimtab_controller.decider.liveness import Liveness
-from trimtab_controller.decider.observe import (
-    Requirements,
-    check_cluster,
-    observe,
-    parts_of,
-    placed_workers,
-)
+from trimtab_controller.decider.observe import Requirements, check_cluster, observe, parts_of, placed_workers
 from trimtab_controller.decider.pool import crash_concerns, startable
 from trimtab_controller.decider.prediction_tracker import PredictionTracker
 from trimtab_controller.decider.readers import Readers
@@ -183,9 +176,8 @@ class Decider:
             return []  # a repetition, or out of order
         measured = self.record(now, snapshot)
         # First, because a decision may publish a placement.
-        news = self._readers.news(self._execution.placements) if self._acting and self._held is None else {}
-        readers = [ReadersSeen(in_parts=news)] if news else []
-        return [*readers, *measured, *(self._next(now) if self._wanted is None else [])]
+        news = self._readers.news(self._execution.placements) if self._acting and self._held is None else []
+        return [*news, *measured, *(self._next(now) if self._wanted is None else [])]
 
     def record(self, now: float, snapshot: Snapshot) -> list[RoundMeasured]:
         """Learn from a window newer than all previous ones, without making a decision."""

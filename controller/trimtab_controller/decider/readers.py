@@ -7,6 +7,7 @@ single such worker is enough for one record.  To change to parts, every owner in
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from trimtab_controller.decider.events import ReadersSeen
 from trimtab_controller.decider.observe import placed_workers
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.placement import Placement
@@ -38,14 +39,14 @@ class Readers:
         for app, workers in rows.items():
             self._see_app(app, workers, placements.get(app))
 
-    def news(self, placements: Mapping[AppId, Placement]) -> dict[AppId, bool]:
+    def news(self, placements: Mapping[AppId, Placement]) -> list[ReadersSeen]:
         """What has changed of `in_parts` since the last call; at first, since the placements were published."""
         published = {app: placement.part_size is not None for app, placement in placements.items()}
         found = {
             app: now for app, now in self.in_parts.items() if now != self._told.get(app, published.get(app, False))
         }
         self._told.update(found)
-        return found
+        return [ReadersSeen(in_parts=found)] if found else []
 
     def _see_app(self, app: AppId, rows: Iterable[NodeWindow], placement: Placement | None) -> None:
         older = tuple(row.worker for row in rows if not row.in_parts)

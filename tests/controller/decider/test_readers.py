@@ -16,6 +16,8 @@ from trimtab_protocol.messages.snapshot import Snapshot
 PRESENT = execution(ON_W0)
 IN_PARTS = {APP: replace(PRESENT.placements[APP], part_size=2)}
 
+ABLE, NOT_ABLE = [ReadersSeen(in_parts={APP: True})], [ReadersSeen(in_parts={APP: False})]
+
 
 def seen(*able: WorkerId, older: tuple[WorkerId, ...] = (), end_s: float = 1010.0) -> Snapshot:
     found = window(ON_W0, end_s, workers=(*able, *older)).snapshot
@@ -25,17 +27,17 @@ def seen(*able: WorkerId, older: tuple[WorkerId, ...] = (), end_s: float = 1010.
 def test_all_must_read_it() -> None:
     readers = Readers()
     readers.see(seen(W0, W1), PRESENT.placements)
-    assert readers.news(PRESENT.placements) == {APP: True}
-    assert readers.news(PRESENT.placements) == {}
+    assert readers.news(PRESENT.placements) == ABLE
+    assert readers.news(PRESENT.placements) == []
     readers.see(seen(W0, older=(W1,)), IN_PARTS)
-    assert (readers.news(IN_PARTS), readers.older) == ({APP: False}, {APP: (W1,)})
+    assert (readers.news(IN_PARTS), readers.older) == (NOT_ABLE, {APP: (W1,)})
 
 
 def test_an_owner_that_was_never_seen_keeps_the_form_as_it_is() -> None:
     for placements in (PRESENT.placements, IN_PARTS):
         readers = Readers()
         readers.see(seen(W1), placements)
-        assert readers.news(placements) == {}
+        assert readers.news(placements) == []
         assert readers.in_parts[APP] == (placements is IN_PARTS)
 
 
@@ -43,7 +45,7 @@ def test_an_owner_that_restarts_is_remembered() -> None:
     readers = Readers()
     readers.see(seen(W0, older=(W1,)), PRESENT.placements)
     readers.see(seen(W1), PRESENT.placements)  # W0, which owns all, is away; W1 was upgraded
-    assert readers.news(PRESENT.placements) == {APP: True}
+    assert readers.news(PRESENT.placements) == ABLE
 
 
 def test_an_owner_that_comes_back_with_a_plug_in_of_before_is_not() -> None:
@@ -72,7 +74,7 @@ def test_workers_that_are_away_or_of_no_app_say_nothing() -> None:
 def test_a_first_placement_needs_only_those_that_report() -> None:
     readers = Readers()
     readers.see(seen(W1), {})
-    assert readers.news({}) == {APP: True}
+    assert readers.news({}) == ABLE
     readers.see(replace(seen(W1), nodes=()), {})
     assert readers.in_parts == {}
 
@@ -80,7 +82,7 @@ def test_a_first_placement_needs_only_those_that_report() -> None:
 def test_the_configuration_can_forbid_it() -> None:
     readers = Readers(allowed=False)
     readers.see(seen(W0, W1), IN_PARTS)
-    assert readers.news(IN_PARTS) == {APP: False}
+    assert readers.news(IN_PARTS) == NOT_ABLE
 
 
 def test_the_decider_says_it_before_it_decides_but_neither_on_hold_nor_in_a_dry_run() -> None:
