@@ -20,7 +20,7 @@ from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.restoring import onto_standbys
 from trimtab_controller.decider.standbys import choose_standbys
 from trimtab_controller.decider.view import AppView, Worker
-from trimtab_controller.execution.state import placement_of, with_owners
+from trimtab_controller.execution.state import placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Answer
 from trimtab_controller.solver.balance import answer
@@ -74,7 +74,7 @@ def balanced(workers: int, key_groups: int, seed: int) -> tuple[AppView, Placeme
         standbys=1,
     )
     bare = placement_of("c", APP, Epoch(1, 1), view.owners, None)
-    return view, with_owners(bare, Epoch(1, 2), choose_standbys(view, bare, 1, Budget()).rows)
+    return view, bare.changed(Epoch(1, 2), choose_standbys(view, bare, 1, Budget()).rows)
 
 
 def drained(view: AppView) -> AppView:

@@ -30,7 +30,7 @@ from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.standby_rounds import ROUND
 from trimtab_controller.decider.standbys import choose_standbys
 from trimtab_controller.decider.view import AppView, Worker
-from trimtab_controller.execution.state import placement_of, with_owners
+from trimtab_controller.execution.state import placement_of
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
 from trimtab_protocol.messages.placement import Placement, encode_placement
 from trimtab_sandbox.broker import Broker, Topic
@@ -229,7 +229,7 @@ def placement_with_standbys() -> Placement:
         flows={},
         standbys=1,
     )
-    return with_owners(bare, Epoch(1, 2), choose_standbys(view, bare, 1, ROUND).rows)
+    return bare.changed(Epoch(1, 2), choose_standbys(view, bare, 1, ROUND).rows)
 
 
 @contextmanager

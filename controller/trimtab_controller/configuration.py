@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from trimtab_controller.solver.answer import Method
 from trimtab_controller.stream.configuration import StreamSettings, read_stream_settings
 from trimtab_process.credential_files import read_private
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
+from trimtab_protocol.messages.placement_parts import MAX_PART_SIZE
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
 from trimtab_protocol.settings.listen import Listen, read_listen
 from trimtab_protocol.settings.paths import read_path
@@ -74,15 +75,16 @@ def decode(document: Mapping[str, Any]) -> Configuration:
     controller, kafka = fields.fields("controller"), fields.fields("kafka")
     stream = read_stream_settings(fields.take("stream") or {}, "stream")
     balance, solver_time_limit_s, needs = _read_balance(_section(fields, "balance"), stream)
+    execution = _read_execution(_section(fields, "execution"))
     configuration = Configuration(
         cluster=controller.name("cluster"),
         lease_s=_or(LEASE_S, controller, "lease_s", lambda name: controller.number(name, low=1, high=1800)),
         kafka=read_kafka(kafka, read_private),
         stream=stream,
         balance=balance,
-        needs=needs,
+        needs=replace(needs, in_parts=execution.key_groups_per_part > 0),
         solver_time_limit_s=solver_time_limit_s,
-        execution=_read_execution(_section(fields, "execution")),
+        execution=execution,
         scaling=read_scaling(_section(fields, "scaling")),
         metrics=fields.optional("metrics", lambda name: read_listen(fields.fields(name))),
         signing=fields.optional("signing", lambda name: _read_signing(fields.fields(name))),
@@ -146,6 +148,12 @@ def _read_execution(fields: Fields) -> Limits:
         prepare_timeout_s=_or(preset.prepare_timeout_s, fields, "prepare_timeout_s", seconds),
         handover_timeout_s=_or(preset.handover_timeout_s, fields, "handover_timeout_s", seconds),
         attempts=_or(preset.attempts, fields, "attempts", count),
+        key_groups_per_part=_or(
+            preset.key_groups_per_part,
+            fields,
+            "key_groups_per_part",
+            lambda name: fields.integer(name, high=MAX_PART_SIZE),
+        ),
     )
     fields.done()
     return limits

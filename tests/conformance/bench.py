@@ -19,7 +19,8 @@ from tests.conformance.kafka import Names, PlayedController
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.local import Statistics
 from trimtab_protocol.messages.names import Epoch, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.placement import Owners, Placement
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.signing.keys import write_trust
 from trimtab_sandbox.processes import Child, Processes

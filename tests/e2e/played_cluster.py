@@ -19,7 +19,10 @@ from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_trust
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, decode_command, encode_ack
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
-from trimtab_protocol.messages.placement import Placement, decode_placement
+from trimtab_protocol.messages.owner_rows import PART_SIZE
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.placement_log import PlacementLog
+from trimtab_protocol.messages.placement_parts import decode_record
 from trimtab_protocol.messages.report import Basis, WorkerState
 from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
 from trimtab_protocol.signing.envelope import Envelope, signatures_in
@@ -54,8 +57,15 @@ class World:
     state_bytes: int = 1000
     """Of each key group."""
     standbys: int | None = None
+    key_groups_per_part: int = PART_SIZE
+    in_parts: bool = False
+    """Whether workers say that they read placements in parts; controllers of before refuse snapshots with that."""
+    older: set[str] = field(default_factory=set)
+    """Workers with a plug-in of before: they do not read placements in parts."""
     commands: list[Command] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
+    keys_written: list[bytes] = field(default_factory=list)
+    """Keys of the records on the placements' topic, tombstones included."""
     journal: list[bytes] = field(default_factory=list)
     signers: list[str] = field(default_factory=list)
     running: list["subprocess.Popen[bytes]"] = field(default_factory=list)
@@ -64,6 +74,7 @@ class World:
         self.topics = Topics(self.cluster)
         self.producer = Producer({"bootstrap.servers": self.bootstrap})
         self._consumer: Consumer | None = None
+        self._placement_log = PlacementLog()
         self.keys = KeyFiles(key=self.folder / "key", trust=self.folder / "trusted")
         self.keys.create()
         self.config = self.folder / "controller.toml"
@@ -71,7 +82,8 @@ class World:
         self.config.write_text(self.configuration(self.metrics_port, self.folder / "checkpoints"))
 
     def configuration(self, metrics_port: int, checkpoints: Path, bootstrap: str | None = None) -> str:
-        """controller.toml; the stream is played by the test."""
+        """controller.toml; the stream is played by the test.  Older controllers refuse keys that they do not know."""
+        parts = "" if self.key_groups_per_part == PART_SIZE else f"key_groups_per_part = {self.key_groups_per_part}"
         return f"""
 [controller]
 cluster = "{self.cluster}"
@@ -96,6 +108,7 @@ handovers_in_flight = 1
 key_groups_per_handover = 4
 prepare_timeout_s = 60.0
 handover_timeout_s = 60.0
+{parts}
 [metrics]
 listen = "127.0.0.1:{metrics_port}"
 """
@@ -172,6 +185,7 @@ listen = "127.0.0.1:{metrics_port}"
                     steering=True,
                     operators=self.operators,
                     standbys=self.standbys,
+                    in_parts=self.in_parts and worker not in self.older,
                 )
                 for worker in self.workers
             ),
@@ -221,11 +235,22 @@ listen = "127.0.0.1:{metrics_port}"
                 if message.key() == JOURNAL_KEY:
                     self.journal.append(message.value())
                 continue
+            if message.topic() == self.topics.placement:
+                self.keys_written.append(message.key())
+                if message.value() is None:
+                    continue
             self.signers.append(self._signer(message))
             if message.topic() == self.topics.commands:
                 self.commands.append(decode_command(message.value()))
             else:
-                self.placements.append(decode_placement(message.value()))
+                self._follow_placement(message)
+
+    def _follow_placement(self, message: Message) -> None:
+        before = self._placement_log.epoch
+        self._placement_log.take(decode_record(message.key(), message.value()))
+        self._placement_log.settle()
+        if self._placement_log.newest is not None and self._placement_log.epoch > before:
+            self.placements.append(self._placement_log.newest)
 
     def _signer(self, message: Message) -> str:
         """The key that signed a message; it is trusted."""

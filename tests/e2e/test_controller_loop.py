@@ -18,7 +18,8 @@ from trimtab_controller.execution.state import HandoverPhase
 from trimtab_controller.kafka.chunks import split
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, encode_ack
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.placement import Owners, decode_placement, encode_placement
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import decode_placement, encode_placement
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_sandbox.broker import Broker, free_ports
 

@@ -22,6 +22,7 @@ from trimtab_protocol.messages.handover import encode_handover
 from trimtab_protocol.messages.intents import Intent, encode_intent
 from trimtab_protocol.messages.local import encode_frame
 from trimtab_protocol.messages.placement import encode_placement
+from trimtab_protocol.messages.placement_parts import encode_record
 from trimtab_protocol.messages.report import encode_report
 from trimtab_protocol.messages.snapshot import encode_snapshot
 from trimtab_protocol.messages.status import encode_status
@@ -67,7 +68,7 @@ def intent(value: Intent) -> bytes:
 
 
 NODE, WORKER = samples.SNAPSHOT.nodes[0], samples.REPORT.workers[0]
-NEW = {"operators": None, "standbys": None, "unknown": None, "reason": None}
+NEW = {"operators": None, "standbys": None, "unknown": None, "reason": None, "in_parts": False}
 KEPT = next(each for each in LINES if isinstance(each, KeptNoted))
 SNAPSHOT = replace(samples.SNAPSHOT, nodes=(replace(NODE, **NEW, also_on=()),))
 HELLO = replace(samples.HELLO, versions=versions())
@@ -80,6 +81,7 @@ READ: dict[str, tuple[str, bytes]] = {
     "snapshot of such reports": ("snapshot", encode_snapshot(SNAPSHOT)),
     "chunk": ("chunk", as_chunk(SNAPSHOT)),
     "placement": ("placement", encode_placement(samples.PLACEMENT)),
+    "placement, as a record": ("record", b"a\n" + encode_placement(samples.PLACEMENT)),
     **{f"command: {each.kind}": ("command", encode_command(each)) for each in (samples.PREPARE, samples.STOP)},
     "command: release": ("command", encode_command(samples.RELEASE)),
     **{f"ack: {each.phase}": ("ack", encode_ack(each)) for each in (samples.TOOK, samples.REFUSED)},
@@ -113,11 +115,14 @@ NEGOTIATED = {
     "snapshot": ("snapshot", encode_snapshot(samples.SNAPSHOT), "unknown_field nodes[0].operators"),
     "status": ("status", encode_status(samples.STATUS), "unknown_field nodes[0].used_pct"),
     "agent's journal: kept worker": ("line", encode_line(KEPT)[:-1], "out_of_range entry"),
+    "head of a placement in parts": ("record", b"a\n" + encode_record(samples.HEAD), "wrong_version v"),
+    "part of a placement": ("record", samples.PART.key + b"\n" + encode_record(samples.PART), "missing_field owners"),
     "wish": ("intent", intent(samples.FORGET_APP), "unknown_field forget_app"),
 }
 """Frames: only between two that speak protocol 2.  Snapshots: the stream is of its controller's version.  Status: so is
 `trimtab status`; a controller of before that takes over begins its history anew.  Wishes: the
 command is of its controller's version; one of before counts what it does not know, and leaves it to its successor.
+Parts: only while all workers of the app say that they read them; a controller of before holds.
 A journal line on a kept worker: an agent of before counts it as a fault, and refuses older commands for a minute."""
 
 

@@ -10,7 +10,9 @@ from tests.sim.simulated.worker import WorkerProcess
 from tests.sim.simulated.world import OPERATOR, WINDOW_S, World, world_folder
 from trimtab_controller.decider.standbys import FOLLOWING_SHARE
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
-from trimtab_protocol.messages.placement import Placement, decode_placement
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.placement_log import PlacementLog
+from trimtab_protocol.messages.placement_parts import decode_record
 from trimtab_protocol.messages.status import AppStatus, decode_status
 
 STARTED_S = 60.0
@@ -28,7 +30,13 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 def placement_of(world: World) -> Placement:
-    return decode_placement(world.broker.read(world.topics.placement, 0)[-1].value)
+    log = PlacementLog()
+    for record in world.broker.read(world.topics.placement, 0):
+        if record.value is not None:
+            log.take(decode_record(record.key, record.value))
+    log.settle()
+    assert log.newest is not None
+    return log.newest
 
 
 def status_of(world: World) -> AppStatus:

@@ -31,19 +31,20 @@ from trimtab_controller.execution.events import Action, Limits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.execution.step import Step
+from trimtab_controller.kafka.placements import PublishedPlacements
 from trimtab_controller.kafka.publisher import Publisher
 from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.leadership import machine as leading
 from trimtab_controller.leadership.machine import GroupEvent, Role
-from trimtab_controller.loop import driver, recovery
+from trimtab_controller.loop import driver, publications, recovery
 from trimtab_controller.loop import run as starting
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.commands import Ack, CommandKind, Phase
 from trimtab_protocol.messages.names import KeyGroup, Topics, WorkerId
-from trimtab_protocol.messages.placement import decode_placement
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.placement_parts import records_of
 from trimtab_protocol.messages.status import decode_status
-from trimtab_protocol.signing.envelope import signatures_in
 from trimtab_protocol.signing.keys import PublicKey
 
 SEEDS = range(30)
@@ -236,10 +237,17 @@ class Credulous(PluginState):
         super().__init__(**given)
 
 
-def last_written(found: Reading, topics: Topics, inbox: Inbox) -> Any:
+def last_written(found: Reading, topics: Topics, inbox: Inbox) -> PublishedPlacements:
     """The last placement that was signed, not the newest."""
-    messages = found.latest(topics.placement, inbox.vouches)
-    return [(decode_placement(message.value()), signatures_in(message.headers())) for message in messages], None
+    for message in found.latest(topics.placement, inbox.vouches):
+        inbox.placements.take(message)
+    return inbox.placements
+
+
+def without_a_part(placement: Placement, before: Placement | None) -> list[tuple[bytes, bytes | None]]:
+    """The records of a step but one part."""
+    found = records_of(placement, before)
+    return found[1:] if before is not None and placement.part_size is not None and len(found) > 1 else found
 
 
 CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
@@ -278,8 +286,11 @@ CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
     "the trust file is read once": (
         TrustFile, "_follow", lambda self: self._trusted, (faults.rotate_keys, *FORGING), "forged|no convergence",
     ),
+    "a part that changed is not published": (
+        publications, "placement_records_of", without_a_part, MOVING, "published without a part",
+    ),
     "a placement written once more is the last": (
-        recovery, "_placements", last_written, (*DEPOSING, *FORGING), "forged: a leader",
+        recovery, "_published", last_written, (*DEPOSING, *FORGING), "forged: a leader",
     ),
 }  # fmt: skip
 

@@ -166,6 +166,7 @@ def _sample(worker: WorkerId, entry: _Worker, merged: Statistics | None, use: Pr
         standbys=last.standbys if last else None,
         unknown=merged.unknown if merged else None,
         reason=_reason(entry.hello.reason, entry.difference),
+        in_parts=entry.hello.in_parts,
     )
 
 

@@ -76,16 +76,17 @@ def run_rotate(args: argparse.Namespace, files: KeyFiles) -> int:
 def _check_placements(config: Path, files: KeyFiles) -> None:
     """Raise BadKey if another key has signed a placement, since its workers would refuse it after `finish`."""
     configuration = load(config)
-    topic = Topics(configuration.cluster).placement
+    topics = Topics(configuration.cluster)
     try:
         with reading(Connection(kafka=configuration.kafka), "keys") as consumer:
-            found = drain(consumer, starts(consumer, [topic]))
+            found = drain(consumer, starts(consumer, [topics.placement]))
     except (KafkaException, ReadError) as error:
         why = error.args[0].str() if isinstance(error, KafkaException) else str(error)
         raise BadKey(f"the placements could not be checked: {why}; {UNSEEN}") from error
     key, trusted = files.load()
-    signers = placements_signed_by(found, topic, trusted)
-    if others := [f"{app} (key {signer})" for app, signer in signers.items() if signer != key.public.id]:
+    signers = placements_signed_by(found, topics, trusted)
+    older = [(app, sorted(keys - {key.public.id})) for app, keys in signers.items()]
+    if others := [f"{app} (key {', '.join(keys)})" for app, keys in older if keys]:
         raise BadKey(
             f"found placements signed by an older key, expected key {key.public.id}: {first_few(others)}; "
             "the leading controller signs them again when it is restarted after `switch`"

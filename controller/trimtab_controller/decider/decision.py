@@ -10,7 +10,7 @@ from trimtab_controller.execution.state import SizeChange
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
-from trimtab_protocol.messages.placement import Owners
+from trimtab_protocol.messages.owner_rows import Owners
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Events and actions of the decider."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trimtab_controller.decider.decision import Decision
@@ -73,6 +74,13 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadersSeen:
+    """Whether all workers of each app read placements in parts; an app of which that is not known is left out."""
+
+    in_parts: Mapping[AppId, bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundMeasured:
     """The result of a round, from the first whole window after it.
 
@@ -97,4 +105,4 @@ class DrainBlocked:
     obstacle: str
 
 
-Action = Solve | Decided | RoundMeasured | DrainBlocked
+Action = Solve | Decided | ReadersSeen | RoundMeasured | DrainBlocked

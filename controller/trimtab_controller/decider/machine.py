@@ -54,15 +54,10 @@ from trimtab_controller.decider.events import (
 from trimtab_controller.decider.forgetting import to_forget
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
 from trimtab_controller.decider.liveness import Liveness
-from trimtab_controller.decider.observe import (
-    Requirements,
-    check_cluster,
-    observe,
-    parts_of,
-    placed_workers,
-)
+from trimtab_controller.decider.observe import Requirements, check_cluster, observe, parts_of, placed_workers
 from trimtab_controller.decider.pool import crash_concerns, startable
 from trimtab_controller.decider.prediction_tracker import PredictionTracker
+from trimtab_controller.decider.readers import Readers
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.restoring import onto_standbys, with_restores
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
@@ -99,6 +94,7 @@ class Decider:
         self._liveness = Liveness()
         self._history: dict[AppId, History] = {}
         self._demand = NO_DEMAND_HISTORY
+        self._readers = Readers(allowed=needs.in_parts)
         self._standbys = StandbyRounds()
         self._wanted: SolveWanted | None = None
         self._in_vain: dict[AppId, float] = {}  # when the solver was last asked about an app without a plan as result
@@ -179,7 +175,9 @@ class Decider:
         if previous is not None and snapshot.end_ms <= previous.end_ms:
             return []  # a repetition, or out of order
         measured = self.record(now, snapshot)
-        return [*measured, *(self._next(now) if self._wanted is None else [])]
+        # First, because a decision may publish a placement.
+        news = self._readers.news(self._execution.placements) if self._acting and self._held is None else []
+        return [*news, *measured, *(self._next(now) if self._wanted is None else [])]
 
     def record(self, now: float, snapshot: Snapshot) -> list[RoundMeasured]:
         """Learn from a window newer than all previous ones, without making a decision."""
@@ -188,6 +186,7 @@ class Decider:
         self._spoken = False
         self._forget(snapshot.start_ms / 1000.0)
         self._liveness.see(snapshot, placed_workers(self._execution.placements.values()))
+        self._readers.see(snapshot, self._execution.placements)
         missing = check_cluster(snapshot, now, self._liveness, self._needs)
         parts = {} if missing else parts_of(snapshot, self._execution.placements)
         settings = self._settings
@@ -245,6 +244,7 @@ class Decider:
             draining=self.draining,
             liveness=self._liveness,
             needs=self._needs,
+            older=None if self._readers.in_parts.get(app) else self._readers.older.get(app, ()),
         )
         if isinstance(view, NotReady):
             return view

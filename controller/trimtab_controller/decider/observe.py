@@ -6,7 +6,7 @@ idle or zero.  Plans are made around it (`fixed.py`), as long as it is a small p
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from trimtab_controller.decider.fixed import Reported, check_agreement, check_workers, divide, runs_and_steers
@@ -17,6 +17,7 @@ from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock, KeyGroupTable
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import MAX_OPERATORS, MAX_WANTED_STANDBYS, Placement, most_bytes
+from trimtab_protocol.messages.placement_parts import MAX_KEY_GROUPS
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, PairWindow, Snapshot
 
@@ -30,6 +31,7 @@ class Requirements:
 
     `lost_worker_s`: how long a worker may be absent before it counts as gone.  `max_unknown`: the share of an app's
     load that may be unknown.  `stale_limit_s`: how long the last known load of a key group stands in for a missing one.
+    `in_parts`: whether placements may be published in parts.
     """
 
     min_coverage: float = 0.6
@@ -37,6 +39,7 @@ class Requirements:
     lost_worker_s: float = 60.0
     max_unknown: float = 0.05
     stale_limit_s: float = 600.0
+    in_parts: bool = True
 
 
 def check_cluster(snapshot: Snapshot, now: float, liveness: Liveness, needs: Requirements) -> NotReady | None:
@@ -112,8 +115,12 @@ def observe(
     draining: frozenset[WorkerId],
     liveness: Liveness,
     needs: Requirements,
+    older: Collection[WorkerId] | None = None,
 ) -> AppView | NotReady:
-    """The view of one app, from its part of a snapshot that has passed `check_cluster`."""
+    """The view of one app, from its part of a snapshot that has passed `check_cluster`.
+
+    `older` = the workers for whose sake its placement has to be one record; None: it is published in parts.
+    """
     end_s = snapshot.end_ms / 1000.0
     blocks = [block for block in snapshot.blocks if block.app == app]
     owners = {worker for block in blocks for worker in block.owned()}
@@ -132,7 +139,7 @@ def observe(
     wanted = _placed_or_seen(placement, blocks) if declared is None else declared
     # In the window in which operators change, some reports still show the old ones.
     blocks = [kept for block in blocks if len(kept := block.below(wanted.get(block.operator, 0)))]
-    missing = _check_size(app, blocks, {row.worker for row in rows} | absent)
+    missing = _check_size(app, blocks, {row.worker for row in rows} | absent, older)
     if missing is not None:
         return missing
     found = divide(Reported(app=app, rows=rows, blocks=blocks, absent=absent, unseen=unseen), wanted, placement)
@@ -152,7 +159,7 @@ def observe(
             if all(end.app == app and end.partition < wanted.get(end.operator, 0) for end in (row.source, row.target))
         },
         # Standbys on a worker that no host has reported yet would be given up.
-        standbys=None if any(each.worker is None for each in fixed) else _wanted_standbys(rows, blocks),
+        standbys=None if any(each.worker is None for each in fixed) else _wanted_standbys(rows, blocks, older),
         fixed=fixed,
         kept=found.kept,
     )
@@ -173,14 +180,18 @@ def _with_worker(
     return fixed if row is None else replace(fixed, worker=_worker(row, draining))
 
 
-def _wanted_standbys(rows: list[NodeWindow], blocks: list[KeyGroupBlock]) -> int | None:
-    """The number of standbys that the app asks for, limited by the size of its placement.
+def _wanted_standbys(
+    rows: list[NodeWindow], blocks: list[KeyGroupBlock], older: Collection[WorkerId] | None
+) -> int | None:
+    """The number of standbys that the app asks for, limited by the size of a placement in one record.
 
     While its workers ask for different numbers, the largest counts.
     """
     asked = [row.standbys for row in rows if row.standbys is not None]
     if not asked:
         return None
+    if older is None:
+        return min(max(asked), MAX_WANTED_STANDBYS)
     counts, longest = {block.operator: len(block) for block in blocks}, max(len(row.worker) for row in rows)
     fitting = (n for n in range(MAX_WANTED_STANDBYS, 0, -1) if most_bytes(counts, longest, n) <= MAX_MESSAGE_BYTES)
     return min(max(asked), next(fitting, 0))
@@ -204,14 +215,23 @@ def _placed_or_seen(placement: Placement | None, blocks: list[KeyGroupBlock]) ->
     return wanted
 
 
-def _check_size(app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId]) -> NotReady | None:
-    """Check that the placement fits in one message that workers and the next leader can read."""
+def _check_size(
+    app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId], older: Collection[WorkerId] | None
+) -> NotReady | None:
+    """Check that workers and the next leader can read the placement."""
     counts = {block.operator: len(block) for block in blocks}
+    total = f"the placement of {sum(counts.values())} key groups of {len(counts)} operators"
+    if older is None:
+        if sum(counts.values()) <= MAX_KEY_GROUPS and len(counts) <= MAX_OPERATORS:
+            return None
+        detail = f"{total}: at most {MAX_KEY_GROUPS} key groups and {MAX_OPERATORS} operators are possible"
+        return NotReady(reason=SkipReason.APP_TOO_LARGE, detail=detail, app=app)
     size = most_bytes(counts, max(map(len, present)))
     if size <= MAX_MESSAGE_BYTES and len(counts) <= MAX_OPERATORS:
         return None
+    why = f"{first_few(older)} cannot read it in parts" if older else "key_groups_per_part is 0"
     detail = (
-        f"the placement of {sum(counts.values())} key groups of {len(counts)} operators could take {size} bytes with "
-        f"workers' names of this length; at most {MAX_MESSAGE_BYTES} bytes and {MAX_OPERATORS} operators are possible"
+        f"{total} could take {size} bytes with workers' names of this length; at most {MAX_MESSAGE_BYTES} bytes and "
+        f"{MAX_OPERATORS} operators are possible in one record, and {why}"
     )
     return NotReady(reason=SkipReason.APP_TOO_LARGE, detail=detail, app=app)

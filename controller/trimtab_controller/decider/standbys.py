@@ -31,7 +31,8 @@ from trimtab_models.standbys import (
     solve,
 )
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
-from trimtab_protocol.messages.placement import Owners, Placement
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement
 
 FOLLOWING_SHARE = 0.2
 """Cost of following a key group, as a share of its load.  An estimate: applying a record without processing it."""

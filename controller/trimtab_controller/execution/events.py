@@ -7,7 +7,8 @@ from trimtab_controller.execution.state import Execution, Handover, Round, SizeC
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
-from trimtab_protocol.messages.placement import Owners, Placement
+from trimtab_protocol.messages.owner_rows import PART_SIZE, Owners
+from trimtab_protocol.messages.placement import Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,9 @@ class Limits:
 
     Within these limits `schedule_restores` decides the order of a plan's hand-overs, and how many a host prepares at
     the same time.  Without it they begin in the order of the plan.
+
+    A placement of more than `key_groups_per_part` key groups is published in parts of that size, if all workers of the
+    app read such placements; 0: never.
     """
 
     schedule_restores: bool = True
@@ -25,6 +29,7 @@ class Limits:
     prepare_timeout_s: float = 60.0
     handover_timeout_s: float = 20.0
     attempts: int = 3
+    key_groups_per_part: int = PART_SIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +119,18 @@ class OwnershipSeen:
     owners: Mapping[KeyGroup, WorkerId]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadersSeen:
+    """Whether all workers of each app read placements in parts; an app of which that is not known is left out."""
+
+    in_parts: Mapping[AppId, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementsLost:
+    """The placements' topic was re-created: publish all placements again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Resumed:
     """A new leader has taken over this state: publish the commands in flight again, with the same ids."""
@@ -129,16 +146,22 @@ Event = (
     | ForgetWanted
     | AckSeen
     | OwnershipSeen
+    | ReadersSeen
+    | PlacementsLost
     | Resumed
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publish:
-    """Write in one transaction: the state as journal entry, placements, commands, tombstones of `answered` intents."""
+    """Write in one transaction: the state as journal entry, placements, commands, tombstones of `answered` intents.
+
+    `before` = the placements that the topic has of these apps.
+    """
 
     execution: Execution
     placements: tuple[Placement, ...] = ()
+    before: Mapping[AppId, Placement] = field(default_factory=dict)
     commands: tuple[Command, ...] = ()
     answered: tuple[str, ...] = ()
 

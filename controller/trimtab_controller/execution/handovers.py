@@ -13,7 +13,8 @@ from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import Move, Plan
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
-from trimtab_protocol.messages.placement import MAX_STANDBYS, Owners, Placement
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import MAX_STANDBYS, Placement
 
 RETRY_DELAY_S = 2.0
 """Delay before the next attempt, multiplied by the attempt's number.  A rebalance takes about a second."""

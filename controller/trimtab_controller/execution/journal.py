@@ -32,7 +32,7 @@ from trimtab_protocol.messages.decode import (
     parse,
 )
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
-from trimtab_protocol.messages.placement import Owners
+from trimtab_protocol.messages.owner_rows import Owners
 
 VERSION = 2
 KEY = b"execution"

@@ -16,8 +16,10 @@ from trimtab_controller.execution.events import (
     ForgetWanted,
     Limits,
     OwnershipSeen,
+    PlacementsLost,
     PlacementWanted,
     PlanDecided,
+    ReadersSeen,
     ResizeWanted,
     RestoreEnded,
     Resumed,
@@ -36,13 +38,13 @@ from trimtab_controller.execution.state import (
     HandoverPhase,
     Round,
     placement_of,
-    with_owners,
 )
 from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.commands import Ack
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
-from trimtab_protocol.messages.placement import Owners, Placement
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement
 
 
 class ExecutionMachine:
@@ -54,6 +56,7 @@ class ExecutionMachine:
         self._costs = RestoreCosts()
         self._releases = Releases()
         self._warmed: list[RestoreEnded] = []
+        self._in_parts: dict[AppId, bool] = {}
         self.state = state
 
     @property
@@ -87,6 +90,10 @@ class ExecutionMachine:
                 self._hear(step, ack)
             case OwnershipSeen():
                 self._resolve(step, event)
+            case ReadersSeen(in_parts=in_parts):
+                self._see_readers(step, in_parts)
+            case PlacementsLost():
+                self._publish_again(step)
             case Resumed():
                 step.commands = list(self.state.commands_in_flight())
                 step.changed = True
@@ -235,6 +242,32 @@ class ExecutionMachine:
     ) -> None:
         self._check_idle(app)
         previous = self.state.placements.get(app)
-        adopted = placement_of(self._cluster, app, step.epoch, owners, previous)
-        step.adopted[app] = with_owners(adopted, step.epoch, standbys)
+        part_size = self._part_size(app, len(owners))
+        adopted = placement_of(self._cluster, app, step.epoch, owners, previous, part_size)
+        step.adopted[app] = adopted.changed(step.epoch, standbys)
         step.changed = True
+
+    # --- how placements are published -----------------------------------------------------------------------------
+
+    def _part_size(self, app: AppId, key_groups: int) -> int | None:
+        """Key groups per part of the app's placement; None: it is published in one record."""
+        previous = self.state.placements.get(app)
+        in_parts = self._in_parts.get(app, previous is not None and previous.part_size is not None)
+        size = self._limits.key_groups_per_part
+        return size if in_parts and size and key_groups > size else None
+
+    def _see_readers(self, step: Step, in_parts: Mapping[AppId, bool]) -> None:
+        """Publish placements again whose workers need another form now.  Owners and standbys stay as they are."""
+        self._in_parts.update(in_parts)
+        for app in in_parts.keys() & self.state.placements.keys():
+            placement = self.state.placements[app]
+            part_size = self._part_size(app, sum(map(len, placement.owners.values())))
+            if part_size != placement.part_size:
+                step.adopted[app] = replace(placement, epoch=step.epoch, part_size=part_size)
+                step.changed = True
+
+    def _publish_again(self, step: Step) -> None:
+        """Publish all placements whole, under a new epoch: nothing is known to be on the topic."""
+        step.afresh = step.changed = True
+        for app, placement in self.state.placements.items():
+            step.adopted[app] = replace(placement, epoch=step.epoch)

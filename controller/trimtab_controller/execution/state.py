@@ -1,13 +1,14 @@
 """The execution state: a frozen value, journalled with each publication so that a new leader can continue from it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.placement import Owners, Placement
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement
 
 
 class HandoverPhase(StrEnum):
@@ -267,16 +268,13 @@ class Execution:
         return tuple(sorted(found, key=lambda command: (command.epoch, command.id)))
 
 
-def with_owners(placement: Placement, epoch: Epoch, owners: Mapping[KeyGroup, Owners]) -> Placement:
-    """The placement with the rows of some key groups replaced, under a new epoch."""
-    rows = {operator: list(each) for operator, each in placement.owners.items()}
-    for key_group, row in owners.items():
-        rows[key_group.operator][key_group.partition] = row
-    return replace(placement, epoch=epoch, owners={operator: tuple(each) for operator, each in rows.items()})
-
-
 def placement_of(
-    cluster: str, app: AppId, epoch: Epoch, owners: Mapping[KeyGroup, WorkerId], previous: Placement | None
+    cluster: str,
+    app: AppId,
+    epoch: Epoch,
+    owners: Mapping[KeyGroup, WorkerId],
+    previous: Placement | None,
+    part_size: int | None = None,
 ) -> Placement:
     """A placement with exactly these owners; the standbys of the previous one are kept."""
     rows: dict[OperatorId, list[Owners]] = {}
@@ -287,7 +285,7 @@ def placement_of(
         standbys = previous.of(key_group.operator, key_group.partition)[1:] if previous else ()
         partitions[key_group.partition] = (owner, *(worker for worker in standbys if worker != owner))
     owners_of = {operator: tuple(each) for operator, each in rows.items()}
-    return Placement(cluster=cluster, app=app, epoch=epoch, owners=owners_of)
+    return Placement(cluster=cluster, app=app, epoch=epoch, owners=owners_of, part_size=part_size)
 
 
 def without_standby(placement: Placement, worker: WorkerId) -> dict[KeyGroup, Owners]:

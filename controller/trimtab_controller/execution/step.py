@@ -3,10 +3,11 @@
 from dataclasses import dataclass, field, replace
 
 from trimtab_controller.execution.events import Action, HandoverEnded, Limits, Publish, RoundEnded
-from trimtab_controller.execution.state import ENDED, Execution, Handover, Round, Scaling, with_owners
+from trimtab_controller.execution.state import ENDED, Execution, Handover, Round, Scaling
 from trimtab_protocol.messages.commands import Command
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup
-from trimtab_protocol.messages.placement import Owners, Placement
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement
 
 FORGOTTEN_S = 3600.0
 """How long the last round of a forgotten app is kept: windows from before its end do not bring the app back."""
@@ -17,6 +18,7 @@ class Step:
     """The changes so far.
 
     `execution` is the new state, `owners` and `adopted` are changes of placements, `commands` the commands to send.
+    `afresh`: the topic has lost what was published before, so placements are published whole.
     """
 
     now: float
@@ -30,6 +32,7 @@ class Step:
     commands: list[Command] = field(default_factory=list)
     answered: tuple[str, ...] = ()
     ended: list[Handover] = field(default_factory=list)
+    afresh: bool = False
 
     def __post_init__(self) -> None:
         self.epoch = Epoch(self.execution.generation, self.execution.number + 1)
@@ -68,7 +71,7 @@ class Step:
             self.set_round(row)
         if not self.changed:
             return []
-        placements = self._placements()
+        placements, before = self._placements(), self.execution.placements
         merged = {**self.execution.placements, **{placement.app: placement for placement in placements}}
         present = {app: placement for app, placement in merged.items() if not placement.is_taken_back}
         rounds = {app: row for app, row in self.execution.rounds.items() if app in present or self._is_recent(row)}
@@ -77,6 +80,7 @@ class Step:
             Publish(
                 execution=self.execution,
                 placements=placements,
+                before={each.app: before[each.app] for each in placements if each.app in before and not self.afresh},
                 commands=tuple(self.commands),
                 answered=self.answered,
             ),
@@ -91,5 +95,7 @@ class Step:
         placements = dict(self.adopted)
         for app in dict.fromkeys(key_group.app for key_group in self.owners):
             rows = {key_group: row for key_group, row in self.owners.items() if key_group.app == app}
-            placements[app] = with_owners(self.execution.placements[app], self.epoch, rows)
+            base = placements.get(app, self.execution.placements.get(app))
+            assert base is not None
+            placements[app] = base.changed(self.epoch, rows)
         return tuple(placements.values())

@@ -17,13 +17,20 @@ log = logging.getLogger(__name__)
 
 
 class Follower:
-    """Reads committed messages from the given positions on, and a re-created topic from its beginning."""
+    """Reads committed messages from the given positions on, and a re-created topic from its beginning.
 
-    def __init__(self, connection: Connection, name: str, positions: Iterable[TopicPartition]) -> None:
+    `watched`: topics that are not read here, but whose re-creation matters.
+    """
+
+    def __init__(
+        self, connection: Connection, name: str, positions: Iterable[TopicPartition], *, watched: Iterable[str] = ()
+    ) -> None:
         self._connection = connection
         self._name = name
         self._next = {(each.topic, each.partition): each.offset for each in positions}
         self._admin = AdminClient(connection.client(f"trimtab-{name}-admin"))
+        self._watched = frozenset(watched)
+        self._recreated: set[str] = set()
         self._ids = TopicIds()
         self._asked: Mapping[str, Future[TopicDescription]] = {}
         self._ask_at = time.monotonic()
@@ -37,6 +44,11 @@ class Follower:
             if message.error() is None:
                 self._next[message.topic(), message.partition()] = message.offset() + 1
         return messages
+
+    def take_recreated(self) -> frozenset[str]:
+        """The topics that were re-created since the last call."""
+        found, self._recreated = frozenset(self._recreated), set()
+        return found
 
     def close(self) -> None:
         """Stop reading."""
@@ -55,7 +67,9 @@ class Follower:
                 self._asked = {}
         elif time.monotonic() >= self._ask_at:
             self._ask_at = time.monotonic() + COMPARE_EVERY_S
-            self._asked = describe_topics(self._admin, {topic for topic, _ in self._next}, REQUEST_LIMIT_S)
+            self._asked = describe_topics(
+                self._admin, self._watched.union(topic for topic, _ in self._next), REQUEST_LIMIT_S
+            )
 
     def _compare(self, answers: Mapping[str, Future[TopicDescription]]) -> None:
         recreated = {}
@@ -67,8 +81,12 @@ class Follower:
             # A topic that is just being created may have no partitions yet.
             if found.partitions and self._ids.is_recreated(topic, found):
                 recreated[topic] = found
-        if recreated:
-            self._read_from_beginning(recreated)
+        read = {topic for topic, _ in self._next}
+        for topic in recreated.keys() - read:
+            self._ids.note(topic, recreated[topic])
+            self._recreated.add(topic)
+        if of_read := {topic: found for topic, found in recreated.items() if topic in read}:
+            self._read_from_beginning(of_read)
 
     def _read_from_beginning(self, topics: Mapping[str, TopicDescription]) -> None:
         positions = {where: offset for where, offset in self._next.items() if where[0] not in topics}
@@ -82,5 +100,6 @@ class Follower:
         log.warning("topics were re-created, reading them from the beginning: %s", ", ".join(topics))
         self._consumer.close()
         self._consumer, self._next = fresh, positions
+        self._recreated.update(topics)
         for topic, found in topics.items():
             self._ids.note(topic, found)

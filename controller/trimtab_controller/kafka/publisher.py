@@ -58,6 +58,7 @@ class Publisher:
                 # Longer than a broker is away, or it would fence this producer.  A new leader aborts it at once anyway.
                 transaction_timeout_ms=300_000,
                 linger_ms=0,
+                queue_buffering_max_messages=0,  # no limit: a large placement has thousands of records
             )
         )
         self._patiently("take over", lambda: self._producer.init_transactions(ATTEMPT_LIMIT_S))

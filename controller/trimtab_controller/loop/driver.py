@@ -133,6 +133,9 @@ class ControlLoop:
 
     def turn(self) -> None:
         """Read for a moment, act on it, and publish the status when it is due."""
+        if self._topics.placement in self._follower.take_recreated() and self._begun:
+            log.warning("the placements' topic was re-created: publishing all placements again")
+            self._execute(executing.PlacementsLost())
         for message in self._follower.consume(200, POLL_S):
             if message.error() is not None:
                 log.warning("cannot read from Kafka: %s", message.error().str())
@@ -240,6 +243,9 @@ class ControlLoop:
                     self._solver.ask(question_of(view, self._configuration.balance, limit_s))
                 case deciding.Decided(decision=decision):
                     self._carry_out(decision)
+                case deciding.ReadersSeen(in_parts=in_parts):
+                    if self._begun:
+                        self._execute(executing.ReadersSeen(in_parts=in_parts))
                 case deciding.RoundMeasured():
                     self._telemetry.round_measured(action)
                 case deciding.DrainBlocked():
@@ -323,10 +329,10 @@ class ControlLoop:
         """Sign the placements with the present key if an older one signed them."""
         if self._key is None:
             return
-        old = to_sign_again(self._recovered.placements, self._recovered.signatures, self._key, self._topics)
+        old = to_sign_again(self._recovered.placements, self._recovered.signers, self._key, self._topics)
         if old:
             self._publisher.publish(old)
-            log.info("signed %d placements again, with key %s", len(old), self._key.public.id)
+            log.info("signed %d records of placements again, with key %s", len(old), self._key.public.id)
 
     def _see_execution(self, execution: Execution) -> None:
         self._telemetry.execution(execution)

@@ -4,6 +4,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TypeVar
 
 from confluent_kafka import Message
@@ -13,11 +14,13 @@ from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, decode_entry
 from trimtab_controller.kafka.chunks import Reassembler, read_chunk
+from trimtab_controller.kafka.placements import PublishedPlacements
 from trimtab_protocol.messages.commands import UNVERIFIED, decode_ack
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.intents import Intent, decode_intent
 from trimtab_protocol.messages.names import HostId, Topics
-from trimtab_protocol.messages.placement import Placement, decode_placement
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.placement_parts import is_part
 from trimtab_protocol.messages.rate_limit import RateLimits, is_told
 from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
 from trimtab_protocol.signing.keys import TrustedKeys
@@ -64,6 +67,8 @@ class Inbox:
             topics.placement: self._read_placement,
             topics.journal: self._read_journal,
         }
+        self.placements = PublishedPlacements(topics.cluster)
+        """The placements that were read; only a dry run reads them after its start."""
         self.rejected: Counter[tuple[str, Fault]] = Counter()
 
     def know(self, hosts: Iterable[HostId]) -> None:
@@ -139,11 +144,19 @@ class Inbox:
             self._intents[key] = intent
         return IntentsChanged(intents=tuple(self._intents.values()))
 
-    def _read_placement(self, message: Message) -> Placement:
+    def take_placement(self, message: Message) -> None:
+        """Note a record of the placements' topic.  What is refused is counted."""
+        if message.value() is None and is_part(message.key()):
+            return  # a part that its placement no longer has: the head says so
+        if self.vouches(message):
+            with suppress(BadMessage):  # noted as a flaw, for which the controller holds
+                self.placements.take(message)
+
+    def _read_placement(self, message: Message) -> Placement | None:
+        if message.value() is None and is_part(message.key()):
+            return None
         self._check_signature(message)
-        placement = decode_placement(message.value())
-        self._check_cluster(placement.cluster)
-        return placement
+        return self.placements.follow(message)
 
     def _read_journal(self, message: Message) -> JournalEntry | None:
         return decode_entry(message.value()) if message.key() == JOURNAL_KEY else None

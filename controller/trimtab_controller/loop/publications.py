@@ -6,14 +6,14 @@ from dataclasses import replace
 from trimtab_controller.execution.events import Publish
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, encode_entry
-from trimtab_controller.kafka.publisher import Record, headers_of
+from trimtab_controller.kafka.publisher import Record
 from trimtab_protocol.messages.commands import encode_command
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, Fault
 from trimtab_protocol.messages.names import AppId, Topics
-from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.placement_parts import records_of as placement_records_of
 from trimtab_protocol.messages.status import Status, encode_status, status_key
-from trimtab_protocol.signing.envelope import signatures_in
-from trimtab_protocol.signing.keys import SigningKey
+from trimtab_protocol.signing.keys import KeyId, SigningKey
 
 KEPT_CONCERNS = 100
 """Number of concerns kept in a status that is too large."""
@@ -27,7 +27,11 @@ def records_of(action: Publish, acks_read: Mapping[int, int], topics: Topics) ->
     entry = JournalEntry(execution=action.execution, acks_read=acks_read)
     return [
         Record(topic=topics.journal, key=JOURNAL_KEY, value=encode_entry(entry)),
-        *(placement_record(placement, topics) for placement in action.placements),
+        *(
+            record
+            for placement in action.placements
+            for record in placement_records(placement, action.before.get(placement.app), topics)
+        ),
         *(
             Record(topic=topics.commands, key=command.host.encode(), value=encode_command(command), signed=True)
             for command in action.commands
@@ -36,9 +40,12 @@ def records_of(action: Publish, acks_read: Mapping[int, int], topics: Topics) ->
     ]
 
 
-def placement_record(placement: Placement, topics: Topics) -> Record:
-    """The record of a placement, keyed by its app."""
-    return Record(topic=topics.placement, key=placement.app.encode(), value=encode_placement(placement), signed=True)
+def placement_records(placement: Placement, before: Placement | None, topics: Topics) -> list[Record]:
+    """The records that publish a placement; `before` = what the topic has of it, None: nothing that is known."""
+    return [
+        Record(topic=topics.placement, key=key, value=value, signed=True)
+        for key, value in placement_records_of(placement, before)
+    ]
 
 
 def status_record(status: Status, topics: Topics) -> Record:
@@ -53,8 +60,12 @@ def status_record(status: Status, topics: Topics) -> Record:
 
 
 def to_sign_again(
-    placements: Iterable[Placement], signatures: Mapping[AppId, tuple[bytes, ...]], key: SigningKey, topics: Topics
+    placements: Iterable[Placement], signers: Mapping[AppId, frozenset[KeyId | None]], key: SigningKey, topics: Topics
 ) -> list[Record]:
-    """The unchanged placements that another key has signed, since placements outlive a key."""
-    records = {placement.app: placement_record(placement, topics) for placement in placements}
-    return [record for app, record in records.items() if signatures_in(headers_of(record, key)) != signatures[app]]
+    """All records of the placements of which another key has signed any, since placements outlive a key."""
+    return [
+        record
+        for placement in placements
+        if signers[placement.app] != {key.public.id}
+        for record in placement_records(placement, None, topics)
+    ]

@@ -1,7 +1,7 @@
 """Reads what a starting controller needs: its predecessor's state, the operators' intents, and the acks since then."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from confluent_kafka import Consumer, Message, TopicPartition
@@ -12,14 +12,15 @@ from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.placements import PublishedPlacements
 from trimtab_controller.kafka.reader import Reading, at_offsets, drain, reading, starts
 from trimtab_controller.loop.inbox import ACKS_AT_ONCE, Inbox
 from trimtab_protocol.messages.commands import decode_command
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, Topics
-from trimtab_protocol.messages.placement import Placement, decode_placement
+from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.status import Status, decode_status, status_key
-from trimtab_protocol.signing.envelope import headers_in, signatures_in
+from trimtab_protocol.signing.keys import KeyId
 
 log = logging.getLogger(__name__)
 
@@ -29,13 +30,13 @@ class RecoveredState:
     """The state found on the topics.
 
     `execution` is the predecessor's.  `acks` are the unprocessed ones, from the offsets `acks_read` on.  Continue
-    reading at `positions`.  `placements` are all that were found, revoked ones included, with their `signatures`.  On
+    reading at `positions`.  `placements` are all that were found, revoked ones included, with their `signers`.  On
     `hold` the execution has only the readable placements and the newest epoch that was used.
     """
 
     execution: Execution
     placements: tuple[Placement, ...]
-    signatures: Mapping[AppId, tuple[bytes, ...]]
+    signers: Mapping[AppId, frozenset[KeyId | None]]
     intents: IntentsChanged
     acks: tuple[Message, ...]
     acks_read: Mapping[int, int]
@@ -52,9 +53,10 @@ def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: boo
     compacted = (topics.journal, topics.placement, topics.intents, topics.status)
     with reading(connection, "recovery") as consumer:
         found = drain(consumer, starts(consumer, compacted))
-        placements, flawed = _placements(found, topics, inbox)
+        published = _published(found, topics, inbox)
+        placements = published.newest()
         status = _status(found, topics)
-        entry = _inherited(found, topics, inbox, [placement for placement, _ in placements], status, flawed)
+        entry = _inherited(found, topics, inbox, published, status)
         hold = None
         if isinstance(entry, Hold):
             hold = replace(entry, newest=max(entry.newest, _last_commanded(consumer, topics, inbox)))
@@ -70,10 +72,10 @@ def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: boo
     return RecoveredState(
         execution=replace(
             entry.execution,
-            placements={placement.app: placement for placement, _ in placements if not placement.is_taken_back},
+            placements={placement.app: placement for placement in placements if not placement.is_taken_back},
         ),
-        placements=tuple(placement for placement, _ in placements),
-        signatures={placement.app: signatures for placement, signatures in placements},
+        placements=tuple(placements),
+        signers={placement.app: published.signers(placement) for placement in placements},
         intents=_intents(found, topics, inbox),
         acks=tuple(later.messages),
         acks_read=entry.acks_read,
@@ -87,13 +89,12 @@ def _inherited(
     found: Reading,
     topics: Topics,
     inbox: Inbox,
-    placements: Sequence[Placement],
+    placements: PublishedPlacements,
     status: Mapping[bytes, Status],
-    flawed: str | None,
 ) -> JournalEntry | Hold:
     """The predecessor's last journal entry, if it and the placements that it refers to can be trusted."""
     acted = status.get(status_key(acting=True))
-    published = max([acted.epoch if acted else NO_EPOCH, *(placement.epoch for placement in placements)])
+    published = max(acted.epoch if acted else NO_EPOCH, placements.epoch)
     records = [
         read_record(message.offset(), message.value())
         for message in found.messages
@@ -105,8 +106,9 @@ def _inherited(
     entry = inherit(records, published)
     if isinstance(entry, Hold):
         return entry
-    placed = {placement.app for placement in placements if not placement.is_taken_back}
+    placed = {placement.app for placement in placements.newest() if not placement.is_taken_back}
     homeless = next((row for row in entry.execution.in_flight if row.app not in placed), None)
+    flawed = placements.flaw
     if flawed is None and homeless is not None:
         flawed = f"plan {homeless.plan} for app {homeless.app} is in flight, but no placement of it can be trusted"
     return entry if flawed is None else Hold(flaw=Flaw.PLACEMENT, detail=flawed, newest=entry.execution.epoch)
@@ -124,32 +126,15 @@ def _last_commanded(consumer: Consumer, topics: Topics, inbox: Inbox) -> Epoch:
     return newest
 
 
-def _placements(
-    found: Reading, topics: Topics, inbox: Inbox
-) -> tuple[list[tuple[Placement, tuple[bytes, ...]]], str | None]:
-    """The newest placement of each app with its signatures, and the error in a last placement that cannot be read.
+def _published(found: Reading, topics: Topics, inbox: Inbox) -> PublishedPlacements:
+    """The placements on the topic.  Records without a trusted signature are ignored.
 
-    A placement without a trusted signature is ignored.  A signed one may be a replay of an old one.  So the newest is
-    the one with the highest epoch or, among equal epochs, the later one, which was signed again.
+    A signed record may be a replay of an old one, so what has the highest epoch counts.
     """
-    newest: dict[bytes, tuple[Placement, tuple[bytes, ...]]] = {}
-    flaws: dict[bytes, str] = {}
     for message in found.messages:
-        if message.topic() != topics.placement or not inbox.vouches(message):
-            continue
-        key = message.key()
-        flaws.pop(key, None)
-        if message.value() is None:
-            newest.pop(key, None)
-            continue
-        try:
-            placement = decode_placement(message.value())
-        except BadMessage as error:
-            flaws[key] = f"the placement at offset {message.offset()} cannot be read: {error}"
-            continue
-        if key not in newest or placement.epoch >= newest[key][0].epoch:
-            newest[key] = placement, signatures_in(headers_in(message))
-    return [newest[key] for key in newest if key not in flaws], next(iter(flaws.values()), None)
+        if message.topic() == topics.placement:
+            inbox.take_placement(message)
+    return inbox.placements
 
 
 def _intents(found: Reading, topics: Topics, inbox: Inbox) -> IntentsChanged:

@@ -158,6 +158,11 @@ class ControllerRun:
             else:
                 return (
                     publisher,
-                    Follower(self._connection, "controller", [*recovered.positions, *snapshots]),
+                    Follower(
+                        self._connection,
+                        "controller",
+                        [*recovered.positions, *snapshots],
+                        watched=[self._topics.placement],
+                    ),
                     recovered,
                 )

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from trimtab_controller.stream.measures import ABSENCES, BASES, KNOWN, STATES, Kind
+from trimtab_controller.stream.measures import ABSENCES, BASES, KNOWN, READS_PARTS, STATES, STEERS, Kind
 from trimtab_controller.stream.rows import named, where
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.decode import MAX_NUMBER
@@ -264,6 +264,7 @@ def _host(row: Mapping[str, Any]) -> HostWindow:
 
 def _node(row: Mapping[str, Any]) -> NodeWindow:
     epoch = (_whole(row["epoch_generation"]), _whole(row["epoch_number"]))
+    abilities = int(row["abilities"] or 0)
     return NodeWindow(
         worker=WorkerId(row["worker"]),
         host=HostId(row["host"]),
@@ -273,7 +274,8 @@ def _node(row: Mapping[str, Any]) -> NodeWindow:
         covered_s=row["covered_s"],
         cpu=_rate(row, "cpu_s"),
         complete=not row["marked"],
-        steering=bool(row["steering"]),
+        steering=bool(abilities & STEERS),
+        in_parts=bool(abilities & READS_PARTS),
         memory_bytes=_whole(row["memory_bytes"]),
         epoch=None if epoch[0] is None or epoch[1] is None else Epoch(epoch[0], epoch[1]),
         generation=_whole(row["generation"]),

@@ -80,6 +80,10 @@ BASES = tuple(Basis)
 ABSENCES = tuple(Absence)
 
 
+STEERS, READS_PARTS = 1, 2
+"""The abilities of a worker, added up: it takes commands; it reads placements in parts."""
+
+
 def code(column: str, family: tuple[StrEnum, ...]) -> str:
     """The SQL of the place of a column's text in a family."""
     members = ", ".join(f"'{member}'" for member in family)
@@ -109,7 +113,7 @@ LEVELS: Mapping[Kind, Mapping[str, str]] = {
     Kind.WORKER: {
         "capacity": "x.cap",
         "state": code("x.s", STATES),
-        "steering": "if(x.st, 1, 0)",
+        "abilities": f"if(x.st, {STEERS}, 0) + if(x.pip, {READS_PARTS}, 0)",
         "memory_bytes": "x.mem",
         "epoch_generation": "x.ep[0]",
         "epoch_number": "x.ep[1]",

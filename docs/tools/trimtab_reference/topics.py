@@ -9,7 +9,17 @@ from pathlib import Path
 from types import ModuleType
 
 from trimtab_controller.execution import journal
-from trimtab_protocol.messages import commands, handover, intents, local, placement, report, snapshot, status
+from trimtab_protocol.messages import (
+    commands,
+    handover,
+    intents,
+    local,
+    placement,
+    placement_parts,
+    report,
+    snapshot,
+    status,
+)
 from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
 from trimtab_reference import ROOT
 from trimtab_reference.markdown import NONE, amount, code, plain, source_link, table
@@ -19,7 +29,7 @@ CLUSTER = "CLUSTER"
 MESSAGES: Mapping[str, tuple[type, ...]] = {
     "reports": (report.Report,),
     "snapshots": (snapshot.Snapshot,),
-    "placement": (placement.Placement,),
+    "placement": (placement.Placement, placement_parts.PlacementHead, placement_parts.PlacementPart),
     "commands": (commands.Command,),
     "acks": (commands.Ack,),
     "handover": (handover.HandoverRecord,),
@@ -36,7 +46,18 @@ MESSAGES: Mapping[str, tuple[type, ...]] = {
     "status": (status.Status,),
 }
 ON_THE_SOCKET = (local.Hello, local.Welcome, local.Statistics, commands.Command, commands.Ack)
-MODULES: tuple[ModuleType, ...] = (commands, handover, intents, journal, local, placement, report, snapshot, status)
+MODULES: tuple[ModuleType, ...] = (
+    commands,
+    handover,
+    intents,
+    journal,
+    local,
+    placement,
+    placement_parts,
+    report,
+    snapshot,
+    status,
+)
 RULE = re.compile(r"(?P<writers>.+) -> (?P<readers>[^.]+)\. Key: (?P<key>[^.]+)\. (?P<contents>.+)", re.DOTALL)
 """The docstring of every topic in `Topics`."""
 

@@ -111,8 +111,8 @@ def encode(document: object) -> bytes:
     return json.dumps(document, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode()
 
 
-def parse(payload: bytes | None, *, version: int, limit: int = MAX_MESSAGE_BYTES) -> "Fields":
-    """The fields of a JSON object whose `v` is `version`; raises BadMessage."""
+def parse(payload: bytes | None, *, version: int | tuple[int, ...], limit: int = MAX_MESSAGE_BYTES) -> "Fields":
+    """The fields of a JSON object whose `v` is `version`, or one of them; raises BadMessage."""
     if payload is None:
         raise BadMessage(Fault.MALFORMED, "", None, "a JSON object")
     if len(payload) > limit:
@@ -124,11 +124,12 @@ def parse(payload: bytes | None, *, version: int, limit: int = MAX_MESSAGE_BYTES
     except (ValueError, RecursionError) as exc:
         raise BadMessage(Fault.MALFORMED, "", payload[:40], f"JSON ({exc.__class__.__name__})") from exc
     fields = Fields(document, "")
-    found = fields.take("v")
-    if found is not None and (type(found) is not int or found != version):
-        raise BadMessage(Fault.VERSION, "v", found, f"{version}")
+    found, known = fields.take("v"), (version,) if isinstance(version, int) else version
+    expected = " or ".join(map(str, known))
+    if found is not None and (type(found) is not int or found not in known):
+        raise BadMessage(Fault.VERSION, "v", found, expected)
     if found is None:
-        raise BadMessage(Fault.MISSING, "v", "nothing", f"{version}")
+        raise BadMessage(Fault.MISSING, "v", "nothing", expected)
     return fields
 
 

@@ -81,7 +81,7 @@ class Topics:
 
     @property
     def placement(self) -> str:
-        """Controller -> workers. Key: app. Which worker owns each key group, and which keep a standby of it."""
+        """Controller -> workers. Key: app, or app/operator/part. Who owns each key group, who keeps a standby of it."""
         return f"trimtab.{self.cluster}.placement"
 
     @property

@@ -1,12 +1,19 @@
-"""The placement: which worker owns which key group of an app.  Controller -> workers; compacted topic, key = app."""
+"""The placement: which worker owns which key group of an app.  Controller -> workers; compacted topic.
 
-from collections.abc import Mapping
+A small placement is one record, whose key is the app.  A larger one is published in parts, so that a change costs the
+same however large the app is: each part is a record of its own, and the record under the app's key is the head, which
+says which parts belong together (`placement_parts.py`).
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
 from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields, encode, parse
-from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, OperatorId, WorkerId, decode_epoch
+from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, KeyGroup, OperatorId, WorkerId, decode_epoch
+from trimtab_protocol.messages.owner_rows import PART_SIZE, Owners, OwnerTable
 
 VERSION = 1
 MAX_OPERATORS = 1000
@@ -20,25 +27,38 @@ MAX_MOVING = 1_000
 MAX_HEAD_BYTES = 600
 """Space for all but `owners`: two names of 200 characters, an epoch, and the JSON keys."""
 
-Owners = tuple[WorkerId, ...]
-"""(owner, first standby, ...) of one key group; empty = the engine assigns it by its own rule."""
+Rows = Iterable[Owners]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class Placement:
     """`owners[operator][partition]` = (owner, standbys ...), published under `epoch`.
 
-    A placement without operators revokes the app's placement.  A tombstone does not: it has neither epoch nor
+    `part_size` = key groups per part; None: it is one record.  `owners` becomes a mapping to `OwnerTable`, from any
+    rows.  A placement without operators revokes the app's placement.  A tombstone does not: it has neither epoch nor
     signature, so anybody who can write to the topic could forge or replay one.
     """
 
     cluster: str
     app: AppId
     epoch: Epoch
-    owners: Mapping[OperatorId, tuple[Owners, ...]]
+    owners: Mapping[OperatorId, OwnerTable]
+    part_size: int | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "owners", MappingProxyType(dict(self.owners)))
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        app: AppId,
+        epoch: Epoch,
+        owners: Mapping[OperatorId, Rows],
+        part_size: int | None = None,
+    ) -> None:
+        size = part_size or PART_SIZE
+        tables = {operator: OwnerTable.of(rows, size) for operator, rows in owners.items()}
+        for name, value in (("cluster", cluster), ("app", app), ("epoch", epoch), ("part_size", part_size)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "owners", MappingProxyType(tables))
 
     def of(self, operator: OperatorId, partition: int) -> Owners:
         """Owner and standbys of a key group; empty when the placement does not list it."""
@@ -49,6 +69,20 @@ class Placement:
     def is_taken_back(self) -> bool:
         """Whether this revokes the app's placement."""
         return not self.owners
+
+    def changed(self, epoch: Epoch, rows: Mapping[KeyGroup, Owners]) -> "Placement":
+        """The placement with some rows replaced, under a new epoch; it shares all parts that stay as they are."""
+        by_operator: dict[OperatorId, dict[int, Owners]] = {}
+        for key_group, row in rows.items():
+            by_operator.setdefault(key_group.operator, {})[key_group.partition] = row
+        changed = {operator: self.owners[operator].changed(each) for operator, each in by_operator.items()}
+        return Placement(
+            cluster=self.cluster,
+            app=self.app,
+            epoch=epoch,
+            owners={**self.owners, **changed},
+            part_size=self.part_size,
+        )
 
     def document(self) -> dict[str, Any]:
         """The message as JSON types."""
@@ -62,7 +96,7 @@ class Placement:
 
 
 def most_bytes(counts: Mapping[OperatorId, int], longest_name: int, standbys: int = 0) -> int:
-    """Largest size in bytes that a placement can reach.
+    """Largest size in bytes that a placement in one record can reach.
 
     `counts` = key groups per operator, `longest_name` = characters of the longest worker name, `standbys` = standbys
     that the app asks for.  Each key group has an owner and its standbys, but room for at least one: after a move the
@@ -76,12 +110,12 @@ def most_bytes(counts: Mapping[OperatorId, int], longest_name: int, standbys: in
 
 
 def encode_placement(placement: Placement) -> bytes:
-    """The message as bytes."""
+    """The placement as one record."""
     return encode(placement.document())
 
 
 def decode_placement(payload: bytes | None) -> Placement:
-    """The placement in these bytes; raises BadMessage."""
+    """The placement in one record; raises BadMessage."""
     return read_placement(parse(payload, version=VERSION))
 
 
@@ -92,24 +126,42 @@ def read_placement(fields: Fields) -> Placement:
         app=AppId(fields.name("app")),
         epoch=decode_epoch(fields.take("epoch"), fields.at("epoch")),
         owners={
-            OperatorId(operator): tuple(_read_rows(rows, path))
+            OperatorId(operator): read_rows(rows, path, most=MAX_PARTITIONS)
             for operator, path, rows in fields.members("owners", limit=MAX_OPERATORS)
         },
     )
 
 
-def _read_rows(rows: object, path: str) -> list[Owners]:
-    if not isinstance(rows, list) or len(rows) > MAX_PARTITIONS:
-        raise BadMessage(Fault.TYPE, path, rows, f"an array of at most {MAX_PARTITIONS} owner lists")
-    return [_read_owners(row, f"{path}[{index}]") for index, row in enumerate(rows)]
+def read_rows(rows: object, path: str, *, most: int) -> list[Owners]:
+    """Rows of owners in JSON types; equal rows become one object.  Raises BadMessage."""
+    if not isinstance(rows, list) or len(rows) > most:
+        raise BadMessage(Fault.TYPE, path, rows, f"an array of at most {most} owner lists")
+    known: dict[Owners, Owners] = {}
+    found = []
+    for index, row in enumerate(rows):
+        try:
+            same = known.get(tuple(row))
+        except TypeError:  # no array, or of something that is no name
+            same = None
+        if same is None:
+            same = _read_owners(row, f"{path}[{index}]")
+            known[same] = same
+        found.append(same)
+    return found
 
 
 def _read_owners(row: object, path: str) -> Owners:
     if not isinstance(row, list) or len(row) > 1 + MAX_STANDBYS:
         raise BadMessage(Fault.TYPE, path, row, f"an array of at most {1 + MAX_STANDBYS} workers")
     for worker in row:
-        if not isinstance(worker, str) or not NAME_PATTERN.fullmatch(worker):
+        if not isinstance(worker, str) or _name(worker) is None:
             raise BadMessage(Fault.RANGE, path, worker, "a worker's name")
     if len(set(row)) != len(row):
         raise BadMessage(Fault.RANGE, path, row, "each worker once")
-    return tuple(WorkerId(worker) for worker in row)
+    return tuple(_name(worker) for worker in row)  # type: ignore[misc]  # all are names
+
+
+@lru_cache(maxsize=20_000)
+def _name(worker: str) -> WorkerId | None:
+    """The name as one object, since a million rows name few workers; None: it is no name."""
+    return WorkerId(worker) if NAME_PATTERN.fullmatch(worker) else None

@@ -125,7 +125,8 @@ class WorkerSample:
     `standbys` = standby replicas per key group that the app asks for; `unknown` = why the loads of its key groups are
     unknown in this interval (None when they are known); `reason` = why it only reports, or, while it steers, what it
     lacks; of an absent worker, how it ended.  `absence` = why a worker that the agent can start is away (None for any
-    other, and while it is unknown), `declared` = the app that it would run, if agent.toml says so.
+    other, and while it is unknown), `declared` = the app that it would run, if agent.toml says so.  `in_parts` =
+    whether it reads placements that are published in parts.
     """
 
     worker: WorkerId
@@ -144,17 +145,18 @@ class WorkerSample:
     reason: str | None = None
     absence: Absence | None = None
     declared: AppId | None = None
+    in_parts: bool = False
 
     def __post_init__(self) -> None:
         if self.operators is not None:
             object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
 
     def document(self) -> dict[str, Any]:
-        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; maybe os, oc (operators), sby, unk, why, off, dap."""
+        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; maybe os, oc (operators), sby, unk, why, off, dap, pip."""
         operators = self.operators
         names, counts = (None, None) if operators is None else (list(operators), list(operators.values()))
         later = {"os": names, "oc": counts, "sby": self.standbys, "unk": self.unknown, "why": self.reason}
-        later |= {"off": self.absence, "dap": self.declared}
+        later |= {"off": self.absence, "dap": self.declared, "pip": self.in_parts or None}
         return self._first_document() | {key: value for key, value in later.items() if value is not None}
 
     def _first_document(self) -> dict[str, Any]:
@@ -372,6 +374,7 @@ def _read_worker(fields: Fields) -> WorkerSample:
         reason=fields.optional("why", lambda name: check_reason(fields.take(name), fields.at(name))),
         absence=fields.optional("off", lambda name: fields.choice(name, Absence)),
         declared=fields.optional("dap", lambda name: AppId(fields.name(name))),
+        in_parts=fields.optional("pip", fields.flag) or False,
     )
 
 

@@ -1,5 +1,6 @@
 """Snapshots of an app on two workers, and how they are observed."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from trimtab_controller.decider.liveness import Liveness
@@ -81,8 +82,17 @@ def look(
     placement: Placement | None = PLACEMENT,
     draining: frozenset[WorkerId] = frozenset(),
     liveness: Liveness | None = None,
+    older: Collection[WorkerId] | None = None,
 ) -> AppView | NotReady:
-    view = observe(seen, APP, placement=placement, draining=draining, liveness=liveness or Liveness(), needs=NEEDS)
+    view = observe(
+        seen,
+        APP,
+        placement=placement,
+        draining=draining,
+        liveness=liveness or Liveness(),
+        needs=NEEDS,
+        older=older,
+    )
     if isinstance(view, NotReady):
         return view
     return too_much_unknown(view, known_gaps(view, LastLoads.of(view)), NEEDS.max_unknown) or view

@@ -17,7 +17,7 @@ from trimtab_controller.decider.predictions import Prediction, compare
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.unknown_load import LastLoads, too_much_unknown
 from trimtab_controller.decider.view import AppView, NotReady
-from trimtab_controller.execution.state import Execution, placement_of, with_owners
+from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Answer
 from trimtab_controller.solver.balance import answer
 from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
@@ -273,8 +273,7 @@ def test_the_history_goes_on_while_workers_come_and_go() -> None:
 
 
 def test_standbys_stay_on_a_worker_that_restarts_and_it_gets_no_more() -> None:
-    placed = with_owners(
-        PLACEMENT,
+    placed = PLACEMENT.changed(
         Epoch(1, 2),
         {each: (name, LAST if name != LAST else W0) for each, name in OWNERS.items() if name != W1},
     )

@@ -62,7 +62,7 @@ def test_an_app_whose_placement_nobody_could_read_is_too_large(partitions: int, 
     worker = WorkerId("w" * 200)
     names = [OperatorId(f"o{at:04}") for at in range(operators)]
     rows = [replace(owned(0, worker), key_group=KeyGroup(APP, each, at)) for each in names for at in range(partitions)]
-    found = look(snapshot([node(worker, host=HostId("h0"))], rows), placement=None)
+    found = look(snapshot([node(worker, host=HostId("h0"))], rows), placement=None, older=[worker])
     if fits:
         assert isinstance(found, AppView)
         moved = {operator: (((worker, WorkerId("v" * 200)),) * partitions) for operator in names}
@@ -70,6 +70,9 @@ def test_an_app_whose_placement_nobody_could_read_is_too_large(partitions: int, 
         assert decode_placement(encode_placement(placement)) == placement
     else:
         assert reason_of(found) is SkipReason.APP_TOO_LARGE
+        assert isinstance(look(snapshot([node(worker, host=HostId("h0"))], rows), placement=None), AppView) == (
+            operators <= 1000
+        )
 
 
 def test_one_wild_partition_number_costs_no_list_of_all_that_are_missing_below_it() -> None:

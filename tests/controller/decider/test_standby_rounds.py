@@ -22,9 +22,9 @@ from trimtab_controller.decider.events import ExecutionChanged, SnapshotArrived,
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standby_rounds import ROUND, ROUND_INTERVAL_S
-from trimtab_controller.execution.state import Execution, with_owners
+from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
-from trimtab_protocol.messages.placement import Owners
+from trimtab_protocol.messages.owner_rows import Owners
 
 EACH = int(ROUND.worker_changes)
 WARM = {kg(0): (W0, W1), kg(1): (W1, W0)}
@@ -39,7 +39,7 @@ def asking(arrived: SnapshotArrived, *standbys: int | None) -> SnapshotArrived:
 
 def published(made: Decider, present: Execution, rows: dict[KeyGroup, Owners]) -> Execution:
     """What the execution does with the rows."""
-    placement = with_owners(present.placements[APP], Epoch(1, present.number + 1), rows)
+    placement = present.placements[APP].changed(Epoch(1, present.number + 1), rows)
     after = replace(present, number=present.number + 1, placements={APP: placement})
     made.on_event(0.0, ExecutionChanged(execution=after))
     return after

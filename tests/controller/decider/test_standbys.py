@@ -13,10 +13,11 @@ from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standbys import FOLLOWING_SHARE, Following, StandbyRows, choose_standbys
 from trimtab_controller.decider.view import AppView, FixedWorker, Worker
-from trimtab_controller.execution.state import placement_of, with_owners
+from trimtab_controller.execution.state import placement_of
 from trimtab_models.standbys import Budget
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
-from trimtab_protocol.messages.placement import Owners, Placement
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement
 
 PLENTY = Budget()
 
@@ -41,7 +42,7 @@ def placed(seen: AppView, standbys: dict[int, tuple[str, ...]] | None = None) ->
         for at, names in (standbys or {}).items()
         if kg(at) in seen.owners
     }
-    return with_owners(bare, Epoch(1, 2), rows)
+    return bare.changed(Epoch(1, 2), rows)
 
 
 def count_missing(seen: AppView, placement: Placement, wanted: int) -> int:
@@ -186,7 +187,7 @@ def _faults(seen: AppView, placement: Placement, wanted: int) -> list[str]:
 def test_every_gap_is_filled_with_what_fits_and_what_fits_stays(situation: tuple[AppView, Placement, int]) -> None:
     seen, before, wanted = situation
     found = choose_standbys(seen, before, wanted, PLENTY)
-    after = with_owners(before, Epoch(1, 3), found.rows)
+    after = before.changed(Epoch(1, 3), found.rows)
     assert _faults(seen, after, wanted) == []
     assert found.missing == count_missing(seen, after, wanted) == 0
     assert choose_standbys(seen, after, wanted, PLENTY).rows == {}, "stable"
@@ -206,7 +207,7 @@ def test_rounds_within_a_budget_come_to_the_same_end(situation: tuple[AppView, P
         assert found.added == begun.total()
         if not found.rows:
             break
-        placement = with_owners(placement, Epoch(1, 3), found.rows)
+        placement = placement.changed(Epoch(1, 3), found.rows)
     assert _faults(seen, placement, wanted) == []
 
 
@@ -214,7 +215,7 @@ def test_rounds_within_a_budget_come_to_the_same_end(situation: tuple[AppView, P
 def test_the_group_gives_exactly_the_plan_when_any_worker_dies(situation: tuple[AppView, Placement, int]) -> None:
     """What N-1 states is what the plug-in's assignor does: the first standby owns, whatever else it knows."""
     seen, before, _ = situation
-    after = with_owners(before, Epoch(1, 3), choose_standbys(seen, before, 1, PLENTY).rows)
+    after = before.changed(Epoch(1, 3), choose_standbys(seen, before, 1, PLENTY).rows)
     rows = after.owners[OPERATOR]
     previous = {key_group.partition: owner for key_group, owner in seen.owners.items()}
     for dead in seen.workers:

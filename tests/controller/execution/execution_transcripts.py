@@ -21,7 +21,7 @@ from trimtab_controller.execution.state import (
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.placement import Owners
+from trimtab_protocol.messages.owner_rows import Owners
 
 CLUSTER, APP, OPERATOR = "c", AppId("app"), OperatorId("sums")
 W0, W1, W2 = WorkerId("w0"), WorkerId("w1"), WorkerId("w2")

@@ -21,7 +21,7 @@ from trimtab_controller.execution.events import OwnershipSeen, PlacementWanted, 
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_protocol.messages.commands import Phase, Refusal
 from trimtab_protocol.messages.names import Epoch, WorkerId
-from trimtab_protocol.messages.placement import Owners
+from trimtab_protocol.messages.owner_rows import Owners
 
 W3 = WorkerId("w3")
 

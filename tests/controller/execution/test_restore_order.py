@@ -13,7 +13,7 @@ from trimtab_controller.execution.events import PlanDecided, Publish, RestoreEnd
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.restores import BYTES_PER_S, ENOUGH, FEW, PRIOR, UNIT_S, RestoreCosts
-from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Recovery, placement_of, with_owners
+from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Recovery, placement_of
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_protocol.messages.commands import Phase
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
@@ -33,7 +33,7 @@ def drained(
     """A plan in flight: key group i goes to the target with so many bytes; those in `warm` are standbys there."""
     owners = {kg(place): SOURCE for place in range(len(moves))}
     placement = placement_of(CLUSTER, APP, Epoch(1, 1), owners, None)
-    placement = with_owners(placement, Epoch(1, 1), {kg(at): (SOURCE, moves[at][0]) for at in warm})
+    placement = placement.changed(Epoch(1, 1), {kg(at): (SOURCE, moves[at][0]) for at in warm})
     machine = ExecutionMachine(CLUSTER, limits, Execution(generation=1, number=1, placements={APP: placement}))
     machine.on_event(T0, PlanDecided(plan=plan(*moves, cores=cores)))
     return machine

@@ -135,7 +135,8 @@ def test_intents_are_bounded_and_those_that_are_there_can_be_changed(monkeypatch
 )
 def test_what_cannot_be_read_is_counted_and_goes_no_further(topic: str, value: bytes | None, fault: Fault) -> None:
     inbox = Inbox(TOPICS, lambda: NOW)
-    assert inbox.take(Record(topic, value, KEY if topic == TOPICS.journal else b"k")) is None
+    keys = {TOPICS.journal: KEY, TOPICS.placement: APP.encode()}
+    assert inbox.take(Record(topic, value, keys.get(topic, b"k"))) is None
     assert inbox.rejected == Counter({(topic, fault): 1})
 
 
@@ -147,7 +148,7 @@ def test_good_messages_become_events() -> None:
     assert inbox.take(Record(TOPICS.acks, encode_ack(ack), b"h1")) == AckSeen(ack=ack)
     assert inbox.take(Record(TOPICS.intents, encode_intent(pause), b"pause")) == IntentsChanged(intents=(pause,))
     assert inbox.take(Record(TOPICS.intents, None, b"pause")) == IntentsChanged(intents=())
-    assert inbox.take(Record(TOPICS.placement, encode_placement(placement))) == placement
+    assert inbox.take(Record(TOPICS.placement, encode_placement(placement), APP.encode())) == placement
     assert inbox.take(Record(TOPICS.journal, encode_entry(entry), KEY)) == entry
     assert inbox.take(Record(TOPICS.journal, b"{}", b"another kind")) is None
     assert not inbox.rejected
@@ -165,7 +166,8 @@ def test_only_commands_and_placements_carry_a_signature_and_it_holds() -> None:
     assert headers_of(Published(topic=TOPICS.placement, key=b"k", value=None, signed=True), KEY_PAIR) == []
     inbox = Inbox(TOPICS, lambda: NOW, trusted=TRUSTED)
     assert inbox.take(placed(KEY_PAIR)) == PLACED
-    assert inbox.take(placed(OLD_KEY)) == PLACED
+    newer = replace(PLACED, epoch=Epoch(1, 2))
+    assert inbox.take(placed(OLD_KEY, newer)) == newer
     assert [inbox.take(placed(by)) for by in (None, STRANGER)] == [None, None]
     assert inbox.rejected == Counter({(TOPICS.placement, Fault.UNSIGNED): 1, (TOPICS.placement, Fault.UNKNOWN_KEY): 1})
 

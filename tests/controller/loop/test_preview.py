@@ -27,7 +27,7 @@ CONFIGURATION = decode(
 FOUND = RecoveredState(
     execution=Execution(generation=1),
     placements=(),
-    signatures={},
+    signers={},
     intents=IntentsChanged(intents=()),
     acks=(),
     acks_read={},

@@ -7,10 +7,11 @@ from trimtab_controller.execution.journal import KEY, JournalEntry, encode_entry
 from trimtab_controller.execution.state import Execution, Round
 from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.recovery import _inherited, _placements, _status
+from trimtab_controller.loop.recovery import _inherited, _published, _status
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.names import AppId, Epoch, OperatorId, Topics, WorkerId
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.placement_parts import records_of
 from trimtab_protocol.messages.status import Status, encode_status, status_key
 
 TOPICS = Topics("c")
@@ -76,8 +77,8 @@ def told(number: int, *, acting: bool = True) -> Record:
 
 def inherited(*records: Record, inbox: Inbox | None = None) -> JournalEntry | Hold:
     found, inbox = Reading(messages=list(records)), inbox or Inbox(TOPICS, lambda: 1000.0)
-    placements, flawed = _placements(found, TOPICS, inbox)
-    return _inherited(found, TOPICS, inbox, [placement for placement, _ in placements], _status(found, TOPICS), flawed)
+    published = _published(found, TOPICS, inbox)
+    return _inherited(found, TOPICS, inbox, published, _status(found, TOPICS))
 
 
 @pytest.mark.parametrize(
@@ -125,16 +126,81 @@ def test_an_entry_that_cannot_be_read_is_counted_also_when_a_whole_one_stands_be
 
 def test_a_placement_that_was_deleted_is_none() -> None:
     found = Reading(messages=[placed(3), Record(TOPICS.placement, APP.encode(), None)])
-    assert _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0)) == ([], None)
+    published = _published(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
+    assert (published.newest(), published.flaw) == ([], None)
 
 
 def test_an_old_placement_that_somebody_wrote_once_more_is_not_the_last() -> None:
     found = Reading(messages=[placed(3), placed(4), placed(3)])
-    [(placement, _)], flawed = _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
-    assert (placement.epoch, flawed) == (Epoch(1, 4), None)
+    published = _published(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
+    assert ([each.epoch for each in published.newest()], published.flaw) == ([Epoch(1, 4)], None)
 
 
 def test_an_app_that_was_forgotten_stays_so_though_somebody_writes_its_old_placement_once_more() -> None:
     found = Reading(messages=[placed(3), taken_back(4), placed(3)])
-    [(placement, _)], flawed = _placements(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
-    assert (placement.is_taken_back, placement.epoch, flawed) == (True, Epoch(1, 4), None)
+    published = _published(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
+    [placement] = published.newest()
+    assert (placement.is_taken_back, placement.epoch, published.flaw) == (True, Epoch(1, 4), None)
+
+
+W0, W1, OPERATOR = WorkerId("w0"), WorkerId("w1"), OperatorId("o")
+BASE = Placement(cluster="c", app=APP, epoch=Epoch(1, 2), owners={OPERATOR: [(W0,)] * 7}, part_size=3)
+NEXT = BASE.changed(Epoch(1, 3), {KeyGroup(APP, OPERATOR, 4): (W1,)})
+
+
+def of_topic(*publications: tuple[Placement, Placement | None]) -> list[Record]:
+    return [
+        Record(TOPICS.placement, key, value)
+        for placement, before in publications
+        for key, value in records_of(placement, before)
+    ]
+
+
+IN_PARTS = of_topic((BASE, None), (NEXT, BASE))
+
+
+def test_a_placement_in_parts_is_put_together_for_a_successor() -> None:
+    inbox = Inbox(TOPICS, lambda: 1000.0)
+    published = _published(Reading(messages=IN_PARTS), TOPICS, inbox)
+    assert (published.newest(), published.flaw, published.epoch) == ([NEXT], None, Epoch(1, 3))
+    assert isinstance(inherited(*IN_PARTS, journalled(4, plan_in_flight=True)), JournalEntry)
+
+
+@pytest.mark.parametrize("lost", range(3))
+def test_a_successor_holds_while_a_part_is_missing(lost: int) -> None:
+    compacted = [*IN_PARTS[:1], *IN_PARTS[2:3], *IN_PARTS[4:]]
+    assert isinstance(inherited(*compacted, journalled(4)), JournalEntry)
+    del compacted[lost]
+    found = inherited(*compacted, journalled(4))
+    assert isinstance(found, Hold)
+    assert (found.flaw, "(app app)" in found.detail) == (Flaw.PLACEMENT, True)
+
+
+def test_a_successor_holds_while_a_part_is_an_old_one_written_once_more() -> None:
+    old = IN_PARTS[1]
+    assert isinstance(inherited(*IN_PARTS, old, journalled(4)), JournalEntry), "the newer one is still there"
+    compacted = [*IN_PARTS[:1], *IN_PARTS[2:3], IN_PARTS[-1], old]
+    found = inherited(*compacted, journalled(4))
+    assert isinstance(found, Hold)
+    assert found.flaw is Flaw.PLACEMENT
+
+
+def test_a_journal_that_is_older_than_a_placement_that_is_not_whole_is_seen_as_such() -> None:
+    found = inherited(IN_PARTS[-1], journalled(2))
+    assert isinstance(found, Hold)
+    assert found.newest == Epoch(1, 3)
+
+
+def test_parts_whose_head_is_lost_make_a_successor_hold_and_its_epochs_are_higher() -> None:
+    later = NEXT.changed(Epoch(7, 9), {KeyGroup(APP, OPERATOR, 0): (W1,)})
+    found = inherited(*IN_PARTS, of_topic((later, NEXT))[0], journalled(4))
+    assert isinstance(found, Hold)
+    assert (found.flaw, found.newest) == (Flaw.TRUNCATED, Epoch(7, 9))
+
+
+def test_parts_that_were_deleted_count_neither_as_refused_nor_as_missing() -> None:
+    whole = Placement(cluster="c", app=APP, epoch=Epoch(1, 4), owners=NEXT.owners)
+    inbox = Inbox(TOPICS, lambda: 1000.0)
+    published = _published(Reading(messages=[*IN_PARTS, *of_topic((whole, NEXT))]), TOPICS, inbox)
+    assert (published.newest(), published.flaw) == ([whole], None)
+    assert not inbox.rejected

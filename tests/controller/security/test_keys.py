@@ -13,6 +13,8 @@ from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.kafka.signers import placements_signed_by
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_signing_key
+from trimtab_protocol.messages.names import AppId, Epoch, Topics
+from trimtab_protocol.messages.placement import Placement, encode_placement
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import BadKey, SigningKey, TrustedKeys, write_trust
 
@@ -92,18 +94,22 @@ def test_the_old_key_is_not_given_up_when_nobody_can_say_what_it_has_signed(
 
 
 OLD, NEW, STRANGER = (SigningKey.generate() for _ in range(3))
-TOPIC = "trimtab.c.placement"
+TOPICS = Topics("c")
 
 
 class Record:
     """As much of a Kafka message as is looked at."""
 
-    def __init__(self, app: str, value: bytes | None, *signers: SigningKey) -> None:
+    def __init__(self, app: str, number: int | None, *signers: SigningKey) -> None:
+        value = None
+        if number is not None:
+            value = encode_placement(Placement(cluster="c", app=AppId(app), epoch=Epoch(1, number), owners={}))
         self._key, self._value = app.encode(), value
-        self._headers = [each.sign(Envelope(topic=TOPIC, key=self._key, value=value or b"")) for each in signers]
+        covered = Envelope(topic=TOPICS.placement, key=self._key, value=value or b"")
+        self._headers = [each.sign(covered) for each in signers]
 
     def topic(self) -> str:
-        return TOPIC
+        return TOPICS.placement
 
     def key(self) -> bytes:
         return self._key
@@ -119,17 +125,17 @@ class Record:
     ("records", "found"),
     [
         ([], {}),
-        ([Record("a", b"1", OLD), Record("b", b"1", OLD), Record("a", b"1", NEW)], {"a": NEW, "b": OLD}),
-        ([Record("a", b"1", NEW), Record("a", b"2", STRANGER), Record("a", b"3")], {"a": NEW}),
-        ([Record("a", b"1", STRANGER)], {}),
-        ([Record("a", b"1", OLD), Record("a", None)], {"a": OLD}),
-        ([Record("a", b"1", OLD, NEW)], {}),
+        ([Record("a", 1, OLD), Record("b", 1, OLD), Record("a", 1, NEW)], {"a": NEW, "b": OLD}),
+        ([Record("a", 1, NEW), Record("a", 2, STRANGER), Record("a", 3)], {"a": NEW}),
+        ([Record("a", 1, STRANGER)], {}),
+        ([Record("a", 1, OLD), Record("a", None)], {"a": OLD}),
+        ([Record("a", 1, OLD, NEW)], {}),
     ],
     ids=["none", "signed anew", "forged later", "forged", "deleted by somebody", "two signatures"],
 )
 def test_who_has_signed_the_placements_that_hold(records: list[Any], found: dict[str, SigningKey]) -> None:
-    signers = placements_signed_by(Reading(messages=records), TOPIC, TrustedKeys((OLD.public, NEW.public)))
-    assert signers == {app: key.public.id for app, key in found.items()}
+    signers = placements_signed_by(Reading(messages=records), TOPICS, TrustedKeys((OLD.public, NEW.public)))
+    assert signers == {app: {key.public.id} for app, key in found.items()}
 
 
 @pytest.mark.parametrize("step", ["init", "begin"])

@@ -23,7 +23,8 @@ from tests.paths import ROOT, python_path
 from tests.previous.release import unpack
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import Epoch, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
-from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.placement_parts import records_of
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_sandbox.broker import Broker, Topic
 from trimtab_sandbox.processes import Child, Processes
@@ -64,6 +65,7 @@ class Cluster:
         self.calm: list[tuple[float, float]] = []
         self._number = 0
         self._epoch = 0
+        self._published: Placement | None = None
         self._say = say
         self._planted = setup.planted
         self._environments: dict[WorkerId, dict[str, str]] = {}
@@ -270,12 +272,16 @@ class Cluster:
         """The rows as the newest placement."""
         self._epoch += 1
         owners = {operator: tuple(rows) for operator, rows in self.rows.items()}
-        await self.write_placement(Placement(cluster=CLUSTER, app=self.app, epoch=self.epoch, owners=owners))
+        size = self.setup.part_size
+        placement = Placement(cluster=CLUSTER, app=self.app, epoch=self.epoch, owners=owners, part_size=size)
+        before = self._published if self._published is not None and self._published.app == self.app else None
+        self._published = placement
+        await self.write_placement(placement, before)
 
-    async def write_placement(self, placement: Placement) -> None:
-        """A placement of whatever origin."""
-        value, key = encode_placement(placement), placement.app.encode()
-        await self._placements.send_and_wait(Topics(CLUSTER).placement, value, key=key)
+    async def write_placement(self, placement: Placement, before: Placement | None = None) -> None:
+        """A placement of whatever origin; `before` = what is on the topic."""
+        for key, value in records_of(placement, before):
+            await self._placements.send_and_wait(Topics(CLUSTER).placement, value, key=key)
 
     def row(self, key_group: KeyGroup) -> tuple[WorkerId, ...]:
         return self.rows[key_group.operator][key_group.partition]

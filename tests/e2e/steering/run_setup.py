@@ -54,6 +54,8 @@ class Setup:
     delays_s: dict[str, float] = field(default_factory=dict)
     preload: int = 1000
     placed: bool = True
+    part_size: int | None = None
+    """Key groups per part of the placement; None: it is one record."""
     own_topics: bool = True
     """The cluster makes changelogs and the repartition topic, and Trimtab's; else the job's client makes its own, and
     nobody Trimtab's."""

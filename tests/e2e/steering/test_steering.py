@@ -20,7 +20,7 @@ from tests.e2e.steering.verdict import Verdict, _Inputs, _judged, _repeated_s, s
 SHORT = (
     Scenario(
         name="hand-overs, windowed tables",
-        setup=Setup(windowed=True, rate=60.0, preload=300),
+        setup=Setup(windowed=True, rate=60.0, preload=300, part_size=3),
         act=moves(4, 2, calm_s=0.0, rest_s=0.2),
     ),
     Scenario(
@@ -28,10 +28,12 @@ SHORT = (
         setup=Setup(rate=60.0, preload=600, placed=False, delays_s={"perform_seek": 0.15}),
         act=storm(4),
     ),
-    Scenario(name="drain, stop, start, give back", setup=Setup(rate=60.0, preload=300), act=drain_and_return),
+    Scenario(
+        name="drain, stop, start, give back", setup=Setup(rate=60.0, preload=300, part_size=3), act=drain_and_return
+    ),
     Scenario(
         name="old owner killed after its commit",
-        setup=Setup(rate=60.0, preload=300, session_s=8.0, heartbeat_s=0.5, took_limit_s=2.0),
+        setup=Setup(rate=60.0, preload=300, session_s=8.0, heartbeat_s=0.5, took_limit_s=2.0, part_size=3),
         act=kills(("old_committed",)),
     ),
     Scenario(

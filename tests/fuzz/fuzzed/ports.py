@@ -14,6 +14,7 @@ from tests.fuzz.fuzzed.samples import (
     CLUSTER,
     DRAIN,
     HOST,
+    IN_PARTS,
     NOW,
     PLACEMENT,
     PREPARE,
@@ -35,6 +36,7 @@ from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.handover import encode_handover
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.placement import encode_placement
+from trimtab_protocol.messages.placement_parts import records_of
 from trimtab_protocol.signing.envelope import HEADER, Envelope
 
 TOPICS = Topics(CLUSTER)
@@ -171,6 +173,14 @@ def entry_again(data: bytes) -> bytes:
 
 
 PLACED = encode_placement(PLACEMENT)
+IN_RECORDS = [(key, value) for key, value in records_of(IN_PARTS, None) if value is not None]
+
+
+def _headed_by_signature(key: bytes, value: bytes) -> bytes:
+    """Key, headers and value of a signed record."""
+    return joined(key, b"=".join(signed(TOPICS.placement, key, value)), value)
+
+
 PLACED_BY = b"=".join(signed(TOPICS.placement, APP.encode(), PLACED))
 
 DECODERS = (
@@ -188,7 +198,7 @@ DECODERS = (
     ),
     Decoder(
         name="inbox: placement", refusals=(Refused,), decode=inbox(TOPICS.placement),
-        samples=(joined(APP.encode(), PLACED_BY, PLACED),),
+        samples=(joined(APP.encode(), PLACED_BY, PLACED), *(_headed_by_signature(*record) for record in IN_RECORDS)),
     ),
     Decoder(
         name="inbox: journal", refusals=(Refused,), decode=inbox(TOPICS.journal), seal=entry_again,
@@ -200,7 +210,10 @@ DECODERS = (
     ),
     Decoder(
         name="plug-in: placement", refusals=(Refused,), decode=channel(TOPICS.placement),
-        seal=signed_again(TOPICS.placement), samples=(signed_record(TOPICS.placement, APP.encode(), PLACED),),
+        seal=signed_again(TOPICS.placement), samples=(
+            signed_record(TOPICS.placement, APP.encode(), PLACED),
+            *(signed_record(TOPICS.placement, *record) for record in IN_RECORDS),
+        ),
     ),
     Decoder(
         name="plug-in: hand-over", refusals=(Refused,), decode=channel(TOPICS.handover),

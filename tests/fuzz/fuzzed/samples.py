@@ -7,6 +7,7 @@ from trimtab_protocol.messages.intents import AcceptJournal, Drain, ForgetApp, F
 from trimtab_protocol.messages.local import Hello, Statistics, Welcome
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.placement_parts import PlacementPart, head_of
 from trimtab_protocol.messages.report import (
     Absence,
     Basis,
@@ -59,6 +60,9 @@ REFUSED = Ack(
     at=NOW, refusal=Refusal.UNSIGNED, exit_code=-9,
 )  # fmt: skip
 PLACEMENT = Placement(cluster=CLUSTER, app=APP, epoch=EPOCH, owners={SUMS: ((W0,), (W1, W0), ()), OperatorId("x"): ()})
+IN_PARTS = Placement(cluster=CLUSTER, app=APP, epoch=EPOCH, owners={SUMS: ((W0,), (W1, W0), ())}, part_size=2)
+HEAD = head_of(IN_PARTS)
+PART = PlacementPart(cluster=CLUSTER, app=APP, epoch=EPOCH, operator=SUMS, part=0, rows=((W0,), (W1, W0)))
 RELEASED = HandoverRecord(
     kind=HandoverKind.RELEASED, cluster=CLUSTER, app=APP, handover="2.9-0", epoch=EPOCH, generation=4, source=W0,
     target=W1, key_groups=(SUMS_1, SUMS_2), offsets=(("in", 1, 120),), ends=(("a-sums-changelog", 1, 300),), held_s=0.1,
@@ -77,7 +81,7 @@ REPORT = Report(
         WorkerSample(
             worker=W0, app=APP, state=WorkerState.RUNNING, capacity=0.25, cpu_s=0.1, memory_bytes=9, steering=True,
             epoch=EPOCH, generation=4, marks=(Mark.CLAMPED,), operators={SUMS: 64, OperatorId("x"): 2}, standbys=1,
-            unknown="parts do not add up: 0.3 of 0.5 s", reason="waits for topics: 2",
+            unknown="parts do not add up: 0.3 of 0.5 s", reason="waits for topics: 2", in_parts=True,
         ),
         WorkerSample(
             worker=W1, app=None, state=WorkerState.AWAY, capacity=0.5, cpu_s=None, reason="crashed once",
@@ -95,6 +99,7 @@ SNAPSHOT = Snapshot(
             worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=0.25, covered_s=10.0, cpu=0.1,
             complete=True, steering=True, epoch=EPOCH, generation=4, memory_bytes=3, operators={SUMS: 64}, standbys=1,
             unknown="parts do not add up", reason="waits for topics: 2", also_on=(HostId("h7"),),
+            in_parts=True,
         ),
         NodeWindow(
             worker=W1, host=HOST, app=None, state=WorkerState.AWAY, capacity=0.5, covered_s=10.0, cpu=None,

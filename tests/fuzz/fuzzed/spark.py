@@ -18,7 +18,18 @@ from tests.fuzz.fuzzed.mutants import Mutants, giants
 from tests.fuzz.fuzzed.run import Tally, forget_peak, peak_bytes, told
 from tests.fuzz.fuzzed.samples import CLUSTER, REPORT
 from trimtab_controller.stream import pipeline
-from trimtab_controller.stream.measures import ABSENCES, BASES, LEVEL_COLUMNS, LEVELS, STATES, SUM_COLUMNS, SUMS, Kind
+from trimtab_controller.stream.measures import (
+    ABSENCES,
+    BASES,
+    LEVEL_COLUMNS,
+    LEVELS,
+    READS_PARTS,
+    STATES,
+    STEERS,
+    SUM_COLUMNS,
+    SUMS,
+    Kind,
+)
 from trimtab_controller.stream.session import open_session
 from trimtab_protocol.messages.decode import BadMessage, Fault, encode
 from trimtab_protocol.messages.report import (
@@ -268,6 +279,8 @@ def _value(sample: Any, name: str) -> float | None:
             found = len(sample.marks) > 0
         case "epoch_generation" | "epoch_number":
             found = sample.epoch and sample.epoch[name == "epoch_number"]
+        case "abilities":
+            found = STEERS * sample.steering + READS_PARTS * sample.in_parts  # type: ignore[assignment]
         case "state":
             found = STATES.index(sample.state)  # type: ignore[assignment]
         case "basis":

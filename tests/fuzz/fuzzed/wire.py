@@ -14,9 +14,11 @@ from tests.fuzz.fuzzed.samples import (
     EPOCH,
     FORGET_APP,
     FORGET_WORKER,
+    HEAD,
     HELLO,
     HOST,
     NOW,
+    PART,
     PAUSE,
     PLACEMENT,
     PREPARE,
@@ -75,6 +77,7 @@ from trimtab_protocol.messages.handover import decode_handover, encode_handover
 from trimtab_protocol.messages.intents import Intent, decode_intent, encode_intent
 from trimtab_protocol.messages.local import decode_frame, encode_frame
 from trimtab_protocol.messages.placement import decode_placement, encode_placement
+from trimtab_protocol.messages.placement_parts import decode_record, encode_record
 from trimtab_protocol.messages.report import decode_report, encode_report
 from trimtab_protocol.messages.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from trimtab_protocol.messages.status import decode_status, encode_status
@@ -193,6 +196,18 @@ DECODERS = (
     ),
     Decoder(name="snapshot, chunks", samples=(THREE_CHUNKS,), decode=read_chunks, form=Form.OTHER),
     Decoder(name="placement", samples=(encode_placement(PLACEMENT),), decode=decode_placement, encode=encode_placement),
+    Decoder(
+        name="placement, by its app",
+        samples=(encode_record(PLACEMENT), encode_record(HEAD)),
+        decode=lambda data: decode_record(PLACEMENT.app.encode(), data),
+        encode=encode_record,
+    ),
+    Decoder(
+        name="placement, part",
+        samples=(encode_record(PART),),
+        decode=lambda data: decode_record(PART.key, data),
+        encode=encode_record,
+    ),
     Decoder(
         name="command",
         samples=tuple(map(encode_command, (PREPARE, RELEASE, STOP))),

@@ -4,6 +4,8 @@ import base64
 import json
 import sys
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import trimtab_models
@@ -20,6 +22,8 @@ from trimtab_protocol.messages.report import decode_report, encode_report
 from trimtab_protocol.messages.snapshot import decode_snapshot, encode_snapshot
 from trimtab_protocol.messages.status import decode_status, encode_status
 
+PARTS = "trimtab_protocol.messages.placement_parts"
+
 
 def again(decode: Callable[[bytes], Any], encode: Callable[[Any], bytes]) -> Callable[[bytes], bytes]:
     return lambda data: encode(decode(data))
@@ -30,6 +34,15 @@ def intent_again(data: bytes) -> bytes:
     key, _, value = data.partition(b"\n")
     found = decode_intent(key, value)
     return found.key.encode() + b"\n" + encode_intent(found)
+
+
+def record_again(data: bytes) -> bytes:
+    """Of the placements' topic: key, line feed, value."""
+    key, _, value = data.partition(b"\n")
+    if find_spec(PARTS) is None:  # the previous version takes every record for a placement
+        return key + b"\n" + encode_placement(decode_placement(value))
+    parts: Any = import_module(PARTS)
+    return key + b"\n" + bytes(parts.encode_record(parts.decode_record(key, value)))
 
 
 def chunk_again(data: bytes) -> bytes:
@@ -51,6 +64,7 @@ CODECS = {
     "snapshot": again(decode_snapshot, encode_snapshot),
     "chunk": chunk_again,
     "placement": again(decode_placement, encode_placement),
+    "record": record_again,
     "command": again(decode_command, encode_command),
     "ack": again(decode_ack, encode_ack),
     "handover": again(decode_handover, encode_handover),

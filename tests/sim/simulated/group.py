@@ -19,10 +19,14 @@ class Member(Protocol):
     alive: bool
     board: PluginState
     before_rebalance: frozenset[KeyGroup]
+    in_parts: bool
 
     @property
     def connected(self) -> bool:
         """Whether the broker hears of it."""
+
+    def catch_up(self) -> None:
+        """As leader it reads the placement that a member has read."""
 
     def rebalancing(self) -> None:
         """It learns that the generation ends: it commits, and owns nothing."""
@@ -114,11 +118,19 @@ class Group:
             self._assign()
 
     def _assign(self) -> None:
-        """The leader uses the newest placement that any member has seen."""
+        """The leader uses the newest placement that any member has seen.  Of one in parts it is told the epoch."""
         leader = self.members[0].board
+        in_parts = NO_EPOCH
         for member in self.members:
-            if member.board.newest is not None:
+            if member.board.newest is None:
+                continue
+            if member.board.newest[0].part_size is None:
                 leader.offer(*member.board.newest)
+            elif self.members[0].in_parts:
+                in_parts = max(in_parts, member.board.newest[0].epoch)
+        if leader.placement is None or leader.placement.epoch < in_parts:
+            self.members[0].catch_up()
+        epoch = leader.placement.epoch if leader.placement else NO_EPOCH
         by_worker = {member.id: member for member in self.members}
         given: dict[WorkerId, list[KeyGroup]] = {worker: [] for worker in by_worker}
         for operator, partitions in self.operators.items():
@@ -128,10 +140,10 @@ class Group:
                 partitions=partitions,
                 previous=self._previous(operator),
                 members=list(by_worker),
+                stay=epoch < in_parts,
             )
             for partition, (worker, _) in placed.items():
                 given[WorkerId(worker)].append(KeyGroup(self.app, operator, partition))
-        epoch = leader.placement.epoch if leader.placement else NO_EPOCH
         for member in self.members:
             member.assigned(given[member.id], self.generation, epoch)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.sim.simulated.broker import Broker, Stored, Unsent
 from trimtab_protocol.messages.commands import Command, decode_command, encode_command
 from trimtab_protocol.messages.names import Epoch, Topics
-from trimtab_protocol.messages.placement import decode_placement, encode_placement
+from trimtab_protocol.messages.placement_parts import decode_record, encode_record
 from trimtab_protocol.signing.envelope import HEADER, Envelope, signatures_in
 from trimtab_protocol.signing.keys import SigningKey
 
@@ -27,7 +27,7 @@ class Intruder:
     def strike(self) -> bool:
         """False: there is nothing yet to make a forgery of."""
         topic = self._random.choice(self._topics)
-        true = [record for record in self._broker.read(topic, 0) if record.producer is not None]
+        true = [record for record in self._broker.read(topic, 0) if record.producer is not None and record.value]
         if not true:
             return False
         forge = self._random.choice(FORGERIES)
@@ -95,8 +95,8 @@ def falsified(true: Stored) -> bytes:
     """The record's value as the intruder wants it: of an epoch that nobody has reached."""
     assert true.value is not None
     if true.topic.endswith(".placement"):
-        placement = decode_placement(true.value)
-        return encode_placement(replace(placement, epoch=later(placement.epoch)))
+        record = decode_record(true.key, true.value)
+        return encode_record(replace(record, epoch=later(record.epoch)))
     command: Command = decode_command(true.value)
     until = true.at + 3600.0
     return encode_command(replace(command, epoch=later(command.epoch), issued_at=true.at, deadline=until))

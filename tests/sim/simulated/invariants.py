@@ -17,7 +17,9 @@ from trimtab_protocol.messages.commands import Ack, Command, Phase, decode_ack, 
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.handover import HandoverKind, decode_handover
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, CommandId, Epoch, HostId, KeyGroup, Topics, WorkerId
-from trimtab_protocol.messages.placement import Owners, Placement, decode_placement
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.placement_parts import PlacementHead, PlacementPart, decode_record, digest_of, part_key
 
 UNOWNED_LIMIT_S = 45.0
 """So long may a key group be without an owner while nothing fails: a session, a rebalance, a hand-over not taken."""
@@ -64,7 +66,10 @@ class Checker:
     moved: int = 0
     _writer: int = 0
     _terms: dict[int, int | None] = field(default_factory=dict)
-    _published: set[bytes | None] = field(default_factory=set)
+    in_parts: int = 0
+    """Placements that were published in parts."""
+    _parts: dict[bytes, tuple[Owners, ...]] = field(default_factory=dict)
+    _published: dict[tuple[AppId, Epoch], Placement] = field(default_factory=dict)
     _excused: set[CommandId] = field(default_factory=set)
     _execution: Execution | None = None
     _placements: dict[AppId, Placement] = field(default_factory=dict)
@@ -86,19 +91,49 @@ class Checker:
             if record.producer is not None:
                 self._see_writer(record.producer)
             by_topic.setdefault(record.topic, []).append(record)
-        placements = [decode_placement(record.value) for record in by_topic.get(topics.placement, ())]
+        placements = list(self._placements_in(by_topic.get(topics.placement, ())))
         for record in by_topic.get(topics.journal, ()):
             if record.key == JOURNAL_KEY:
                 self._see_journal(record, placements)
         for record in by_topic.get(topics.commands, ()):
             self._see_command(decode_command(record.value))
-        for placement, record in zip(placements, by_topic.get(topics.placement, ()), strict=True):
-            self._see_placement(placement, record.value)
+        for placement in placements:
+            self._see_placement(placement)
         for record in by_topic.get(topics.acks, ()):
             ack = decode_ack(record.value)
             self.answers.setdefault(ack.command_id, []).append(ack)
         for record in by_topic.get(topics.handover, ()):
             self._see_handover(record)
+
+    def _placements_in(self, records: Iterable[Stored]) -> Iterable[Placement]:
+        """The placements of one publication, whole: what it leaves out is as it was."""
+        for record in records:
+            if record.value is None:
+                self._parts.pop(record.key, None)
+                continue
+            found = decode_record(record.key, record.value)
+            if isinstance(found, PlacementPart):
+                self._parts[record.key] = found.rows
+            elif isinstance(found, Placement):
+                yield found
+            else:
+                yield self._whole(found)
+
+    def _whole(self, head: PlacementHead) -> Placement:
+        size, owners = head.part_size, {}
+        for operator, count in head.key_groups.items():
+            keys = [part_key(head.app, operator, part) for part in range(-(-count // size))]
+            rows = [row for key in keys for row in self._parts.get(key, ())]
+            if len(rows) != count:
+                raise Violation(
+                    f"placement {head.epoch} has {count} key groups of {operator}, its parts have {len(rows)}"
+                )
+            owners[operator] = tuple(rows)
+        self.in_parts += 1
+        found = Placement(cluster=head.cluster, app=head.app, epoch=head.epoch, owners=owners, part_size=size)
+        if digest_of(found.owners) != head.digest:
+            raise Violation(f"placement {head.epoch} is published without a part that its head means")
+        return found
 
     def _see_writer(self, producer: int) -> None:
         if producer < self._writer:
@@ -182,7 +217,7 @@ class Checker:
             raise Violation(f"epochs: new command of {command.epoch} under {self._execution.epoch}")
         self.commands[command.id] = command
 
-    def _see_placement(self, placement: Placement, value: bytes) -> None:
+    def _see_placement(self, placement: Placement) -> None:
         before = self._placements.get(placement.app)
         if placement == before:
             return  # signed anew
@@ -191,7 +226,7 @@ class Checker:
         if self._execution is None or placement.epoch != self._execution.epoch:
             raise Violation(f"placement {placement.epoch} is published apart from its journal entry")
         self._placements[placement.app] = placement
-        self._published.add(value)
+        self._published[placement.app, placement.epoch] = placement
 
     def _see_handover(self, record: Stored) -> None:
         told = decode_handover(record.value)
@@ -222,9 +257,9 @@ class Checker:
 
     # --- who is believed
 
-    def see_followed(self, worker: WorkerId, value: bytes) -> None:
+    def see_followed(self, worker: WorkerId, placement: Placement) -> None:
         """A worker goes by a placement."""
-        if value not in self._published:
+        if self._published.get((placement.app, placement.epoch)) != placement:
             raise Violation(f"forged: {worker} follows a placement that no controller published")
 
     def see_believed(self, placements: Iterable[Placement]) -> None:

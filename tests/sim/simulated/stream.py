@@ -7,7 +7,7 @@ from tests.sim.simulated.timeline import Timeline
 from trimtab_controller.kafka.chunks import split
 from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.configuration import StreamSettings
-from trimtab_controller.stream.measures import BASES, STATES, Kind, Row
+from trimtab_controller.stream.measures import BASES, READS_PARTS, STATES, STEERS, Kind, Row
 from trimtab_controller.stream.rows import table_of
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import Topics
@@ -119,7 +119,8 @@ def rows_of(report: Report, window_ms: int) -> Iterator[Row]:
 
     yield row(Kind.HOST, ([None, None, None], [0.0, float(BASES.index(report.sample.basis)), 0.0, 0.0]), None, None)
     for worker in report.workers:
-        levels = [worker.capacity, float(STATES.index(worker.state)), float(worker.steering), 0.0]
+        abilities = STEERS * worker.steering + READS_PARTS * worker.in_parts
+        levels = [worker.capacity, float(STATES.index(worker.state)), float(abilities), 0.0]
         epoch = [float(part) for part in worker.epoch] if worker.epoch else [0.0, 0.0]
         marked = float(bool(worker.marks))
         generation = float(worker.generation or 0)

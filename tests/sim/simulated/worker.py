@@ -4,7 +4,6 @@ PluginState, answers, acks and frames are the real ones.  Every step looks at th
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from tests.sim.simulated.group import FENCE_S, Group
 from tests.sim.simulated.ledger import Ledger
 from tests.sim.simulated.linked_worker import LinkedWorker
 from tests.sim.simulated.network import Network
+from tests.sim.simulated.placements import PlacementReader
 from tests.sim.simulated.timeline import Timeline
 from trimtab_agent.engines.faust.agent_link import ack
 from trimtab_agent.engines.faust.group.shared_state import PluginState
@@ -22,12 +22,11 @@ from trimtab_agent.engines.faust.steering.answers import Answer, Answers
 from trimtab_agent.engines.outcomes import Abandoned, Outcome, Prepared, Refused, Rejoined, Released, Took
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
-from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, decode_handover, encode_handover
 from trimtab_protocol.messages.local import Welcome, decode_frame
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, Topics, WorkerId
+from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.signing.envelope import signatures_in
 
 SETTINGS = SteeringSettings()
 PATIENT = frozenset({CommandKind.PREPARE, CommandKind.ABANDON, CommandKind.REJOIN})
@@ -51,7 +50,8 @@ class WorkerProcess(LinkedWorker):
         agent: Callable[[], AgentProcess | None],
         welcome: Welcome,
         trust: Path,
-        followed: Callable[[WorkerId, bytes], None],
+        followed: Callable[[WorkerId, Placement], None],
+        in_parts: bool = True,
     ) -> None:
         super().__init__(
             worker,
@@ -62,6 +62,7 @@ class WorkerProcess(LinkedWorker):
             welcome=welcome,
             board=PluginState(cluster=welcome.cluster, app=group.app, worker=worker, trust=TrustFile(trust)),
             operators=group.operators,
+            in_parts=in_parts,
         )
         self.host = host
         self.slow = False
@@ -76,7 +77,7 @@ class WorkerProcess(LinkedWorker):
         self._taken: set[str] = set()
         self._seen: set[tuple[HandoverKind, str, int]] = set()
         self._handovers_from = broker.end(self._topics.handover)
-        self._placements_from = 0
+        self._placements = PlacementReader(self.board, broker)
         self._polls = False
         broker.watch(self._topics.placement, self._poll_soon)
         broker.watch(self._topics.handover, self._poll_soon)
@@ -128,6 +129,7 @@ class WorkerProcess(LinkedWorker):
         if self.alive:
             self._group.found(self)
             self._join_unless_member()
+            self._placements.begin()  # as a new connection does
             self._poll_soon()
 
     def _join_unless_member(self) -> None:
@@ -189,19 +191,21 @@ class WorkerProcess(LinkedWorker):
         self._polls = False
         if not self.connected:
             return  # `back` looks again
-        for record in self._broker.read(self._topics.placement, self._placements_from):
-            self._placements_from = record.offset + 1
-            if record.value is not None and record.key == self.board.app.encode():
-                self._follow(record.value, signatures_in(record.headers))
+        self.catch_up()
         for record in self._broker.read(self._topics.handover, self._handovers_from):
             self._handovers_from = record.offset + 1
             self._on_record(decode_handover(record.value))
 
-    def _follow(self, value: bytes, signatures: tuple[bytes, ...]) -> None:
-        with suppress(BadMessage):  # the board counts it
-            if self.board.take(value, signatures):
-                self._followed(self.id, value)
-                self._settle()
+    def catch_up(self) -> None:
+        """Read what is on the placements' topic now."""
+        new = self.connected and self._placements.read(in_parts=self.in_parts)
+        if new and self.board.placement is not None:
+            self._followed(self.id, self.board.placement)
+            self._settle()
+        if self._placements.must_read_again(self._timeline.now):
+            self._poll_soon()
+        elif self.board.flaw is not None:
+            self._after(RETRY_S, self._poll_soon)
 
     def _settle(self) -> None:
         """Keep warm what the placement says and what was prepared."""

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.sim.simulated import kafka_client
@@ -45,8 +45,8 @@ LIMITS = Limits(
 )
 
 
-def configuration(keys: KeyFiles) -> Configuration:
-    """The controller.toml of every simulation."""
+def configuration(keys: KeyFiles, key_groups_per_part: int = LIMITS.key_groups_per_part) -> Configuration:
+    """The controller.toml of a simulation."""
     return Configuration(
         cluster=CLUSTER,
         kafka=KafkaSettings(bootstrap_servers="simulated:9092"),
@@ -54,7 +54,7 @@ def configuration(keys: KeyFiles) -> Configuration:
         balance=BALANCE,
         needs=Requirements(),
         solver_time_limit_s=2.0,
-        execution=LIMITS,
+        execution=replace(LIMITS, key_groups_per_part=key_groups_per_part),
         metrics=None,
         signing=keys,
         lease_s=LEASE_S,
@@ -95,7 +95,9 @@ class World:
         self.election = Election(self.timeline, LEASE_S)
         self.keys = KeyFiles(key=folder / "controller.pem", trust=folder / "trusted.keys")
         self.keys.create()
-        self._configuration = configuration(self.keys)
+        self._configuration = configuration(self.keys, (128, 3)[seed % 2])
+        self._older = seed % 8 == 5
+        """Whether some workers have a plug-in of before, which reads placements in one record only."""
         self.rotating = False
         self.standbys: int | None = (1, 2, None)[seed % 3]
         """So many the app asks for; older agents do not say it."""
@@ -144,6 +146,9 @@ class World:
             self._next_look = self.timeline.now + 1.0
             self._watch_hosts()
             self.checker.look()
+            if self.random.random() < 0.02:
+                end = self.broker.end(self.topics.placement)
+                self.broker.compact(self.topics.placement, self.random.randint(0, end))
 
     def _watch_hosts(self) -> None:
         """A controller knows the hosts it has heard of, and of earlier ones the workers that the placement names."""
@@ -228,6 +233,7 @@ class World:
             welcome=Welcome(cluster=CLUSTER, host=name, interval_s=WINDOW_S),
             trust=trust_file(host.machine),
             followed=self.checker.see_followed,
+            in_parts=not (self._older and self.random.random() < 0.15),
         )
         started.board.faust_standbys = self.standbys  # type: ignore[assignment]
         host.workers[worker] = host.machine.workers[worker] = started

@@ -21,6 +21,8 @@ class SteeringSettings:
     """How long a worker that is about to join the group waits until the broker knows all its topics."""
     assignment_metadata_limit_s: float = 5.0
     """How long the group leader waits in a rebalance for members' topics that its client does not know yet."""
+    assignment_placement_limit_s: float = 3.0
+    """How long the group leader waits in a rebalance for a placement that a member has read and it has not."""
     placement_wait_s: float = 3.0
     """How long a release waits until the placement names its target as the owner."""
     prepare_limit_s: float = 60.0

@@ -3,7 +3,8 @@
 It runs in the consumer's thread and does no I/O: it decides from memory and from the members' JoinGroup data.
 Every member sends two things with its JoinGroup:
 
-- the newest placement it has seen, so that a leader whose reader lags still uses the newest one;
+- the newest placement it has seen, so that a leader whose reader lags still uses the newest one.  Of a placement in
+  parts it sends only the epoch: the leader waits until it has read it (`GroupWatcher.before_assignment`);
 - the topics it reads, so that members with different versions of the app can share a group (`copartition.py`).
 """
 
@@ -35,7 +36,8 @@ from trimtab_agent.engines.faust.group.placing import Member, Reason, place
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_protocol.messages.decode import BadMessage, Fault, shorten, step
 from trimtab_protocol.messages.names import NO_EPOCH, Epoch
-from trimtab_protocol.messages.placement import Owners, Placement
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +75,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
             changelog_distribution={},
             worker=self._shared.worker,
             epoch=list(placement.epoch if placement else NO_EPOCH),
-            placement=packed(placement) if placement else None,
+            placement=packed(placement) if placement and placement.part_size is None else None,
             signatures=[signature.decode("latin-1") for signature in signatures],
             layout=write_layout(layout) if layout else None,
         )
@@ -96,6 +98,11 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
             if steers and self._shared.placement is not None:
                 subscriptions = {member: frozenset(told.subscription) for member, told in member_metadata.items()}
                 return self._follow(self._shared.placement, cluster, subscriptions, members)
+            if steers and _newest_in_parts(members) > NO_EPOCH:
+                # The members follow a placement that this leader could not read: nothing moves.
+                nothing = Placement(cluster=self._shared.cluster, app=self._shared.app, epoch=NO_EPOCH, owners={})
+                subscriptions = {member: frozenset(told.subscription) for member, told in member_metadata.items()}
+                return self._follow(nothing, cluster, subscriptions, members)
         except Exception:  # a leader that raises makes the whole group retry for ever
             log.exception("the placement cannot be followed; falling back to Faust's own assignment")
             self._deciding, self._differs = NO_EPOCH, None
@@ -139,6 +146,9 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         assignments = {member: ClientAssignment(actives={}, standbys={}) for member in members}
         topic_groups: dict[str, int] = {}
         by_worker = {data.worker: member for member, data in members.items() if data.worker}
+        newest = _newest_in_parts(members)
+        if lags := newest > placement.epoch:
+            log.warning("placement %s could not be read in time: key groups stay with their owners", newest)
         for number, group in enumerate(self._groups(layouts, subscriptions, count)):
             topic_groups.update(dict.fromkeys(group.topics, number))  # unique per group
             if not group.members:
@@ -152,6 +162,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                 partitions=group.partitions,
                 previous=_previous(group, members),
                 members=group.members,
+                stay=lags,
             )
             for member in group.members:
                 owned = sorted(partition for partition, (owner, _) in placed.items() if owner == member)
@@ -260,6 +271,11 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         self._shared.differs = data.differs and data.differs[:MAX_DIFFERENCE]
         if any(self._assignment.standbys.values()):
             self._shared.differs = self._shared.differs or STOCK_LEADER
+
+
+def _newest_in_parts(members: Members) -> Epoch:
+    """The newest placement that a member has read and does not send along; NO_EPOCH if there is none."""
+    return max((Epoch(*data.epoch) for data in members.values() if data.placement is None), default=NO_EPOCH)
 
 
 def _rows(placement: Placement, group: CoPartitioned) -> list[Owners]:

@@ -88,12 +88,9 @@ class Ownership:
 
     def owned(self) -> frozenset[KeyGroup]:
         """All key groups that this worker owns now."""
-        return frozenset(
-            key_group
-            for operator in self._operators.values()
-            for key_group in (self.key_group(operator, partition) for partition in range(operator.partitions))
-            if self.owns(key_group)
-        )
+        active = self._app.assignor._active_tps
+        found = {self.key_group_of(tp.topic, tp.partition) for tp in active if tp.topic in self._by_topic}
+        return frozenset(each for each in found if each is not None and self.known([each]) and self.owns(each))
 
     def table(self, changelog: TP) -> Any:
         """The table of a changelog partition."""

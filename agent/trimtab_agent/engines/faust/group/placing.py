@@ -5,6 +5,8 @@ The placement names owner and standbys; it cannot know which workers are alive. 
 1. the first of (owner, standbys) that is a member of the group;
 2. its previous owner;
 3. the member with the fewest key groups of this operator.
+
+If the group knows that a newer placement exists, its previous owner comes first.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,15 +31,20 @@ def place(
     partitions: int,
     previous: Mapping[int, Member],
     members: Collection[Member],
+    stay: bool = False,
 ) -> dict[int, tuple[Member, Reason]]:
     """Partition -> (member, reason), for every partition from 0.
 
-    `wanted[partition]` = members of (owner, standby ...), None for a worker that is away; rows may be missing.
+    `wanted[partition]` = members of (owner, standby ...), None for a worker that is away; rows may be missing.  `stay`:
+    a newer placement exists, so what a member owns stays with it.
     """
     if not members:
         raise ValueError("a group without members")
     placed: dict[int, tuple[Member, Reason]] = {}
     for partition in range(partitions):
+        if stay and previous.get(partition) in members:
+            placed[partition] = (previous[partition], Reason.STAYED)
+            continue
         row = wanted[partition] if partition < len(wanted) else ()
         for rank, member in enumerate(row):
             if member is not None and member in members:

@@ -12,7 +12,8 @@ from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, Topics, WorkerId
-from trimtab_protocol.messages.placement import Placement, decode_placement
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.placement_parts import PlacementRecord, decode_record
 from trimtab_protocol.signing.envelope import Envelope
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ class PluginState:
         """The placement with its signatures, so that other members can check what this worker passes on."""
         self.refused: Counter[Fault] = Counter()
         """Number of refused placements and hand-over records, by reason."""
+        self.flaw: str | None = None
+        """Why the newest placement on the topic is not followed: it cannot be put together.  None = it can."""
         self.breaches = 0
         """Number of times that a changelog would have overwritten state that this worker writes."""
         self.layout: Layout | None = None
@@ -66,27 +69,30 @@ class PluginState:
         return self.newest[0] if self.newest else None
 
     def take(self, value: bytes, signatures: Signatures) -> bool:
-        """Decode a published placement and keep it if it is the newest; returns whether it was.  Raises BadMessage."""
-        return self.offer(self.read(value, signatures), signatures)
+        """Decode a placement in one record and keep it if it is the newest; returns whether it was.
 
-    def read(self, value: bytes, signatures: Signatures) -> Placement:
-        """Decode a published placement of this app.
+        Raises BadMessage, and counts it.
+        """
+        found = self.read(self.app.encode(), value, signatures)
+        return isinstance(found, Placement) and self.offer(found, signatures)
+
+    def read(self, key: bytes, value: bytes, signatures: Signatures) -> PlacementRecord:
+        """Decode a record of this app on the placements' topic.
 
         Raises BadMessage, and counts it, if no trusted key has signed it, it cannot be read, or it is another app's.
         """
         try:
             if self._trust is not None:
-                key = self.app.encode()
                 self._trust.check(Envelope(topic=self.topics.placement, key=key, value=value, signatures=signatures))
-            placement = decode_placement(value)
-            if placement.cluster != self.cluster:
-                raise BadMessage(Fault.CLUSTER, "cluster", placement.cluster, self.cluster)
-            if placement.app != self.app:
-                raise BadMessage(Fault.RANGE, "app", placement.app, self.app)
+            record = decode_record(key, value)
+            if record.cluster != self.cluster:
+                raise BadMessage(Fault.CLUSTER, "cluster", record.cluster, self.cluster)
+            if record.app != self.app:
+                raise BadMessage(Fault.RANGE, "app", record.app, self.app)
         except BadMessage as error:
             self.refused[error.fault] += 1
             raise
-        return placement
+        return record
 
     def offer(self, placement: Placement, signatures: Signatures = ()) -> bool:
         """Keep a placement if it is of this app and the newest; returns whether it was."""

@@ -14,11 +14,11 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from trimtab_agent.engines.faust.group.placement_follower import PlacementFollower
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.transport.client import Connection, for_ever
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.handover import HandoverRecord, decode_handover, encode_handover
-from trimtab_protocol.messages.names import NO_EPOCH
 from trimtab_protocol.messages.rate_limit import RateLimit
 from trimtab_protocol.signing.envelope import signatures_in
 
@@ -60,8 +60,8 @@ class Channel:
         self._opening = asyncio.Lock()
         self._complaints = RateLimit(rate=1, burst=100)
         self._missing: frozenset[str] = frozenset()
-        self._last = -1, NO_EPOCH
-        """Offset and epoch of the last placement read here.  The shared state may hold a newer one from a member."""
+        self._follower = PlacementFollower(shared)
+        self._end = 0
         self.loaded = threading.Event()
         """Set when all placements published so far have been read, or there is no placement topic."""
 
@@ -112,18 +112,32 @@ class Channel:
                 await asyncio.sleep(TOPICS_RETRY_S)
                 return
             reader.assign([self._placement, self._handover])
-            await reader.seek_to_beginning(self._placement)
+            await self._load(reader)
             await reader.seek_to_end(self._handover)  # earlier hand-overs belong to earlier generations
-            end = (await reader.end_offsets([self._placement]))[self._placement]
             while True:
-                poll_ms = LONG_POLL_MS if self.loaded.is_set() else LOAD_POLL_MS
+                poll_ms = LOAD_POLL_MS if self._follower.loading else LONG_POLL_MS
                 for records in (await reader.getmany(timeout_ms=poll_ms)).values():
                     for record in records:
                         self._dispatch(record)
-                if await reader.position(self._placement) >= end:
-                    self.loaded.set()
+                if self._follower.loading and await reader.position(self._placement) >= self._end:
+                    self._see_end()
+                if self._follower.must_read_again(time.monotonic()):
+                    await self._load(reader)
         finally:
             await reader.stop()
+
+    async def _load(self, reader: Any) -> None:
+        """Read the placements from the beginning of the topic."""
+        self._follower.begin()
+        await reader.seek_to_beginning(self._placement)
+        self._end = (await reader.end_offsets([self._placement]))[self._placement]
+
+    def _see_end(self) -> None:
+        enough, is_new = self._follower.at_end()
+        if enough:
+            self.loaded.set()
+        if is_new:
+            self._on_placement()
 
     async def _lacks_topics(self, reader: Any) -> bool:
         """Whether topics are missing; logs when the set of missing topics changes."""
@@ -139,26 +153,14 @@ class Channel:
     def _dispatch(self, record: Any) -> None:
         try:
             if record.topic == self._placement.topic:
-                self._take_placement(record)
+                signatures = signatures_in(record.headers)
+                if self._follower.take(record.offset, record.key, record.value, signatures):
+                    self._on_placement()
             else:
                 self._on_handover(self._read_handover(record.value), record.timestamp / 1e3)
         except BadMessage as error:
             if self._complaints.spend(time.monotonic()):  # all are counted, but a flood must not fill the log
                 log.warning("%s offset %d ignored: %s: %s", record.topic, record.offset, error.fault, error)
-
-    def _take_placement(self, record: Any) -> None:
-        """Keep a placement of this app; ignore other apps' and tombstones."""
-        if record.value is None or record.key != self._shared.app.encode():
-            return
-        signatures = signatures_in(record.headers)
-        placement = self._shared.read(record.value, signatures)
-        if record.offset > self._last[0]:  # otherwise the topic is being re-read after a lost connection
-            if placement.epoch < self._last[1]:
-                self._shared.refused[Fault.OLD_EPOCH] += 1
-                raise BadMessage(Fault.OLD_EPOCH, "epoch", str(placement.epoch), f"{self._last[1]} or later")
-            self._last = record.offset, placement.epoch
-        if self._shared.offer(placement, signatures):
-            self._on_placement()
 
     def _read_handover(self, value: bytes | None) -> HandoverRecord:
         try:

@@ -3,19 +3,30 @@
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
+from trimtab_agent.engines.faust.group.member_data import read_member
 from trimtab_agent.engines.faust.group.operators import Layout, MixedPartitions
 from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_agent.engines.faust.steering.waiting import wait_until
 from trimtab_agent.engines.outcomes import Refused
 from trimtab_protocol.messages.commands import Refusal
-from trimtab_protocol.messages.names import OperatorId
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.names import NO_EPOCH, Epoch, OperatorId
 
 log = logging.getLogger(__name__)
 
 NamedTopics = Callable[[], Mapping[OperatorId, frozenset[str]]]
 """Returns the topics of the named operators.  Called when the app is complete."""
+
+
+def _epoch_to_read(user_data: bytes) -> Epoch:
+    """The epoch of a placement that a member has read and does not send along; NO_EPOCH if there is none."""
+    try:
+        data = read_member(user_data)
+    except BadMessage:  # the assignor counts it
+        return NO_EPOCH
+    return Epoch(*data.epoch) if data.placement is None else NO_EPOCH
 
 
 class GroupWatcher:
@@ -55,6 +66,21 @@ class GroupWatcher:
         limit_s = self._parts.settings.placement_load_limit_s
         if not await wait_until(app, self._parts.side.placement_loaded, limit_s):
             log.warning("the placement topic was not read within %g s; joining the group without a placement", limit_s)
+
+    async def before_assignment(self, told: Collection[bytes]) -> None:
+        """As leader, wait until this worker has read the newest placement that any member has read.
+
+        A member sends a placement in one record along; of one in parts it sends the epoch.
+        """
+        parts = self._parts
+        newest = max(map(_epoch_to_read, told), default=NO_EPOCH)
+
+        def is_read() -> bool:
+            placement = parts.shared.placement
+            return placement is not None and placement.epoch >= newest
+
+        if newest > NO_EPOCH and parts.shared.refusal is None:
+            await wait_until(parts.app, is_read, parts.settings.assignment_placement_limit_s)
 
     def rebalancing(self) -> None:
         """The group leaves its generation: prepared hand-overs are void, and only Faust restores state."""

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.handover import Handover
+from trimtab_agent.engines.faust.tables.named_here import NamedHere
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
 from trimtab_protocol.messages.names import KeyGroup
@@ -40,6 +41,7 @@ class StandbyReconciler:
         self._handover = handover
         self._prepared = prepared
         self._ready = ready
+        self._named = NamedHere(shared.worker)
         self._turn = asyncio.Lock()
 
     async def settle(self) -> None:
@@ -100,11 +102,13 @@ class StandbyReconciler:
                 log.warning("cannot keep %s warm: %r", ", ".join(map(str, key_groups)), fault)
 
     def _placed(self) -> frozenset[KeyGroup]:
+        """The key groups to keep warm for the placement; looks only at those that name this worker."""
+        known, named = self._ownership.operators(), self._named.follow(self._shared.placement)
         return frozenset(
             key_group
-            for operator in self._ownership.operators().values()
-            for key_group in (self._ownership.key_group(operator, p) for p in range(operator.partitions))
-            if self._is_placed(key_group)
+            for operator in known.keys() & named.keys()
+            for key_group in (self._ownership.key_group(known[operator], partition) for partition in named[operator])
+            if key_group.partition < known[operator].partitions and not self._ownership.holds(key_group)
         )
 
     def _is_placed(self, key_group: KeyGroup) -> bool:

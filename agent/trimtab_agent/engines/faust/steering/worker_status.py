@@ -9,6 +9,7 @@ from trimtab_protocol.messages.report import WorkerState
 
 NAMED = 5
 """Largest number of missing topics that the message names."""
+NOT_WHOLE = "parts of the newest placement are missing: it follows the one before"
 
 
 class FaustWorkerStatus:
@@ -29,7 +30,9 @@ class FaustWorkerStatus:
 
     @property
     def waits_for(self) -> str | None:
-        """Which of the app's topics the broker does not know yet; None = it knows all of them."""
+        """What this worker lacks: topics that the broker does not know yet, or parts of the newest placement."""
+        if self._shared.flaw is not None:
+            return NOT_WHOLE
         missing = sorted(self._ownership.missing)
         more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         return f"the broker does not know these topics: {', '.join(missing[:NAMED])}{more}" if missing else None

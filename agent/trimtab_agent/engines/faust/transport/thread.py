@@ -83,6 +83,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             told = [ConsumerProtocol.METADATA.decode(member[-1]) for member in response.members]
             topics = {topic for metadata in told for topic in metadata.subscription}
             await known.wait_for(topics, self.transport.settings.assignment_metadata_limit_s)
+            await self.transport.watcher.before_assignment([metadata.user_data for metadata in told])
             return await perform_assignment(response)
 
         coordinator._send_req = send_req

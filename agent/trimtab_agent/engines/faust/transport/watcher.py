@@ -1,5 +1,6 @@
 """Who hears of the consumer group's events."""
 
+from collections.abc import Collection
 from typing import Protocol
 
 
@@ -8,6 +9,9 @@ class Watcher(Protocol):
 
     async def before_join(self, topics: frozenset[str]) -> None:
         """The worker is about to subscribe to these topics."""
+
+    async def before_assignment(self, told: Collection[bytes]) -> None:
+        """As leader, this worker is about to assign; `told` = the members' data.  Called in the consumer's thread."""
 
     def rebalancing(self) -> None:
         """The group leaves its generation.  From here on only Faust opens and restores state."""

@@ -29,6 +29,12 @@ def test_without_a_living_candidate_it_stays() -> None:
     }
 
 
+def test_while_a_newer_placement_exists_what_has_an_owner_stays() -> None:
+    found = place([(A,), (A,), (B,)], partitions=4, previous={0: B, 1: C, 3: A}, members=[A, B], stay=True)
+
+    assert found == {0: (B, Reason.STAYED), 1: (A, Reason.PLACED), 2: (B, Reason.PLACED), 3: (A, Reason.STAYED)}
+
+
 def test_orphans_go_to_those_who_have_least() -> None:
     placed = place([(A,), (A,), (B,)], partitions=6, previous={}, members=[A, B, C])
 

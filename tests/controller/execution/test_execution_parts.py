@@ -1,0 +1,145 @@
+"""How placements are published: in one record or in parts, and again when the topic has lost them."""
+
+from dataclasses import replace
+
+from tests.controller.execution.execution_transcripts import (
+    APP,
+    LIMITS,
+    OPERATOR,
+    T0,
+    W0,
+    W1,
+    ack,
+    handover,
+    kg,
+    plan,
+    published,
+    started,
+)
+from trimtab_controller.execution.events import (
+    PlacementsLost,
+    PlacementWanted,
+    Publish,
+    ReadersSeen,
+)
+from trimtab_controller.execution.machine import ExecutionMachine
+from trimtab_controller.execution.state import Execution
+from trimtab_controller.loop.publications import records_of, to_sign_again
+from trimtab_protocol.messages.commands import Phase
+from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.signing.keys import KeyId, SigningKey
+
+PARTS = replace(LIMITS, key_groups_per_part=2)
+ABLE, NOT_ABLE = ReadersSeen(in_parts={APP: True}), ReadersSeen(in_parts={APP: False})
+ALL = [b"app/sums/0", b"app/sums/1", b"app/sums/2", b"app"]
+
+
+def machine(*, able: bool = True) -> ExecutionMachine:
+    made = started(W0, W0, W0, W0, W0, limits=PARTS)
+    if able:
+        made.on_event(T0, ABLE)
+    return made
+
+
+def keys(publish: Publish) -> list[bytes]:
+    """Of the records on the placements' topic; those of tombstones in upper case."""
+    found = [row for row in records_of(publish, {}, Topics("c")) if row.topic == Topics("c").placement]
+    return [row.key if row.value is not None else row.key.upper() for row in found]
+
+
+def test_when_all_workers_read_parts_the_placement_is_published_in_parts_once() -> None:
+    made = machine(able=False)
+    publish = published(made.on_event(T0, ABLE))
+    assert keys(publish) == ALL
+    assert publish.execution.placements[APP].part_size == 2
+    assert publish.execution.placements[APP].owners == {OPERATOR: ((W0,),) * 5}
+    assert made.on_event(T0, ABLE) == []
+
+
+def test_a_step_publishes_the_parts_of_the_key_groups_that_move() -> None:
+    made = machine()
+    assert keys(published(made.on_event(T0, plan((0, W0, W1), (4, W0, W1))))) == [b"app/sums/0", b"app/sums/2", b"app"]
+    made = machine()
+    assert keys(published(made.on_event(T0, plan((3, W0, W1))))) == [b"app/sums/1", b"app"]
+    released = made.on_event(T0 + 1, ack(handover(made).prepare, Phase.PREPARED, generation=7, lag_records=0))
+    assert keys(published(released)) == [b"app/sums/1", b"app"]
+    assert keys(published(made.on_event(T0 + 2, ack(handover(made).prepare, Phase.TOOK, pause_s=0.1)))) == []
+
+
+def test_a_worker_that_needs_one_record_gets_it_also_during_a_round() -> None:
+    made = machine()
+    made.on_event(T0, plan((3, W0, W1)))
+    publish = published(made.on_event(T0 + 1, NOT_ABLE))
+    assert keys(publish) == [b"APP/SUMS/0", b"APP/SUMS/1", b"APP/SUMS/2", b"app"]
+    assert publish.placements[0].of(OPERATOR, 3) == (W0, W1), "the step before counts"
+    assert made.state.in_flight
+
+
+def test_a_change_of_form_and_a_hand_over_that_begins_are_one_step() -> None:
+    made = machine()
+    made.on_event(T0, plan((0, W0, W1), (1, W0, W1), (3, W0, W1)))
+    waiting = handover(made, 1)
+    state = made.state
+    free = ExecutionMachine("c", replace(PARTS, handovers_in_flight=2), state)
+    publish = published(free.on_event(T0 + 1, NOT_ABLE))
+    assert [command.handover for command in publish.commands] == [waiting.id]
+    [placement] = publish.placements
+    assert (placement.part_size, placement.of(OPERATOR, 3)) == (None, (W0, W1))
+
+
+def test_a_small_placement_is_one_record_whatever_its_readers_can() -> None:
+    made = started(W0, W0, limits=PARTS)
+    assert made.on_event(T0, ABLE) == []
+    adopted = made.on_event(T0, PlacementWanted(app=APP, owners={kg(at): W0 for at in range(3)}))
+    assert keys(published(adopted)) == [b"app/sums/0", b"app/sums/1", b"app"]
+
+
+def test_zero_means_never_in_parts() -> None:
+    made = started(W0, W0, W0, limits=replace(LIMITS, key_groups_per_part=0))
+    assert made.on_event(T0, ABLE) == []
+
+
+def test_an_adoption_publishes_what_differs_and_deletes_what_is_gone() -> None:
+    made = machine()
+    owners = {kg(0): W0, kg(1): W0, kg(2): W1}
+    assert keys(published(made.on_event(T0, PlacementWanted(app=APP, owners=owners)))) == [
+        b"APP/SUMS/2",
+        b"app/sums/1",
+        b"app",
+    ]
+
+
+def test_a_successor_keeps_the_form_until_it_knows_the_readers() -> None:
+    made = machine()
+    successor = ExecutionMachine("c", PARTS, replace(made.state, generation=2))
+    assert keys(published(successor.on_event(T0, plan((3, W0, W1))))) == [b"app/sums/1", b"app"]
+
+
+def test_when_the_topic_was_made_anew_everything_is_published_again() -> None:
+    made = machine()
+    publish = published(made.on_event(T0, PlacementsLost()))
+    assert keys(publish) == ALL
+    assert publish.placements[0].epoch == made.state.epoch
+    assert keys(published(made.on_event(T0, plan((3, W0, W1))))) == [b"app/sums/1", b"app"]
+    assert ExecutionMachine("c", PARTS, Execution(generation=1)).on_event(T0, PlacementsLost())
+
+
+def test_records_of_an_older_key_are_all_signed_again() -> None:
+    key = SigningKey.generate()
+    placement = machine().state.placements[APP]
+    own, other = key.public.id, KeyId("0" * 16)
+    topics = Topics("c")
+    assert to_sign_again([placement], {APP: frozenset({own})}, key, topics) == []
+    for signers in ({own, other}, {other}, {own, None}):
+        found = to_sign_again([placement], {APP: frozenset(signers)}, key, topics)
+        assert [record.key for record in found] == ALL
+        assert all(record.signed for record in found)
+
+
+def test_the_journal_does_not_grow_with_the_app() -> None:
+    def entry(key_groups: int) -> int:
+        made = started(*[W0] * key_groups, limits=PARTS)
+        publish = published(made.on_event(T0, plan((3, W0, W1))))
+        return len(records_of(publish, {}, Topics("c"))[0].value or b"")
+
+    assert entry(2_000) == entry(5)

@@ -1,0 +1,208 @@
+"""Placements in parts on a real broker: compacted, re-created, taken over, and beside workers that do not read them."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from tests.e2e import test_controller_loop as loop
+from tests.e2e.played_cluster import APP, LIMIT_S, OPERATOR, World, key_group, wait_until_it_acts
+from trimtab_agent.engines.faust.group.shared_state import PluginState
+from trimtab_agent.engines.faust.handover.channel import Channel
+from trimtab_controller.kafka.connection import Connection, ensure_topics
+from trimtab_controller.kafka.publisher import Publisher
+from trimtab_controller.loop.publications import placement_records
+from trimtab_protocol.messages.names import Epoch, KeyGroup, Topics, WorkerId
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.placement_log import PlacementLog
+from trimtab_protocol.messages.placement_parts import decode_record, part_key
+from trimtab_sandbox.broker import Broker
+from trimtab_sandbox.processes import Processes
+
+PARTS = 3
+
+
+@pytest.fixture
+def parted(world: World) -> World:
+    """Twelve key groups in three parts."""
+    world.key_groups_per_part, world.in_parts = 12 // PARTS, True
+    world.config.write_text(world.configuration(world.metrics_port, world.folder / "checkpoints"))
+    return world
+
+
+@pytest.mark.parametrize(
+    "play",
+    [loop.test_from_snapshot_to_balanced_cluster, loop.test_killed_between_all_steps_the_plan_goes_on],
+    ids=lambda play: play.__name__,
+)
+def test_what_holds_of_one_record_holds_of_parts(parted: World, play: Callable[[World], None]) -> None:
+    play(parted)
+    parted.follow()
+    check_form(parted)
+    assert fresh(parted).newest == parted.placements[-1]
+
+
+def test_a_new_key_signs_all_parts_anew(parted: World) -> None:
+    """Forged records stand on the topic in the end, so it is not read on."""
+    loop.test_a_new_key_signs_the_placements_anew_and_forged_ones_are_as_if_not_there(parted)
+    check_form(parted)
+    assert parted.keys_written[PARTS + 1 : 2 * (PARTS + 1)] == parted.keys_written[: PARTS + 1]
+
+
+def check_form(world: World) -> None:
+    assert {placement.part_size for placement in world.placements} == {12 // PARTS}
+    assert world.keys_written[: PARTS + 1] == [*(part_key(APP, OPERATOR, part) for part in range(PARTS)), b"app"]
+
+
+def fresh(world: World) -> PlacementLog:
+    """What a reader has that begins now."""
+    log = PlacementLog()
+    for key, value in records(world.bootstrap, world.topics).items():
+        log.take(decode_record(key, value))
+    log.settle()
+    return log
+
+
+def records(bootstrap: str, topics: Topics) -> Mapping[bytes, bytes]:
+    """The last record of each key."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "fresh", "isolation.level": "read_committed"}
+    found: dict[bytes, bytes] = {}
+    consumer = Consumer({**settings, "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topics.placement, 0, 0)])
+    while (message := consumer.poll(LIMIT_S)) is not None and message.error() is None:
+        found[message.key()] = message.value()
+    consumer.close()
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def test_a_worker_with_a_plug_in_of_before_gets_one_record_and_when_it_is_gone_there_are_parts_again(
+    parted: World,
+) -> None:
+    parted.owners = {key_group(p): f"w{p % 3}" for p in range(12)}
+    parted.start()
+    parted.wait("placement", lambda: bool(parted.placements), windows=True)
+    parted.older = {"w2"}
+    parted.wait("one record", lambda: parted.placements[-1].part_size is None, windows=True)
+    assert list(records(parted.bootstrap, parted.topics)) == [b"app"]
+    parted.older = set()
+    parted.wait("parts", lambda: parted.placements[-1].part_size is not None, windows=True)
+    assert len({tuple(placement.owners[OPERATOR]) for placement in parted.placements}) == 1, "the owners stay"
+    parted.check_placements()
+
+
+@pytest.mark.timeout(240)
+def test_when_the_topic_is_made_anew_all_parts_are_published_again(parted: World) -> None:
+    parted.owners = {key_group(p): f"w{p % 3}" for p in range(12)}
+    parted.start()
+    wait_until_it_acts(parted)
+    parted.wait("placement", lambda: bool(parted.placements), windows=True)
+    before = parted.placements[-1]
+    time.sleep(3.0)  # the controller has noted the topic's id
+    admin = AdminClient({"bootstrap.servers": parted.bootstrap})
+    admin.delete_topics([parted.topics.placement])[parted.topics.placement].result(LIMIT_S)
+    deadline = time.monotonic() + LIMIT_S
+    while parted.topics.placement in admin.list_topics(timeout=10).topics:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    ensure_topics(admin, parted.topics)
+
+    deadline = time.monotonic() + 3 * LIMIT_S
+    while (found := fresh(parted).newest) is None:
+        assert time.monotonic() < deadline, parted.log_text()
+        time.sleep(0.5)
+    assert "was re-created: publishing all placements again" in parted.log_text()
+    assert (found.owners, found.epoch > before.epoch) == (before.owners, True)
+
+
+# --- readers that start at any time, on a topic that is compacted all the time
+
+
+@pytest.fixture
+def compacting(tmp_path: Path) -> Iterator[Broker]:
+    settings = {"log.cleaner.backoff.ms": "100", "log.cleaner.min.cleanable.ratio": "0.001"}
+    with (
+        Processes(tmp_path / "logs") as processes,
+        Broker(tmp_path / "broker", processes, settings=settings) as broker,
+    ):
+        yield broker
+
+
+STEPS, KEY_GROUPS, PART_SIZE = 250, 60, 4
+
+
+@pytest.mark.timeout(240)
+def test_readers_that_start_while_the_topic_is_compacted_have_only_what_was_published(compacting: Broker) -> None:
+    topics, connection = Topics("t"), Connection(kafka=compacting.kafka)
+    admin = AdminClient({"bootstrap.servers": compacting.address})
+    ensure_topics(admin, topics)
+    often = {"min.cleanable.dirty.ratio": "0.0", "segment.ms": "100", "delete.retention.ms": "0"}
+    change = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in often.items()]
+    resource = ConfigResource(ResourceType.TOPIC, topics.placement, incremental_configs=change)
+    admin.incremental_alter_configs([resource])[resource].result(LIMIT_S)
+    published: dict[Epoch, Placement] = {}
+    followed: list[tuple[int, Placement]] = []
+    chance = random.Random(7)
+    publisher = Publisher(connection, "trimtab.t.controller", lambda: False)
+
+    def publish(before: Placement | None, after: Placement) -> Placement:
+        published[after.epoch] = after
+        publisher.publish(placement_records(after, before, topics))
+        return after
+
+    async def reader(number: int) -> PluginState:
+        shared = PluginState(cluster="t", app=APP, worker=WorkerId("w0"))
+        channel = Channel(
+            shared,
+            {"bootstrap_servers": compacting.address},
+            on_placement=lambda: followed.append((number, shared.placement)),  # type: ignore[arg-type]
+            on_handover=lambda *_: None,
+        )
+        reading = asyncio.ensure_future(channel.run())
+        try:
+            while shared.placement is None or shared.placement.epoch.number < STEPS:
+                assert not reading.done()
+                await asyncio.sleep(0.05)
+        finally:
+            reading.cancel()
+            await channel.close()
+        return shared
+
+    async def play() -> list[PluginState]:
+        rows = [(WorkerId("w0"), WorkerId("w1"))] * KEY_GROUPS
+        first = Placement(cluster="t", app=APP, epoch=Epoch(1, 1), owners={OPERATOR: rows}, part_size=PART_SIZE)
+        newest = publish(None, first)
+        readers = []
+        for number in range(2, STEPS + 1):
+            changed = {
+                KeyGroup(APP, OPERATOR, chance.randrange(KEY_GROUPS)): (WorkerId(f"w{chance.randrange(9)}"),)
+                for _ in range(4)
+            }
+            newest = await asyncio.to_thread(publish, newest, newest.changed(Epoch(1, number), changed))
+            if number % 40 == 0:
+                readers.append(asyncio.ensure_future(reader(number)))
+        readers.append(asyncio.ensure_future(reader(STEPS + 1)))
+        return list(await asyncio.wait_for(asyncio.gather(*readers), 2 * LIMIT_S))
+
+    boards = asyncio.run(play())
+
+    assert all(board.placement == published[Epoch(1, STEPS)] for board in boards)
+    assert all(board.flaw is None and not board.refused for board in boards)
+    assert all(placement == published[placement.epoch] for _, placement in followed)
+    assert len(followed) > STEPS
+    assert heads(compacting, topics) < STEPS / 2, "hardly anything was compacted"
+
+
+def heads(broker: Broker, topics: Topics) -> int:
+    """Heads that are still on the topic."""
+    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "count", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topics.placement, 0, 0)])
+    found = 0
+    while (message := consumer.poll(LIMIT_S)) is not None and message.error() is None:
+        found += message.key() == APP.encode()
+    consumer.close()
+    return found
