@@ -78,7 +78,7 @@ class Size:
             watermark_ms=None,
             late_rows=0,
             hosts=tuple(
-                HostWindow(host=host, covered_s=WINDOW_S, cpu=0.5, cores=1.0, basis=Basis.HOST)
+                HostWindow(host=host, covered_s=WINDOW_S, cpu=2.0, cores=4.0, basis=Basis.HOST)
                 for host in hosts.values()
             ),
             nodes=tuple(

@@ -10,6 +10,7 @@ from typing import Any
 
 from trimtab_process.credential_files import read_private
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, step
+from trimtab_protocol.messages.host_sample import MAX_SPEED
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
 from trimtab_protocol.settings.listen import Listen, read_listen
@@ -46,6 +47,21 @@ class WorkerConfiguration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostConfiguration:
+    """What the workers of the host may use together, and what the host is; None: as the system tells or is measured.
+
+    `cores`: otherwise the cgroup quota, or the host's cores.  `link_bytes_s`: what its network can carry each way.
+    `type`: a name for all hosts that need the same CPU for the same work; otherwise the model and number of the cores.
+    `speed`: of one core, relative to other types; otherwise measured when the agent starts.
+    """
+
+    cores: float | None = None
+    link_bytes_s: float | None = None
+    type: str | None = None
+    speed: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuardConfiguration:
     """Bytes that must be free before state or a process is added to this host; 0 = not checked."""
 
@@ -68,7 +84,7 @@ class RestartConfiguration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """The agent's configuration.  `cores` None: taken from the cgroup quota, else from the host.
+    """The agent's configuration.
 
     `trust`: file of the keys that may sign commands; None: commands are not verified.
     """
@@ -79,7 +95,7 @@ class Configuration:
     state_dir: Path
     socket: Path
     kafka: KafkaSettings
-    cores: float | None = None
+    machine: HostConfiguration = HostConfiguration()
     workers: Mapping[WorkerId, WorkerConfiguration] = field(default_factory=dict)
     guard: GuardConfiguration = field(default_factory=GuardConfiguration)
     restarts: RestartConfiguration = field(default_factory=RestartConfiguration)
@@ -122,7 +138,7 @@ def read_configuration(document: Mapping[str, Any]) -> Configuration:
         state_dir=read_path(agent, "state_dir"),
         socket=_read_socket(agent),
         kafka=read_kafka(kafka, read_private),
-        cores=_read_cores(host) if host else None,
+        machine=_read_host(host) if host else HostConfiguration(),
         workers=workers or {},
         guard=_read_guard(guard) if guard else GuardConfiguration(),
         restarts=_read_restarts(agent),
@@ -142,10 +158,15 @@ def _read_socket(agent: Fields) -> Path:
     return path
 
 
-def _read_cores(host: Fields) -> float | None:
-    cores = host.optional("cores", lambda name: host.number(name, low=0.001, high=10_000.0))
+def _read_host(host: Fields) -> HostConfiguration:
+    configuration = HostConfiguration(
+        cores=host.optional("cores", lambda name: host.number(name, low=0.001, high=10_000.0)),
+        link_bytes_s=host.optional("link_bytes_s", lambda name: host.number(name, low=1.0)),
+        type=host.optional("type", host.name),
+        speed=host.optional("speed", lambda name: host.number(name, low=0.001, high=MAX_SPEED)),
+    )
     host.done()
-    return cores
+    return configuration
 
 
 def _read_workers(fields: Fields, name: str) -> dict[WorkerId, WorkerConfiguration]:

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,9 @@ from trimtab_agent.plugin_server import PluginServer
 from trimtab_agent.reporting.report import ReportHead
 from trimtab_agent.reporting.reporter import Reporter
 from trimtab_agent.reporting.roster import Roster
-from trimtab_agent.sampler.readings import CounterReader, find_limits, find_quotas
+from trimtab_agent.sampler.derive import Limits
+from trimtab_agent.sampler.hardware import measure_speed
+from trimtab_agent.sampler.readings import CounterReader, Quotas, find_limits, find_quotas
 from trimtab_process.metrics_port import serve_metrics
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.commands import Ack, encode_ack
@@ -62,7 +65,7 @@ class Agent:
         self._stop = asyncio.Event()
         self._fault: str | None = None
         quotas = find_quotas()
-        limits = find_limits(quotas, configuration.cores)
+        limits = limits_of(configuration, quotas)
         reader = CounterReader(quotas, limits.basis)
         capacities = {worker: settings.capacity for worker, settings in configuration.workers.items()}
         declared = {worker: settings.app for worker, settings in configuration.workers.items() if settings.app}
@@ -103,7 +106,8 @@ class Agent:
         self._verifier = CommandVerifier(
             cluster=self._cluster, host=self._host, trust=self._find_trust(configuration.trust)
         )
-        log.info("capacity found", **fields(host=self._host, cores=limits.cores, basis=limits.basis))
+        told = {"cores": limits.cores, "basis": limits.basis, "type": limits.type, "speed": limits.speed}
+        log.info("capacity found", **fields(host=self._host, **told))
 
     def _find_trust(self, path: Path | None) -> TrustFile | None:
         self._metrics.commands_verified.set(path is not None)
@@ -287,6 +291,18 @@ def _find_process(pid: int | None) -> ProcessId | None:
         return identify(pid) if pid is not None else None
     except OSError:
         return None
+
+
+def limits_of(configuration: Configuration, quotas: Quotas) -> Limits:
+    """What this host may use and what it is, as configured, or else as it is found; measuring its speed takes 0.1 s."""
+    host = configuration.machine
+    found = find_limits(quotas, host.cores)
+    return replace(
+        found,
+        link_bytes_s=host.link_bytes_s or found.link_bytes_s,
+        type=host.type or found.type,
+        speed=host.speed or round(measure_speed(), 3),
+    )
 
 
 def run_agent(configuration: Configuration) -> None:

@@ -30,7 +30,7 @@ def load(tmp_path: Path, text: str) -> Configuration:
 def test_defaults(tmp_path: Path) -> None:
     found = load(tmp_path, AGENT + KAFKA)
 
-    assert (found.interval_s, found.cores, found.metrics, dict(found.workers)) == (10.0, None, None, {})
+    assert (found.interval_s, found.machine.cores, found.metrics, dict(found.workers)) == (10.0, None, None, {})
     assert (found.guard.min_free_disk_bytes, found.guard.min_free_memory_bytes) == (0, 0)
     assert found.restarts == RestartConfiguration(max_crashes=10, crash_reset_s=600.0)
 
@@ -50,7 +50,7 @@ def test_everything(tmp_path: Path) -> None:
     )
 
     worker = found.workers["w0"]  # type: ignore[index]
-    assert (found.interval_s, found.cores, found.metrics) == (1.0, 2.0, Listen(address="::1", port=9101))
+    assert (found.interval_s, found.machine.cores, found.metrics) == (1.0, 2.0, Listen(address="::1", port=9101))
     assert (worker.capacity, worker.command, worker.data_dir) == (0.25, ("python", "-m", "app"), Path("d"))
     assert (worker.app, found.restarts) == ("orders", RestartConfiguration(max_crashes=3, crash_reset_s=60.0))
     assert (dict(worker.environment), dict(found.kafka.client)) == ({"A": "1"}, {"security.protocol": "SSL"})
@@ -188,13 +188,16 @@ def test_a_setting_that_the_kafka_client_does_not_know(tmp_path: Path, capsys: p
 
 def test_check_tells_the_basis_of_each_capacity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "agent.toml"
-    path.write_text(AGENT + KAFKA + "[host]\ncores = 0.5\n[workers.w0]\ncapacity = 0.25\n[workers.w1]\n")
+    path.write_text(
+        AGENT + KAFKA + "[host]\ncores = 0.5\ntype = 'small'\nspeed = 2\n[workers.w0]\ncapacity = 0.25\n[workers.w1]\n"
+    )
 
     assert main(["check", "--config", str(path)]) == 0
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("capacity of the host: 0.5 cores, basis config; memory: ")
-    assert lines[2:] == [
+    assert lines[2] == "type of the host: small, speed of a core 2.00"
+    assert lines[3:] == [
         "commands: not verified, anyone who can write to their topic can steer this host (no [trust])",
         "worker w0: 0.25 cores, basis config; cannot be started (no command)",
         "worker w1: 0.5 cores, basis config; cannot be started (no command)",

@@ -169,7 +169,7 @@ listen = "127.0.0.1:{metrics_port}"
             watermark_ms=None,
             late_rows=0,
             hosts=tuple(
-                HostWindow(host=host_of(worker), covered_s=WINDOW_S, cpu=0.5, cores=1.0, basis=Basis.CONFIG)
+                HostWindow(host=host_of(worker), covered_s=WINDOW_S, cpu=2.0, cores=4.0, basis=Basis.CONFIG)
                 for worker in self.workers
             ),
             nodes=tuple(

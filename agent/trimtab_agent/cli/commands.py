@@ -6,10 +6,10 @@ from pathlib import Path
 
 from trimtab_agent.cli import BAD_CONFIGURATION
 from trimtab_agent.configuration import Configuration, ConfigurationError, load_configuration
-from trimtab_agent.daemon import StartError, run_agent
+from trimtab_agent.daemon import StartError, limits_of, run_agent
 from trimtab_agent.kafka_link import check_client
 from trimtab_agent.logs import log_to_stderr
-from trimtab_agent.sampler.readings import find_limits, find_quotas
+from trimtab_agent.sampler.readings import find_quotas
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.signing.keys import BadKey
 
@@ -41,11 +41,12 @@ def run_command(command: str, path: Path) -> int:
 def describe(configuration: Configuration) -> str:
     """Describe what the agent would do with this configuration on this host, and the basis of its measurements."""
     quotas = find_quotas()
-    limits = find_limits(quotas, configuration.cores)
+    limits = limits_of(configuration, quotas)
     memory = f"{quotas.memory.limit:.0f} bytes by cgroup" if quotas.memory else "no quota"
     lines = [
         f"cluster {configuration.cluster}, host {configuration.host}, a report every {configuration.interval_s:g} s",
         f"capacity of the host: {limits.cores:g} cores, basis {limits.basis}; memory: {memory}",
+        f"type of the host: {limits.type or 'not known'}, speed of a core {limits.speed:.2f}",
     ]
     lines.append(f"commands: {_describe_trust(configuration.trust)}")
     for worker, settings in configuration.workers.items():

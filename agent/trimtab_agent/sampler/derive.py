@@ -46,12 +46,17 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What this host may use (`cores`, by `basis`) and its hardware (`host_cores`, link bytes per second)."""
+    """What this host may use (`cores`, by `basis`) and its hardware (`host_cores`, link bytes per second each way).
+
+    `type` and `speed`: see `HostSample`; None = not known.
+    """
 
     basis: Basis
     cores: float
     host_cores: float
     link_bytes_s: float | None = None
+    type: str | None = None
+    speed: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,4 +149,7 @@ def _host_sample(
         sent_bytes=None if sent is None else round(sent),
         memory_bytes=current.memory_bytes,
         memory_limit_bytes=current.memory_limit_bytes,
+        link_bytes_s=limits.link_bytes_s,
+        type=limits.type,
+        speed=limits.speed,
     )

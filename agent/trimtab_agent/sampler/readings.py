@@ -19,6 +19,7 @@ from trimtab_agent.sampler.cgroup import (
     tightest,
 )
 from trimtab_agent.sampler.derive import Limits, ProcessReading, Reading
+from trimtab_agent.sampler.hardware import find_type
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import Basis
 
@@ -50,12 +51,14 @@ def find_quotas(root: Path = Path("/")) -> Quotas:
 def find_limits(quotas: Quotas, configured_cores: float | None) -> Limits:
     """What this host may use: the configured cores, else a quota below the hardware's cores, else the hardware's."""
     host_cores = float(psutil.cpu_count() or 1)
-    link = _link_bytes_s()
+    basis, cores = Basis.HOST, host_cores
     if configured_cores is not None:
-        return Limits(basis=Basis.CONFIG, cores=configured_cores, host_cores=host_cores, link_bytes_s=link)
-    if quotas.cpu is not None and quotas.cpu.limit < host_cores:
-        return Limits(basis=Basis.CGROUP, cores=quotas.cpu.limit, host_cores=host_cores, link_bytes_s=link)
-    return Limits(basis=Basis.HOST, cores=host_cores, host_cores=host_cores, link_bytes_s=link)
+        basis, cores = Basis.CONFIG, configured_cores
+    elif quotas.cpu is not None and quotas.cpu.limit < host_cores:
+        basis, cores = Basis.CGROUP, quotas.cpu.limit
+    return Limits(
+        basis=basis, cores=cores, host_cores=host_cores, link_bytes_s=_link_bytes_s(), type=find_type(host_cores)
+    )
 
 
 def _link_bytes_s() -> float | None:

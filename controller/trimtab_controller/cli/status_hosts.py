@@ -4,7 +4,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_protocol.messages.status import Status
+from trimtab_protocol.messages.status import AppStatus, Status
 
 SHOWN_NODES = 20
 """Number of workers, and of hosts, that are shown unless all are asked for."""
@@ -24,12 +24,28 @@ def hosts_table(status: Status, *, all_nodes: bool) -> Table | None:
     if not all_nodes and len(rows) > SHOWN_NODES:
         rows = sorted(rows, key=lambda row: -most(row.used_pct))[:SHOWN_NODES]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for name in ("host", "CPU %", "memory", "of", "received/s", "sent/s"):
+    several = len({row.type for row in status.hosts}) > 1
+    for name in ("host", "CPU %", "asked %", "memory", "of", "received/s", "sent/s", *(["speed"] if several else [])):
         table.add_column(name, justify="left" if name == "host" else "right", overflow="fold")
+    table.add_column("bottleneck", overflow="fold")
     for row in rows:
         sizes = (row.memory_bytes, row.memory_limit_bytes, row.received_bytes_s, row.sent_bytes_s)
-        table.add_row(*map(Text, (row.host, or_unknown(row.used_pct, "{:.0f}"), *map(size_of, sizes))))
+        percents = (or_unknown(pct, "{:.0f}") for pct in (row.used_pct, row.demand_pct))
+        speed = [or_unknown(row.speed, "{:.2f}")] if several else []
+        table.add_row(*map(Text, (row.host, *percents, *map(size_of, sizes), *speed, row.bottleneck or "?")))
     return table
+
+
+def headroom_text(app: AppStatus) -> Text:
+    """How many times the present input of an app fits, and how well that is known."""
+    found = app.capacity
+    if found is None or found.headroom is None:
+        return Text()
+    free = "" if found.potential is None else f", {found.potential:.1f} with free moves"
+    bound = "" if found.bound is None else f" (bound {found.bound:.1f})"
+    known = "" if found.accuracy is None else f"; costs predict {found.accuracy:.0%} of the CPU"
+    said = f"\nheadroom: {found.headroom:.1f} times the input until {found.first} is full{free}{bound}{known}"
+    return Text(said, "yellow" if found.headroom < 1.0 else "")
 
 
 def most(*percents: float | None) -> float:

@@ -11,7 +11,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_controller.cli.status_hosts import SHOWN_NODES, hosts_table, hosts_title, most, or_unknown, size_of
+from trimtab_controller.cli.status_hosts import (
+    SHOWN_NODES,
+    headroom_text,
+    hosts_table,
+    hosts_title,
+    most,
+    or_unknown,
+    size_of,
+)
 from trimtab_controller.cli.status_plans import ago, clock, last_plans, plans_in_flight
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import first_few
@@ -216,7 +224,7 @@ def _app(app: AppStatus) -> Text:
         text.append(f", {app.missing_standbys} lack a standby", "yellow")
     if app.unknown_load:
         text.append(f", {app.unknown_load:.1%} of the load is unknown", "yellow")
-    text.append(_n_minus_1(app))
+    text.append(_n_minus_1(app)).append(headroom_text(app))
     return text if app.size is None else text.append(f"\nsize: {app.size.text}")
 
 

@@ -8,6 +8,7 @@ from trimtab_controller.decider.describe import collocation_of, method_of
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.events import DrainBlocked
 from trimtab_controller.decider.fixed import refusal
+from trimtab_controller.decider.hosts import bottleneck_of, filled_by
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.reasons import OF_BALANCE, SkipReason
 from trimtab_controller.decider.view import AppView, NotReady, first_few
@@ -255,13 +256,18 @@ def _calm(view: AppView, distance: float, noise: float, settings: Settings, wind
 
 
 def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | Skip:
-    """Whether the solver's answer is worth carrying out."""
+    """Whether the solver's answer is worth carrying out, and keeps the limits of the hosts."""
+    moves = {row: wanted.view.workers[target].id for row, target in answer.moves}
+    if over := [each for each in filled_by(wanted.view, moves) if each.overfills]:
+        detail = f"{wanted.view.app}: the plan is refused, it would overfill {first_few(over)}"
+        return Skip(reason=SkipReason.SOLVER_FAILED, detail=detail)
+    full = bottleneck_of(wanted.view, moves)
     evened = wanted.balancing and answer.before - answer.load_distance >= settings.min_gain
     if not answer.moves or not (wanted.draining or evened or _together_pays(answer, settings)):
         detail = (
             f"{wanted.view.app}: {wanted.detail}, but {settings.max_migrations} moves bring it only from "
             f"{answer.before:.1f} to {answer.load_distance:.1f} (bound {answer.lower_bound:.1f})"
-            f"{collocation_of(answer)}{method_of(answer)}"
+            f"{collocation_of(answer)}{method_of(answer)}{full}"
         )
         reason = SkipReason.SOLVER_FAILED if answer.fallback else SkipReason.NOTHING_BETTER
         return Skip(reason=reason, detail=detail)
@@ -269,7 +275,7 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
         plan=Plan(
             app=wanted.view.app,
             reason=wanted.reason,
-            detail=wanted.detail,
+            detail=wanted.detail + full,
             moves=tuple(
                 Move(key_group=row.key_group, source=row.owner, target=target, state_bytes=row.state_bytes)
                 for row, target in _named(wanted.view, answer.moves)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from trimtab_controller.decider.decide import Settings
-from trimtab_controller.decider.view import AppView
-from trimtab_controller.solver.answer import Flows, Method, Question
+from trimtab_controller.decider.view import UNLIMITED, AppView
+from trimtab_controller.solver.answer import Flows, Hosts, Method, Question
 from trimtab_models.instances import BalanceInstance, Budget, Flow, Node, Options
 from trimtab_models.instances import KeyGroup as InstanceKeyGroup
 
@@ -26,6 +26,21 @@ def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Quest
         remote_cost=_remote_cost(settings),
         time_limit_s=time_limit_s,
         method=settings.planned_with,
+        hosts=_hosts(view),
+    )
+
+
+def _hosts(view: AppView) -> Hosts | None:
+    """The rooms of the hosts; None if none is known."""
+    if not view.rooms:
+        return None
+    names = sorted(set(view.hosts.values()))
+    places = {name: place for place, name in enumerate(names)}
+    rooms = [view.rooms.get(name, UNLIMITED) for name in names]
+    return Hosts(
+        host=np.array([places[worker.host] for worker in view.workers], np.int32),
+        cpu=np.array([room.cpu for room in rooms], np.float64),
+        memory=np.array([room.memory for room in rooms], np.float64),
     )
 
 

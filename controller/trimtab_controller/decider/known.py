@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern
 from trimtab_controller.decider.evaluate import Evaluation
+from trimtab_controller.decider.headroom import NO_CAPACITY, Capacity
 from trimtab_controller.decider.pool import PoolWorker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.verdict import SizeVerdict
@@ -23,7 +24,7 @@ class Known:
     `not_ready`: why nothing is known of any app.  `gaps`: per app, what is not known of it.  `missing_standbys`: per
     app, the number of key groups that have fewer standbys than the app asks for.  `pool`: per app, the workers that can
     be started.  `survivals`: per app, what the loss of any one host leads to.  `sizes`: what should become of the
-    number of workers of each app.
+    number of workers of each app.  `capacity`: hosts, and how much more fits.
     """
 
     snapshot: Snapshot | None = None
@@ -37,3 +38,4 @@ class Known:
     gaps: dict[AppId, Gaps] = field(default_factory=dict)
     survivals: dict[AppId, Survival] = field(default_factory=dict)
     sizes: dict[AppId, SizeVerdict] = field(default_factory=dict)
+    capacity: Capacity = NO_CAPACITY

@@ -52,6 +52,8 @@ from trimtab_controller.decider.events import (
     SolverAnswered,
 )
 from trimtab_controller.decider.forgetting import to_forget
+from trimtab_controller.decider.headroom import capacity_of
+from trimtab_controller.decider.hosts import HostTracker, with_arrivals
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
 from trimtab_controller.decider.liveness import Liveness
 from trimtab_controller.decider.observe import Requirements, check_cluster, observe, parts_of, placed_workers
@@ -95,6 +97,7 @@ class Decider:
         self._history: dict[AppId, History] = {}
         self._demand = NO_DEMAND_HISTORY
         self._readers = Readers(allowed=needs.in_parts)
+        self._hosts = HostTracker(smoothing=settings.smoothing)
         self._standbys = StandbyRounds()
         self._wanted: SolveWanted | None = None
         self._in_vain: dict[AppId, float] = {}  # when the solver was last asked about an app without a plan as result
@@ -193,8 +196,13 @@ class Decider:
         demands, self._demand = follow_demand(
             snapshot, self._demand, catch_up_s=settings.catch_up_s, smoothing=settings.smoothing
         )
+        if self._hosts.see(snapshot, demands.workers):
+            self._history.clear()  # loads are counted in another unit now
         seen = {app: self._observe(app, part) for app, part in parts.items()}
-        raw = {app: demands.of_view(view) if isinstance(view, AppView) else view for app, view in seen.items()}
+        raw = {
+            app: self._hosts.of_view(demands.of_view(view)) if isinstance(view, AppView) else view
+            for app, view in seen.items()
+        }
         views = {app: self._smooth(view) if isinstance(view, AppView) else view for app, view in raw.items()}
         last = {app: history.loads for app, history in self._history.items() if history.loads is not None}
         known = {app: view for app, view in views.items() if isinstance(view, AppView)}
@@ -233,6 +241,7 @@ class Decider:
             sizes=self._sizes.told,
             survivals=dict(self._standbys.survivals),
             gaps=gaps,
+            capacity=capacity_of(views, self._hosts),
         )
         return measured
 
@@ -339,6 +348,7 @@ class Decider:
         evaluation, windows = self.known.evaluations[app], self._history[app].windows
         if (changed := stop or self._sizes.decide(now, app)) is not None:
             return changed
+        view = with_arrivals(view, self._execution.in_flight, self.known.views)
         found = admit(now, view, evaluation, self._execution, self._settings, windows=windows)
         return (self._predictions.hold(found) if isinstance(found, SolveWanted) else None) or found
 

@@ -1,8 +1,9 @@
 """The decider's view of one app in one window, or the reason why it knows too little."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
@@ -38,8 +39,25 @@ def first_few(names: Iterable[object], count: int | None = None) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What the key groups of an app's workers may use together on a host; infinite = no limit is known.
+
+    `cpu` in the unit of loads; `memory` in bytes of state.
+    """
+
+    cpu: float
+    memory: float
+
+
+UNLIMITED = Room(cpu=math.inf, memory=math.inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A worker.  `capacity` in cores; `draining`: its key groups are to leave it."""
+    """A worker.  `draining`: its key groups are to leave it.
+
+    `capacity`: the cores that it may use, or its share of what is left of its host, in reference cores (`hosts.py`).
+    """
 
     id: WorkerId
     host: HostId
@@ -70,7 +88,7 @@ class AppView:
     Plans are made around `fixed` and its key groups, `kept`.  A kept key group has the owner that the placement should
     name.  Its load is NaN if it was not measured, until `unknown_load` says what stands in for it.  `start_s`, `end_s`
     bound the window (epoch seconds); `flows` are tuples per second between key groups.  `key_groups` becomes an
-    `OwnedTable`, whatever sequence is given.
+    `OwnedTable`, whatever sequence is given.  `rooms` limits what these workers may use together on each host.
     `standbys` is the number that each key group should have; None = unknown, because older agents do not report it.
     """
 
@@ -83,11 +101,13 @@ class AppView:
     standbys: int | None = None
     fixed: tuple[FixedWorker, ...] = ()
     kept: Sequence[Owned] = ()
+    rooms: Mapping[HostId, Room] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", OwnedTable.of(self.app, self.key_groups))
         object.__setattr__(self, "kept", OwnedTable.of(self.app, self.kept))
         object.__setattr__(self, "flows", MappingProxyType(dict(self.flows)))
+        object.__setattr__(self, "rooms", MappingProxyType(dict(self.rooms)))
 
     @property
     def owned(self) -> OwnedTable:

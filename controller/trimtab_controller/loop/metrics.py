@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.evaluate import Evaluation
+from trimtab_controller.decider.headroom import Capacity
 from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.standbys import Survival
 from trimtab_controller.decider.unknown_load import Gaps
@@ -76,6 +77,17 @@ class Metrics:
         self.demand = gauge("worker_demand_ratio", text, "app", "worker")
         text = "Inputs in Kafka not yet processed by the worker at the end of the last window; absent while unknown."
         self.worker_backlog = gauge("worker_backlog_tuples", text, "app", "worker")
+        text = "Times the present input that fits until a worker or host is full, as placed; absent while unknown."
+        self.headroom = gauge("headroom_ratio", text, "app")
+        text = "Times the present input that fits with free moves; absent while unknown."
+        self.headroom_potential = gauge("headroom_potential_ratio", text, "app")
+        text = "Bound of trimtab_controller_headroom_potential_ratio: no placement carries more."
+        self.headroom_bound = gauge("headroom_bound_ratio", text, "app")
+        text = "Share of the workers' CPU that the fitted costs predict; absent while unknown."
+        self.accuracy = gauge("prediction_accuracy_ratio", text, "app")
+        text = "CPU asked of the host, with what other processes use / its cores; absent while unknown."
+        self.host_demand = gauge("host_demand_ratio", text, "host")
+        self.host_speed = gauge("host_speed_ratio", "Speed of a core of the host, relative to other types.", "host")
         self.worker_memory = gauge("worker_memory_bytes", "Memory of the worker's process.", "app", "worker")
         self.host_used = gauge("host_used_ratio", "CPU used on the host / its cores.", "host")
         self.host_memory = gauge("host_memory_bytes", "Memory used on the host.", "host")
@@ -187,6 +199,16 @@ class Metrics:
         _show(self.host_memory_limit, {(row.host,): row.memory_limit_bytes for row in hosts})
         link = ((row.host, way, rate) for row in hosts for way, rate in _link_rates(row))
         _show(self.host_link, {(host, way): rate for host, way, rate in link})
+
+    def see_capacity(self, capacity: Capacity) -> None:
+        """Set what else fits, and what is known of hosts, for exactly these apps and hosts."""
+        headrooms, hosts = capacity.headrooms, capacity.seen.hosts
+        _show(self.headroom, {(app,): found.as_placed for app, found in headrooms.items()})
+        _show(self.headroom_potential, {(app,): found.potential for app, found in headrooms.items()})
+        _show(self.headroom_bound, {(app,): found.bound for app, found in headrooms.items()})
+        _show(self.accuracy, {(app,): found for app, found in capacity.accuracies.items()})
+        _show(self.host_demand, {(name,): _ratio(host.used.get("CPU")) for name, host in hosts.items()})
+        _show(self.host_speed, {(name,): host.speed for name, host in hosts.items()})
 
     def see_pool(self, workers: Mapping[AppId, int]) -> None:
         """Set the number of workers that can be started, for exactly these apps."""

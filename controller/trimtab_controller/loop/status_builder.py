@@ -21,11 +21,11 @@ from trimtab_protocol.messages.status import (
     DecisionStatus,
     FixedStatus,
     HoldStatus,
-    HostStatus,
     NodeStatus,
     PoolStatus,
     Status,
 )
+from trimtab_protocol.messages.status_capacity import CapacityStatus, HostStatus
 from trimtab_protocol.messages.status_size import SizeStatus
 
 KEPT_DECISIONS = 30
@@ -168,7 +168,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
 
 
 def _hosts(decider: Decider) -> tuple[HostStatus, ...]:
-    snapshot = decider.known.snapshot
+    snapshot, seen = decider.known.snapshot, decider.known.capacity.seen.hosts
     return tuple(
         HostStatus(
             host=row.host,
@@ -177,6 +177,11 @@ def _hosts(decider: Decider) -> tuple[HostStatus, ...]:
             memory_limit_bytes=row.memory_limit_bytes,
             received_bytes_s=row.received_bytes_s,
             sent_bytes_s=row.sent_bytes_s,
+            link_bytes_s=row.link_bytes_s,
+            demand_pct=found.used.get("CPU") if (found := seen.get(row.host)) else None,
+            bottleneck=found.bottleneck if found else None,
+            type=row.type,
+            speed=found.speed if found else None,
         )
         for row in sorted(snapshot.hosts if snapshot else (), key=lambda row: row.host)
     )
@@ -186,7 +191,7 @@ def _apps(decider: Decider, execution: Execution) -> tuple[AppStatus, ...]:
     rows = []
     for app, view in decider.known.views.items():
         evaluation, gaps = decider.known.evaluations.get(app), decider.known.gaps.get(app)
-        survival = decider.known.survivals.get(app)
+        survival, headroom = decider.known.survivals.get(app), decider.known.capacity.headrooms.get(app)
         rows.append(
             AppStatus(
                 app=app,
@@ -207,6 +212,13 @@ def _apps(decider: Decider, execution: Execution) -> tuple[AppStatus, ...]:
                 stale_key_groups=gaps.stale if gaps else None,
                 unknown_load=gaps.share if gaps else None,
                 size=_size(decider.known.sizes.get(app), execution.sizes.get(app, AppSize())),
+                capacity=CapacityStatus(
+                    headroom=headroom.as_placed if headroom else None,
+                    potential=headroom.potential if headroom else None,
+                    bound=headroom.bound if headroom else None,
+                    first=headroom.first if headroom else None,
+                    accuracy=decider.known.capacity.accuracies.get(app),
+                ),
                 not_ready=f"{view.reason}: {view.detail}" if isinstance(view, NotReady) else None,
             )
         )

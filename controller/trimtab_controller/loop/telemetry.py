@@ -7,6 +7,7 @@ from trimtab_controller.decider.concerns import NO_USE, Concern, ConcernKind
 from trimtab_controller.decider.decision import Decision, Planned, Skip
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import DrainBlocked, RoundMeasured
+from trimtab_controller.decider.headroom import NO_CAPACITY
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import first_few
@@ -58,6 +59,7 @@ class Telemetry:
         self._metrics.see_use(decider.known.use)
         self._metrics.see_hosts(snapshot)
         self._metrics.see_sizes(decider.known.sizes)
+        self._metrics.see_capacity(decider.known.capacity)
         self._metrics.see_pool({app: len(workers) for app, workers in decider.known.pool.items()})
         self._see_concerns(decider.known.concerns)
 
@@ -93,6 +95,7 @@ class Telemetry:
             self._metrics.see_use(NO_USE)
             self._metrics.see_hosts(None)
             self._metrics.see_sizes({})
+            self._metrics.see_capacity(NO_CAPACITY)
             self._metrics.see_pool({})
         if isinstance(decision, Planned):
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)

@@ -22,8 +22,8 @@ class Method(StrEnum):
 class Question:
     """A balance problem of K key groups on N workers, and how long the solver may take (seconds).
 
-    Loads are in percent of a worker of capacity 1.  `flows` (with ALBIC only) are tuples per second, and `remote_cost`
-    is the load, at each end, of a tuple per second that goes to another worker.
+    Loads are in percent of a worker of capacity 1.  `hosts` None = no host has a limit.  `flows` (with ALBIC only) are
+    tuples per second, and `remote_cost` is the load, at each end, of a tuple per second that goes to another worker.
     """
 
     load: "NDArray[np.float64]"  # (K,)
@@ -39,11 +39,21 @@ class Question:
     time_limit_s: float
     method: Method = Method.MILP
     seed: int = 0
+    hosts: "Hosts | None" = None
 
     @property
     def rows(self) -> int:
         """The number of key groups plus flows."""
         return len(self.load) + (len(self.flows.rate) if self.flows else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Hosts:
+    """What the key groups of all these workers may use together on each of H hosts."""
+
+    host: "NDArray[np.int32]"  # (N,) place of each worker's host
+    cpu: "NDArray[np.float64]"  # (H,) in the unit of loads; infinite = no limit
+    memory: "NDArray[np.float64]"  # (H,) bytes of state; infinite = no limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

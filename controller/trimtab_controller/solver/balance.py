@@ -9,7 +9,18 @@ import numpy as np
 
 from trimtab_controller.plan import Collocation
 from trimtab_controller.solver.answer import Answer, Method, NoAnswer, Question, Stuck
-from trimtab_models.balance import BalanceResult, Effort, Obstacle, Params, Problem, evaluate, solve, solve_greedily
+from trimtab_models.balance import (
+    BalanceResult,
+    Effort,
+    HostLimits,
+    Obstacle,
+    Params,
+    Problem,
+    evaluate,
+    solve,
+    solve_greedily,
+    solve_on_hosts,
+)
 from trimtab_models.solving import Deadline, Infeasible, Status, Stop
 
 if TYPE_CHECKING:
@@ -22,7 +33,10 @@ POLISH = Effort(steps=60)
 a drain the polish also lowers the load distance afterwards, so it keeps its normal effort."""
 OPTIMAL_PP = 0.01
 """The gap that the file contract calls optimal."""
-OBSTACLES = {Obstacle.LOAD: "any other worker would be further above the mean load than a drain may cost"}
+OBSTACLES = {
+    Obstacle.LOAD: "any other worker would be further above the mean load than a drain may cost",
+    Obstacle.LIMITS: "no host of another worker has enough CPU or memory left for it",
+}
 """Obstacles in the product's words; the models say nodes."""
 
 
@@ -45,13 +59,23 @@ def problem_of(question: Question) -> Problem:
     )
 
 
+def limits_of(question: Question) -> HostLimits | None:
+    """What the hosts can carry: CPU, and memory for state."""
+    if question.hosts is None:
+        return None
+    usage = np.array([question.load, question.state_bytes], np.float64).reshape(2, len(question.load))
+    room = np.array([question.hosts.cpu, question.hosts.memory])
+    return HostLimits(host=question.hosts.host.astype(np.int64), usage=usage, room=room)
+
+
 def collocation_problem_of(question: Question) -> "CollocationProblem":
     """The balance problem with flows."""
     from trimtab_models.albic import CollocationProblem  # a solver that only balances need not load OR-Tools
 
     flows = question.flows
+    balance, limits = problem_of(question), limits_of(question)
     return CollocationProblem(
-        balance=problem_of(question),
+        balance=balance if limits is None else limits.divided(balance),
         operator=question.operator.astype(np.int64),
         source=np.zeros(0, np.int64) if flows is None else flows.source.astype(np.int64),
         target=np.zeros(0, np.int64) if flows is None else flows.target.astype(np.int64),
@@ -71,7 +95,11 @@ def answer(question: Question, clock: Callable[[], float] = time.monotonic) -> A
     params = Params(tolerance=PRECISION_PP)
     if not problem.removing.any():
         params = replace(params, polish=POLISH)
-    result = solve(problem, stop=stop, seed=question.seed, params=params)
+
+    def searched(part: Problem, until: Stop) -> BalanceResult | Infeasible:
+        return solve(part, stop=until, seed=question.seed, params=params)
+
+    result = _on_hosts(question, problem, searched, stop)
     return _answer_of(problem, result, clock() - started, fallback=False)
 
 
@@ -97,8 +125,20 @@ def answer_greedily(question: Question, clock: Callable[[], float] = time.monoto
     """A greedy plan, within the same time limit."""
     started = clock()
     problem = problem_of(question)
-    result = solve_greedily(problem, stop=Deadline(clock, started + question.time_limit_s), seed=question.seed)
+    stop = Deadline(clock, started + question.time_limit_s)
+
+    def greedily(part: Problem, until: Stop) -> BalanceResult | Infeasible:
+        return solve_greedily(part, stop=until, seed=question.seed)
+
+    result = _on_hosts(question, problem, greedily, stop)
     return _answer_of(problem, result, clock() - started, fallback=True)
+
+
+def _on_hosts(
+    question: Question, problem: Problem, solver: Callable[[Problem, Stop], BalanceResult | Infeasible], stop: Stop
+) -> BalanceResult | Infeasible:
+    limits = limits_of(question)
+    return solver(problem, stop) if limits is None else solve_on_hosts(problem, limits, solver, stop=stop)
 
 
 def _answer_of(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from trimtab_controller.stream.measures import ABSENCES, BASES, KNOWN, READS_PARTS, STATES, STEERS, Kind
+from trimtab_controller.stream.measures import ABSENCES, BASES, KNOWN, READS_PARTS, STATES, STEERS, SUMS, Kind
 from trimtab_controller.stream.rows import named, where
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.decode import MAX_NUMBER
@@ -56,8 +56,17 @@ def hosts_of_many_apps(sums: Mapping[Kind, pa.Table], most: int) -> frozenset[Ho
 
 
 def host_windows(rows: pa.Table) -> tuple[HostWindow, ...]:
-    """One window per row of kind HOST, in order of the hosts' names."""
-    return tuple(sorted(map(_host, named(rows, Kind.HOST).to_pylist()), key=lambda window: window.host))
+    """One window per host in rows of kind HOST, in order of the hosts' names; its last type and levels count."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in sorted(named(rows, Kind.HOST).to_pylist(), key=lambda row: (row["host"], row["last_ms"])):
+        before = found.get(row["host"])  # under another type: the agent was restarted
+        found[row["host"]] = row if before is None else row | _added(before, row)
+    return tuple(map(_host, found.values()))
+
+
+def _added(before: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, float]:
+    names = [column for name in SUMS[Kind.HOST] for column in (name, KNOWN.format(name))]
+    return {name: (before[name] or 0.0) + (row[name] or 0.0) for name in ("covered_s", *names)}
 
 
 def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
@@ -259,6 +268,9 @@ def _host(row: Mapping[str, Any]) -> HostWindow:
         sent_bytes_s=_rate(row, "sent_bytes"),
         memory_bytes=_whole(row["memory_bytes"]),
         memory_limit_bytes=_whole(row["memory_limit_bytes"]),
+        link_bytes_s=row["link_bytes_s"],
+        type=row["operator"],
+        speed=row["speed"],
     )
 
 

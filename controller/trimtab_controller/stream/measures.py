@@ -18,7 +18,7 @@ Thing = tuple[object, ...]
 class Kind(IntEnum):
     """The kind of thing that a row describes."""
 
-    HOST = 0
+    HOST = 0  # `operator` has its type
     WORKER = 1
     KEY_GROUP = 2
     PAIR = 3
@@ -63,7 +63,7 @@ class Row(NamedTuple):
 THING = Row._fields[1:9]
 
 KEYS: Mapping[Kind, tuple[str, ...]] = {
-    Kind.HOST: ("host",),
+    Kind.HOST: ("host", "operator"),
     Kind.WORKER: ("host", "worker", "app"),
     Kind.KEY_GROUP: ("host", "worker", "app", "operator", "partition"),
     Kind.PAIR: ("host", "app", "operator", "partition", "target_operator", "target_partition"),
@@ -109,7 +109,14 @@ SUMS: Mapping[Kind, Mapping[str, str]] = {
     Kind.ABSENCE: {},
 }
 LEVELS: Mapping[Kind, Mapping[str, str]] = {
-    Kind.HOST: {"cores": "n.cor", "basis": code("n.b", BASES), "memory_bytes": "n.mem", "memory_limit_bytes": "n.lim"},
+    Kind.HOST: {
+        "cores": "n.cor",
+        "basis": code("n.b", BASES),
+        "memory_bytes": "n.mem",
+        "memory_limit_bytes": "n.lim",
+        "link_bytes_s": "n.lnk",
+        "speed": "n.spd",
+    },
     Kind.WORKER: {
         "capacity": "x.cap",
         "state": code("x.s", STATES),

@@ -127,7 +127,8 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
     kinds[f"i = {REASON_AT}"] = Kind.REASON
     kinds |= {"partition IS NULL": Kind.UNKNOWN, "i <= array_size(x.oc)": Kind.OPERATOR, "true": Kind.STANDBYS}
     which = "CASE " + " ".join(f"WHEN {test} THEN {value.value}" for test, value in kinds.items()) + " END"
-    texts = {Kind.OPERATOR: "get(x.os, i - 1)", Kind.UNKNOWN: "x.unk", Kind.REASON: "x.why", Kind.ABSENCE: "x.dap"}
+    texts = {Kind.HOST: "n.typ", Kind.OPERATOR: "get(x.os, i - 1)"}
+    texts |= {Kind.UNKNOWN: "x.unk", Kind.REASON: "x.why", Kind.ABSENCE: "x.dap"}
     declared = f"CASE kind {' '.join(f'WHEN {kind.value} THEN {text}' for kind, text in texts.items())} END"
     return exploded.withColumn("kind", F.expr(which)).select(
         "at_ms",

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from trimtab_protocol.messages.decode import MAX_NUMBER, NAME_PATTERN, Fault
+from trimtab_protocol.messages.host_sample import MAX_SPEED
 from trimtab_protocol.messages.names import MAX_PARTITIONS
 from trimtab_protocol.messages.reason_text import REASON_PATTERN
 from trimtab_protocol.messages.report import (
@@ -47,7 +48,8 @@ PARSING: Mapping[str, str] = {"columnNameOfCorruptRecord": BROKEN, "allowSingleQ
 """The options of `from_json`."""
 REPORT_SCHEMA = (
     "v LONG, c STRING, h STRING, t LONG, i DOUBLE, q LONG, "
-    "n STRUCT<cpu: DOUBLE, cor: DOUBLE, b: STRING, rx: LONG, tx: LONG, mem: LONG, lim: LONG>, "
+    "n STRUCT<cpu: DOUBLE, cor: DOUBLE, b: STRING, rx: LONG, tx: LONG, mem: LONG, lim: LONG, "
+    "lnk: DOUBLE, typ: STRING, spd: DOUBLE>, "
     f"w ARRAY<{PART_TYPE}>, k ARRAY<{PART_TYPE}>, e ARRAY<{PART_TYPE}>, {BROKEN} STRING"
 )
 
@@ -114,11 +116,11 @@ def _bare_name(value: str, r: str) -> str:
     # A reason may contain numbers, but is not one: it is checked as one word.
     columns += [f"translate(concat_ws('|', {r}.w.{name}), ' |', '_ ')" for name in ("unk", "why")]
     columns += [f"flatten(array_compact({r}.w.os))"]
-    listed = f"concat_ws(' ', {r}.c, {r}.h, {', '.join(columns)})"
+    listed = f"concat_ws(' ', {r}.c, {r}.h, {r}.n.typ, {', '.join(columns)})"
     could_be = rf"{listed} RLIKE '(^| )(true|false|NaN|Infinity|[0-9][0-9.eE-]*)( |$)'"
     bare = (
         r"\\\\",
-        r'"([chwao]|fo|to|unk|why|dap)"\\s*:\\s*[^"\\[n\\s]',
+        r'"([chwao]|fo|to|unk|why|dap|typ)"\\s*:\\s*[^"\\[n\\s]',
         r'"os"\\s*:\\s*\\[([^\\]]*,)?\\s*[^"\\s\\],]',
     )
     return f"{could_be} AND CAST({value} AS STRING) RLIKE '{'|'.join(bare)}'"
@@ -136,8 +138,9 @@ def _out_of_range(r: str) -> str:
     tests = [
         _no_name(f"{r}.h"),
         f"{r}.i < 0.001 OR {r}.i > 3600",
-        f"least({r}.t, {r}.q, {r}.n.rx, {r}.n.tx, {r}.n.mem, {r}.n.lim, {r}.n.cpu, {r}.n.cor) < 0",
-        f"{r}.n.cpu > {cpu_limit} OR {r}.n.cor > {MAX_NUMBER}",
+        f"least({r}.t, {r}.q, {r}.n.rx, {r}.n.tx, {r}.n.mem, {r}.n.lim, {r}.n.lnk, {r}.n.cpu, {r}.n.cor) < 0",
+        f"{r}.n.cpu > {cpu_limit} OR {r}.n.cor > {MAX_NUMBER} OR {r}.n.lnk > {MAX_NUMBER}",
+        f"{r}.n.spd < 0.001 OR {r}.n.spd > {MAX_SPEED} OR {_no_name(f'{r}.n.typ')}",
         _not_in(f"{r}.n.b", Basis),
         _any(f"{r}.w.s", _not_in("y", WorkerState)),
         _any(f"{r}.w.off", _not_in("y", Absence)),

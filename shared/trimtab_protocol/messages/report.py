@@ -22,6 +22,8 @@ from trimtab_protocol.messages.columns import (
     read_size,
 )
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, encode, parse
+from trimtab_protocol.messages.host_sample import Basis as Basis
+from trimtab_protocol.messages.host_sample import HostSample, read_host_sample
 from trimtab_protocol.messages.names import (
     MAX_PARTITIONS,
     AppId,
@@ -53,14 +55,6 @@ MAX_COUNT = 2**53
 """Tuples, bytes or records in one sample; a float tells every such number from the next."""
 
 
-class Basis(StrEnum):
-    """Where the limits of a host's CPU figures come from."""
-
-    CONFIG = "config"  # `cores` in agent.toml
-    CGROUP = "cgroup"  # the limit of the agent's container
-    HOST = "host"  # the whole machine
-
-
 class WorkerState(StrEnum):
     """The state of a worker process."""
 
@@ -84,35 +78,6 @@ class Mark(StrEnum):
     PARTIAL = "partial"  # some key groups or pairs are missing
     STALE = "stale"  # measured in an earlier interval
     CLAMPED = "clamped"  # a reading above a physical limit was reduced to it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostSample:
-    """The host (or container) in one interval.
-
-    `cpu_s` = CPU seconds used; `cores` = cores it may use; `basis` = where that limit comes from; `received_bytes`,
-    `sent_bytes` = network bytes in the interval; `memory_bytes` of `memory_limit_bytes` in use at its end.
-    """
-
-    cpu_s: float | None
-    cores: float | None
-    basis: Basis
-    received_bytes: int | None = None
-    sent_bytes: int | None = None
-    memory_bytes: int | None = None
-    memory_limit_bytes: int | None = None
-
-    def document(self) -> dict[str, Any]:
-        """Wire keys: cpu, cor, b, rx, tx, mem, lim."""
-        return {
-            "cpu": self.cpu_s,
-            "cor": self.cores,
-            "b": self.basis,
-            "rx": self.received_bytes,
-            "tx": self.sent_bytes,
-            "mem": self.memory_bytes,
-            "lim": self.memory_limit_bytes,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +218,7 @@ def decode_report(payload: bytes | None) -> Report:
         at_ms=fields.integer("t"),
         interval_s=fields.number("i", low=0.001, high=3600.0),
         sequence=fields.integer("q"),
-        sample=_read_host(fields.fields("n")),
+        sample=read_host_sample(fields.fields("n")),
         workers=tuple(_read_worker(row) for row in fields.objects("w", limit=MAX_WORKERS)),
         key_groups=_read_key_groups(fields),
         pairs=_read_pairs(fields),
@@ -341,18 +306,6 @@ def _read_pairs(fields: Fields) -> tuple[PairSample, ...]:
             for from_partition, to_partition, tuples, transferred in zip(*ends, *counts, strict=True)
         ]
     return tuple(samples)
-
-
-def _read_host(fields: Fields) -> HostSample:
-    return HostSample(
-        cpu_s=fields.optional("cpu", fields.number),
-        cores=fields.optional("cor", fields.number),
-        basis=fields.choice("b", Basis),
-        received_bytes=fields.optional("rx", fields.integer),
-        sent_bytes=fields.optional("tx", fields.integer),
-        memory_bytes=fields.optional("mem", fields.integer),
-        memory_limit_bytes=fields.optional("lim", fields.integer),
-    )
 
 
 def _read_worker(fields: Fields) -> WorkerSample:

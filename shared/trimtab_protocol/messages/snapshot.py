@@ -20,6 +20,7 @@ from trimtab_protocol.messages.columns import (
     read_size,
 )
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_integer, encode, parse
+from trimtab_protocol.messages.host_sample import MAX_SPEED
 from trimtab_protocol.messages.key_group_table import (
     KeyGroupBlock,
     KeyGroupTable,
@@ -55,7 +56,8 @@ MAX_PAIRS = 50_000_000
 class HostWindow:
     """A host in the window: `cpu` = cores used, `cores` = cores it may use, `covered_s` = seconds that reports cover.
 
-    `received_bytes_s`, `sent_bytes_s` = bytes per second; `memory_bytes` = last reported.
+    `received_bytes_s`, `sent_bytes_s` = bytes per second, `link_bytes_s` = what its network can carry each way;
+    `memory_bytes`, `type` and `speed` (see `HostSample`) = last reported.
     """
 
     host: HostId
@@ -67,6 +69,9 @@ class HostWindow:
     sent_bytes_s: float | None = None
     memory_bytes: int | None = None
     memory_limit_bytes: int | None = None
+    link_bytes_s: float | None = None
+    type: str | None = None
+    speed: float | None = None
 
     @property
     def used_pct(self) -> float | None:
@@ -191,13 +196,19 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         "watermark_ms": snapshot.watermark_ms,
         "late_rows": snapshot.late_rows,
         "rejected": dict(snapshot.rejected),
-        "hosts": [{name: getattr(row, name) for name in _HOST} for row in snapshot.hosts],
+        "hosts": [_host_document(row) for row in snapshot.hosts],
         "nodes": [_node_document(row) for row in snapshot.nodes],
         "pairs": _pair_blocks(snapshot.pairs),
     }
     # Encode block by block: a fleet's numbers as one document take half a gigabyte of Python objects.
     blocks = b",".join(encode(block_document(block)) for block in snapshot.blocks)
     return b"".join((encode(document)[:-1], b',"key_groups":[', blocks, b"]}"))
+
+
+def _host_document(row: HostWindow) -> dict[str, Any]:
+    later = {"link_bytes_s": row.link_bytes_s, "type": row.type, "speed": row.speed}
+    known = {name: value for name, value in later.items() if value is not None}
+    return {name: getattr(row, name) for name in _HOST} | known
 
 
 def _node_document(row: NodeWindow) -> dict[str, Any]:
@@ -258,6 +269,9 @@ def _read_host(fields: Fields) -> HostWindow:
         sent_bytes_s=fields.optional("sent_bytes_s", fields.number),
         memory_bytes=fields.optional("memory_bytes", fields.integer),
         memory_limit_bytes=fields.optional("memory_limit_bytes", fields.integer),
+        link_bytes_s=fields.optional("link_bytes_s", fields.number),
+        type=fields.optional("type", fields.name),
+        speed=fields.optional("speed", lambda name: fields.number(name, low=0.001, high=MAX_SPEED)),
     )
 
 

@@ -13,6 +13,7 @@ from trimtab_protocol.messages.decode import Fields, check_integer, check_name, 
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, decode_epoch
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.round_status import RoundStatus, read_round, round_document
+from trimtab_protocol.messages.status_capacity import CapacityStatus, HostStatus, read_capacity, read_host
 from trimtab_protocol.messages.status_size import SizeStatus, read_size
 
 VERSION = 1
@@ -65,22 +66,6 @@ class FixedStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostStatus:
-    """A host in the last snapshot; None = unknown.
-
-    `used_pct` = CPU in percent of its cores; memory in bytes, used and at most; `received_bytes_s` and `sent_bytes_s` =
-    use of its link, in bytes per second.
-    """
-
-    host: HostId
-    used_pct: float | None = None
-    memory_bytes: int | None = None
-    memory_limit_bytes: int | None = None
-    received_bytes_s: float | None = None
-    sent_bytes_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AppStatus:
     """One app; None = unknown, for the reason in `not_ready`.
 
@@ -88,7 +73,8 @@ class AppStatus:
     estimated from the prediction errors of the last windows (pp); `collocation` = share of the tuples between key
     groups that stay within a worker; `missing_standbys` = key groups with fewer standbys than the app asks for;
     `fixed` = workers that take no part in plans; `stale_key_groups` = key groups whose load the last window did not
-    measure, `unknown_load` = their share of the app's load; `size` None: the controller does not judge it.
+    measure, `unknown_load` = their share of the app's load; `size` None: the controller does not judge it;
+    `capacity` = how much more fits.
 
     N-1: after the loss of the workers `n_minus_1_lost` (all of one host), `n_minus_1_worker` has the highest load that
     any one loss leads to, `n_minus_1_pct`; no choice of standbys has a lower one than `n_minus_1_bound_pct` (percent of
@@ -111,6 +97,7 @@ class AppStatus:
     stale_key_groups: int | None = None
     unknown_load: float | None = None
     size: SizeStatus | None = None
+    capacity: CapacityStatus | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +222,7 @@ def decode_status(payload: bytes | None) -> Status:
         },
         hold=fields.optional("hold", lambda name: _read_hold(fields.fields(name))),
         concerns=fields.optional("concerns", lambda name: _rows(fields, name, MAX_CONCERNS, _read_concern)) or (),
-        hosts=fields.optional("hosts", lambda name: _rows(fields, name, MAX_NODES, _read_host)) or (),
+        hosts=fields.optional("hosts", lambda name: _rows(fields, name, MAX_NODES, read_host)) or (),
         pool=fields.optional("pool", lambda name: _rows(fields, name, MAX_NODES, _read_pool)) or (),
     )
 
@@ -282,17 +269,6 @@ def _read_node(row: Fields) -> NodeStatus:
     )
 
 
-def _read_host(row: Fields) -> HostStatus:
-    return HostStatus(
-        host=HostId(row.name("host")),
-        used_pct=row.optional("used_pct", row.number),
-        memory_bytes=row.optional("memory_bytes", row.integer),
-        memory_limit_bytes=row.optional("memory_limit_bytes", row.integer),
-        received_bytes_s=row.optional("received_bytes_s", row.number),
-        sent_bytes_s=row.optional("sent_bytes_s", row.number),
-    )
-
-
 def _read_app(row: Fields) -> AppStatus:
     return AppStatus(
         app=AppId(row.name("app")),
@@ -311,6 +287,7 @@ def _read_app(row: Fields) -> AppStatus:
         stale_key_groups=row.optional("stale_key_groups", row.integer),
         unknown_load=row.optional("unknown_load", lambda name: row.number(name, high=1.0)),
         size=row.optional("size", lambda name: read_size(row.fields(name))),
+        capacity=row.optional("capacity", lambda name: read_capacity(row.fields(name))),
     )
 
 

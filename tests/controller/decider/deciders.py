@@ -60,7 +60,7 @@ def window(
             watermark_ms=None,
             late_rows=0,
             hosts=tuple(
-                HostWindow(host=host, covered_s=10.0, cpu=0.5, cores=1.0, basis=Basis.CONFIG) for host in hosts
+                HostWindow(host=host, covered_s=10.0, cpu=2.0, cores=4.0, basis=Basis.CONFIG) for host in hosts
             ),
             nodes=tuple(
                 NodeWindow(

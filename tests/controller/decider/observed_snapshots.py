@@ -62,7 +62,7 @@ def snapshot(nodes: list[NodeWindow], key_groups: list[KeyGroupWindow], **change
         watermark_ms=None,
         late_rows=0,
         hosts=tuple(
-            HostWindow(host=host, covered_s=10.0, cpu=0.5, cores=1.0, basis=Basis.CONFIG)
+            HostWindow(host=host, covered_s=10.0, cpu=2.0, cores=4.0, basis=Basis.CONFIG)
             for host in sorted({row.host for row in nodes})
         ),
         nodes=tuple(nodes),

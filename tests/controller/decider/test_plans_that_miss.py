@@ -122,7 +122,7 @@ class Job:
             hosts_expected=len(hosts),
             watermark_ms=None,
             late_rows=0,
-            hosts=tuple(HostWindow(host=host, covered_s=10.0, cpu=0.5, cores=1.0, basis=Basis.HOST) for host in hosts),
+            hosts=tuple(HostWindow(host=host, covered_s=10.0, cpu=2.0, cores=4.0, basis=Basis.HOST) for host in hosts),
             nodes=tuple(
                 NodeWindow(
                     worker=worker,

@@ -68,7 +68,7 @@ def test_hosts_that_nobody_knows_have_one_allowance_together() -> None:
 
 def test_a_snapshot_says_which_hosts_there_are() -> None:
     inbox = Inbox(TOPICS, lambda: NOW)
-    host = HostWindow(host=HostId("h1"), covered_s=1.0, cpu=0.5, cores=1.0, basis=Basis.CONFIG)
+    host = HostWindow(host=HostId("h1"), covered_s=1.0, cpu=2.0, cores=4.0, basis=Basis.CONFIG)
     window = Snapshot(
         cluster="c", start_ms=1, end_ms=2, published_ms=2, hosts_seen=1, hosts_expected=1, watermark_ms=None,
         late_rows=0, hosts=(host,),

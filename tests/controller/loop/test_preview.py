@@ -48,7 +48,7 @@ def window(end_s: int) -> Snapshot:
         hosts_expected=1,
         watermark_ms=None,
         late_rows=0,
-        hosts=(HostWindow(host=HOST, covered_s=10.0, cpu=0.5, cores=1.0, basis=Basis.CONFIG),),
+        hosts=(HostWindow(host=HOST, covered_s=10.0, cpu=2.0, cores=4.0, basis=Basis.CONFIG),),
         nodes=tuple(
             NodeWindow(
                 worker=worker, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=1.0, covered_s=10.0, cpu=0.5,

@@ -101,7 +101,7 @@ def test_each_kind_has_the_columns_that_it_uses() -> None:
             "known_0": 0.0,
             "known_1": 0.0,
             "known_2": 0.0,
-            **dict.fromkeys(LEVEL_COLUMNS[:4]),
+            **dict.fromkeys(LEVEL_COLUMNS[:6]),
         }
     ]
     (pair,) = of_kind(table, Kind.PAIR).to_pylist()

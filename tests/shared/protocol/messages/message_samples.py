@@ -64,7 +64,9 @@ REPORT = report.Report(
     at_ms=1_000,
     interval_s=1.0,
     sequence=5,
-    sample=report.HostSample(cpu_s=0.5, cores=2.0, basis=report.Basis.CGROUP, received_bytes=5),
+    sample=report.HostSample(
+        cpu_s=0.5, cores=2.0, basis=report.Basis.CGROUP, received_bytes=5, link_bytes_s=1e9, type="m5-x2", speed=1.5
+    ),
     workers=(
         report.WorkerSample(
             worker="w0",
@@ -91,7 +93,19 @@ SNAPSHOT = snapshot.Snapshot(
     watermark_ms=9_000,
     late_rows=3,
     rejected={"malformed": 2},
-    hosts=(snapshot.HostWindow(host="h0", covered_s=10.0, cpu=0.5, cores=2.0, basis=report.Basis.HOST),),
+    hosts=(
+        snapshot.HostWindow(host="h0", covered_s=10.0, cpu=0.5, cores=2.0, basis=report.Basis.HOST),
+        snapshot.HostWindow(
+            host="h1",
+            covered_s=10.0,
+            cpu=0.5,
+            cores=2.0,
+            basis=report.Basis.HOST,
+            link_bytes_s=1e9,
+            type="m5-x2",
+            speed=1.5,
+        ),
+    ),
     nodes=(
         snapshot.NodeWindow(
             worker="w0",

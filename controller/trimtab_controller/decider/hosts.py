@@ -1,0 +1,324 @@
+"""Hosts: what they have, what else runs on them, and what is left for the key groups of an app.
+
+The workers of a host share its cores.  What its other processes use (the host's CPU minus its workers') is not there
+for them.  It counts up to OTHERS_SHARE of the cores only: on a full host the kernel divides the CPU, and the workers
+get their part.
+
+What an app's workers may use for their key groups on a host, its *room*, is
+
+    available cores - demand of all other workers there - fixed use of the app's own workers
+
+Where the capacities of these workers together are more than the first two leave, each counts with its *share* of it.
+So a worker with half a core to itself is as loaded by a quarter of a core as one with a whole core by a half.  A share
+changes only by SHARE_STEP or more, so that noise in what others use moves nothing.  The memory of a host has room for
+as much more state as is free.
+
+CPU is counted in *reference cores*: what the same work would take on a host of speed 1 (`speeds.py`).
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from trimtab_controller.decider.demand import WorkerDemand
+from trimtab_controller.decider.owned import PERCENT_PER_CORE, OwnedTable
+from trimtab_controller.decider.speeds import CostBook
+from trimtab_controller.decider.view import AppView, FixedWorker, Room, Worker, first_few
+from trimtab_controller.execution.state import ENDED, Round
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, Snapshot
+
+OTHERS_SHARE = 0.5
+"""Share of a host's cores up to which processes that are not workers count."""
+LEAST_SHARE = 0.1
+"""A worker counts with at least this share of its capacity, however full its host is."""
+SHARE_STEP = 0.05
+"""By how much the share of a worker must differ to be changed."""
+NEARLY_FULL = 0.98
+"""Share of its room from which a host counts as full after a plan: key groups are indivisible."""
+ROUNDING = 1e-6
+FULL_PCT = 100.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is asked of a worker, smoothed, in percent of a core of its host: by its key groups, and its fixed use."""
+
+    host: HostId
+    key_groups: float
+    fixed: float
+
+    @property
+    def total(self) -> float:
+        """Both together."""
+        return self.key_groups + self.fixed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A host in the last window; None = unknown.
+
+    `cores` it may use, `others` = cores that processes other than workers use (smoothed), `speed` of a core relative to
+    the reference, `asked` = cores that its workers are asked for.
+    """
+
+    id: HostId
+    window: HostWindow
+    others: float | None
+    speed: float
+    asked: float
+
+    @property
+    def available(self) -> float | None:
+        """Cores for workers."""
+        cores = self.window.cores
+        if cores is None:
+            return None
+        return max(cores - (self.others or 0.0), (1.0 - OTHERS_SHARE) * cores)
+
+    @property
+    def free_memory(self) -> float | None:
+        """Bytes."""
+        used, limit = self.window.memory_bytes, self.window.memory_limit_bytes
+        return None if used is None or limit is None else max(0.0, float(limit - used))
+
+    @property
+    def used(self) -> dict[str, float]:
+        """Percent used of each resource, where it is known; CPU as it is asked for."""
+        window, found = self.window, dict[str, float]()
+        if window.cores:
+            found["CPU"] = FULL_PCT * (self.asked + (self.others or 0.0)) / window.cores
+        if window.memory_bytes is not None and window.memory_limit_bytes:
+            found["memory"] = FULL_PCT * window.memory_bytes / window.memory_limit_bytes
+        rates = [rate for rate in (window.received_bytes_s, window.sent_bytes_s) if rate is not None]
+        if window.link_bytes_s and rates:
+            found["link"] = FULL_PCT * max(rates) / window.link_bytes_s
+        return found
+
+    @property
+    def bottleneck(self) -> str | None:
+        """The resource of which most is used, and how much, in words."""
+        used = self.used
+        most = max(used, key=lambda name: used[name], default=None)
+        return None if most is None else f"{most} {used[most]:.0f} %"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostsSeen:
+    """All hosts of the last window, and what is asked of all workers on them."""
+
+    hosts: Mapping[HostId, Host] = field(default_factory=dict)
+    workers: Mapping[WorkerId, Asked] = field(default_factory=dict)
+
+
+class HostTracker:
+    """Follows what is used on hosts over the windows, and puts it into views."""
+
+    def __init__(self, *, smoothing: float) -> None:
+        self._smoothing = smoothing
+        self._others: dict[HostId, float] = {}
+        self._shares: dict[WorkerId, float] = {}
+        self.costs = CostBook()
+        self.seen = HostsSeen()
+
+    def see(self, snapshot: Snapshot, demands: Mapping[WorkerId, WorkerDemand]) -> bool:
+        """Learn from a window; returns whether the speed of a type has changed, and so the unit of loads."""
+        changed, speeds = self.costs.see(snapshot), self.costs.of_hosts()
+        running = [row for row in snapshot.nodes if row.state is not WorkerState.AWAY]
+        asked = {row.worker: self._asked(row, demands.get(row.worker)) for row in running}
+        on_host: defaultdict[HostId, list[NodeWindow]] = defaultdict(list)
+        for row in running:
+            on_host[row.host].append(row)
+        others = {row.host: self._used_by_others(row, on_host[row.host]) for row in snapshot.hosts}
+        self._others = {host: used for host, used in others.items() if used is not None}
+        self._shares = {worker: share for worker, share in self._shares.items() if worker in asked}
+        self.seen = HostsSeen(
+            workers=asked,
+            hosts={
+                row.host: Host(
+                    id=row.host,
+                    window=row,
+                    others=others[row.host],
+                    speed=speeds.get(row.host, 1.0),
+                    asked=sum(asked[each.worker].total for each in on_host[row.host]) / PERCENT_PER_CORE,
+                )
+                for row in snapshot.hosts
+            },
+        )
+        return changed
+
+    def _asked(self, row: NodeWindow, demand: WorkerDemand | None) -> Asked:
+        """The smoothed demand; while it is unknown the last known one, or else the capacity."""
+        before = self.seen.workers.get(row.worker)
+        before = before if before is not None and before.host == row.host else None
+        if demand is None or demand.key_groups_pct is None or demand.fixed_pct is None:
+            return before or Asked(host=row.host, key_groups=PERCENT_PER_CORE * row.capacity, fixed=0.0)
+        key_groups, fixed = row.capacity * demand.key_groups_pct, row.capacity * demand.fixed_pct
+        if before is not None:
+            key_groups, fixed = self._smoothed(before.key_groups, key_groups), self._smoothed(before.fixed, fixed)
+        return Asked(host=row.host, key_groups=key_groups, fixed=fixed)
+
+    def _used_by_others(self, row: HostWindow, workers: Iterable[NodeWindow]) -> float | None:
+        """Cores used by processes that are not workers; while it is unknown, as last known."""
+        before, used = self._others.get(row.host), row.cpu
+        cpu = [worker.cpu for worker in workers]
+        if used is None or any(each is None for each in cpu):
+            return before
+        now = max(0.0, used - sum(each for each in cpu if each is not None))
+        return now if before is None else self._smoothed(before, now)
+
+    def _smoothed(self, before: float, now: float) -> float:
+        return before + self._smoothing * (now - before)
+
+    def of_view(self, view: AppView) -> AppView:
+        """The view in reference cores, with the workers' shares of their hosts, and the rooms."""
+        scaled = _in_reference(view, self.seen.hosts)
+        on_host: defaultdict[HostId, list[Worker]] = defaultdict(list)
+        for worker in view.workers:
+            on_host[worker.host].append(worker)
+        rooms = {
+            host: self._room(self.seen.hosts[host], {worker.id for worker in workers}, scaled.owned)
+            for host, workers in on_host.items()
+            if host in self.seen.hosts
+        }
+        shares = {worker.id: self._share(worker, on_host[worker.host]) for worker in view.workers}
+        workers = tuple(replace(each, capacity=each.capacity * shares[each.id]) for each in scaled.workers)
+        return replace(scaled, workers=workers, rooms=rooms)
+
+    def _left(self, host: Host, ours: set[WorkerId]) -> float:
+        """Percent of a core that the other workers on the host leave; infinite = its cores are unknown."""
+        if host.available is None:
+            return math.inf
+        asked = self.seen.workers.items()
+        others = sum(each.total for worker, each in asked if each.host == host.id and worker not in ours)
+        return max(0.0, PERCENT_PER_CORE * host.available - others)
+
+    def _room(self, host: Host, ours: set[WorkerId], table: OwnedTable) -> Room:
+        fixed = sum(max(0.0, self.seen.workers[worker].fixed) for worker in ours if worker in self.seen.workers)
+        free = host.free_memory
+        return Room(
+            cpu=host.speed * max(0.0, self._left(host, ours) - fixed),
+            memory=math.inf if free is None else free + _state_of(table, ours),
+        )
+
+    def _share(self, worker: Worker, workers: list[Worker]) -> float:
+        """The share of its capacity that a worker has on its host, beside the app's other `workers` there."""
+        host = self.seen.hosts.get(worker.host)
+        if host is None:
+            return 1.0
+        capacity = PERCENT_PER_CORE * sum(each.capacity for each in workers)
+        share = min(1.0, max(LEAST_SHARE, self._left(host, {each.id for each in workers}) / capacity))
+        before = self._shares.get(worker.id, 1.0)
+        self._shares[worker.id] = share if abs(share - before) >= SHARE_STEP else before
+        return self._shares[worker.id]
+
+
+def _in_reference(view: AppView, hosts: Mapping[HostId, Host]) -> AppView:
+    """The view with loads and capacities in reference cores."""
+    speed = {host: each.speed for host, each in hosts.items() if each.speed != 1.0}
+    if not speed:
+        return view
+    of_worker = {worker.id: speed.get(worker.host, 1.0) for worker in view.workers}
+    of_worker |= {each.id: speed.get(each.worker.host, 1.0) for each in view.fixed if each.worker is not None}
+
+    def scaled(worker: Worker) -> Worker:
+        return replace(worker, capacity=worker.capacity * speed.get(worker.host, 1.0))
+
+    return replace(
+        view,
+        workers=tuple(map(scaled, view.workers)),
+        fixed=tuple(_scaled_fixed(each, speed) for each in view.fixed),
+        key_groups=_scaled_table(view.owned, of_worker),
+        kept=_scaled_table(view.kept_table, of_worker),
+    )
+
+
+def _scaled_fixed(fixed: FixedWorker, speed: Mapping[HostId, float]) -> FixedWorker:
+    worker = fixed.worker
+    if worker is None:
+        return fixed
+    return replace(fixed, worker=replace(worker, capacity=worker.capacity * speed.get(worker.host, 1.0)))
+
+
+def _scaled_table(table: OwnedTable, speed: Mapping[WorkerId, float]) -> OwnedTable:
+    if not len(table):
+        return table
+    return table.with_load(table.load * np.array([speed.get(name, 1.0) for name in table.workers])[table.owner])
+
+
+def _state_of(table: OwnedTable, workers: set[WorkerId]) -> float:
+    """Bytes of state of these workers' key groups."""
+    ours = np.array([name in workers for name in table.workers], np.bool_)
+    return float(table.assumed_state_bytes[ours[table.owner]].sum()) if len(table) else 0.0
+
+
+def with_arrivals(view: AppView, rounds: Iterable[Round], views: Mapping[AppId, object]) -> AppView:
+    """The view with less room where plans of other apps, now in flight, bring load."""
+    rooms = dict(view.rooms)
+    for row in rounds:
+        other = views.get(row.app)
+        if row.app == view.app or not isinstance(other, AppView):
+            continue
+        for handover in row.handovers:
+            if handover.phase in ENDED or handover.source_host == handover.target_host:
+                continue
+            room = rooms.get(handover.target_host)
+            if room is None:
+                continue
+            places = other.owned.places_of(handover.key_groups)
+            load = float(other.owned.load[places[places >= 0]].sum())
+            rooms[handover.target_host] = replace(room, cpu=max(0.0, room.cpu - load))
+    return replace(view, rooms=rooms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """What a plan would use of a resource of a host: `before`, `after` and at most, in the unit of the view's room."""
+
+    host: HostId
+    resource: str
+    before: float
+    after: float
+    room: float
+
+    @property
+    def overfills(self) -> bool:
+        """Whether the plan goes beyond the room, and makes it worse."""
+        return self.after > self.before + ROUNDING and self.after > self.room * (1 + ROUNDING) + ROUNDING
+
+    def __str__(self) -> str:
+        if self.resource == "CPU":
+            amounts = f"{self.after / PERCENT_PER_CORE:.2f} of {self.room / PERCENT_PER_CORE:.2f} cores"
+        else:
+            amounts = f"{self.after / 1e6:.0f} of {self.room / 1e6:.0f} MB"
+        return f"{self.resource} of {self.host} ({amounts})"
+
+
+def filled_by(view: AppView, moves: Mapping[int, WorkerId]) -> list[Filled]:
+    """What every host with a room carries after these moves (row of the key group -> target)."""
+    hosts = sorted(view.rooms.keys() & set(view.hosts.values()))
+    places, table = {host: place for place, host in enumerate(hosts)}, view.owned
+    nowhere = len(hosts)
+    of_owner = np.array([places.get(view.hosts[name], nowhere) for name in table.workers], np.int64)
+    before = of_owner[table.owner]
+    after = before.copy()
+    for row, target in moves.items():
+        after[row] = places.get(view.hosts[target], nowhere)
+    found = []
+    for resource, amount in (("CPU", table.load), ("memory", table.assumed_state_bytes)):
+        used = [np.bincount(at, amount, nowhere + 1) for at in (before, after)]
+        for host, place in places.items():
+            room = view.rooms[host].cpu if resource == "CPU" else view.rooms[host].memory
+            ends = (float(row[place]) for row in used)
+            found.append(Filled(host=host, resource=resource, before=next(ends), after=next(ends), room=room))
+    return found
+
+
+def bottleneck_of(view: AppView, moves: Mapping[int, WorkerId]) -> str:
+    """Which hosts are full after these moves, in words to add to a decision; empty if none is."""
+    full = [each for each in filled_by(view, moves) if each.after >= NEARLY_FULL * each.room]
+    return f"; full: {first_few(full)}" if full else ""

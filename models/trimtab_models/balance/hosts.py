@@ -1,0 +1,215 @@
+"""Limits of hosts: what the key groups on all nodes of a host may use together.
+
+The solver knows limits of single nodes.  Here it is asked in two steps, so that problems whose hosts have room keep
+their plan and their time:
+
+1. Every node may use all that its host may.  This relaxes the problem, so the bound of its solution holds.  If the
+   plan keeps the limits of the hosts too, it is the answer.
+2. Otherwise the room of each full host is divided among its nodes: what a node uses now, and the rest up to one level
+   per capacity.  Every plan within these shares keeps the limits of the hosts.  It is compared with the plan of step 1
+   in which arrivals on hosts that are too full stay at home.
+
+A limit that is exceeded now is raised to the present use: it never makes a problem infeasible, and no plan makes it
+worse.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.solving.outcome import Infeasible, Status
+from trimtab_models.solving.stop import Deadline, Stop
+
+RELAXED_SHARE = 0.5  # of the time for step 1, which is nearly always enough
+OPTIMAL_PP = 0.01  # as in the file contract
+ROUNDING = 1e-9  # of all use together
+
+Solver = Callable[[Problem, Stop], BalanceResult | Infeasible]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HostLimits:
+    """H hosts of N nodes with R resources, of which the first is the load.  Nobody writes to the arrays."""
+
+    host: Ints  # (N,)
+    usage: Floats  # (R, K)
+    room: Floats  # (R, H), infinite = no limit
+
+    def __post_init__(self) -> None:
+        hosts = self.room.shape[1]
+        if len(self.host) and not (self.host.min() >= 0 and self.host.max() < hosts):
+            raise ValueError("host must name a host of every node")
+        if len(self.usage) != len(self.room) or np.isnan(self.room).any():
+            raise ValueError("usage and room must have one row per resource, without NaN")
+
+    def used(self, allocation: Ints) -> Floats:
+        """(R, H) what the key groups on each host use; unplaced ones count nowhere."""
+        placed = allocation != UNPLACED
+        host = self.host[allocation[placed]]
+        rows = [np.bincount(host, row[placed], self.room.shape[1]) for row in self.usage]
+        return np.array(rows, np.float64).reshape(self.room.shape)
+
+    def tolerating(self, allocation: Ints) -> "HostLimits":
+        """The limits, with every one that `allocation` exceeds raised to its use."""
+        return replace(self, room=np.maximum(self.room, self.used(allocation)))
+
+    def keep(self, allocation: Ints) -> bool:
+        """Whether `allocation` keeps all limits."""
+        return not self.overfull(allocation).any()
+
+    def overfull(self, allocation: Ints) -> Bools:
+        """(R, H) the limits that `allocation` exceeds."""
+        over: Bools = self.used(allocation) > self.room + self._slack
+        return over
+
+    @property
+    def _slack(self) -> Floats:
+        total: Floats = self.usage.sum(axis=1, keepdims=True)
+        return ROUNDING * total
+
+    def binding(self, problem: Problem) -> "HostLimits | None":
+        """Only the limits that some plan within the budget of moves could exceed; None if there are none."""
+        room = np.where(self._reachable(problem) > self.room + self._slack, self.room, np.inf)
+        return replace(self, room=room) if np.isfinite(room).any() else None
+
+    def _reachable(self, problem: Problem) -> Floats:
+        """(R, H) the most that each host can use after as many moves as the budget allows."""
+        used, moves = self.used(problem.home), len(problem.load)
+        if problem.max_migrations is not None:
+            moves = min(moves, problem.max_migrations + int((problem.home == UNPLACED).sum()))
+        largest = self.usage
+        if moves < len(problem.load):
+            largest = np.sort(self.usage, axis=1)[:, len(problem.load) - moves :]
+        reachable: Floats = used + largest.sum(axis=1, keepdims=True)
+        return reachable
+
+    def lower_bound(self, problem: Problem) -> float:
+        """A bound (pp) on the load distance of all plans: the limits of the load alone, with divisible key groups."""
+        hosts = self.room.shape[1]
+        capacity = np.bincount(self.host, problem.capacity, hosts)
+        kept = np.bincount(self.host, np.where(problem.kept, problem.capacity, 0.0), hosts)
+        room = self.room[0]
+        there = (kept > 0) & np.isfinite(room)
+        under = problem.mean - room[there] / kept[there]  # even at its limit, a host stays this far below the mean
+        return max(0.0, float(under.max(initial=0.0)), _level(room, capacity, float(problem.load.sum())) - problem.mean)
+
+    def of_nodes(self) -> Floats:
+        """(R, N) what each node may use if all others of its host were empty."""
+        return self.room[:, self.host]
+
+    def shares(self, problem: Problem) -> Floats:
+        """(R, N) limits of the nodes which add up to those of the hosts, all of them at least the present use."""
+        shares = np.full((len(self.room), len(self.host)), np.inf)
+        for resource, usage in enumerate(self.usage):
+            placed = problem.home != UNPLACED
+            now = np.bincount(problem.home[placed], usage[placed], len(self.host))
+            for host in np.flatnonzero(np.isfinite(self.room[resource])).tolist():
+                nodes = np.flatnonzero(self.host == host)
+                weight = np.where(problem.removing[nodes], 0.0, problem.capacity[nodes])
+                shares[resource, nodes] = _filled(now[nodes], weight, float(self.room[resource, host]))
+        return shares
+
+    def divided(self, problem: Problem) -> Problem:
+        """`problem` with the room of the hosts divided among their nodes, for solvers that know no hosts."""
+        binding = self.binding(problem)
+        if binding is None:
+            return problem
+        binding = binding.tolerating(problem.home)
+        return _limited(problem, binding.usage, binding.shares(problem))
+
+    def at_home(self, problem: Problem, allocation: Ints) -> Ints:
+        """(K,) `allocation` without the fewest arrivals, heaviest first, on hosts that it fills too much."""
+        found = allocation.copy()
+        for _ in range(len(problem.load)):
+            over = self.overfull(found)
+            if not over.any():
+                break
+            resource, host = np.argwhere(over)[0].tolist()
+            arrived = (problem.home != UNPLACED) & (found != problem.home) & (self.host[found] == host)
+            arrived &= self.host[problem.home] != host
+            candidates = np.flatnonzero(arrived & (self.usage[resource] > 0))
+            if not len(candidates):
+                break  # only unplaced key groups fill it
+            back = int(candidates[self.usage[resource, candidates].argmax()])
+            found[back] = problem.home[back]
+        return found
+
+
+def _level(room: Floats, capacity: Floats, total: float) -> float:
+    """The least level (percent) at which all load fits: sum of min(room, level x capacity) = total."""
+    brim = room / np.maximum(capacity, 1e-300)
+    order = np.argsort(brim)
+    full, open_capacity = 0.0, float(capacity.sum())
+    for host in order.tolist():
+        level = (total - full) / max(open_capacity, 1e-300)
+        if level <= brim[host]:
+            return level
+        full += float(room[host])
+        open_capacity -= float(capacity[host])
+    return 0.0  # more than all rooms together: present use has raised them, so this is rounding
+
+
+def _filled(now: Floats, weight: Floats, room: float) -> Floats:
+    """Shares of `room`: at least `now`, and beyond that one level per weight."""
+    share, free = now.copy(), np.flatnonzero(weight > 0)
+    for _ in range(len(now)):
+        rest = room - float(share[np.setdiff1d(np.arange(len(now)), free)].sum())
+        if not len(free) or rest <= 0:
+            break
+        level = rest / float(weight[free].sum())
+        above = free[now[free] > level * weight[free]]
+        if not len(above):
+            share[free] = level * weight[free]
+            break
+        free = np.setdiff1d(free, above)
+    return share
+
+
+def solve_on_hosts(problem: Problem, limits: HostLimits, solver: Solver, *, stop: Stop) -> BalanceResult | Infeasible:
+    """The plan of `solver` for `problem`, within the limits of the hosts."""
+    binding = limits.binding(problem)
+    if binding is None:
+        return solver(problem, stop)
+    binding = binding.tolerating(problem.home)
+    part = stop.part(RELAXED_SHARE) if isinstance(stop, Deadline) else stop
+    relaxed = solver(_limited(problem, binding.usage, binding.of_nodes()), part)
+    if isinstance(relaxed, Infeasible):
+        return relaxed
+    bound = max(relaxed.lower_bound, binding.lower_bound(problem))
+    if binding.keep(relaxed.allocation):
+        return _judged(problem, relaxed, relaxed.allocation, bound)
+    shared = solver(_limited(problem, binding.usage, binding.shares(problem)), stop)
+    plans = [(relaxed, binding.at_home(problem, relaxed.allocation))]
+    if isinstance(shared, BalanceResult):
+        plans.insert(0, (shared, shared.allocation))
+    kept = [plan for plan in plans if binding.keep(plan[1])] or plans[:1]  # unplaced key groups may have to overfill
+    return _judged(problem, *min(kept, key=lambda plan: _merit(problem, plan[1])), bound)
+
+
+def _limited(problem: Problem, usage: Floats, limit: Floats) -> Problem:
+    rows = np.isfinite(limit).any(axis=1)
+    return replace(
+        problem,
+        usage=np.concatenate((problem.usage, usage[rows])),
+        limit=np.concatenate((problem.limit, limit[rows])),
+    )
+
+
+def _merit(problem: Problem, allocation: Ints) -> tuple[int, float, int]:
+    """Sort key: key groups left on draining nodes, load distance, moves."""
+    score = evaluate(problem, allocation)
+    return int(problem.removing[allocation].sum()), score.load_distance, score.migrations
+
+
+def _judged(problem: Problem, result: BalanceResult, allocation: Ints, bound: float) -> BalanceResult:
+    """`result` with this allocation and bound."""
+    score = evaluate(problem, allocation)
+    bound = min(bound, score.load_distance)
+    status = Status.UNCHANGED
+    if (allocation != problem.home).any():
+        status = Status.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else Status.FEASIBLE
+    return replace(result, status=status, allocation=allocation, score=score, lower_bound=bound)
