@@ -8,22 +8,23 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
+from trimtab_controller.cli.known import CommandError, Target, read_known, view_of
 from trimtab_controller.cli.plan_view import decision_document, show_decision
 from trimtab_controller.cli.status_view import SILENT_AFTER_S, Seen, State, show_status, summary
-from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load
+from trimtab_controller.configuration import BadConfiguration, decode, load
 from trimtab_controller.decider.instance import instance_of
-from trimtab_controller.decider.view import NotReady, first_few
+from trimtab_controller.decider.view import first_few
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.leadership.group import Member, members
-from trimtab_controller.loop.preview import informed, preview_decision, read_cluster_state
+from trimtab_controller.loop.preview import preview_decision, read_cluster_state
 from trimtab_models.instances import encode_snapshot
 from trimtab_process.kafka_errors import is_transient
 from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage
@@ -51,19 +52,6 @@ WRITE_LIMIT_S = 15.0
 """How long an operator's command waits until the broker has stored what it writes."""
 
 
-class CommandError(Exception):
-    """The command cannot be carried out; the message says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The cluster that a command is about."""
-
-    configuration: Configuration
-    connection: Connection
-    topics: Topics
-
-
 def run(args: argparse.Namespace) -> int:
     """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
     return run_with(args, FUNCTIONS[args.function])
@@ -74,17 +62,17 @@ def run_with(args: argparse.Namespace, function: Callable[[argparse.Namespace, T
     try:
         target = read_target(args)
     except (BadConfiguration, BadMessage) as error:
-        return _refuse(str(error), BAD_USAGE)
+        return refuse(str(error), BAD_USAGE)
     try:
         return function(args, target)
     except (CommandError, ReadError, BadKey) as error:
-        return _refuse(str(error), FAILED)
+        return refuse(str(error), FAILED)
     except BadMessage as error:
-        return _refuse(str(error), BAD_USAGE)
+        return refuse(str(error), BAD_USAGE)
     except KafkaException as error:
         where, fault = target.configuration.kafka.bootstrap_servers, error.args[0]
         remedy = " (is it up, and reachable from this machine?)" if is_transient(fault) else ""
-        return _refuse(f"Kafka at {where}: {fault.str()}{remedy}", FAILED)
+        return refuse(f"Kafka at {where}: {fault.str()}{remedy}", FAILED)
 
 
 def read_target(args: argparse.Namespace) -> Target:
@@ -118,9 +106,9 @@ def run_status(args: argparse.Namespace, target: Target) -> int:
     seen = Seen(status=status, controllers=_controllers(target), now=time.time())
     if args.json:
         controllers = None if seen.controllers is None else [asdict(row) for row in seen.controllers]
-        _print_json({**summary(seen), **json.loads(encode_status(status)), "controllers": controllers})
+        print_json({**summary(seen), **json.loads(encode_status(status)), "controllers": controllers})
     else:
-        show_status(seen, _console(), all_nodes=args.all)
+        show_status(seen, console(), all_nodes=args.all)
     return DONE
 
 
@@ -132,7 +120,8 @@ def _controllers(target: Target) -> tuple[Member, ...] | None:
         return None
 
 
-def _console() -> Console:
+def console() -> Console:
+    """A console for plain text."""
     return Console(highlight=False, markup=False)
 
 
@@ -157,25 +146,16 @@ def run_plan(args: argparse.Namespace, target: Target) -> int:
         read_cluster_state(target.connection, target.configuration, now), target.configuration, now, answer
     )
     if args.json:
-        _print_json(decision_document(decision))
+        print_json(decision_document(decision))
     else:
-        show_decision(decision, _console())
+        show_decision(decision, console())
     return DONE
 
 
 def run_snapshot(args: argparse.Namespace, target: Target) -> int:
     """Write the present cluster to an instance file."""
-    now, configuration = time.time(), target.configuration
-    known = informed(read_cluster_state(target.connection, configuration, now), configuration, now).known
-    if known.not_ready is not None:
-        raise CommandError(f"no complete snapshot: {known.not_ready.reason}: {known.not_ready.detail}")
-    views = {app: view for app, view in known.views.items() if args.app in (None, app)}
-    if len(views) != 1:
-        raise CommandError(f"which app? --app is one of {', '.join(known.views) or 'none, no app reports'}")
-    view = next(iter(views.values()))
-    if isinstance(view, NotReady):
-        raise CommandError(f"no complete snapshot: {view.reason}: {view.detail}")
-    instance = instance_of(view, configuration.balance)
+    known = read_known(target)
+    instance = instance_of(view_of(known, args.app, "--app"), target.configuration.balance)
     text = json.dumps(encode_snapshot(instance), allow_nan=False)
     if args.out is None:
         print(text)
@@ -242,7 +222,7 @@ def run_undrain(args: argparse.Namespace, target: Target) -> int:
 def run_forget(args: argparse.Namespace, target: Target) -> int:
     """Ask the controller to forget an app or a worker that no longer runs."""
     if (args.app is None) == (args.worker is None):
-        return _refuse("name what to forget: either APP, or --worker NAME", BAD_USAGE)
+        return refuse("name what to forget: either APP, or --worker NAME", BAD_USAGE)
     by, at = who(), time.time()
     status = read_status(target)
     nodes = () if status is None or at - status.at > SILENT_AFTER_S else status.nodes
@@ -368,17 +348,19 @@ def who() -> str:
 def say(args: argparse.Namespace, text: str, key: str) -> int:
     """Tell what was written."""
     if args.json:
-        _print_json({"intent": key, "text": text})
+        print_json({"intent": key, "text": text})
     else:
         print(text)
     return DONE
 
 
-def _print_json(document: dict[str, Any]) -> None:
+def print_json(document: dict[str, Any]) -> None:
+    """Print one line of JSON."""
     print(json.dumps(document, allow_nan=False))
 
 
-def _refuse(reason: str, code: int) -> int:
+def refuse(reason: str, code: int) -> int:
+    """Say why a command is not carried out, and return its exit code."""
     print(f"trimtab: {reason}", file=sys.stderr)
     return code
 

@@ -4,7 +4,8 @@ import argparse
 import time
 
 from trimtab_controller.cli import operator
-from trimtab_controller.cli.operator import CommandError, Target, read_status, say, take_back, who, write
+from trimtab_controller.cli.known import CommandError, Target
+from trimtab_controller.cli.operator import read_status, say, take_back, who, write
 from trimtab_controller.cli.status_view import Seen, State
 from trimtab_controller.decider.view import first_few
 from trimtab_protocol.messages.decode import NAME_PATTERN

@@ -98,7 +98,7 @@ def headroom(view: AppView, seen: HostsSeen) -> Headroom | None:
         return None
     total, heaviest = float(table.load.sum()), int(table.load.argmax())
     divisible, alone = float(limits.sum()) / total, float(at_most.max()) / float(table.load[heaviest])
-    potential, bound = _potential(table.load, limits), min(divisible, alone)
+    potential, bound = times_placed(table.load, limits), min(divisible, alone)
     if len(kept) == len(view.workers):
         potential = max(potential, first.times)
     return Headroom(
@@ -137,8 +137,8 @@ def _within_hosts(view: AppView, kept: Sequence[Worker], limits: Floats) -> Floa
     )
 
 
-def _potential(load: Floats, room: Floats) -> float:
-    """How many times the loads fit if they are placed anew."""
+def times_placed(load: Floats, room: Floats) -> float:
+    """How many times the loads fit into rooms, in the same unit, if they are placed heaviest first."""
     there = room[room > 0]
     if len(load) * len(there) > MAX_CELLS:
         mean, heaviest = float(load.sum()) / float(there.sum()), float(load.max())

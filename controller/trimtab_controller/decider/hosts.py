@@ -38,17 +38,19 @@ LEAST_SHARE = 0.1
 """A worker counts with at least this share of its capacity, however full its host is."""
 SHARE_STEP = 0.05
 """By how much the share of a worker must differ to be changed."""
-NEARLY_FULL = 0.98
-"""Share of its room from which a host counts as full after a plan: key groups are indivisible."""
 ROUNDING = 1e-6
 FULL_PCT = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is asked of a worker, smoothed, in percent of a core of its host: by its key groups, and its fixed use."""
+    """What is asked of a worker, smoothed, in percent of a core of its host: by its key groups, and its fixed use.
+
+    `capacity` in cores of its host.
+    """
 
     host: HostId
+    capacity: float
     key_groups: float
     fixed: float
 
@@ -156,11 +158,13 @@ class HostTracker:
         before = self.seen.workers.get(row.worker)
         before = before if before is not None and before.host == row.host else None
         if demand is None or demand.key_groups_pct is None or demand.fixed_pct is None:
-            return before or Asked(host=row.host, key_groups=PERCENT_PER_CORE * row.capacity, fixed=0.0)
+            return before or Asked(
+                host=row.host, capacity=row.capacity, key_groups=PERCENT_PER_CORE * row.capacity, fixed=0.0
+            )
         key_groups, fixed = row.capacity * demand.key_groups_pct, row.capacity * demand.fixed_pct
         if before is not None:
             key_groups, fixed = self._smoothed(before.key_groups, key_groups), self._smoothed(before.fixed, fixed)
-        return Asked(host=row.host, key_groups=key_groups, fixed=fixed)
+        return Asked(host=row.host, capacity=row.capacity, key_groups=key_groups, fixed=fixed)
 
     def _used_by_others(self, row: HostWindow, workers: Iterable[NodeWindow]) -> float | None:
         """Cores used by processes that are not workers; while it is unknown, as last known."""
@@ -277,13 +281,22 @@ def with_arrivals(view: AppView, rounds: Iterable[Round], views: Mapping[AppId, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """What a plan would use of a resource of a host: `before`, `after` and at most, in the unit of the view's room."""
+    """What a plan would use of a resource of a host: `before`, `after` and at most, in the unit of the view's room.
+
+    `each` = what an average key group uses.
+    """
 
     host: HostId
     resource: str
     before: float
     after: float
     room: float
+    each: float
+
+    @property
+    def full(self) -> bool:
+        """Whether no further key group fits."""
+        return self.each > 0 and self.after + self.each > self.room
 
     @property
     def overfills(self) -> bool:
@@ -310,15 +323,18 @@ def filled_by(view: AppView, moves: Mapping[int, WorkerId]) -> list[Filled]:
         after[row] = places.get(view.hosts[target], nowhere)
     found = []
     for resource, amount in (("CPU", table.load), ("memory", table.assumed_state_bytes)):
+        each = float(amount.mean()) if len(amount) else 0.0
         used = [np.bincount(at, amount, nowhere + 1) for at in (before, after)]
         for host, place in places.items():
             room = view.rooms[host].cpu if resource == "CPU" else view.rooms[host].memory
             ends = (float(row[place]) for row in used)
-            found.append(Filled(host=host, resource=resource, before=next(ends), after=next(ends), room=room))
+            found.append(
+                Filled(host=host, resource=resource, before=next(ends), after=next(ends), room=room, each=each)
+            )
     return found
 
 
 def bottleneck_of(view: AppView, moves: Mapping[int, WorkerId]) -> str:
     """Which hosts are full after these moves, in words to add to a decision; empty if none is."""
-    full = [each for each in filled_by(view, moves) if each.after >= NEARLY_FULL * each.room]
+    full = [each for each in filled_by(view, moves) if each.full]
     return f"; full: {first_few(full)}" if full else ""

@@ -90,7 +90,7 @@ class HostLimits:
     def lower_bound(self, problem: Problem) -> float:
         """A bound (pp) on the load distance of all plans: the limits of the load alone, with divisible key groups."""
         hosts = self.room.shape[1]
-        capacity = np.bincount(self.host, problem.capacity, hosts)
+        capacity: Floats = np.bincount(self.host, problem.capacity, hosts).astype(np.float64)
         kept = np.bincount(self.host, np.where(problem.kept, problem.capacity, 0.0), hosts)
         room = self.room[0]
         there = (kept > 0) & np.isfinite(room)
@@ -106,7 +106,7 @@ class HostLimits:
         shares = np.full((len(self.room), len(self.host)), np.inf)
         for resource, usage in enumerate(self.usage):
             placed = problem.home != UNPLACED
-            now = np.bincount(problem.home[placed], usage[placed], len(self.host))
+            now: Floats = np.bincount(problem.home[placed], usage[placed], len(self.host)).astype(np.float64)
             for host in np.flatnonzero(np.isfinite(self.room[resource])).tolist():
                 nodes = np.flatnonzero(self.host == host)
                 weight = np.where(problem.removing[nodes], 0.0, problem.capacity[nodes])

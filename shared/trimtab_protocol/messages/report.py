@@ -23,7 +23,8 @@ from trimtab_protocol.messages.columns import (
 )
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, encode, parse
 from trimtab_protocol.messages.host_sample import Basis as Basis
-from trimtab_protocol.messages.host_sample import HostSample, read_host_sample
+from trimtab_protocol.messages.host_sample import HostSample as HostSample
+from trimtab_protocol.messages.host_sample import read_host_sample
 from trimtab_protocol.messages.names import (
     MAX_PARTITIONS,
     AppId,

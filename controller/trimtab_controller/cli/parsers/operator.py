@@ -4,9 +4,11 @@ import argparse
 from pathlib import Path
 
 RUN = "trimtab_controller.cli.operator:run"
+RUN_SIZE = "trimtab_controller.cli.size:run"
 COMMANDS = {
     "status": "workers, loads, plan in flight, last decisions and their reasons",
     "plan": "what the controller would do now; changes nothing",
+    "size": "how many workers an app needs for a multiple of its present input",
     "snapshot": "write the present state of the cluster to an instance file for `trimtab solve`",
     "drain": "move everything off a worker, then stop it",
     "undrain": "cancel a drain",
@@ -24,7 +26,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         parser = commands.add_parser(name, help=text)
         add_cluster(parser)
         _add_own_options(name, parser)
-        parser.set_defaults(run=RUN, function=name)
+        parser.set_defaults(run=RUN_SIZE if name == "size" else RUN, function=name)
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +55,12 @@ def _add_own_options(name: str, parser: argparse.ArgumentParser) -> None:
     if name in ("drain", "undrain", "forget", "pause", "stop", "resume"):
         text = "shown in the status and in the controller's log"
         parser.add_argument("--reason", default="no reason given", metavar="TEXT", help=text)
+    if name == "size":
+        parser.add_argument("app", metavar="APP", nargs="?", help="the app's id, if there are several")
+        text = "how many times the present input (default: 1)"
+        parser.add_argument("--rate", type=float, default=1.0, metavar="TIMES", help=text)
+        text = "share of its capacity that a worker may use then (default: 0.7)"
+        parser.add_argument("--target", type=float, default=0.7, metavar="SHARE", help=text)
     if name == "snapshot":
         parser.add_argument("--app", metavar="ID", help="which app, if there are several")
         parser.add_argument("--out", type=Path, metavar="FILE", help="write to FILE instead of standard output")

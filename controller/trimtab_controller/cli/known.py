@@ -1,0 +1,44 @@
+"""What an operator's command works on: the cluster that it names, and what a controller would know of it now."""
+
+import time
+from dataclasses import dataclass
+
+from trimtab_controller.configuration import Configuration
+from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.loop.preview import informed, read_cluster_state
+from trimtab_protocol.messages.names import Topics
+
+
+class CommandError(Exception):
+    """The command cannot be carried out; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The cluster that a command is about."""
+
+    configuration: Configuration
+    connection: Connection
+    topics: Topics
+
+
+def read_known(target: Target) -> Known:
+    """What a controller would know now.  Raises CommandError."""
+    now, configuration = time.time(), target.configuration
+    known = informed(read_cluster_state(target.connection, configuration, now), configuration, now).known
+    if known.not_ready is not None:
+        raise CommandError(f"no complete snapshot: {known.not_ready.reason}: {known.not_ready.detail}")
+    return known
+
+
+def view_of(known: Known, app: str | None, option: str) -> AppView:
+    """The view of the app that `option` names, or of the only one.  Raises CommandError."""
+    views = {name: view for name, view in known.views.items() if app in (None, name)}
+    if len(views) != 1:
+        raise CommandError(f"which app? {option} is one of {', '.join(known.views) or 'none, no app reports'}")
+    view = next(iter(views.values()))
+    if isinstance(view, NotReady):
+        raise CommandError(f"no complete snapshot: {view.reason}: {view.detail}")
+    return view

@@ -1,0 +1,148 @@
+"""A simulated job on hosts that workers share: windows out, plans in.  Demand is CPU, nothing saturates."""
+
+from dataclasses import dataclass, field
+
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.decision import Decision, Planned
+from trimtab_controller.decider.events import Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
+from trimtab_controller.decider.instance import question_of
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.execution.state import Execution, placement_of
+from trimtab_controller.solver.balance import answer
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import Absence, Basis, WorkerState
+from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+
+WINDOW_S = 10.0
+APP = AppId("app")
+
+
+def kg(partition: int, operator: str = "sums", app: AppId = APP) -> KeyGroup:
+    return KeyGroup(app, OperatorId(operator), partition)
+
+
+@dataclass
+class Machine:
+    """`slowness`: CPU that work takes here, relative to the others; `others` = cores that other processes use."""
+
+    cores: float
+    slowness: float = 1.0
+    others: float = 0.0
+    type: str | None = None
+    speed: float | None = None
+    memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+
+
+@dataclass
+class HostedJob:
+    """`rates` = inputs per second; an input takes `cost` CPU seconds on a host of slowness 1."""
+
+    machines: dict[HostId, Machine]
+    workers: dict[WorkerId, HostId]
+    owners: dict[KeyGroup, WorkerId]
+    rates: dict[KeyGroup, float]
+    cost: float = 0.001
+    fixed: float = 0.02
+    capacity: float = 1.0
+    state_bytes: int = 1000
+    pool: dict[WorkerId, HostId] = field(default_factory=dict)
+    number: int = 100
+
+    def cpu_of(self, key_group: KeyGroup) -> float:
+        """Cores."""
+        return self.cost * self.rates[key_group] * self.machines[self.workers[self.owners[key_group]]].slowness
+
+    def used_by(self, worker: WorkerId) -> float:
+        """Cores, with the fixed use."""
+        return self.fixed + sum(self.cpu_of(each) for each, owner in self.owners.items() if owner == worker)
+
+    def used_on(self, host: HostId) -> float:
+        """Cores used by the workers of a host."""
+        return sum(self.used_by(worker) for worker, its in self.workers.items() if its == host)
+
+    def window(self) -> Snapshot:
+        self.number += 1
+        end_ms = round(1000 * WINDOW_S * self.number)
+        app = {owner: each.app for each, owner in self.owners.items()}
+        nodes = [
+            NodeWindow(
+                worker=worker, host=host, app=app.get(worker, APP), state=WorkerState.RUNNING, capacity=self.capacity,
+                covered_s=WINDOW_S, cpu=self.used_by(worker), complete=True, steering=True,
+            )
+            for worker, host in self.workers.items()
+        ] + [
+            NodeWindow(
+                worker=worker, host=host, app=None, state=WorkerState.AWAY, capacity=self.capacity, covered_s=WINDOW_S,
+                cpu=None, complete=True, steering=False, absence=Absence.STOPPED, declared=APP,
+            )
+            for worker, host in self.pool.items()
+        ]  # fmt: skip
+        return Snapshot(
+            cluster="c",
+            start_ms=end_ms - round(1000 * WINDOW_S),
+            end_ms=end_ms,
+            published_ms=end_ms,
+            hosts_seen=len(self.machines),
+            hosts_expected=len(self.machines),
+            watermark_ms=None,
+            late_rows=0,
+            hosts=tuple(
+                HostWindow(
+                    host=host, covered_s=WINDOW_S, cpu=each.others + self.used_on(host), cores=each.cores,
+                    basis=Basis.HOST, type=each.type, speed=each.speed, memory_bytes=each.memory_bytes,
+                    memory_limit_bytes=each.memory_limit_bytes,
+                )
+                for host, each in self.machines.items()
+            ),
+            nodes=tuple(nodes),
+            key_groups=tuple(
+                KeyGroupWindow(
+                    key_group=each, worker=owner, covered_s=WINDOW_S, cpu=self.cpu_of(each),
+                    tuples_in_s=self.rates[each], state_bytes=self.state_bytes, backlog=0,
+                )
+                for each, owner in self.owners.items()
+            ),
+        )  # fmt: skip
+
+    def decider(self, **changes: object) -> Decider:
+        settings = {"min_windows": 1, "min_interval_s": 0.0, "max_migrations": 50, **changes}
+        made = Decider(Settings(**settings), Requirements(), Execution(generation=1), acting=True)  # type: ignore[arg-type]
+        self.place(made)
+        return made
+
+    def place(self, decider: Decider) -> None:
+        """Tell the decider that the key groups are where they are."""
+        apps = {each.app for each in self.owners}
+        placements = {
+            app: placement_of(
+                "c", app, Epoch(1, 1), {each: owner for each, owner in self.owners.items() if each.app == app}, None
+            )
+            for app in apps
+        }
+        decider.on_event(
+            WINDOW_S * self.number, ExecutionChanged(execution=Execution(generation=1, placements=placements))
+        )
+
+    def round(self, decider: Decider) -> list[Decision]:
+        """A window, and the decisions that follow; plans are carried out at once."""
+        snapshot = self.window()
+        now, decisions = snapshot.end_ms / 1000.0 + 0.1, []
+        actions = decider.on_event(now, SnapshotArrived(snapshot=snapshot))
+        while actions:
+            action = actions.pop(0)
+            if isinstance(action, Decided):
+                decisions.append(action.decision)
+            if isinstance(action, Solve):
+                question = question_of(action.view, decider._settings, 0.3)
+                actions += decider.on_event(now, SolverAnswered(answer=answer(question)))
+        for decision in decisions:
+            if isinstance(decision, Planned):
+                self.owners |= {move.key_group: move.target for move in decision.plan.moves}
+        self.place(decider)
+        return decisions
+
+    def loads(self) -> dict[WorkerId, float]:
+        """What the key groups of each worker use, in percent of its capacity."""
+        return {worker: 100.0 * (self.used_by(worker) - self.fixed) / self.capacity for worker in self.workers}

@@ -1,0 +1,119 @@
+"""How many times the present input fits, and how many workers a multiple of it needs."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
+from tests.controller.decider.test_hosts import H0, H1, W0, W1, W2, job, two_types, view_of
+from trimtab_controller.decider.headroom import Headroom, headroom, times_placed
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.sizing import CannotSizeError, Sizing, size_of
+from trimtab_protocol.messages.names import HostId, WorkerId
+
+
+def seen(made: HostedJob, windows: int = 8) -> Decider:
+    """A decider that has seen windows, and plans nothing."""
+    decider = made.decider(load_distance=1000.0)
+    for _ in range(windows):
+        made.round(decider)
+    return decider
+
+
+def found(decider: Decider) -> Headroom:
+    return decider.known.capacity.headrooms[APP]
+
+
+def sized(decider: Decider, rate: float, target: float = 0.7) -> Sizing:
+    known = decider.known
+    return size_of(view_of(decider), known.capacity, known.pool.get(APP, ()), rate=rate, target=target)
+
+
+def test_headroom_as_placed_with_free_moves_and_the_bound() -> None:
+    made = job({H0: Machine(4.0), H1: Machine(4.0)}, {W0: H0, W1: H1}, partitions=8, rate=50.0)
+    made.owners = {each: (W0 if each.partition < 6 else W1) for each in made.owners}
+    its = found(seen(made))
+    assert (its.first, its.heaviest) == (W0, None)
+    assert its.as_placed == pytest.approx(98 / 30)  # the process itself uses 2 %
+    assert its.potential == pytest.approx(98 / 20)
+    assert its.bound == pytest.approx(98 / 20)
+
+
+def test_a_heavy_key_group_or_a_small_host_limits_the_headroom() -> None:
+    heavy = job({H0: Machine(4.0), H1: Machine(4.0)}, {W0: H0, W1: H1}, partitions=3, rate=20.0)
+    heavy.rates[kg(2)] = 490.0
+    its = found(seen(heavy))
+    assert its.bound == pytest.approx(2.0)
+    assert its.heaviest is not None
+    small = job({H0: Machine(0.5), H1: Machine(4.0)}, {W0: H0, W1: H1, W2: H1}, partitions=30, rate=25.0)
+    its = found(seen(small))
+    assert its.first in (W0, "host h0")
+    assert its.as_placed == pytest.approx(48 / 25, rel=0.05)
+
+
+def test_without_load_there_is_no_headroom() -> None:
+    idle = job({H0: Machine(4.0)}, {W0: H0}, partitions=2, rate=0.0)
+    assert seen(idle).known.capacity.headrooms == {}
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    loads=st.lists(st.floats(0.5, 40.0), min_size=1, max_size=12),
+    rooms=st.lists(st.sampled_from([40.0, 80.0, 95.0]), min_size=1, max_size=4),
+    homes=st.lists(st.integers(0, 3), min_size=12, max_size=12),
+)
+def test_the_figures_are_in_order(loads: list[float], rooms: list[float], homes: list[int]) -> None:
+    workers = {WorkerId(f"w{place}"): HostId(f"h{place}") for place in range(len(rooms))}
+    made = job({host: Machine(4.0) for host in workers.values()}, workers, partitions=len(loads))
+    made.fixed = 0.0
+    made.owners = {kg(n): WorkerId(f"w{homes[n] % len(rooms)}") for n in range(len(loads))}
+    made.rates = {kg(n): 10.0 * load for n, load in enumerate(loads)}
+    decider = made.decider(load_distance=1000.0)
+    snapshot = made.window()
+    decider.record(snapshot.end_ms / 1000.0, snapshot)
+    its = headroom(view_of(decider), decider.known.capacity.seen)
+    assert its is not None
+    assert its.as_placed <= its.potential + 1e-9
+    assert its.potential <= its.bound + 1e-9
+
+
+def test_what_is_said_of_very_many_key_groups_is_reached_at_least() -> None:
+    load, room = np.random.default_rng(0).uniform(1.0, 5.0, 30_000), np.linspace(80.0, 100.0, 300)
+    stated = times_placed(load, room)
+    one_by_one = np.zeros(300)
+    for each in np.sort(load)[::-1]:
+        one_by_one[int(((one_by_one + each) / room).argmin())] += each
+    assert stated <= 1.0 / float((one_by_one / room).max())
+    assert stated >= 0.9 / float((one_by_one / room).max())
+
+
+def test_the_number_of_workers_for_a_multiple_of_the_input() -> None:
+    made = job({H0: Machine(4.0), H1: Machine(4.0)}, {W0: H0, W1: H1}, partitions=80, rate=12.5)
+    made.pool = {WorkerId("w8"): H0}
+    (need,) = sized(seen(made), 2.0).needs
+    # 200 % of a core of load, 2 % for each process, at most 70 % of a worker
+    assert (need.workers, need.present, need.pool) == (3, 2, 1)
+    assert need.utilisation == pytest.approx(0.687, abs=0.005)
+    (need,) = sized(seen(made), 1.0).needs
+    assert need.workers == 2
+    (need,) = sized(seen(made), 80.0).needs
+    assert need.workers is None
+    assert "key group app/sums/" in need.why
+
+
+def test_faster_workers_are_needed_in_smaller_numbers() -> None:
+    made = two_types(2.0)
+    decider = made.decider()
+    for _ in range(10):
+        made.round(decider)
+    fast, slow = sized(decider, 3.0).needs
+    assert (fast.type.host_type, slow.type.host_type) == ("fast", "slow")
+    # 48 key groups, each 12 % of a fast core or 24 % of a slow one; 70 % has room for 5, or 2, and the process
+    assert (fast.workers, slow.workers) == (10, 24)
+
+
+def test_what_is_not_known_is_named() -> None:
+    idle = job({H0: Machine(4.0)}, {W0: H0}, partitions=2, rate=0.0)
+    with pytest.raises(CannotSizeError, match="app has no load that could be multiplied"):
+        sized(seen(idle), 2.0)
