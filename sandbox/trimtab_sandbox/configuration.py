@@ -29,6 +29,8 @@ class SandboxSettings:
     """Capacity per worker in cores: one value for all, or one each."""
     host_cores: float | None = None
     """Cores of each "host", of which only its worker and agent use any; None: each measures the whole machine."""
+    host_types: tuple[str, ...] = ()
+    """Type of each "host"; empty: as each agent finds it, so all are alike."""
     interval_s: float = 1.0
     """Seconds between two reports of an agent."""
     heap_mb: int = 384
@@ -52,6 +54,8 @@ class SandboxSettings:
         capacities = self.capacity_cores
         if isinstance(capacities, tuple) and len(capacities) != self.workers:
             raise ValueError(f"capacity_cores: found {len(capacities)} values for {self.workers} workers")
+        if self.host_types and len(self.host_types) != self.workers:
+            raise ValueError(f"host_types: found {len(self.host_types)} names for {self.workers} workers")
         if not all(0 < self.capacity_of(index) <= 1 for index in range(self.workers)):
             raise ValueError(f"capacity_cores: found {capacities}, expected a share of one core, above 0 and up to 1")
 
@@ -157,8 +161,11 @@ def agent_configuration(
     launch: WorkerLaunch,
 ) -> Table:
     """The agent.toml of one host."""
+    host: Table = {} if settings.host_cores is None else {"cores": settings.host_cores}
+    if settings.host_types:
+        host = {**host, "type": settings.host_types[index]}
     return {
-        **({} if settings.host_cores is None else {"host": {"cores": settings.host_cores}}),
+        **({"host": host} if host else {}),
         "agent": {
             "cluster": settings.cluster,
             "host": host_name(index),

@@ -1,6 +1,7 @@
-"""The job of `test_demand`: counts jobs per key, and spends CPU on each, or waits for something else.
+"""The job of `test_demand` and `test_hosts`: counts jobs per key, and spends CPU on each, or waits for something else.
 
-Each job burns BURN_S seconds of CPU.  While the file WAIT exists, it also waits that many seconds, as for a database.
+Each job burns BURN_S seconds of CPU, and twice as much on the worker SLOW, as if its host were half as fast.  While
+the file WAIT exists, it also waits WAIT_S seconds, as for a database.
 """
 
 import asyncio
@@ -15,7 +16,9 @@ from trimtab_agent.engines.faust import install
 
 PARTITIONS = int(os.environ["PARTITIONS"])
 BURN_S = float(os.environ["BURN_S"])
-WAIT, WAIT_S = Path(os.environ["WAIT"]), 0.4
+SLOW = os.environ.get("SLOW")
+COST_S = 2.0 * BURN_S if os.environ.get("TRIMTAB_WORKER") == SLOW else BURN_S
+WAIT, WAIT_S = Path(os.environ.get("WAIT", "/nowhere")), 0.4
 
 app = faust.App(
     "paced",
@@ -33,7 +36,7 @@ counts = app.Table("counts", partitions=PARTITIONS)
 @app.agent(jobs, name="count")
 async def count(stream: Any) -> None:
     async for event in stream.events():
-        until = time.thread_time() + BURN_S
+        until = time.thread_time() + COST_S
         while time.thread_time() < until:
             pass
         if WAIT.exists():

@@ -27,8 +27,8 @@ LIMIT_S = 90.0
 class Jobs:
     """Sends jobs to each partition at its rate (per second); `sent` = how many of each key."""
 
-    def __init__(self, bootstrap: str, rate: float) -> None:
-        self.rates = dict.fromkeys(range(PARTITIONS), rate)
+    def __init__(self, bootstrap: str, rate: float, partitions: int = PARTITIONS) -> None:
+        self.rates = dict.fromkeys(range(partitions), rate)
         self.sent: Counter[str] = Counter()
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0})
         self._ending = threading.Event()
@@ -36,7 +36,7 @@ class Jobs:
         self._thread.start()
 
     def _run(self) -> None:
-        due = {partition: partition / PARTITIONS for partition in self.rates}
+        due = {partition: partition / len(self.rates) for partition in self.rates}
         at = time.monotonic()
         while not self._ending.wait(0.02):
             before, at = at, time.monotonic()

@@ -121,9 +121,11 @@ def _carriers(view: AppView, rooms: Mapping[WorkerId, float]) -> Iterator[Carrie
     loads = view.owned.loads_of_workers()
     for worker in view.workers:
         yield Carrier(name=worker.id, load=loads.get(worker.id, 0.0), room=rooms[worker.id])
+    on_host: dict[HostId, float] = {}
+    for worker in view.workers:
+        on_host[worker.host] = on_host.get(worker.host, 0.0) + loads.get(worker.id, 0.0)
     for host, room in view.rooms.items():
-        load = sum(loads.get(worker.id, 0.0) for worker in view.workers if worker.host == host)
-        yield Carrier(name=f"host {host}", load=load, room=room.cpu)
+        yield Carrier(name=f"host {host}", load=on_host.get(host, 0.0), room=room.cpu)
 
 
 def _within_hosts(view: AppView, kept: Sequence[Worker], limits: Floats) -> Floats:

@@ -184,41 +184,39 @@ class HostTracker:
         on_host: defaultdict[HostId, list[Worker]] = defaultdict(list)
         for worker in view.workers:
             on_host[worker.host].append(worker)
-        rooms = {
-            host: self._room(self.seen.hosts[host], {worker.id for worker in workers}, scaled.owned)
-            for host, workers in on_host.items()
-            if host in self.seen.hosts
-        }
-        shares = {worker.id: self._share(worker, on_host[worker.host]) for worker in view.workers}
-        workers = tuple(replace(each, capacity=each.capacity * shares[each.id]) for each in scaled.workers)
+        state_bytes, rooms, shares = _state_of_workers(view.owned), dict[HostId, Room](), dict[WorkerId, float]()
+        for name, workers in on_host.items():
+            host = self.seen.hosts.get(name)
+            if host is None:
+                continue
+            left = self._left(host, workers)
+            fixed = sum(max(0.0, each.fixed) for each in self._asked_of(workers))
+            free = host.free_memory
+            rooms[name] = Room(
+                cpu=host.speed * max(0.0, left - fixed),
+                memory=math.inf if free is None else free + sum(state_bytes.get(each.id, 0.0) for each in workers),
+            )
+            share = left / (PERCENT_PER_CORE * sum(each.capacity for each in workers))
+            shares |= {worker.id: self._share(worker.id, share) for worker in workers}
+        workers = tuple(replace(each, capacity=each.capacity * shares.get(each.id, 1.0)) for each in scaled.workers)
         return replace(scaled, workers=workers, rooms=rooms)
 
-    def _left(self, host: Host, ours: set[WorkerId]) -> float:
+    def _asked_of(self, workers: Iterable[Worker]) -> list[Asked]:
+        found = (self.seen.workers.get(worker.id) for worker in workers)
+        return [each for each in found if each is not None]
+
+    def _left(self, host: Host, ours: Iterable[Worker]) -> float:
         """Percent of a core that the other workers on the host leave; infinite = its cores are unknown."""
         if host.available is None:
             return math.inf
-        asked = self.seen.workers.items()
-        others = sum(each.total for worker, each in asked if each.host == host.id and worker not in ours)
-        return max(0.0, PERCENT_PER_CORE * host.available - others)
+        others = PERCENT_PER_CORE * host.asked - sum(each.total for each in self._asked_of(ours))
+        return max(0.0, PERCENT_PER_CORE * host.available - max(0.0, others))
 
-    def _room(self, host: Host, ours: set[WorkerId], table: OwnedTable) -> Room:
-        fixed = sum(max(0.0, self.seen.workers[worker].fixed) for worker in ours if worker in self.seen.workers)
-        free = host.free_memory
-        return Room(
-            cpu=host.speed * max(0.0, self._left(host, ours) - fixed),
-            memory=math.inf if free is None else free + _state_of(table, ours),
-        )
-
-    def _share(self, worker: Worker, workers: list[Worker]) -> float:
-        """The share of its capacity that a worker has on its host, beside the app's other `workers` there."""
-        host = self.seen.hosts.get(worker.host)
-        if host is None:
-            return 1.0
-        capacity = PERCENT_PER_CORE * sum(each.capacity for each in workers)
-        share = min(1.0, max(LEAST_SHARE, self._left(host, {each.id for each in workers}) / capacity))
-        before = self._shares.get(worker.id, 1.0)
-        self._shares[worker.id] = share if abs(share - before) >= SHARE_STEP else before
-        return self._shares[worker.id]
+    def _share(self, worker: WorkerId, share: float) -> float:
+        """The share of its capacity with which a worker counts, if its host has `share` for it."""
+        share, before = min(1.0, max(LEAST_SHARE, share)), self._shares.get(worker, 1.0)
+        self._shares[worker] = share if abs(share - before) >= SHARE_STEP else before
+        return self._shares[worker]
 
 
 def _in_reference(view: AppView, hosts: Mapping[HostId, Host]) -> AppView:
@@ -254,10 +252,10 @@ def _scaled_table(table: OwnedTable, speed: Mapping[WorkerId, float]) -> OwnedTa
     return table.with_load(table.load * np.array([speed.get(name, 1.0) for name in table.workers])[table.owner])
 
 
-def _state_of(table: OwnedTable, workers: set[WorkerId]) -> float:
-    """Bytes of state of these workers' key groups."""
-    ours = np.array([name in workers for name in table.workers], np.bool_)
-    return float(table.assumed_state_bytes[ours[table.owner]].sum()) if len(table) else 0.0
+def _state_of_workers(table: OwnedTable) -> dict[WorkerId, float]:
+    """Bytes of state of each worker's key groups."""
+    sums = np.bincount(table.owner, table.assumed_state_bytes, len(table.workers)) if len(table) else np.zeros(0)
+    return dict(zip(table.workers, sums.tolist(), strict=False))
 
 
 def with_arrivals(view: AppView, rounds: Iterable[Round], views: Mapping[AppId, object]) -> AppView:

@@ -19,6 +19,7 @@ from trimtab_models.sizing import Problem, max_rate
 from trimtab_protocol.messages.names import AppId, HostId
 
 MAX_WORKERS = 10_000
+"""Workers that `trimtab size` goes up to."""
 TARGET = 0.7
 """Share of its capacity that a worker is to use."""
 

@@ -226,14 +226,14 @@ def test_a_worker_that_is_asked_for_more_than_it_has_is_over_its_capacity_though
 def test_hosts_are_shown_with_what_was_measured_the_most_used_first() -> None:
     measured = HostStatus(
         host=HostId("h0"), used_pct=88.25, memory_bytes=2_000_000_000, memory_limit_bytes=4_100_000_000,
-        received_bytes_s=1_250_000.0, sent_bytes_s=999.0,
+        received_bytes_s=1_250_000.0, sent_bytes_s=999.0, demand_pct=91.0, bottleneck="CPU 91 %",
     )  # fmt: skip
     lines = shown(replace(STATUS, hosts=(measured, HostStatus(host=HostId("h1")))))
     where = lines.index("hosts")
     assert [line.split() for line in lines[where + 1 : where + 5] if "─" not in line] == [
-        ["host", "CPU", "%", "memory", "of", "received/s", "sent/s"],
-        ["h0", "88", "2", "GB", "4", "GB", "1", "MB", "999", "B"],
-        ["h1", *"?????"],
+        ["host", "CPU", "%", "asked", "%", "memory", "of", "received/s", "sent/s", "bottleneck"],
+        ["h0", "88", "91", "2", "GB", "4", "GB", "1", "MB", "999", "B", "CPU", "91", "%"],
+        ["h1", *"???????"],
     ]
     assert max(map(len, lines)) <= 80
     many = tuple(HostStatus(host=HostId(f"h{number}"), used_pct=float(number)) for number in range(100))

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[3]
 CALLS = [
     "status --bootstrap 127.0.0.1:1 --cluster c",
     "plan --bootstrap 127.0.0.1:1 --cluster c",
+    "size --bootstrap 127.0.0.1:1 --cluster c",
     "snapshot --bootstrap 127.0.0.1:1 --cluster c",
     "drain w0 --bootstrap 127.0.0.1:1 --cluster c",
     "undrain w0 --bootstrap 127.0.0.1:1 --cluster c",

@@ -1,0 +1,126 @@
+"""Real workers on hosts of two types, of which one needs twice the CPU for the same work.
+
+How fast the types are is learnt from what the operator costs on each; then a plan promises the loads that are measured.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+
+import pytest
+
+from flights.watch import StatusWatch, read_snapshots
+from tests.e2e.paced_run import Jobs, Run
+from tests.paths import ROOT
+from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_sandbox.broker import Topic
+from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.configuration import SandboxSettings
+
+pytestmark = pytest.mark.scenario
+
+PARTITIONS = 24
+CAPACITY = 0.25
+BURN_S = 0.01
+RATE = 1.25
+"""Jobs per second of a key group: a worker with a third of them uses 40 % of its capacity, the slow one 80 %."""
+ERROR = 0.1
+"""Of a worker's load: promised against measured."""
+WINDOWS = 4
+"""Windows over which loads are averaged: a key group has 6 jobs in one."""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    folder = tmp_path_factory.mktemp("hosts")
+    settings = SandboxSettings(
+        app="tests.e2e.paced_app:app",
+        app_folder=ROOT,
+        cluster="hosts",
+        workers=3,
+        capacity_cores=CAPACITY,
+        host_cores=1.0,
+        host_types=("fast", "fast", "slow"),
+        interval_s=2.5,
+        environment={"PARTITIONS": str(PARTITIONS), "BURN_S": str(BURN_S), "SLOW": "w2"},
+        controller={"balance": {"min_interval_s": 10.0, "load_distance": 8.0}},
+    )
+    with ExitStack() as stack:
+        cluster = stack.enter_context(Cluster(settings, folder / "cluster"))
+        cluster.start_broker()
+        compacted = Topic(name="paced-counts-changelog", partitions=PARTITIONS, settings={"cleanup.policy": "compact"})
+        cluster.broker.create_topics([Topic(name="jobs", partitions=PARTITIONS), compacted])
+        cluster.write_controller_toml()
+        cluster.start_controller(act=True)
+        for index in range(3):
+            cluster.start_agent(index)
+            cluster.start_worker(index)
+        watch = stack.enter_context(StatusWatch(cluster.broker.address, cluster.topics))
+        jobs = Jobs(cluster.broker.address, RATE, PARTITIONS)
+        stack.callback(jobs.close)
+        made = Run(cluster, jobs, watch, folder / "nothing")
+        made.until(
+            lambda status: [row.key_groups for row in status.nodes if row.state is WorkerState.RUNNING] == [8, 8, 8],
+            "all workers running, with eight key groups each",
+        )
+        made.trimtab("pause", "--reason", "learn the costs first")
+        yield made
+
+
+def cores(snapshots: Sequence[Snapshot]) -> dict[int, float]:
+    """Mean CPU of each key group."""
+    found: defaultdict[int, list[float]] = defaultdict(list)
+    for row in (row for snapshot in snapshots for row in snapshot.key_groups):
+        if row.cpu is not None:
+            found[row.key_group.partition].append(row.cpu)
+    return {partition: sum(each) / len(each) for partition, each in found.items()}
+
+
+def owners(snapshot: Snapshot) -> dict[int, WorkerId]:
+    return {row.key_group.partition: row.worker for row in snapshot.key_groups}
+
+
+def test_the_load_on_a_host_of_another_speed_is_what_the_plan_promised(run: Run) -> None:
+    status = run.until(
+        lambda status: any(row.type == "slow" and row.speed and row.speed < 0.65 for row in status.hosts),
+        "that the slow host is half as fast",
+    )
+    speed = {row.host: row.speed or 1.0 for row in status.hosts}
+    run.windows(WINDOWS)
+    before = read_snapshots(run.cluster.broker.address, run.cluster.topics)[-WINDOWS:]
+    run.trimtab("resume")
+    after = run.until(lambda status: status.rounds and status.rounds[-1].after is not None, "a measured plan")
+    run.windows(WINDOWS)
+    now = read_snapshots(run.cluster.broker.address, run.cluster.topics)[-WINDOWS:]
+
+    host_of = {node.worker: node.host for node in now[-1].nodes}
+    cost, was, its = cores(before), owners(before[-1]), owners(now[-1])
+    promised, measured = dict.fromkeys(host_of, 0.0), dict.fromkeys(host_of, 0.0)
+    for partition, used in cores(now).items():
+        promised[its[partition]] += cost[partition] * speed[host_of[was[partition]]] / speed[host_of[its[partition]]]
+        measured[its[partition]] += used
+    moved = sum(was[partition] != its[partition] for partition in was)
+    print(f"speeds {speed}, {moved} key groups moved")
+    for worker in sorted(host_of):
+        percent = [100.0 * each[worker] / CAPACITY for each in (promised, measured)]
+        print(f"{worker}: {percent[0]:.1f} % promised, {percent[1]:.1f} % measured, {list(its.values()).count(worker)}")
+    for row in after.rounds:
+        print(f"load distance {row.before:.1f} -> {row.planned:.1f} planned, {row.after} measured")
+    assert moved >= 2
+    assert list(its.values()).count(WorkerId("w2")) in (4, 5, 6)
+    for worker in host_of:
+        assert measured[worker] == pytest.approx(promised[worker], rel=ERROR)
+
+    print(run.trimtab("status"))
+    print(run.trimtab("size", "--rate", "2.0"))
+    sized = json.loads(run.trimtab("size", "--rate", "2.0", "--json"))
+    fast, slow = sized["needs"]
+    assert fast["type"]["host_type"] == "fast"
+    assert fast["workers"] < slow["workers"]
+    (app,) = run.last.apps
+    assert app.capacity is not None
+    assert app.capacity.headroom is not None
+    assert app.capacity.headroom <= (app.capacity.potential or 0.0) <= (app.capacity.bound or 0.0)
