@@ -3,7 +3,7 @@
     python -m benchmarks.hosts [--seconds 5]
 
 Clusters of equal hosts with four workers each; loads differ by 20 %, and a fifth of the workers has twice as much.
-"room" = hosts with all the CPU that their workers have; "full" = hosts with 5 % more than the mean load of their
+"room" = hosts with all the CPU that their workers have; "full" = hosts with 2 % more than the mean load of their
 workers, so that nearly every one is full after the plan.  `overfilled` counts hosts above their limit after the plan.
 It also measures what following hosts and costs adds to a window of the controller.
 """
@@ -27,7 +27,7 @@ from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId,
 from trimtab_protocol.messages.report import Basis, WorkerState
 from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
 
-SIZES = ((60, 1_200, 20), (200, 4_000, 50), (1_000, 100_000, 1_000))
+SIZES = ((60, 1_200, 150), (200, 4_000, 500), (1_000, 100_000, 20_000))
 WORKERS_PER_HOST = 4
 SEEDS = range(3)
 
@@ -69,7 +69,7 @@ def compare(seconds: float) -> Iterator[str]:
             for seed in SEEDS:
                 asked = question(workers, key_groups, budget, seed, seconds)
                 if kind != "no hosts":
-                    asked = with_hosts(asked, 100.0 * WORKERS_PER_HOST if kind == "room" else 52.5 * WORKERS_PER_HOST)
+                    asked = with_hosts(asked, 100.0 * WORKERS_PER_HOST if kind == "room" else 51.0 * WORKERS_PER_HOST)
                 found = answer(asked)
                 assert isinstance(found, Answer)
                 distances.append(found.load_distance)

@@ -78,7 +78,7 @@ class Host:
     def available(self) -> float | None:
         """Cores for workers."""
         cores = self.window.cores
-        if cores is None:
+        if not cores:  # 0 = unknown, as in `HostWindow.used_pct`
             return None
         return max(cores - (self.others or 0.0), (1.0 - OTHERS_SHARE) * cores)
 
@@ -198,8 +198,8 @@ class HostTracker:
             )
             share = left / (PERCENT_PER_CORE * sum(each.capacity for each in workers))
             shares |= {worker.id: self._share(worker.id, share) for worker in workers}
-        workers = tuple(replace(each, capacity=each.capacity * shares.get(each.id, 1.0)) for each in scaled.workers)
-        return replace(scaled, workers=workers, rooms=rooms)
+        shared = (replace(each, capacity=each.capacity * shares.get(each.id, 1.0)) for each in scaled.workers)
+        return replace(scaled, workers=tuple(shared), rooms=rooms)
 
     def _asked_of(self, workers: Iterable[Worker]) -> list[Asked]:
         found = (self.seen.workers.get(worker.id) for worker in workers)

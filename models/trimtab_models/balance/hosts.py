@@ -24,7 +24,8 @@ from trimtab_models.balance.result import BalanceResult
 from trimtab_models.solving.outcome import Infeasible, Status
 from trimtab_models.solving.stop import Deadline, Stop
 
-RELAXED_SHARE = 0.5  # of the time for step 1, which is nearly always enough
+RELAXED_SHARE = 0.7  # of the time for step 1, which is nearly always enough
+URGENT_PP = 5.0  # `Params.urgent`: up to this, a drain may raise the load distance
 OPTIMAL_PP = 0.01  # as in the file contract
 ROUNDING = 1e-9  # of all use together
 
@@ -72,8 +73,14 @@ class HostLimits:
         return ROUNDING * total
 
     def binding(self, problem: Problem) -> "HostLimits | None":
-        """Only the limits that some plan within the budget of moves could exceed; None if there are none."""
-        room = np.where(self._reachable(problem) > self.room + self._slack, self.room, np.inf)
+        """Only the limits that a plan of the solvers could exceed; None if there are none."""
+        reachable = self._reachable(problem)
+        highest = problem.mean + max(
+            evaluate(problem, problem.home).load_distance, problem.max_load_distance, URGENT_PP
+        )
+        capacity = np.bincount(self.host, problem.capacity, self.room.shape[1])
+        reachable[0] = np.minimum(reachable[0], highest * capacity)  # no solver lifts a node higher
+        room = np.where(reachable > self.room + self._slack, self.room, np.inf)
         return replace(self, room=room) if np.isfinite(room).any() else None
 
     def _reachable(self, problem: Problem) -> Floats:

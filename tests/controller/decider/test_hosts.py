@@ -8,9 +8,10 @@ import pytest
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.view import AppView
-from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 
 H0, H1, H2 = map(HostId, ("h0", "h1", "h2"))
+SUMS = OperatorId("sums")
 W0, W1, W2, W3 = map(WorkerId, ("w0", "w1", "w2", "w3"))
 
 
@@ -188,8 +189,8 @@ def test_the_costs_predict_the_cpu_of_workers() -> None:
         made.round(decider)
     assert decider.known.capacity.accuracies[APP] > 0.92
     costs = decider.known.capacity.costs.costs
-    assert costs[APP, "sums", "fast"].per_input == pytest.approx(0.1, rel=0.05)
-    assert costs[APP, "sums", "slow"].per_input == pytest.approx(0.2, rel=0.05)
+    assert costs[APP, SUMS, "fast"].per_input == pytest.approx(0.1, rel=0.05)
+    assert costs[APP, SUMS, "slow"].per_input == pytest.approx(0.2, rel=0.05)
 
 
 def test_cores_that_are_not_known_limit_nothing() -> None:

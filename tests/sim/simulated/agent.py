@@ -21,7 +21,7 @@ from trimtab_agent.commands import driver
 from trimtab_agent.commands.events import Admitted, Entry, Position, ProcessEnded, ProcessId
 from trimtab_agent.commands.journal import Journal, encode_line
 from trimtab_agent.configuration import Configuration, WorkerConfiguration
-from trimtab_agent.sampler.derive import Use
+from trimtab_agent.sampler.derive import Limits, Use
 from trimtab_protocol.messages.commands import Ack, Command
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.local import Hello, Statistics, decode_frame, encode_frame
@@ -325,6 +325,9 @@ def _identify(pid: int) -> ProcessId | None:
     return next((worker.process for worker in workers if worker.alive and worker.process.pid == pid), None)
 
 
+LIMITS = Limits(basis=Basis.CONFIG, cores=1.0, host_cores=1.0, type="simulated", speed=1.0)
+
+
 @contextmanager
 def simulated_hosts() -> Iterator[None]:
     """The agent's modules meet a simulated host."""
@@ -341,7 +344,7 @@ def simulated_hosts() -> Iterator[None]:
             (daemon, "KafkaLink", _Link),
             (daemon, "CounterReader", lambda *_: counters),
             (daemon, "find_quotas", lambda: None),
-            (daemon, "find_limits", lambda *_: SimpleNamespace(cores=1.0, basis=Basis.CONFIG)),
+            (daemon, "limits_of", lambda *_: LIMITS),
             (daemon, "identify", _identify),
         ):
             stack.enter_context(patch.object(module, name, value))

@@ -117,7 +117,7 @@ def rows_of(report: Report, window_ms: int) -> Iterator[Row]:
             levels=list(measures[1]),
         )
 
-    yield row(Kind.HOST, ([None, None, None], [0.0, float(BASES.index(report.sample.basis)), 0.0, 0.0]), None, None)
+    yield row(Kind.HOST, ([None, None, None], [None, float(BASES.index(report.sample.basis))]), None, None)
     for worker in report.workers:
         abilities = STEERS * worker.steering + READS_PARTS * worker.in_parts
         levels = [worker.capacity, float(STATES.index(worker.state)), float(abilities), 0.0]
