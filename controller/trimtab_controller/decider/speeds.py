@@ -7,9 +7,9 @@ type are fitted by robust regression (`trimtab_models.sizing.fit`).  What a proc
 as the median of its type.
 
 A type is as fast as its operators need little CPU: speed[m] = e[operator, reference] / e[operator, m], averaged over
-the operators that both types run, weighted by what they use.  The reference is the type with the most capacity.  Where
-no operator has run on both, the speeds that agents measured are compared.  Differences below SPEED_STEP count as none,
-and a speed changes only by SPEED_STEP or more: another speed is another unit for all loads.
+the operators that both types run, weighted by what they use.  The reference is the type that had the most capacity at
+first.  Where no operator has run on both, the speeds that agents measured are compared.  Differences below SPEED_STEP
+count as none, and a speed changes only by SPEED_STEP or more: another speed is another unit for all loads.
 
 One number per type, rather than one per operator and type, keeps a host a host: its capacity is its cores times its
 speed.  The remaining error is measured: before a window is learnt, it is predicted.
@@ -125,9 +125,12 @@ class CostBook:
         samples = list(_samples(snapshot, self._types))
         for app in {sample.app for sample in samples}:
             self._judge(app, [sample for sample in samples if sample.app == app])
+        present = {sample.app for sample in samples}
+        if max(len(self._samples), len(self._process)) >= MAX_OPERATORS:  # make room by what is gone
+            self._samples = {key: each for key, each in self._samples.items() if key[0] in present}
+            self._process = {key: each for key, each in self._process.items() if key[0] in present}
         for sample in samples:
             self._learn(sample)
-        present = {sample.app for sample in samples}
         self._errors = {app: error for app, error in self._errors.items() if app in present}
         self.costs = {key: each.cost for key, each in self._samples.items()}
         return self._set_speeds(snapshot)
@@ -153,6 +156,8 @@ class CostBook:
     def _see_types(self, snapshot: Snapshot) -> None:
         known = sorted({row.type for row in snapshot.hosts if row.type is not None})[:MAX_TYPES]
         self._types = {row.host: row.type if row.type in known else NO_TYPE for row in snapshot.hosts}
+        if len(self.speeds) > 2 * MAX_TYPES:
+            self.speeds = {name: speed for name, speed in self.speeds.items() if name in (*known, self._reference)}
 
     def _learn(self, sample: _Sample) -> None:
         charged = 0.0
@@ -188,30 +193,40 @@ class CostBook:
             )
 
     def _set_speeds(self, snapshot: Snapshot) -> bool:
-        present = set(self._types.values())
-        if self._reference not in present:  # another reference is another unit, so it stays while it is there
+        present, before = sorted(set(self._types.values())), self.speeds
+        if not before and present:  # another reference would be another unit, so the first one stays
             capacity = dict.fromkeys(present, 0.0)
             for row in snapshot.nodes:
                 if row.host in self._types:
                     capacity[self._types[row.host]] += row.capacity
-            self._reference = max(sorted(present), key=lambda name: capacity[name], default=NO_TYPE)
-        reference = self._reference or NO_TYPE
-        measured = _measured(snapshot, self._types)
-        found, before = {reference: 1.0}, self.speeds
-        for name in present - {reference}:
-            speed = self._fitted(name, reference)
-            if speed is None and measured.get(name) and measured.get(reference):
-                speed = measured[name] / measured[reference]
+            self._reference = max(present, key=lambda name: capacity[name])
+            before = {self._reference: 1.0}
+        measured, found = _measured(snapshot, self._types), dict(before)  # a type may be away for a while
+        for name in present:
+            speed = None if name == self._reference else self._compared(name, before, measured)
             last = before.get(name, 1.0)
-            found[name] = last if speed is None else _stepped(last, speed)
+            found[name] = last if speed is None or abs(speed / last - 1.0) < SPEED_STEP else speed
         self.speeds = found
         return any(speed != before.get(name, 1.0) for name, speed in found.items())
 
-    def _fitted(self, name: TypeName, reference: TypeName) -> float | None:
-        """How many times as fast a type is, by the operators that both have run; None if there are none."""
+    def _compared(
+        self, name: TypeName, speeds: Mapping[TypeName, float], measured: Mapping[TypeName, float]
+    ) -> float | None:
+        """The speed of a type, from a comparison with one of known speed, if possible with the reference."""
+        others = sorted(speeds.keys() - {name}, key=lambda other: (other != self._reference, other))
+        for other in others:
+            if (times := self._fitted(name, other)) is not None:
+                return speeds[other] * times
+        for other in others:
+            if measured.get(name) and measured.get(other):
+                return speeds[other] * measured[name] / measured[other]
+        return None
+
+    def _fitted(self, name: TypeName, than: TypeName) -> float | None:
+        """How many times as fast a type is as another, by the operators that both have run; None if there are none."""
         logs, weights = [], []
         for (app, operator, of_type), samples in self._samples.items():
-            other = self._samples.get((app, operator, reference)) if of_type == name else None
+            other = self._samples.get((app, operator, than)) if of_type == name else None
             if other is None or min(len(samples.rates), len(other.rates)) < SAMPLES_NEEDED:
                 continue
             here, there = samples.per_input, other.per_input
@@ -219,11 +234,6 @@ class CostBook:
                 logs.append(math.log(there / here))
                 weights.append(math.sqrt(sum(samples.cpu) * sum(other.cpu)))
         return math.exp(float(np.average(logs, weights=weights))) if sum(weights) > 0 else None
-
-
-def _stepped(before: float, now: float) -> float:
-    """`now`, unless it is near what counted before."""
-    return before if abs(now / before - 1.0) < SPEED_STEP else now
 
 
 def _measured(snapshot: Snapshot, types: Mapping[HostId, TypeName]) -> dict[TypeName, float]:

@@ -163,6 +163,20 @@ def test_loads_are_predicted_on_the_host_they_go_to() -> None:
         assert all(isinstance(each, Skip) or not isinstance(each, Planned) for each in decisions)
 
 
+def test_a_type_that_is_away_for_a_window_keeps_its_speed() -> None:
+    made = two_types(2.0)
+    decider = made.decider(load_distance=1000.0)
+    for _ in range(8):
+        made.round(decider)
+    assert capacities(decider) == pytest.approx({W0: 1.0, W1: 1.0, W2: 0.5, W3: 0.5})
+    costs, whole = decider.known.capacity.costs, made.window()
+    for gone in ("fast", "slow"):
+        there = tuple(each for each in whole.hosts if each.type != gone)
+        assert not costs.see(replace(whole, hosts=there))
+    assert not costs.see(whole)
+    assert costs.of_hosts() == pytest.approx({H0: 1.0, H1: 1.0, H2: 0.5, HostId("h3"): 0.5})
+
+
 def test_types_that_no_operator_has_run_on_are_compared_by_their_measured_speed() -> None:
     made = two_types(2.0, fast=1.2, slow=0.6)
     made.owners = {each: (W0, W1)[number % 2] for number, each in enumerate(made.owners)}
