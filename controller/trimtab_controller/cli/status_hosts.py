@@ -42,7 +42,8 @@ def headroom_text(app: AppStatus) -> Text:
     if found is None or found.headroom is None:
         return Text()
     free = "" if found.potential is None else f", {found.potential:.1f} with free moves"
-    bound = "" if found.bound is None else f" (bound {found.bound:.1f})"
+    by = f", by {found.heaviest} alone" if found.heaviest else ""
+    bound = "" if found.bound is None else f" (bound {found.bound:.1f}{by})"
     known = "" if found.accuracy is None else f"; costs predict {found.accuracy:.0%} of the CPU"
     said = f"\nheadroom: {found.headroom:.1f} times the input until {found.first} is full{free}{bound}{known}"
     return Text(said, "yellow" if found.headroom < 1.0 else "")

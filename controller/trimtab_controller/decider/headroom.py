@@ -19,7 +19,7 @@ from trimtab_controller.decider.hosts import HostsSeen, HostTracker
 from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats
 from trimtab_controller.decider.speeds import CostBook
 from trimtab_controller.decider.view import UNLIMITED, AppView, NotReady, Worker
-from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 
 MAX_CELLS = 2_000_000
 """Key groups times workers up to which they are placed one by one, which takes less than 0.1 s."""
@@ -30,15 +30,15 @@ TINY = 1e-9
 class Headroom:
     """Multiples of the present input: `as_placed`, `potential` with free moves, and their `bound`.
 
-    `first` = what is full first as placed: a worker, or a host.  `heaviest` = the key group that limits the bound, as
-    its row in the view; None if all workers together do.
+    `first` = what is full first as placed: a worker, or a host.  `heaviest` = the key group that limits the bound; None
+    if all workers together do.
     """
 
     as_placed: float
     potential: float
     bound: float
     first: str
-    heaviest: int | None = None
+    heaviest: KeyGroup | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ def headroom(view: AppView, seen: HostsSeen) -> Headroom | None:
         potential=min(bound, potential),
         bound=bound,
         first=first.name,
-        heaviest=heaviest if alone < divisible else None,
+        heaviest=table[heaviest].key_group if alone < divisible else None,
     )
 
 

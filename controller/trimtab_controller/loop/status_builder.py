@@ -217,6 +217,7 @@ def _apps(decider: Decider, execution: Execution) -> tuple[AppStatus, ...]:
                     potential=headroom.potential if headroom else None,
                     bound=headroom.bound if headroom else None,
                     first=headroom.first if headroom else None,
+                    heaviest=str(headroom.heaviest) if headroom and headroom.heaviest else None,
                     accuracy=decider.known.capacity.accuracies.get(app),
                 ),
                 not_ready=f"{view.reason}: {view.detail}" if isinstance(view, NotReady) else None,

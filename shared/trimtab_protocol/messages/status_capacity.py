@@ -34,13 +34,14 @@ class CapacityStatus:
     """How many times its present input fits into an app's workers; None = unknown.
 
     `headroom` as placed, until `first` (a worker, or a host) is full; `potential` with free moves; no placement can
-    exceed `bound`.  `accuracy` = share of the workers' CPU that the fitted costs predict.
+    exceed `bound`, which `heaviest`, a key group, limits if it is named.  `accuracy` = share of the workers' CPU that the fitted costs predict.
     """
 
     headroom: float | None = None
     potential: float | None = None
     bound: float | None = None
     first: str | None = None
+    heaviest: str | None = None
     accuracy: float | None = None
 
 
@@ -68,5 +69,6 @@ def read_capacity(row: Fields) -> CapacityStatus:
         potential=row.optional("potential", row.number),
         bound=row.optional("bound", row.number),
         first=row.optional("first", lambda name: row.text(name, limit=300)),
+        heaviest=row.optional("heaviest", lambda name: row.text(name, limit=1000)),
         accuracy=row.optional("accuracy", lambda name: row.number(name, high=1.0)),
     )
