@@ -34,7 +34,8 @@ class CapacityStatus:
     """How many times its present input fits into an app's workers; None = unknown.
 
     `headroom` as placed, until `first` (a worker, or a host) is full; `potential` with free moves; no placement can
-    exceed `bound`, which `heaviest`, a key group, limits if it is named.  `accuracy` = share of the workers' CPU that the fitted costs predict.
+    exceed `bound`, which the key group `heaviest` limits if it is named.  `accuracy` = share of the workers' CPU that
+    the fitted costs predict.
     """
 
     headroom: float | None = None

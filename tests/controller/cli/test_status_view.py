@@ -23,6 +23,7 @@ from trimtab_protocol.messages.status import (
     PoolStatus,
     Status,
 )
+from trimtab_protocol.messages.status_capacity import CapacityStatus
 from trimtab_protocol.messages.status_size import SizeStatus
 
 NOW = 1_000_000.0
@@ -221,6 +222,20 @@ def test_a_worker_that_is_asked_for_more_than_it_has_is_over_its_capacity_though
     nodes = (node("orders-1", used_pct=99.0, demand_pct=130.2), node("orders-2"))
     lines = shown(replace(STATUS, nodes=nodes), width=100)
     assert [line.endswith("over capacity") for line in lines if " host-orders-" in line] == [True, False]
+
+
+def test_headroom_is_a_line_of_the_app() -> None:
+    capacity = CapacityStatus(
+        headroom=1.5, potential=2.0, bound=2.25, first="host h1", heaviest="orders/sums/7", accuracy=0.934
+    )
+    lines = " ".join(" ".join(shown(replace(STATUS, apps=(replace(STATUS.apps[0], capacity=capacity),)))).split())
+    assert (
+        "headroom: 1.5 times the input until host h1 is full, 2.0 with free moves "
+        "(bound 2.2, by orders/sums/7 alone); costs predict 93% of the CPU"
+    ) in lines
+    assert "headroom" not in " ".join(
+        shown(replace(STATUS, apps=(replace(STATUS.apps[0], capacity=CapacityStatus()),)))
+    )
 
 
 def test_hosts_are_shown_with_what_was_measured_the_most_used_first() -> None:

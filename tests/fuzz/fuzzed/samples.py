@@ -32,6 +32,7 @@ from trimtab_protocol.messages.status import (
     PoolStatus,
     Status,
 )
+from trimtab_protocol.messages.status_capacity import CapacityStatus
 from trimtab_protocol.messages.status_size import SizeStatus
 
 CLUSTER = "c"
@@ -134,7 +135,8 @@ STATUS = Status(
             memory_bytes=2**28, reason="waits for topics: 2", absence=Absence.CRASHED,
         ),
     ),
-    hosts=(HostStatus(host=HOST, used_pct=80.0, memory_bytes=2**30, received_bytes_s=1.5, sent_bytes_s=0.0),),
+    hosts=(HostStatus(host=HOST, used_pct=80.0, memory_bytes=2**30, received_bytes_s=1.5, sent_bytes_s=0.0,
+        link_bytes_s=1e9, demand_pct=90.0, bottleneck="CPU 90 %", type="m5-x2", speed=0.5),),
     apps=(
         AppStatus(
             app=APP, key_groups=3, load_distance=1.0, mean_load=2.0, not_ready="no [samples]", noise=0.5,
@@ -144,6 +146,7 @@ STATUS = Status(
             size=SizeStatus(
                 text="2 workers", workers=2, wanted=3, desired=3, demand_cores=1.9, capacity_cores=2.0, leaving=(W1,)
             ),
+            capacity=CapacityStatus(headroom=1.5, potential=2.0, bound=2.5, first="w0", heaviest="kg", accuracy=0.93),
         ),
     ),
     pool=(PoolStatus(app=APP, worker=W1, host=HOST, capacity=0.5),),
