@@ -1,8 +1,9 @@
 """Compare a plan with its effect: the first whole window after the round against the loads the plan was made with.
 
-A plan assumes that a key group costs its next owner what it costs its present owner.  Where that is wrong (a worker
-that measures its key groups as zero, a slower host), each plan makes things worse: the worker that looks idle gets more
-and more.  So after MISSES_BEFORE_HOLD missed rounds in a row, no further plan for balance is made in that app.
+A plan assumes that a key group costs its next owner what it costs its present owner, but for the speed of their
+hosts.  Where that is wrong (a worker that measures its key groups as zero, a host slower than others of its type),
+each plan makes things worse: the worker that looks idle gets more and more.  So after MISSES_BEFORE_HOLD missed rounds
+in a row, no further plan for balance is made in that app.
 
 A load is the demand in both windows.  A saturated worker that is relieved uses all of its capacity before, and also
 after while it works its backlog off; its demand falls by what has moved.
