@@ -5,9 +5,9 @@ their plan and their time:
 
 1. Every node may use all that its host may.  This relaxes the problem, so the bound of its solution holds.  If the
    plan keeps the limits of the hosts too, it is the answer.
-2. Otherwise the room of each full host is divided among its nodes: what a node uses now, and the rest up to one level
-   per capacity.  Every plan within these shares keeps the limits of the hosts.  It is compared with the plan of step 1
-   in which arrivals on hosts that are too full stay at home.
+2. Otherwise the room of each full host is divided among its nodes, in two ways: by capacity; and what a node uses now,
+   with the rest up to one level per capacity, so that every plan keeps the limits of the hosts.  These plans and that
+   of step 1 are compared, without the arrivals that would fill a host too much.
 
 A limit that is exceeded now is raised to the present use: it never makes a problem infeasible, and no plan makes it
 worse.
@@ -25,6 +25,7 @@ from trimtab_models.solving.outcome import Infeasible, Status
 from trimtab_models.solving.stop import Deadline, Stop
 
 RELAXED_SHARE = 0.7  # of the time for step 1, which is nearly always enough
+EVEN_SHARE = 0.5  # of the rest, for shares by capacity
 URGENT_PP = 5.0  # `Params.urgent`: up to this, a drain may raise the load distance
 OPTIMAL_PP = 0.01  # as in the file contract
 ROUNDING = 1e-9  # of all use together
@@ -120,6 +121,13 @@ class HostLimits:
                 shares[resource, nodes] = _filled(now[nodes], weight, float(self.room[resource, host]))
         return shares
 
+    def even_shares(self, problem: Problem) -> Floats:
+        """(R, N) limits of the nodes by capacity; where a node uses more now, they add up to more than the host's."""
+        weight = np.where(problem.removing, 0.0, problem.capacity)
+        together = np.bincount(self.host, weight, self.room.shape[1])
+        room, part = self.of_nodes(), weight / np.maximum(together[self.host], 1e-300)
+        return np.where(np.isfinite(room), np.where(np.isfinite(room), room, 0.0) * part, np.inf)
+
     def divided(self, problem: Problem) -> Problem:
         """`problem` with the room of the hosts divided among their nodes, for solvers that know no hosts."""
         binding = self.binding(problem)
@@ -189,10 +197,12 @@ def solve_on_hosts(problem: Problem, limits: HostLimits, solver: Solver, *, stop
     bound = max(relaxed.lower_bound, binding.lower_bound(problem))
     if binding.keep(relaxed.allocation):
         return _judged(problem, relaxed, relaxed.allocation, bound)
-    shared = solver(_limited(problem, binding.usage, binding.shares(problem)), stop)
     plans = [(relaxed, binding.at_home(problem, relaxed.allocation))]
-    if isinstance(shared, BalanceResult):
-        plans.insert(0, (shared, shared.allocation))
+    part = stop.part(EVEN_SHARE) if isinstance(stop, Deadline) else stop
+    for shares, until in ((binding.even_shares(problem), part), (binding.shares(problem), stop)):
+        shared = solver(_limited(problem, binding.usage, shares), until)
+        if isinstance(shared, BalanceResult):
+            plans.append((shared, binding.at_home(problem, shared.allocation)))
     kept = [plan for plan in plans if binding.keep(plan[1])] or plans[:1]  # unplaced key groups may have to overfill
     return _judged(problem, *min(kept, key=lambda plan: _merit(problem, plan[1])), bound)
 
