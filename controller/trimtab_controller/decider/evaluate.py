@@ -48,6 +48,14 @@ class History:
         """The part of a load distance that may be noise (pp); 0 while only one window is known."""
         return NOISE_ERRORS * math.sqrt(self.error * self.concentration / (1.0 + self.concentration))
 
+    def of_view(self, view: AppView, stale_limit_s: float) -> "History":
+        """What of it counts for a view: nothing if the app has other key groups now, and no load that is too old."""
+        if self.loads is None:
+            return self
+        if self.loads.sizes != view.sizes:
+            return NO_HISTORY
+        return replace(self, loads=self.loads.since(view.end_s - stale_limit_s))
+
 
 NO_HISTORY = History()
 

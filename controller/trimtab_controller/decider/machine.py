@@ -5,7 +5,6 @@ app at a time; the next app follows when it has answered.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from trimtab_controller.decider.concerns import concerns_of, follow_use
 from trimtab_controller.decider.decide import (
@@ -35,7 +34,7 @@ from trimtab_controller.decider.decision import (
     StandbysPlaced,
     not_ready,
 )
-from trimtab_controller.decider.demand import follow_demand
+from trimtab_controller.decider.demand import Demands, follow_demand
 from trimtab_controller.decider.demand_history import NO_DEMAND_HISTORY
 from trimtab_controller.decider.evaluate import NO_HISTORY, History, evaluate, follow
 from trimtab_controller.decider.events import (
@@ -198,11 +197,7 @@ class Decider:
         )
         if self._hosts.see(snapshot, demands.workers):
             self._history.clear()  # loads are counted in another unit now
-        seen = {app: self._observe(app, part) for app, part in parts.items()}
-        raw = {
-            app: self._hosts.of_view(demands.of_view(view)) if isinstance(view, AppView) else view
-            for app, view in seen.items()
-        }
+        raw = {app: self._observe(app, part, demands) for app, part in parts.items()}
         views = {app: self._smooth(view) if isinstance(view, AppView) else view for app, view in raw.items()}
         last = {app: history.loads for app, history in self._history.items() if history.loads is not None}
         known = {app: view for app, view in views.items() if isinstance(view, AppView)}
@@ -245,7 +240,7 @@ class Decider:
         )
         return measured
 
-    def _observe(self, app: AppId, snapshot: Snapshot) -> AppView | NotReady:
+    def _observe(self, app: AppId, snapshot: Snapshot, demands: Demands) -> AppView | NotReady:
         view = observe(
             snapshot,
             app,
@@ -261,7 +256,7 @@ class Decider:
         if changed_at is not None and view.start_s < changed_at:
             detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
             return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=app)
-        return view
+        return self._hosts.of_view(demands.of_view(view))
 
     def _forget(self, start_s: float) -> None:
         """Drop the history of apps not seen for more than `max_age_s`."""
@@ -270,11 +265,7 @@ class Decider:
 
     def _smooth(self, view: AppView) -> AppView:
         """The view with loads smoothed over the windows so far."""
-        history = self._history.get(view.app, NO_HISTORY)
-        if history.loads is not None and history.loads.sizes != view.sizes:
-            history = NO_HISTORY  # the app has other key groups now
-        if history.loads is not None:
-            history = replace(history, loads=history.loads.since(view.end_s - self._needs.stale_limit_s))
+        history = self._history.get(view.app, NO_HISTORY).of_view(view, self._needs.stale_limit_s)
         smoothed, self._history[view.app] = follow(view, history, self._settings.smoothing)
         return smoothed
 
@@ -344,9 +335,8 @@ class Decider:
         placement = self._execution.placements.get(app)
         if self._acting and (adopted := drift(view, placement)) is not None:
             return self._standbys.with_adopted(now, view, placement, adopted)
-        stop = to_stop(view, self._execution)
         evaluation, windows = self.known.evaluations[app], self._history[app].windows
-        if (changed := stop or self._sizes.decide(now, app)) is not None:
+        if (changed := to_stop(view, self._execution) or self._sizes.decide(now, app)) is not None:
             return changed
         view = with_arrivals(view, self._execution.in_flight, self.known.views)
         found = admit(now, view, evaluation, self._execution, self._settings, windows=windows)
