@@ -13,7 +13,8 @@ from trimtab_protocol.messages.decode import Fields, check_integer, check_name, 
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, decode_epoch
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.round_status import RoundStatus, read_round, round_document
-from trimtab_protocol.messages.status_capacity import CapacityStatus, HostStatus, read_capacity, read_host
+from trimtab_protocol.messages.status_capacity import CapacityStatus, read_capacity, read_host
+from trimtab_protocol.messages.status_capacity import HostStatus as HostStatus
 from trimtab_protocol.messages.status_size import SizeStatus, read_size
 
 VERSION = 1

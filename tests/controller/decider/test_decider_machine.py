@@ -59,7 +59,7 @@ def test_a_plan_from_snapshot_and_answer() -> None:
         lower_bound=5.0,
         status="optimal",
         solve_s=0.1,
-        cores={HostId("h0"): 1.0, HostId("h1"): 1.0},
+        cores={HostId("h0"): 4.0, HostId("h1"): 4.0},
     )
     assert decision == Planned(plan=plan)
     assert describe(decision) == (
