@@ -26,5 +26,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"all jars are there, with the listed checksums: {cache_folder()}", flush=True)
         if find_spec("pyspark") is not None:
             # In a process of its own: Spark writes the archive when it ends.  If that fails, starts are only slower.
-            subprocess.run([sys.executable, "-m", "trimtab_controller.stream.training"], check=False)
+            command = [sys.executable, "-m", "trimtab_controller.stream.training"]
+            ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+            if ended.returncode:
+                print("\n".join(ended.stderr.strip().splitlines()[-1:]), file=sys.stderr)  # without what Java warns of
     return code
