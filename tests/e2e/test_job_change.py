@@ -240,7 +240,7 @@ def test_two_workers_of_one_name_on_two_hosts_are_named_until_one_is_stopped(clu
         assert watch.rounds == {}, "nothing is planned meanwhile"
 
         assert cluster.stop("w1") == 0
-        wait("one is left", lambda status: lack(status.apps[0]) != "worker_twice")
+        wait("one is left", lambda status: [lack(app) for app in status.apps] != ["worker_twice"])
         cluster.environments["w1"] = {}
         cluster.start_worker(1)
         wait("each has its own name", lacks(None))

@@ -31,12 +31,12 @@ SLACK_PP = 1e-9
 def onto_standbys(wanted: SolveWanted, answer: Answer, placement: Placement | None, settings: Settings) -> Answer:
     """The answer with as much state as possible at targets that are standbys of it; the moved key groups are the same.
 
-    A worker may get as far from the mean load as in the answer, or a tolerance: `min_gain`, for which nothing would
-    move, or in a drain half the band.  With ALBIC the targets are chosen for collocation, and stay.
+    A worker may get as far from the mean load as in the answer, in a drain half the band.  With ALBIC the targets are chosen for
+    collocation, and stay.
     """
     if placement is None or settings.planned_with is Method.ALBIC or not answer.moves:
         return answer
-    tolerance = max(settings.min_gain, BAND_SHARE * settings.load_distance if wanted.draining else 0.0)
+    tolerance = BAND_SHARE * settings.load_distance if wanted.draining else 0.0
     found = _Targets(wanted.view, answer, placement, tolerance)
     for _ in range(PASSES):
         improved = [found.improve(place) for place in range(len(answer.moves))]

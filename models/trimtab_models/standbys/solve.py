@@ -41,7 +41,7 @@ def solve(problem: Problem, *, stop: Stop | None = None, params: Params = DEFAUL
         new = is_new(problem, assignment)[:, 0] if assignment.size else np.zeros(len(assignment), np.bool_)
         Improving(unlimited, bounds, new, stop, params.steps).run(params.precision)
         _cut(problem, assignment)
-    if not _gaps(problem, assignment).any() and problem.present.size:
+    elif problem.present.size:
         _replace(problem, assignment, bounds, stop, params)
     return rated(problem, assignment, bounds)
 

@@ -47,7 +47,9 @@ def test_it_gets_what_is_wanted_in_its_environment_and_never_a_shell(hooks: list
 
 
 def test_its_failure_is_told_with_the_end_of_its_output(hooks: list[Hook]) -> None:
-    hook = program(hooks, "import sys; print('x' * 1000); print('no quota left', file=sys.stderr); sys.exit(3)")
+    hook = program(
+        hooks, "import sys; print('x' * 1000, flush=True); print('no quota left', file=sys.stderr); sys.exit(3)"
+    )
     hook.call(APP, {})
     failure = result(hook).failure
     assert failure is not None
