@@ -368,4 +368,5 @@ def test_a_worker_that_counts_nothing_is_given_no_more_after_two_plans_and_opera
         assert "over_capacity" in kinds, "though the reported load of the worker is zero"
         told += [(status.decisions[-1].reason, world.checker.given[WorkerId("w1a")])] if "plans_miss" in kinds else []
     assert len(told) > 3
-    assert set(told) == {("plans_miss", 2)}
+    assert ("plans_miss", 2) in told
+    assert {given for _, given in told} == {2}

@@ -31,8 +31,8 @@ SLACK_PP = 1e-9
 def onto_standbys(wanted: SolveWanted, answer: Answer, placement: Placement | None, settings: Settings) -> Answer:
     """The answer with as much state as possible at targets that are standbys of it; the moved key groups are the same.
 
-    A worker may get as far from the mean load as in the answer, in a drain half the band.  With ALBIC the targets are chosen for
-    collocation, and stay.
+    A worker may get as far from the mean load as in the answer, in a drain half the band.  With ALBIC the targets are
+    chosen for collocation, and stay.
     """
     if placement is None or settings.planned_with is Method.ALBIC or not answer.moves:
         return answer
