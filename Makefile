@@ -74,8 +74,9 @@ docs: $(DOCS_INSTALLED) ## build the site from all Markdown pages into out/docs 
 docs-reference: $(INSTALLED) ## write docs/reference from the code
 	PYTHONPATH=docs/tools $(BIN)/python -m trimtab_reference
 
-jars: $(INSTALLED) ## fetch the broker's and Spark's jars (nothing is fetched twice), and prepare Spark's classes
+jars: $(INSTALLED) ## fetch the broker's and Spark's jars (nothing is fetched twice), and prepare faster starts
 	@$(BIN)/trimtab jars
+	-@$(BIN)/python -m trimtab_sandbox.broker_start
 
 bench-papers: $(INSTALLED) ## every published figure that can be recomputed: paper | ours | baseline
 	$(BIN)/python -m benchmarks.papers

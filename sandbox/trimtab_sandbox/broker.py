@@ -1,7 +1,9 @@
 """An Apache Kafka broker on one machine, with KRaft broker and controller in one process."""
 
 import base64
+import os
 import random
+import shutil
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -13,7 +15,8 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from trimtab_controller.jars.fetching import broker_classpath
+from trimtab_controller.jars import class_archive
+from trimtab_controller.jars.fetching import jars_of
 from trimtab_controller.jars.java import java_command
 from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
 from trimtab_sandbox.marks import can_bind
@@ -59,6 +62,9 @@ SETTINGS: Mapping[str, str] = {
     "num.io.threads": "4",
 }
 
+BOOTSTRAP = ".checkpoint"
+"""Suffix of a cluster's bootstrap record: the feature levels with which a new cluster begins."""
+
 LOGGING = """\
 rootLogger.level = INFO
 rootLogger.appenderRef.out.ref = out
@@ -101,7 +107,7 @@ class Detour:
 class Broker:
     """One broker with its data in `folder`.  It keeps its ports and data when it is stopped, killed or restarted.
 
-    `settings` override SETTINGS.
+    `settings` override SETTINGS.  Without `java_options` it starts with the class archive, if there is one.
     """
 
     def __init__(
@@ -113,6 +119,7 @@ class Broker:
         security: BrokerSecurity | None = None,
         detours: Sequence[Detour] = (),
         settings: Mapping[str, str] = SETTINGS,
+        java_options: Sequence[str] | None = None,
     ) -> None:
         self.ports: tuple[int, ...] = ()
         """(client port, port of its own KRaft controller); empty before the first start."""
@@ -122,7 +129,9 @@ class Broker:
         self._security = security
         self._detours = tuple(detours)
         self._settings = {**SETTINGS, **settings}
-        self._cluster_id = new_cluster_id()
+        self._java_options = java_options
+        self._jars: Sequence[Path] = ()
+        self._cluster_id = new_id()
         self._child: Child | None = None
 
     @property
@@ -138,6 +147,11 @@ class Broker:
         return self._security.kafka(self.address) if self._security else KafkaSettings(bootstrap_servers=self.address)
 
     @property
+    def data(self) -> Path:
+        """The folder of its log segments and of its cluster's metadata."""
+        return self._folder / "data"
+
+    @property
     def process(self) -> Child:
         """The process that was started last."""
         if self._child is None:
@@ -147,6 +161,7 @@ class Broker:
     def start(self) -> None:
         """Start it and wait until it answers a metadata request.  Raises BrokerError with the end of its log."""
         fresh = not self.ports
+        self._jars = jars_of("broker")
         if fresh:
             self._format()
         for attempt in range(PORT_TRIES):
@@ -210,7 +225,7 @@ class Broker:
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "listeners": f"{listener}://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"{listener}://127.0.0.1:{client}",
-            "log.dirs": str(self._folder / "data"),
+            "log.dirs": str(self.data),
         }
         for number, detour in enumerate(self._detours):
             settings["listeners"] += f",DETOUR{number}://127.0.0.1:{detour.behind}"
@@ -222,11 +237,21 @@ class Broker:
         path.write_text(lines, encoding="utf-8")
 
     def _format(self) -> None:
-        """Format the data folder for a new cluster."""
+        """Format the data folder for a new cluster, as Kafka's own tool does."""
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / "log4j2.properties").write_text(LOGGING, encoding="utf-8")
+        kept = broker_archive(self._jars).with_suffix(BOOTSTRAP)
+        if not kept.is_file():
+            self._format_by_tool()
+            return
+        self.data.mkdir()
+        shutil.copy(kept, self.data / f"bootstrap{BOOTSTRAP}")
+        properties = f"version=1\ncluster.id={self._cluster_id}\nnode.id=1\ndirectory.id={new_id()}\n"
+        (self.data / "meta.properties").write_text(properties, encoding="utf-8")
+
+    def _format_by_tool(self) -> None:
         self._write_settings((PORTS[0], PORTS[1]))  # any ports: the format does not depend on them
-        formatting = self._java("format", "kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c")
+        formatting = self._java("format", "kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", options=())
         try:
             code = formatting.wait(READY_LIMIT_S)
         except TimeoutError as error:
@@ -238,7 +263,7 @@ class Broker:
         """Start the process and wait until it answers; False if another process took one of its ports."""
         log = self._processes.logs / "broker.log"
         seen = log.stat().st_size if log.exists() else 0
-        self._child = self._java("broker", "kafka.Kafka")
+        self._child = self._java("broker", "kafka.Kafka", options=self._options())
         # Silent, because connections are refused until it listens.
         silent = {"log_level": 0, "reconnect.backoff.max.ms": 200}
         admin = AdminClient({**for_librdkafka(self.kafka), **silent})
@@ -253,15 +278,19 @@ class Broker:
         self._child.stop(STOP_LIMIT_S)
         raise BrokerError(f"the broker did not answer within {READY_LIMIT_S:g} s:\n{log_end(log)}")
 
-    def _java(self, name: str, main: str, *arguments: str) -> Child:
+    def _options(self) -> Sequence[str]:
+        return class_archive.use(broker_archive(self._jars)) if self._java_options is None else self._java_options
+
+    def _java(self, name: str, main: str, *arguments: str, options: Sequence[str]) -> Child:
         command = [
             java_command(),
+            *options,
             f"-Xmx{self._heap_mb}m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
             f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
             "-cp",
-            broker_classpath(),
+            os.pathsep.join(map(str, self._jars)),
             main,
             *arguments,
             str(self._folder / "server.properties"),
@@ -280,8 +309,13 @@ def free_ports(count: int) -> tuple[int, ...]:
     raise BrokerError(f"no {count} free ports between {PORTS.start} and {PORTS.stop}")
 
 
-def new_cluster_id() -> str:
-    """A Kafka cluster id: 16 random bytes in URL-safe base64.  Never starts with `-`, like an option."""
+def broker_archive(jars: Sequence[Path]) -> Path:
+    """The path of the broker's class archive.  Its bootstrap record has the same name, with the suffix BOOTSTRAP."""
+    return class_archive.archive_of("broker", jars)
+
+
+def new_id() -> str:
+    """An id of a Kafka cluster or data folder: 16 random bytes in URL-safe base64, never with `-` first (an option)."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text

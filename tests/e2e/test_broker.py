@@ -1,13 +1,18 @@
 """The sandbox's broker: a real one that survives what it is there to suffer."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from trimtab_sandbox.broker import Broker, BrokerError, Topic, free_ports
+from trimtab_controller.jars.fetching import cache_folder, jars_of
+from trimtab_sandbox.broker import BOOTSTRAP, Broker, BrokerError, Topic, broker_archive, free_ports
 from trimtab_sandbox.marks import bound
+from trimtab_sandbox.processes import Processes
 
 
 def produce(broker: Broker, topic: str, values: list[str]) -> None:
@@ -80,3 +85,29 @@ def test_a_start_goes_to_other_ports_when_its_own_are_taken_meanwhile(
 
     assert second.ports == others
     second.stop()
+
+
+def feature_levels(data: Path) -> list[tuple[bytes, bytes]]:
+    """Name of each feature of a new cluster -> its level, from its bootstrap record."""
+    record = (data / f"bootstrap{BOOTSTRAP}").read_bytes()
+    return re.findall(rb"([a-z]+(?:\.[a-z]+)*\.version)\x00(.)", record, re.DOTALL)
+
+
+def test_it_starts_from_what_make_jars_has_prepared_and_without_it_too(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique: str
+) -> None:
+    prepared, jars = cache_folder(), tmp_path / "jars"
+    jars.mkdir()
+    (jars / "broker").symlink_to(prepared / "broker")
+
+    archive = str(broker_archive(jars_of("broker")))
+    assert archive in {each.path for each in psutil.Process(broker.process.pid).memory_maps()}
+    assert not (broker.data.parent.parent / "logs" / "format.log").exists()
+
+    monkeypatch.setenv("TRIMTAB_JARS", str(jars))
+    with Processes(tmp_path / "logs") as processes, Broker(tmp_path / "broker", processes) as plain:
+        assert feature_levels(plain.data) == feature_levels(broker.data) != []
+        plain.create_topics([Topic(name=unique, partitions=1)])
+        produce(plain, unique, ["a"])
+        assert read(plain, unique, 1) == ["a"]
+    assert list(tmp_path.glob("logs/format.log"))

@@ -36,11 +36,6 @@ class JarError(Exception):
     """Jars could not be fetched, or differ from the listed ones."""
 
 
-def broker_classpath() -> str:
-    """The class path of the Kafka broker; missing jars are fetched."""
-    return os.pathsep.join(str(jar) for jar in jars_of("broker"))
-
-
 def broker_version() -> str:
     """The version of the Kafka broker."""
     names = " ".join(read_checksums(list_folder() / "broker.sha256"))
