@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -124,7 +124,17 @@ def lack(app: AppStatus) -> str | None:
     return app.not_ready and app.not_ready.split(":")[0]
 
 
-def test_operators_that_are_named_in_a_rolling_upgrade_and_back(cluster: Cluster) -> None:
+ROLLED = (("named", 2 * PARTITIONS, {"customers", "countries"}), ("unnamed", PARTITIONS, {"all"}))
+"""Version of the app, and then the number of its key groups and its operators."""
+
+
+@pytest.mark.parametrize(
+    "versions",
+    [pytest.param(ROLLED[:1], id="to named"), pytest.param(ROLLED, id="and back", marks=pytest.mark.scenario)],
+)
+def test_operators_that_are_named_in_a_rolling_upgrade(
+    cluster: Cluster, versions: Sequence[tuple[str, int, set[str]]]
+) -> None:
     cluster.start([Topic(name="orders", partitions=PARTITIONS)], act=True)
     bootstrap = cluster.broker.address
     orders = Orders(bootstrap)
@@ -139,10 +149,7 @@ def test_operators_that_are_named_in_a_rolling_upgrade_and_back(cluster: Cluster
 
         wait("first placement", settled(PARTITIONS))
         assert operators() == {"all"}
-        for version, key_groups, names in (
-            ("named", 2 * PARTITIONS, {"customers", "countries"}),
-            ("unnamed", PARTITIONS, {"all"}),
-        ):
+        for version, key_groups, names in versions:
             upgrade(cluster, 0, OPERATORS=version)
             wait("half upgraded", lambda status: "operators_differ" in str([app.not_ready for app in status.apps]))
             wait("why both only report", lambda status: [said(row.reason) for row in status.nodes] == [DIFFER, DIFFER])
