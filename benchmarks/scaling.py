@@ -109,7 +109,7 @@ class Job:
         every = [WorkerId(f"w{place:02}") for place in range(WORKERS + POOL)]
         end_ms = round(1000 * (start_s + WINDOW_S))
         nodes = []
-        for worker in every:
+        for place, worker in enumerate(every):
             row = NodeWindow(
                 worker=worker,
                 host=host_of(worker),
@@ -122,6 +122,7 @@ class Job:
                 steering=True,
                 operators={OPERATOR: len(self.owner)},
                 standbys=0,
+                declared=APP if place >= WORKERS else None,
             )
             if worker not in cpu:
                 absence = Absence.STARTING if worker in self.running else Absence.STOPPED
@@ -132,7 +133,6 @@ class Job:
                     steering=False,
                     operators=None,
                     absence=absence,
-                    declared=APP,
                 )
             nodes.append(row)
         return Snapshot(

@@ -31,7 +31,8 @@ class WorkerConfiguration:
     """A worker of this host.
 
     `capacity`: in cores; None: one core, or less by quota.  `command`: command line with which the agent can start it.
-    `app`: the app that this command runs; with it, the worker is in the pool of that app while it does not run.
+    `app`: the app that this command runs; with it, the worker is in the pool of that app while it does not run, and a
+    controller may stop it to make the app smaller.
     `data_dir`: folder whose disk is checked for free space.
     """
 

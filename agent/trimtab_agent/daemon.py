@@ -68,7 +68,8 @@ class Agent:
         limits = limits_of(configuration, quotas)
         reader = CounterReader(quotas, limits.basis)
         capacities = {worker: settings.capacity for worker, settings in configuration.workers.items()}
-        declared = {worker: settings.app for worker, settings in configuration.workers.items() if settings.app}
+        workers = configuration.workers.items()
+        declared = {worker: settings.app for worker, settings in workers if settings.app and settings.command}
         self._roster = Roster(capacities, min(1.0, limits.cores), declared)
         head = ReportHead(cluster=self._cluster, host=self._host, interval_s=configuration.interval_s)
         self._reporter = Reporter(

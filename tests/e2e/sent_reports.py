@@ -48,6 +48,7 @@ def report(cluster: str, host: str, at_ms: int, *, interval_s: float = INTERVAL_
                 cpu_s=1.25,
                 epoch=Epoch(1, 2),
                 generation=3,
+                declared=APP,
             ),
         ),
         key_groups=tuple(

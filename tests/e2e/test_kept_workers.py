@@ -60,7 +60,7 @@ def test_a_killed_worker_comes_back_also_under_a_new_agent_until_a_stop_or_too_m
     pooled = now_says(bench, lambda row: row.absence is Absence.STOPPED)
     assert (pooled.state, pooled.declared, pooled.reason) == (WorkerState.AWAY, APP, None)
     bench.publish(bench.command(1, CommandKind.START, worker="w1"))
-    now_says(bench, runs)
+    assert now_says(bench, runs).declared == APP, "it can be started again"
 
     first = kill(bench)
     bench.wait_for(lambda: "worker crashed, and is started again" in bench.log())

@@ -207,7 +207,7 @@ def test_every_number_every_refused_report_and_every_missing_host(rig: Rig) -> N
     assert [on.host for on in second.hosts] == ["h0", "h1"]
     assert [(node.worker, node.state, node.complete, node.absence, node.declared) for node in second.nodes] == [
         ("w0", WorkerState.AWAY, False, Absence.CRASHED, APP),
-        ("w1", WorkerState.RUNNING, True, None, None),
+        ("w1", WorkerState.RUNNING, True, None, APP),
     ]
     assert second.nodes[0].reason is None
     assert [(group.key_group.partition, group.covered_s) for group in second.key_groups] == [

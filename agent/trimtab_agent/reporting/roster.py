@@ -49,7 +49,8 @@ class _Worker:
 class Roster:
     """All workers that are configured or connected.
 
-    A worker without a configured capacity has `default` cores.  `declared`: the apps of workers, as configured.
+    A worker without a configured capacity has `default` cores.  `declared`: the apps of the workers that the agent can
+    start, as configured.
     """
 
     def __init__(
@@ -166,6 +167,7 @@ def _sample(worker: WorkerId, entry: _Worker, merged: Statistics | None, use: Pr
         standbys=last.standbys if last else None,
         unknown=merged.unknown if merged else None,
         reason=_reason(entry.hello.reason, entry.difference),
+        declared=None if entry.other_app else entry.declared,
         in_parts=entry.hello.in_parts,
     )
 

@@ -214,8 +214,8 @@ class Decider:
         measured = self._predictions.measure_rounds(self._execution.rounds, raw, parts, max_age_s=self._needs.max_age_s)
         self._predictions.review(raw, parts, use)
         pool = startable(snapshot, self.draining - self._execution.leaving)
-        seen_apps = SeenApps(views=views, evaluations=evaluations, gaps=gaps, use=use, pool=pool)
-        self._sizes.see(seen_apps, self._execution, self._intents, self._in_vain)
+        seen = SeenApps(snapshot=snapshot, views=views, evaluations=evaluations, gaps=gaps, use=use, pool=pool)
+        self._sizes.see(seen, self._execution, self._intents, self._in_vain)
         ran = {worker: row.app for worker, row in self._liveness.ran.items()}
         concerns = (
             *concerns_of(use),

@@ -1,4 +1,4 @@
-"""The pool of each app: the workers that agents declare for it, that do not run, and that can be started.  Pure."""
+"""The workers that agents can start for an app: those that do not run (its pool), and those that do.  Pure."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -30,6 +30,11 @@ def startable(snapshot: Snapshot, draining: frozenset[WorkerId]) -> dict[AppId, 
         if row.absence is Absence.STOPPED and row.declared is not None and row.worker not in draining:
             pools[row.declared].append(PoolWorker(worker=row.worker, host=row.host, capacity=row.capacity))
     return {app: tuple(workers) for app, workers in sorted(pools.items())}
+
+
+def restartable(snapshot: Snapshot) -> frozenset[WorkerId]:
+    """The workers that run the app for which their agents can start them again."""
+    return frozenset(row.worker for row in snapshot.nodes if row.app is not None and row.app == row.declared)
 
 
 def crash_concerns(snapshot: Snapshot, ran: Mapping[WorkerId, AppId | None]) -> tuple[Concern, ...]:

@@ -103,8 +103,8 @@ def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
 def _absence(row: Mapping[str, Any] | None) -> dict[str, Any]:
     if row is None:
         return {}
-    declared = None if row["operator"] is None else AppId(row["operator"])
-    return {"absence": ABSENCES[row["partition"]], "declared": declared}
+    why, app = row["partition"], row["operator"]
+    return {"absence": None if why is None else ABSENCES[why], "declared": None if app is None else AppId(app)}
 
 
 def _also_on(

@@ -27,7 +27,7 @@ class Kind(IntEnum):
     STANDBYS = 6  # and how many standby replicas its app asks for (`partition`)
     UNKNOWN = 7  # and why its loads are not known (`operator`)
     REASON = 8  # and why it only reports, or what it lacks (`operator`)
-    ABSENCE = 9  # and, while it is away, why (`partition`) and the app that it is declared for (`operator`)
+    ABSENCE = 9  # and why it is away (`partition`), if it is, and the app that its agent can start it for (`operator`)
 
 
 class Row(NamedTuple):

@@ -26,13 +26,13 @@ MAX_REPORTS_S, MAX_BYTES_S = 10, 1024 * 1024
 NOTHING = "array(CAST(NULL AS LONG))"
 DECLARED = (
     f"concat({NOTHING}, coalesce(x.oc, array()), nvl2(x.sby, array(x.sby), array()), nvl2(x.unk, {NOTHING}, array()), "
-    f"nvl2(x.why, {NOTHING}, array()), nvl2(x.off, array({code('x.off', ABSENCES)}), array()))"
+    f"nvl2(x.why, {NOTHING}, array()), nvl2(coalesce(x.off, x.dap), array({code('x.off', ABSENCES)}), array()))"
 )
 """One row for the worker itself, then one for each of its declarations."""
 REASON_AT = "coalesce(array_size(x.oc), 0) + nvl2(x.sby, 1, 0) + nvl2(x.unk, 1, 0) + 1"
 """The index of the row with the reason, if there is one."""
 ABSENCE_AT = f"{REASON_AT} + nvl2(x.why, 1, 0)"
-"""The index of the last of these rows, if the worker is absent."""
+"""The index of the last of these rows, if the worker is absent or its agent can start it."""
 KEY = "coalesce(hex(key), '')"
 """A record's key as bytes in hex: as a text, all bytes that are not UTF-8 would look the same."""
 

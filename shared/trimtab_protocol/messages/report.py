@@ -91,8 +91,8 @@ class WorkerSample:
     `standbys` = standby replicas per key group that the app asks for; `unknown` = why the loads of its key groups are
     unknown in this interval (None when they are known); `reason` = why it only reports, or, while it steers, what it
     lacks; of an absent worker, how it ended.  `absence` = why a worker that the agent can start is away (None for any
-    other, and while it is unknown), `declared` = the app that it would run, if agent.toml says so.  `in_parts` =
-    whether it reads placements that are published in parts.
+    other, and while it is unknown).  `declared` = the app that the agent can start it for, running or not, if
+    agent.toml says so.  `in_parts` = whether it reads placements that are published in parts.
     """
 
     worker: WorkerId

@@ -214,7 +214,9 @@ def test_a_worker_that_can_be_started_says_for_which_app_and_how_it_ended() -> N
     w0, w1 = made.take({}, 1.0).workers
     assert (w0.absence, w0.declared, w1.absence) == (None, None, None), "the agent does not know yet"
     assert made.connect(HELLO) is None
-    assert made.take({}, 1.0, {W1: STOPPED}).workers[0].declared is None, "its plug-in says more"
+    w0, w1 = made.take({}, 1.0, {W1: STOPPED}).workers
+    assert (w0.declared, w0.absence) == (APP, None), "it runs, and can be started again"
+    assert (w1.declared, w1.absence) == (None, Absence.STOPPED)
 
 
 def test_a_worker_that_runs_another_app_than_declared_is_not_in_the_pool_of_the_declared_one() -> None:
@@ -222,7 +224,8 @@ def test_a_worker_that_runs_another_app_than_declared_is_not_in_the_pool_of_the_
     differ = "agent.toml declares app orders, its plug-in reports flights"
 
     assert made.connect(replace(HELLO, reason="topics are missing")) == differ
-    assert made.take({}, 1.0).workers[0].reason == f"topics are missing; {differ}"
+    row = made.take({}, 1.0).workers[0]
+    assert (row.declared, row.reason) == (None, f"topics are missing; {differ}")
     made.disconnect(W0)
     row = made.take({}, 1.0, {W0: STOPPED}).workers[0]
     assert (row.absence, row.declared, row.reason) == (Absence.STOPPED, None, differ)

@@ -39,10 +39,15 @@ def decider(present: Execution, *intents: Intent, scaling: ScalingSettings = ACT
     return made
 
 
-def seen(end_s: float, cpu: float, *pool: WorkerId) -> SnapshotArrived:
-    """Two workers of one core, each with a key group that takes so much of it, and workers that can be started."""
+def seen(end_s: float, cpu: float, *pool: WorkerId, again: tuple[WorkerId, ...] = (W1,)) -> SnapshotArrived:
+    """Two workers of one core, each with a key group that takes so much of it, and workers that can be started.
+
+    `again`: those that run and can be started again.
+    """
     snapshot = window(BALANCED, end_s, cpu=cpu).snapshot
-    nodes = tuple(replace(row, cpu=cpu, standbys=0) for row in snapshot.nodes)
+    nodes = tuple(
+        replace(row, cpu=cpu, standbys=0, declared=APP if row.worker in again else None) for row in snapshot.nodes
+    )
     idle = tuple(
         replace(
             nodes[0], worker=worker, host=HostId(f"h{worker[1:]}"), app=None, state=WorkerState.AWAY, cpu=None,
@@ -116,13 +121,13 @@ def test_a_pool_that_is_too_small_is_a_concern() -> None:
     assert concern.detail.endswith("for 20 s, but no agent can start 1 worker more")
 
 
-def test_only_a_worker_that_the_controller_started_leaves_and_its_drain_is_its_own() -> None:
-    made = decider(execution(BALANCED, scalings=started()))
-    _, found = decisions(made, 0.1)
+def test_only_a_worker_that_its_agent_can_start_again_leaves_and_its_drain_is_its_own() -> None:
+    _, found = decisions(decider(execution(BALANCED)), 0.1)
     assert isinstance(found, Resized)
     assert (found.drain, names_of(found)) == ((W1,), ("resize", "in"))
-    kept = decider(execution(BALANCED))
-    assert all(isinstance(found, Skip) for found in decisions(kept, 0.1))
+    kept = decider(execution(BALANCED, scalings=started()))  # started by the controller, and no longer declared
+    windows = [seen(end_s, 0.1, again=()) for end_s in (1010.0, 1020.0)]
+    assert all(isinstance(only(kept.on_event(1021.0, each)), Skip) for each in windows)
 
 
 def test_a_leaving_worker_is_drained_stopped_and_not_started_again() -> None:

@@ -6,7 +6,7 @@ from tests.controller.decider.deciders import BALANCED, decider, execution, wind
 from tests.controller.decider.observed_snapshots import APP, W0, node, owned, snapshot
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.events import SnapshotArrived
-from trimtab_controller.decider.pool import PoolWorker, crash_concerns, startable
+from trimtab_controller.decider.pool import PoolWorker, crash_concerns, restartable, startable
 from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
@@ -39,6 +39,13 @@ def test_the_pool_has_the_declared_workers_that_were_not_started_or_were_stopped
 
     assert startable(seen, frozenset()) == {APP: (pooled("w5"), pooled("w6")), OTHER: (pooled("w4"),)}
     assert startable(seen, frozenset({WorkerId("w5"), WorkerId("w4")})) == {APP: (pooled("w6"),)}
+
+
+def test_workers_that_run_the_app_for_which_they_are_declared_can_be_started_again() -> None:
+    w1, w2 = WorkerId("w1"), WorkerId("w2")
+    rows = [node(W0), node(w1, declared=APP), node(w2, declared=OTHER), away("w5", Absence.STOPPED)]
+
+    assert restartable(snapshot(rows, [owned(0, W0)])) == {w1}
 
 
 def test_crashed_workers_are_a_concern_of_the_app_that_they_are_declared_for_or_ran() -> None:

@@ -39,7 +39,7 @@ def test_a_worker_declares_what_its_last_report_says() -> None:
     assert undeclared == (None, None, None, None), "an agent of before"
 
 
-def test_why_a_worker_is_away_and_for_which_app_it_is_declared_is_as_last_reported() -> None:
+def test_why_a_worker_is_away_and_for_which_app_it_can_be_started_is_as_last_reported() -> None:
     early, late = host("h0", 0, 5, last_ms=4_500), host("h0", 0, 5, last_ms=9_500)
     away, starting, crashed = STATES.index(WorkerState.AWAY), *map(ABSENCES.index, (Absence.STARTING, Absence.CRASHED))
     rows = [worker("w0", early, state=away), declared("w0", early, Kind.ABSENCE, "flights", starting)]
@@ -47,9 +47,14 @@ def test_why_a_worker_is_away_and_for_which_app_it_is_declared_is_as_last_report
     machine = assembler(("h0",))
     assert machine.on_rows([early, *rows], now_ms=5_000) == []
     rows = [worker("w0", late, state=away), declared("w0", late, Kind.ABSENCE, None, crashed), worker("w1", late)]
+    rows += [worker("w2", late), declared("w2", late, Kind.ABSENCE, "flights", None)]
     [snapshot] = machine.on_rows([late, *rows], now_ms=10_100)
 
-    assert [(row.absence, row.declared) for row in snapshot.nodes] == [(Absence.CRASHED, None), (None, None)]
+    assert [(row.absence, row.declared) for row in snapshot.nodes] == [
+        (Absence.CRASHED, None),
+        (None, None),
+        (None, "flights"),
+    ]
     assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
 
 

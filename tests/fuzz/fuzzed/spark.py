@@ -250,8 +250,9 @@ def _declared(sample: WorkerSample) -> Iterator[Row]:
         yield (Kind.UNKNOWN, sample.unknown, None)
     if sample.reason is not None:
         yield (Kind.REASON, sample.reason, None)
-    if sample.absence is not None:
-        yield (Kind.ABSENCE, sample.declared, ABSENCES.index(sample.absence))
+    if sample.absence is not None or sample.declared is not None:
+        why = None if sample.absence is None else ABSENCES.index(sample.absence)
+        yield (Kind.ABSENCE, sample.declared, why)
 
 
 def _place(sample: HostSample | WorkerSample | KeyGroupSample | PairSample) -> Row:

@@ -7,7 +7,7 @@ from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.decision import Resized
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.known import Known
-from trimtab_controller.decider.pool import PoolWorker
+from trimtab_controller.decider.pool import PoolWorker, restartable
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.facts import facts_of
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
@@ -18,6 +18,7 @@ from trimtab_controller.execution.state import AppSize, Execution, ScalingPhase,
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, Intent, Scale, Undrain
 from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.snapshot import Snapshot
 
 START_RETRY_S = 300.0
 """How long a worker whose start has failed comes after all others of the pool, and is not tried again."""
@@ -27,6 +28,7 @@ START_RETRY_S = 300.0
 class SeenApps:
     """What a window shows: views with smoothed loads, what is unknown of them, use, and the pool of each app."""
 
+    snapshot: Snapshot
     views: Mapping[AppId, AppView | NotReady]
     evaluations: Mapping[AppId, Evaluation]
     gaps: Mapping[AppId, Gaps]
@@ -157,7 +159,7 @@ class SizeRounds:
             pool=_to_try(seen.pool.get(app, ()), execution, view.end_s),
             leaving=size.leaving,
             starting=_starting(app, view, execution, self.settings.restart_s),
-            returnable=_started(app, execution) if stops and not self.settings.hook else None,
+            returnable=restartable(seen.snapshot) if stops and not self.settings.hook else None,
             saving=0.0 if app in self._settled else self._saving(view, seen.evaluations[app]),
         )
         verdict, need = judge(facts, self.settings, need=self._needs.get(app), changes=size.changes, word=word)
@@ -197,15 +199,6 @@ def _to_try(pool: Sequence[PoolWorker], execution: Execution, at: float) -> tupl
         and at - scaling.at < START_RETRY_S
     }
     return tuple(row for row in pool if row.worker not in failed)
-
-
-def _started(app: AppId, execution: Execution) -> frozenset[WorkerId]:
-    """The workers that the controller started for the app."""
-    return frozenset(
-        worker
-        for worker, scaling in execution.scalings.items()
-        if scaling.of_app == app and scaling.command.kind is CommandKind.START
-    )
 
 
 def _starting(app: AppId, view: AppView, execution: Execution, restart_s: float) -> tuple[WorkerId, ...]:

@@ -146,7 +146,7 @@ def _by_word(facts: SizeFacts, word: Scale) -> _Aim:
         return _Aim(wanted=word.workers, why=by)
     able = cheapest(facts)[: present - max(1, word.workers)]
     if len(able) < present - word.workers:
-        by = f"{by}; the controller stops only workers that it has started"
+        by = f"{by}; no other worker may leave that its agent can start again"
     return _Aim(wanted=present - len(able), why=by, drain=tuple(worker.id for worker in able))
 
 
