@@ -26,6 +26,7 @@ from trimtab_controller.decider.view import first_few
 from trimtab_controller.leadership.group import Member
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import AppStatus, NodeStatus, Status
+from trimtab_protocol.messages.status_size import SizeStatus
 
 SILENT_AFTER_S = 15.0
 """Age from which a status counts as silence; a controller publishes one every 5 s."""
@@ -225,7 +226,14 @@ def _app(app: AppStatus) -> Text:
     if app.unknown_load:
         text.append(f", {app.unknown_load:.1%} of the load is unknown", "yellow")
     text.append(_n_minus_1(app)).append(headroom_text(app))
-    return text if app.size is None else text.append(f"\nsize: {app.size.text}")
+    return text if app.size is None else text.append(f"\nsize: {app.size.text}{_starts(app.size)}")
+
+
+def _starts(size: SizeStatus) -> str:
+    if size.measured_restart_s is None:
+        return ""
+    configured = f", restart_s is {size.restart_s:g} s" if size.restart_s is not None else ""
+    return f"; started workers ran after {size.measured_restart_s:.0f} s at most{configured}"
 
 
 def _n_minus_1(app: AppStatus) -> Text:

@@ -86,7 +86,7 @@ class Decider:
         scaling: ScalingSettings = ScalingSettings(),  # noqa: B008 - frozen
     ) -> None:
         self._settings = settings
-        self._sizes = SizeRounds(scaling, acting, settings.saved_per_tuple_s)
+        self._sizes = SizeRounds(scaling, acting, settings.catch_up_s, settings.saved_per_tuple_s)
         self._needs = needs
         self._execution = execution
         self._acting = acting

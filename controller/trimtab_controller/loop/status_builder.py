@@ -237,6 +237,8 @@ def _size(verdict: SizeVerdict | None, size: AppSize) -> SizeStatus | None:
         demand_cores=verdict.asked,
         capacity_cores=verdict.capacity,
         leaving=size.leaving,
+        restart_s=verdict.restart_s,
+        measured_restart_s=verdict.measured_restart_s,
     )
 
 

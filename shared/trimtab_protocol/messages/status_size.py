@@ -16,7 +16,8 @@ class SizeStatus:
     `workers` = how many stay, `wanted` = how many there should be by demand or by an operator's word, `desired` = the
     number for whoever adds and removes workers from outside: it follows `wanted` when a change is due.  `demand_cores`
     of `capacity_cores` are asked of the workers that stay.  `leaving` = workers that the controller drains, to stop
-    them.  `text` = all this in words, with the reason.
+    them.  `restart_s` = the configured time until a started worker runs, `measured_restart_s` = the longest that the
+    controller saw one of the last ten take.  `text` = the numbers of workers in words, with the reason.
     """
 
     text: str
@@ -26,6 +27,8 @@ class SizeStatus:
     demand_cores: float | None = None
     capacity_cores: float | None = None
     leaving: tuple[WorkerId, ...] = ()
+    restart_s: float | None = None
+    measured_restart_s: float | None = None
 
 
 def read_size(fields: Fields) -> SizeStatus:
@@ -40,4 +43,6 @@ def read_size(fields: Fields) -> SizeStatus:
         leaving=tuple(WorkerId(check_name(each, at)) for at, each in fields.items("leaving", limit=MAX_LEAVING))
         if fields.has("leaving")
         else (),
+        restart_s=fields.optional("restart_s", fields.number),
+        measured_restart_s=fields.optional("measured_restart_s", fields.number),
     )

@@ -122,6 +122,15 @@ def test_the_size_of_an_app_is_said_with_its_reason() -> None:
     assert not any("size:" in line for line in shown(STATUS))
 
 
+def test_how_long_workers_took_to_start_is_said_beside_the_configured_time() -> None:
+    size = SizeStatus(text="1 worker", restart_s=120.0, measured_restart_s=14.4)
+    [app] = STATUS.apps
+    [line] = [line for line in shown(replace(STATUS, apps=(replace(app, size=size),)), width=120) if "size:" in line]
+    assert line.strip() == "size: 1 worker; started workers ran after 14 s at most, restart_s is 120 s"
+    unseen = replace(size, measured_restart_s=None)
+    assert not any("ran after" in line for line in shown(replace(STATUS, apps=(replace(app, size=unseen),))))
+
+
 def test_a_worker_that_leaves_is_told_apart_from_one_that_an_operator_drains() -> None:
     [app] = STATUS.apps
     size = SizeStatus(text="1 worker", leaving=(WorkerId("orders-1"),))

@@ -64,6 +64,14 @@ def test_the_fixed_use_of_more_workers_counts() -> None:
     assert verdict(facts(4, 3.2, fixed=0.1)).wanted == 6
 
 
+def test_what_piles_up_until_workers_run_is_to_be_worked_off_too() -> None:
+    """2 cores too much for 180 s are 360 core seconds: 1.2 cores for 5 minutes."""
+    assert verdict(facts(10, 12.0, catch_up_s=300.0)).wanted == 18, "12 / 0.7"
+    assert verdict(facts(10, 12.0, restart_s=60.0, catch_up_s=300.0)).wanted == 18, "0.4 cores more: 12.4 / 0.7"
+    assert verdict(facts(10, 12.0, restart_s=180.0, catch_up_s=300.0)).wanted == 19, "1.2 cores more: 13.2 / 0.7"
+    assert verdict(facts(10, 9.0, restart_s=180.0, catch_up_s=300.0)).wanted == 13, "nothing piles up"
+
+
 def test_what_the_pool_lacks_is_short() -> None:
     found = verdict(facts(4, 3.6, pool=pool(50)))
     assert ([row.worker for row in found.start], found.short, found.desired) == (["w50"], 1, 6)
@@ -75,6 +83,8 @@ def test_what_the_hook_adds_has_some_time_to_come() -> None:
     found = verdict(facts(4, 3.6, pool=()), hooked, changes=asked)
     assert (found.due, found.detail.endswith("waiting for what the hook adds, 20 s at most")) == (False, True)
     assert verdict(facts(4, 3.6, 1020.0, pool=()), hooked, changes=asked).due
+    slow = facts(4, 3.6, 1020.0, pool=(), restart_s=150.0)
+    assert not verdict(slow, hooked, changes=asked).due, "one has taken longer than configured"
     assert verdict(facts(6, 5.6, pool=()), hooked, changes=asked).due
 
 

@@ -144,7 +144,8 @@ STATUS = Status(
             fixed=(FixedStatus(worker=W1, reason="worker_missing", text="away"),),
             stale_key_groups=2, unknown_load=0.03,
             size=SizeStatus(
-                text="2 workers", workers=2, wanted=3, desired=3, demand_cores=1.9, capacity_cores=2.0, leaving=(W1,)
+                text="2 workers", workers=2, wanted=3, desired=3, demand_cores=1.9, capacity_cores=2.0, leaving=(W1,),
+                restart_s=120.0, measured_restart_s=14.5,
             ),
             capacity=CapacityStatus(headroom=1.5, potential=2.0, bound=2.5, first="w0", heaviest="kg", accuracy=0.93),
         ),

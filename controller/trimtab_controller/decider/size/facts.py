@@ -50,6 +50,9 @@ class SizeFacts:
     wait for something else than CPU; `unmeasured` = workers of which nothing is known; `starting` = workers that were
     started and do not run yet; `pool` = workers that can be started.  `saving` = cores of the demand that collocation
     can save at most.
+
+    `restart_s` = how long a started worker takes until it runs; `catch_up_s` = within which time a backlog is to be
+    worked off.
     """
 
     app: AppId
@@ -68,6 +71,8 @@ class SizeFacts:
     starting: tuple[WorkerId, ...] = ()
     saving: float = 0.0
     pool: tuple[PoolWorker, ...] = ()
+    restart_s: float = 0.0
+    catch_up_s: float = math.inf
 
     @property
     def staying(self) -> tuple[SizedWorker, ...]:
@@ -89,6 +94,14 @@ class SizeFacts:
         """What is asked of the workers that stay / their capacity; infinite where none stays."""
         return self.asked / self.capacity if self.capacity else math.inf
 
+    @property
+    def arrears(self) -> float:
+        """Cores to work off, in time, what piles up until a worker that is started now runs; an upper estimate.
+
+        Flink's autoscaler counts the whole input of a restart.  Here the other workers go on meanwhile.
+        """
+        return max(0.0, self.asked - self.capacity) * self.restart_s / self.catch_up_s
+
 
 def facts_of(
     view: AppView,
@@ -99,11 +112,13 @@ def facts_of(
     leaving: tuple[WorkerId, ...],
     starting: tuple[WorkerId, ...],
     returnable: Collection[WorkerId] | None,
+    restart_s: float,
+    catch_up_s: float,
     saving: float = 0.0,
 ) -> SizeFacts:
     """The facts of a view with smoothed loads.
 
-    `returnable`: the workers that can be started again; None: all of them.  `saving` as in `SizeFacts`.
+    `returnable`: the workers that can be started again; None: all of them.  The others as in `SizeFacts`.
     """
     owned = view.owned
     state = np.bincount(owned.owner, owned.assumed_state_bytes, len(owned.workers))
@@ -147,6 +162,8 @@ def facts_of(
         starting=starting,
         saving=saving,
         pool=pool,
+        restart_s=restart_s,
+        catch_up_s=catch_up_s,
     )
 
 

@@ -11,6 +11,7 @@ from trimtab_controller.decider.pool import PoolWorker, restartable
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.facts import facts_of
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
+from trimtab_controller.decider.size.starts import Starts
 from trimtab_controller.decider.size.verdict import Direction, Need, SizeVerdict, judge
 from trimtab_controller.decider.unknown_load import Gaps
 from trimtab_controller.decider.view import AppView, NotReady
@@ -40,13 +41,16 @@ class SeenApps:
 class SizeRounds:
     """`verdicts` = what should become of each app's size; apps without a word of an operator are left out in mode off.
 
-    `saved_per_tuple_s` = CPU seconds that collocation saves per tuple.  `waiting` = apps whose hook runs.  `failures` =
+    `saved_per_tuple_s` = CPU seconds that collocation saves per tuple; `catch_up_s` as in `Settings`.  `starts` = how
+    long started workers took until they ran.  `waiting` = apps whose hook runs.  `failures` =
     apps whose hook has failed, and how.
     """
 
     settings: ScalingSettings
     acting: bool
+    catch_up_s: float
     saved_per_tuple_s: float = 0.0
+    starts: Starts = field(default_factory=Starts)
     verdicts: dict[AppId, SizeVerdict] = field(default_factory=dict)
     concerns: tuple[Concern, ...] = ()
     waiting: set[AppId] = field(default_factory=set)
@@ -59,9 +63,17 @@ class SizeRounds:
     ) -> None:
         """Judge the sizes after a window.  `settled` = apps for which a plan was last sought in vain."""
         self._settled = settled
+        self.starts = self.starts.after(seen.snapshot, execution.scalings)
         words = {intent.app: intent for intent in intents if isinstance(intent, Scale)}
         apps = [app for app in seen.views if app in words or self.settings.mode is not Mode.OFF]
-        self.verdicts = {app: self._judge(app, seen, execution, words.get(app)) for app in apps}
+        self.verdicts = {
+            app: replace(
+                self._judge(app, seen, execution, words.get(app)),
+                restart_s=self.settings.restart_s,
+                measured_restart_s=self.starts.measured_s(app),
+            )
+            for app in apps
+        }
         self._needs = {app: need for app, need in self._needs.items() if app in apps}
         self.failures = {app: why for app, why in self.failures.items() if app in apps}
         self.concerns = tuple(self._concerns())
@@ -146,6 +158,7 @@ class SizeRounds:
     def _judge(self, app: AppId, seen: SeenApps, execution: Execution, word: Scale | None) -> SizeVerdict:
         view = seen.views[app]
         size = execution.sizes.get(app, AppSize())
+        measured_s, prior_s = self.starts.measured_s(app), self.settings.restart_s
         if isinstance(view, NotReady):
             # Right after a round or a change nothing is known for a window.  What was decided before it still counts.
             before = self.verdicts.get(app) if view.reason is SkipReason.WINDOW_TOO_EARLY else None
@@ -158,8 +171,10 @@ class SizeRounds:
             seen.use,
             pool=_to_try(seen.pool.get(app, ()), execution, view.end_s),
             leaving=size.leaving,
-            starting=_starting(app, view, execution, self.settings.restart_s),
+            starting=_starting(app, view, execution, max(prior_s, measured_s or 0.0)),
             returnable=restartable(seen.snapshot) if stops and not self.settings.hook else None,
+            restart_s=prior_s if measured_s is None else measured_s,
+            catch_up_s=self.catch_up_s,
             saving=0.0 if app in self._settled else self._saving(view, seen.evaluations[app]),
         )
         verdict, need = judge(facts, self.settings, need=self._needs.get(app), changes=size.changes, word=word)
@@ -201,8 +216,8 @@ def _to_try(pool: Sequence[PoolWorker], execution: Execution, at: float) -> tupl
     return tuple(row for row in pool if row.worker not in failed)
 
 
-def _starting(app: AppId, view: AppView, execution: Execution, restart_s: float) -> tuple[WorkerId, ...]:
-    """The workers that were started for the app and are not seen in it yet; after `restart_s` they do not count."""
+def _starting(app: AppId, view: AppView, execution: Execution, patience_s: float) -> tuple[WorkerId, ...]:
+    """The workers that were started for the app and are not seen in it yet; after `patience_s` they do not count."""
     here = {*view.hosts, *(each.id for each in view.fixed)}
     return tuple(
         worker
@@ -211,5 +226,5 @@ def _starting(app: AppId, view: AppView, execution: Execution, restart_s: float)
         and scaling.command.kind is CommandKind.START
         and scaling.phase is not ScalingPhase.FAILED
         and worker not in here
-        and view.end_s - scaling.at < restart_s
+        and view.end_s - scaling.at < patience_s
     )

@@ -55,6 +55,7 @@ class SizeVerdict:
     workers that leave are empty.  `asked` and `capacity` in cores.  `detail` = the reason.  A change that is due keeps
     workers that were to leave (`keep`), starts some of the pool (`start`), or drains some (`drain`); `short` = how many
     more are wanted than can be kept or started.  `in_vain`: the last scale-out did not raise the rate.
+    `restart_s` = the configured time until a started worker runs, `measured_restart_s` = the one that was seen.
     """
 
     app: AppId
@@ -73,6 +74,8 @@ class SizeVerdict:
     drain: tuple[WorkerId, ...] = ()
     short: int = 0
     in_vain: bool = False
+    restart_s: float | None = None
+    measured_restart_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,13 +131,13 @@ def judge(
 def _desired(facts: SizeFacts, settings: ScalingSettings, changes: Sequence[SizeChange], due: int | None) -> int:
     """The number for whoever adds and removes workers from outside; `due`: the number that is wanted now.
 
-    Workers that were asked for have `restart_s` to come, and none goes before it is empty.
+    Workers that were asked for have time to come, and none goes before it is empty.
     """
     present, last = len(facts.staying), changes[-1] if changes else None
     busy = sum(1 for worker in facts.workers if worker.id in facts.leaving and worker.key_groups)
     if due is not None:
         return max(due, present + busy) if due > present else due + busy
-    awaited = last is not None and last.after > last.before and facts.end_s - last.at < settings.restart_s
+    awaited = last is not None and last.after > last.before and facts.end_s - last.at < _patience(facts, settings)
     return max(present + busy, last.after if last is not None and awaited else 0)
 
 
@@ -187,9 +190,15 @@ def _to_target(facts: SizeFacts, settings: ScalingSettings, most: int) -> int:
     capacity, count = facts.capacity, len(facts.staying)
     for added in range(1, most + 1):
         capacity += capacities[added - 1] if added <= len(capacities) else usual
-        if facts.demand + facts.fixed * (count + added) <= settings.target_utilisation * capacity + ROUNDING:
+        needed = facts.demand + facts.arrears + facts.fixed * (count + added)
+        if needed <= settings.target_utilisation * capacity + ROUNDING:
             return added
     return most
+
+
+def _patience(facts: SizeFacts, settings: ScalingSettings) -> float:
+    """How long a worker that was asked for is waited for (s): as configured, or as long as one has taken."""
+    return max(settings.restart_s, facts.restart_s)
 
 
 def _continued(need: Need | None, direction: Direction, facts: SizeFacts) -> Need | None:
@@ -217,7 +226,7 @@ def _obstacle(
         return f"waiting until {first_few(facts.leaving)} {'is' if len(facts.leaving) == 1 else 'are'} drained"
     last = changes[-1] if changes else None
     if settings.hook and last is not None and len(facts.staying) < last.after:
-        left_s = last.at + settings.restart_s - facts.end_s
+        left_s = last.at + _patience(facts, settings) - facts.end_s
         if need.direction is Direction.OUT and left_s > 0.0:
             return f"waiting for what the hook adds, {left_s:.0f} s at most"
     if by_word:
@@ -258,7 +267,7 @@ def _in_vain(facts: SizeFacts, settings: ScalingSettings, changes: Sequence[Size
     last = changes[-1] if changes else None
     if last is None or last.after <= last.before or not last.before:
         return False
-    settled = settings.restart_s <= facts.end_s - last.at <= HOUR_S
+    settled = _patience(facts, settings) <= facts.end_s - last.at <= HOUR_S
     expected = last.rate * (1.0 + EFFECTIVE * (last.after / last.before - 1.0))
     return settled and facts.behind > BEHIND * facts.capacity and facts.rate < expected
 
