@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
-from trimtab_protocol.messages.decode import Fields, check_integer, check_name, encode, parse
+from trimtab_protocol.messages.decode import Fields, check_integer, check_name, check_text, encode, parse
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, decode_epoch
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.round_status import RoundStatus, read_round, round_document
@@ -297,7 +297,12 @@ def _read_workers(row: Fields, name: str) -> tuple[WorkerId, ...]:
 
 
 def _read_fixed(row: Fields) -> FixedStatus:
-    return FixedStatus(worker=WorkerId(row.name("worker")), reason=row.name("reason"), text=row.text("text", limit=200))
+    text = row.take("text")
+    return FixedStatus(
+        worker=WorkerId(row.name("worker")),
+        reason=row.name("reason"),
+        text="" if text == "" else check_text(text, row.at("text"), 200),  # empty where the reason says it all
+    )
 
 
 def _read_decision(row: Fields) -> DecisionStatus:

@@ -141,7 +141,10 @@ STATUS = Status(
         AppStatus(
             app=APP, key_groups=3, load_distance=1.0, mean_load=2.0, not_ready="no [samples]", noise=0.5,
             missing_standbys=1, n_minus_1_pct=81.0, n_minus_1_bound_pct=79.0, n_minus_1_worker=W0, n_minus_1_lost=(W0,),
-            fixed=(FixedStatus(worker=W1, reason="worker_missing", text="away"),),
+            fixed=(
+                FixedStatus(worker=W0, reason="worker_missing", text=""),
+                FixedStatus(worker=W1, reason="worker_incomplete", text="2 of 3 reports"),
+            ),
             stale_key_groups=2, unknown_load=0.03,
             size=SizeStatus(
                 text="2 workers", workers=2, wanted=3, desired=3, demand_cores=1.9, capacity_cores=2.0, leaving=(W1,),
