@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format lock jars scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference bench-papers bench-peers bench-fleet clean
+.PHONY: help demo test check lint format lock jars scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference bench-papers bench-peers bench-fleet bench-live clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ bench-peers: $(INSTALLED) ## other solvers beside ours on the same instances
 
 bench-fleet: $(INSTALLED) jars ## 10,000 simulated agents, 1,000,000 key groups, real broker, Spark and controller, 15 minutes
 	$(BIN)/python -m benchmarks.fleet
+
+bench-live: $(INSTALLED) jars ## the live loop, mostly on a real cluster: scaling, steps, first decision, restores, recovery
+	$(BIN)/python -m benchmarks.live
 
 clean: ## remove the environment and what runs have written
 	rm -rf $(VENV) $(DOCS_VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
