@@ -22,7 +22,8 @@ class Pool:
     def snapshot(self) -> Snapshot:
         plain = self._plain()
         if "w3" in self.world.workers:
-            return plain
+            nodes = (replace(row, declared=APP) if row.worker == "w3" else row for row in plain.nodes)
+            return replace(plain, nodes=tuple(nodes))
         idle = replace(
             plain.nodes[0],
             worker=WorkerId("w3"),

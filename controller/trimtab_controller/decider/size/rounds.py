@@ -42,8 +42,8 @@ class SizeRounds:
     """`verdicts` = what should become of each app's size; apps without a word of an operator are left out in mode off.
 
     `saved_per_tuple_s` = CPU seconds that collocation saves per tuple; `catch_up_s` as in `Settings`.  `starts` = how
-    long started workers took until they ran.  `waiting` = apps whose hook runs.  `failures` =
-    apps whose hook has failed, and how.
+    long started workers took until they ran.  `waiting` = apps whose hook runs.  `failures` = apps whose hook has
+    failed, and how.
     """
 
     settings: ScalingSettings

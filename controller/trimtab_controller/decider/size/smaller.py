@@ -39,7 +39,7 @@ def leavers(facts: SizeFacts, settings: ScalingSettings) -> Leavers:
     most = min(max(1, int(len(staying) * settings.scale_down_max_factor)), len(staying) - settings.min_workers)
     candidates = cheapest(facts)
     if not candidates:
-        return Leavers(obstacle="no worker may leave that its agent can start again")
+        return Leavers(obstacle="no agent could start any of them again")
     chosen = _within_target(facts, settings, candidates, most)
     obstacle = "a smaller cluster would be above the target" if most > 0 else "min_workers is reached"
     while chosen:

@@ -149,7 +149,7 @@ def _by_word(facts: SizeFacts, word: Scale) -> _Aim:
         return _Aim(wanted=word.workers, why=by)
     able = cheapest(facts)[: present - max(1, word.workers)]
     if len(able) < present - word.workers:
-        by = f"{by}; no other worker may leave that its agent can start again"
+        by = f"{by}; no agent could start any other worker again"
     return _Aim(wanted=present - len(able), why=by, drain=tuple(worker.id for worker in able))
 
 
