@@ -1,7 +1,7 @@
 """Concerns: conditions that an operator should know of while balancing continues.
 
 These are workers over their capacity, growing backlogs and blocked key groups.  Missed predictions (`predictions.py`)
-and losses that would overload a worker (`standby_rounds.py`) are added to them.
+and losses that would overload a worker (`standby_rounds.py`), or did (`orphans.py`), are added to them.
 
 The capacity of a worker is compared with the CPU of its process and with the demand for it, not with the sum of its key
 groups' loads.  The sum is smaller: rounds of the network belong to no key group, and in calm windows they are two
@@ -37,6 +37,7 @@ class ConcernKind(StrEnum):
     PLANS_MISS = "plans_miss"
     WORKER_CRASHES = "worker_crashes"
     LOSS_OVERLOADS = "loss_overloads"
+    ORPHANS_CROWD = "orphans_crowd"
     TOO_FEW_WORKERS = "too_few_workers"
     SCALING_IN_VAIN = "scaling_in_vain"
 

@@ -39,3 +39,10 @@ class Known:
     survivals: dict[AppId, Survival] = field(default_factory=dict)
     sizes: dict[AppId, SizeVerdict] = field(default_factory=dict)
     capacity: Capacity = NO_CAPACITY
+
+    def without_news(self, now: float) -> NotReady:
+        """Why nothing is known of any app when no window has arrived for long; `now` in epoch seconds."""
+        if self.snapshot is None:
+            return NOTHING_SEEN
+        age_s = now - self.snapshot.end_ms / 1000.0
+        return NotReady(reason=SkipReason.STALE_SNAPSHOT, detail=f"the last window ended {age_s:.0f} s ago")

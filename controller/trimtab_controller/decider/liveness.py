@@ -39,6 +39,13 @@ class Liveness:
         self.ran.update({row.worker: row for row in snapshot.nodes if row.worker in here})
         self.ran = {worker: row for worker, row in self.ran.items() if row.host in self.hosts}
 
+    def forget(self, app: AppId | None, worker: WorkerId | None, reporting: Collection[HostId]) -> None:
+        """Forget an app, a worker, or both; `reporting` = hosts that report."""
+        if app is not None:
+            self.forget_app(app, reporting)
+        if worker is not None:
+            self.forget_worker(worker, reporting)
+
     def forget_app(self, app: AppId, reporting: Collection[HostId]) -> None:
         """Stop waiting for the app's workers, and for silent hosts on which only these ran."""
         self._forget({worker for worker, row in self.ran.items() if row.app == app}, reporting)

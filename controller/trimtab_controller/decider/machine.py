@@ -56,6 +56,7 @@ from trimtab_controller.decider.hosts import HostTracker, with_arrivals
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
 from trimtab_controller.decider.liveness import Liveness
 from trimtab_controller.decider.observe import Requirements, check_cluster, observe, parts_of, placed_workers
+from trimtab_controller.decider.orphans import Orphans
 from trimtab_controller.decider.pool import crash_concerns, startable
 from trimtab_controller.decider.prediction_tracker import PredictionTracker
 from trimtab_controller.decider.readers import Readers
@@ -64,12 +65,13 @@ from trimtab_controller.decider.restoring import onto_standbys, with_restores
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
 from trimtab_controller.decider.standby_rounds import StandbyRounds
-from trimtab_controller.decider.unknown_load import gaps_of, refuse, with_assumed_loads
+from trimtab_controller.decider.unknown_load import fill_gaps
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Drain, Intent, Pause
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -98,6 +100,7 @@ class Decider:
         self._readers = Readers(allowed=needs.in_parts)
         self._hosts = HostTracker(smoothing=settings.smoothing)
         self._standbys = StandbyRounds()
+        self._orphans = Orphans()
         self._wanted: SolveWanted | None = None
         self._in_vain: dict[AppId, float] = {}  # when the solver was last asked about an app without a plan as result
         self._decided: set[AppId] = set()  # apps with a decision from the last window
@@ -149,11 +152,7 @@ class Decider:
         if now < self._stale_at:
             return []
         self._stale_at = now + self._needs.max_age_s
-        missing = NOTHING_SEEN
-        if self.known.snapshot is not None:
-            age_s = now - self.known.snapshot.end_ms / 1000.0
-            missing = NotReady(reason=SkipReason.STALE_SNAPSHOT, detail=f"the last window ended {age_s:.0f} s ago")
-        self.known.not_ready = missing
+        self.known.not_ready = missing = self.known.without_news(now)
         return [Decided(decision=not_ready(missing))]
 
     def preview(self, now: float, solve: Callable[[AppView], Answer | NoAnswer]) -> Decision:
@@ -201,10 +200,9 @@ class Decider:
         views = {app: self._smooth(view) if isinstance(view, AppView) else view for app, view in raw.items()}
         last = {app: history.loads for app, history in self._history.items() if history.loads is not None}
         known = {app: view for app, view in views.items() if isinstance(view, AppView)}
-        assumed = {app: with_assumed_loads(view, last[app]) for app, view in known.items()}
-        gaps = {app: gaps_of(view, assumed[app]) for app, view in known.items()}
-        refused = refuse(known, gaps, self._needs.max_unknown)
-        raw, views = {**raw, **refused}, {**views, **assumed, **refused}
+        filled = fill_gaps(known, last, self._needs.max_unknown)
+        self._orphans.see(snapshot, filled.views, self._execution.placements, self._hosts.seen)
+        raw, views = {**raw, **filled.refused}, {**views, **filled.views, **filled.refused}
         evaluations = {
             app: evaluate(view, self._history[app]) for app, view in views.items() if isinstance(view, AppView)
         }
@@ -214,13 +212,14 @@ class Decider:
         measured = self._predictions.measure_rounds(self._execution.rounds, raw, parts, max_age_s=self._needs.max_age_s)
         self._predictions.review(raw, parts, use)
         pool = startable(snapshot, self.draining - self._execution.leaving)
-        seen = SeenApps(snapshot=snapshot, views=views, evaluations=evaluations, gaps=gaps, use=use, pool=pool)
+        seen = SeenApps(snapshot=snapshot, views=views, evaluations=evaluations, gaps=filled.gaps, use=use, pool=pool)
         self._sizes.see(seen, self._execution, self._intents, self._in_vain)
         ran = {worker: row.app for worker, row in self._liveness.ran.items()}
         concerns = (
             *concerns_of(use),
             *self._predictions.concerns,
             *self._standbys.concerns,
+            *self._orphans.concerns,
             *self._sizes.concerns,
             *crash_concerns(snapshot, ran),
         )
@@ -235,7 +234,7 @@ class Decider:
             pool=pool,
             sizes=self._sizes.told,
             survivals=dict(self._standbys.survivals),
-            gaps=gaps,
+            gaps=dict(filled.gaps),
             capacity=capacity_of(views, self._hosts),
         )
         return measured
@@ -297,6 +296,8 @@ class Decider:
             return decision
         if self.known.not_ready is not None:
             return not_ready(self.known.not_ready)
+        if self._acting and (given := self._orphans.place(self._idle_placements())) is not None:
+            return given
         apps = by_urgency(self.known.views.keys() - self._decided, self.known.views, self.known.evaluations)
         skips = {}
         for app in sorted(apps, key=lambda app: self._in_vain.get(app, 0.0)):
@@ -313,14 +314,10 @@ class Decider:
         if not self._acting or self._held is not None:
             return None
         found = to_forget(self._intents, self._execution, self.known.snapshot, self.known.not_ready)
-        if found is None:
-            return None
-        self._intents = tuple(intent for intent in self._intents if intent.key not in found.answered)
-        if found.app is not None:
-            self._liveness.forget_app(found.app, reporting)
-            self._history.pop(found.app, None)
-        if found.worker is not None:
-            self._liveness.forget_worker(found.worker, reporting)
+        if found is not None:
+            self._intents = tuple(intent for intent in self._intents if intent.key not in found.answered)
+            self._liveness.forget(found.app, found.worker, reporting)
+            self._history = {app: history for app, history in self._history.items() if app != found.app}
         return found
 
     def _admit_cluster(self) -> Skip | None:
@@ -341,6 +338,9 @@ class Decider:
         view = with_arrivals(view, self._execution.in_flight, self.known.views)
         found = admit(now, view, evaluation, self._execution, self._settings, windows=windows)
         return (self._predictions.hold(found) if isinstance(found, SolveWanted) else None) or found
+
+    def _idle_placements(self) -> dict[AppId, Placement]:
+        return {app: found for app, found in self._execution.placements.items() if not self._execution.busy(app)}
 
     def _place_standbys(self, now: float) -> StandbysPlaced | None:
         """Standbys to place; asked only when there is nothing else to do."""

@@ -71,6 +71,22 @@ class Gaps:
         object.__setattr__(self, "of_workers", MappingProxyType(dict(self.of_workers)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """The views `with_assumed_loads`, what is not known of each, and the apps of which too much is unknown."""
+
+    views: Mapping[AppId, AppView]
+    gaps: Mapping[AppId, Gaps]
+    refused: Mapping[AppId, NotReady]
+
+
+def fill_gaps(views: Mapping[AppId, AppView], last: Mapping[AppId, LastLoads], max_unknown: float) -> Filled:
+    """Let the last known loads stand in for what was not measured."""
+    assumed = {app: with_assumed_loads(view, last[app]) for app, view in views.items()}
+    gaps = {app: gaps_of(view, assumed[app]) for app, view in views.items()}
+    return Filled(views=assumed, gaps=gaps, refused=refuse(views, gaps, max_unknown))
+
+
 def with_assumed_loads(view: AppView, last: LastLoads) -> AppView:
     """The view with a load of every kept key group; `last` = last known loads that are young enough."""
     kept = view.kept_table

@@ -1,0 +1,217 @@
+"""Key groups of a worker that is away and that have no standby get a next owner, by greedy matching on real loads."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.controller.decider.observed_snapshots import APP, kg, node, owned, snapshot
+from trimtab_controller.decider.concerns import ConcernKind
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.decision import Skip, StandbysPlaced
+from trimtab_controller.decider.events import Decided, ExecutionChanged, IntentsChanged, SnapshotArrived
+from trimtab_controller.decider.hosts import Asked, HostsSeen
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.orphans import Orphaned, Placed, place_orphans
+from trimtab_controller.decider.owned import Owned, OwnedTable
+from trimtab_controller.decider.view import AppView, Room, Worker
+from trimtab_controller.execution.state import Execution, placement_of
+from trimtab_protocol.messages.intents import Pause
+from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import Snapshot
+
+W0, W1, W2, W3 = (WorkerId(f"w{place}") for place in range(4))
+HEAVY, LIGHT = 0.30, 0.05
+OWNERS = {kg(place): (W0, W1, W2, W3)[place // 4] for place in range(16)}
+CPU = {kg(0): HEAVY, kg(1): LIGHT, kg(2): LIGHT, kg(3): LIGHT, **{kg(place): 0.1 for place in range(4, 16)}}
+STANDBY_OF_3 = {kg(3): (W0, W1)}
+
+
+def placement(standbys: dict[KeyGroup, tuple[WorkerId, ...]]) -> Placement:
+    return placement_of("c", APP, Epoch(1, 1), OWNERS, None).changed(Epoch(1, 1), standbys)
+
+
+def seen(number: int, *, lost: WorkerId | None = None, taken: dict[KeyGroup, WorkerId] | None = None) -> Snapshot:
+    """A window of ten seconds; `lost` = a worker that is away in it, `taken` = its key groups that others have."""
+    rows = [node(name, capacity=1.0, cpu=0.0, standbys=0) for name in (W0, W1, W2, W3)]
+    rows = [replace(row, state=WorkerState.AWAY, app=None, cpu=None) if row.worker == lost else row for row in rows]
+    owners = {each: name for each, name in OWNERS.items() if name != lost} | (taken or {})
+    start_ms = 1_000_000 + 10_000 * number
+    found = snapshot(rows, [owned(each.partition, name, cpu=CPU[each]) for each, name in owners.items()])
+    return replace(found, start_ms=start_ms, end_ms=start_ms + 10_000)
+
+
+def decider(standbys: dict[KeyGroup, tuple[WorkerId, ...]], *, acting: bool = True) -> Decider:
+    present = Execution(generation=1, number=1, placements={APP: placement(standbys)})
+    return Decider(Settings(min_windows=1), Requirements(), present, acting=acting)
+
+
+def decision_of(made: Decider, number: int, window: Snapshot) -> object:
+    actions = made.on_event(1010.0 + 10 * number, SnapshotArrived(snapshot=window))
+    return next(action.decision for action in actions if isinstance(action, Decided))
+
+
+def test_the_key_groups_of_a_lost_worker_get_a_next_owner_by_their_loads() -> None:
+    made = decider(STANDBY_OF_3)
+    decision_of(made, 0, seen(0))
+
+    found = decision_of(made, 1, seen(1, lost=W0))
+
+    assert isinstance(found, StandbysPlaced)
+    assert {each: row[0] for each, row in found.rows.items()} == {kg(0): W0, kg(1): W0, kg(2): W0}, "3 has a standby"
+    heavy = found.rows[kg(0)][1]
+    assert heavy != W1, "w1 inherits key group 3"
+    assert {found.rows[kg(1)][1], found.rows[kg(2)][1]}.isdisjoint({heavy}), "by load and not by number"
+    assert found.detail.startswith(
+        "w0 is away and 3 of its key groups have no standby that runs: the Elastic Allocator"
+    )
+    assert f"{heavy} 1 (70 %)" in found.detail
+    assert made.known.concerns == ()
+
+
+def test_they_are_placed_once_and_the_worker_that_comes_back_keeps_them() -> None:
+    made = decider({})
+    decision_of(made, 0, seen(0))
+    found = decision_of(made, 1, seen(1, lost=W0))
+    assert isinstance(found, StandbysPlaced)
+    after = placement({}).changed(Epoch(1, 2), found.rows)
+    made.on_event(1020.0, ExecutionChanged(execution=Execution(generation=1, number=2, placements={APP: after})))
+
+    assert not isinstance(decision_of(made, 2, seen(2, lost=W0)), StandbysPlaced)
+    back = decision_of(made, 3, seen(3))
+    assert isinstance(back, StandbysPlaced)
+    assert set(back.rows.values()) == {(W0,)}, "the app asks for no standbys"
+
+
+def test_what_another_worker_has_is_no_orphan() -> None:
+    made = decider({})
+    decision_of(made, 0, seen(0))
+    assert isinstance(decision_of(made, 1, seen(1, lost=W0, taken={kg(place): W1 for place in range(4)})), Skip)
+
+
+def test_a_standby_that_is_lost_too_does_not_count() -> None:
+    made = decider({kg(0): (W0, WorkerId("gone"))})
+    decision_of(made, 0, seen(0))
+    found = decision_of(made, 1, seen(1, lost=W0))
+    assert isinstance(found, StandbysPlaced)
+    assert len(found.rows[kg(0)]) == 2, "the row is not longer than before"
+    assert found.rows[kg(0)][1] in (W1, W2, W3)
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_paused_controller_and_a_dry_run_place_nothing(*, paused: bool) -> None:
+    made = decider({}, acting=paused)
+    if paused:
+        made.on_event(1000.0, IntentsChanged(intents=(Pause(by="op", at=1.0, reason="maintenance"),)))
+    decision_of(made, 0, seen(0))
+    assert isinstance(decision_of(made, 1, seen(1, lost=W0)), Skip)
+
+
+def test_where_no_worker_is_light_it_is_a_concern_until_the_worker_is_back() -> None:
+    made = decider({})
+    crowded = dict.fromkeys(CPU, 0.19)  # 76 % of each worker
+
+    def loaded(found: Snapshot) -> Snapshot:
+        return replace(found, key_groups=[replace(row, cpu=crowded[row.key_group]) for row in found.key_groups])
+
+    decision_of(made, 0, loaded(seen(0)))
+    found = decision_of(made, 1, loaded(seen(1, lost=W0)))
+
+    assert isinstance(found, StandbysPlaced)
+    assert sorted(Counter(row[1] for row in found.rows.values()).values()) == [1, 1, 2], "where they do least harm"
+    assert "no worker is light or stays below 80 % with 4 of them" in found.detail
+    decision_of(made, 2, loaded(seen(2, lost=W0)))
+    [concern] = [each for each in made.known.concerns if each.kind is ConcernKind.ORPHANS_CROWD]
+    assert concern.workers == (W1, W2, W3)
+    assert "after the loss of w0" in concern.detail
+    decision_of(made, 3, loaded(seen(3)))
+    assert ConcernKind.ORPHANS_CROWD not in {each.kind for each in made.known.concerns}
+
+
+# --- the matching -----------------------------------------------------------------------------------------------------
+
+
+def view(capacities: dict[str, float], owners: dict[int, tuple[str, float]], **changes: object) -> AppView:
+    """Workers on hosts of their own; `owners` = partition to (owner, load)."""
+    made = AppView(
+        app=APP,
+        start_s=0.0,
+        end_s=10.0,
+        workers=tuple(
+            Worker(id=WorkerId(name), host=HostId(f"h-{name}"), capacity=capacity, draining=False)
+            for name, capacity in capacities.items()
+        ),
+        key_groups=[
+            Owned(key_group=kg(place), owner=WorkerId(name), load=load, state_bytes=100)
+            for place, (name, load) in owners.items()
+        ],
+        flows={},
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def orphaned(loads: dict[int, float], state_bytes: int = 100) -> Orphaned:
+    rows = [
+        Owned(key_group=kg(place), owner=WorkerId("gone"), load=load, state_bytes=state_bytes)
+        for place, load in loads.items()
+    ]
+    return Orphaned(table=OwnedTable.of(APP, rows), owners=(WorkerId("gone"),), inherited={}, state={})
+
+
+def placed(seen: AppView, lost: Orphaned, hosts: HostsSeen = HostsSeen(), operations: int = 10_000) -> Placed:  # noqa: B008
+    found = place_orphans(seen, lost, hosts, operations=operations)
+    assert found is not None
+    return found
+
+
+def test_a_worker_counts_with_what_it_uses_besides_its_key_groups() -> None:
+    busy = Asked(host=HostId("h-a"), capacity=1.0, key_groups=10.0, fixed=50.0)
+    seen_ = view({"a": 1.0, "b": 1.0}, {0: ("a", 10.0), 1: ("b", 30.0)})
+    assert placed(seen_, orphaned({5: 10.0})).targets == {kg(5): "a"}
+    assert placed(seen_, orphaned({5: 10.0}), HostsSeen(workers={WorkerId("a"): busy})).targets == {kg(5): "b"}
+
+
+def test_state_goes_where_the_host_has_memory_for_it() -> None:
+    rooms = {HostId("h-a"): Room(cpu=100.0, memory=1_000.0), HostId("h-b"): Room(cpu=100.0, memory=1_000_000.0)}
+    seen_ = view({"a": 1.0, "b": 1.0}, {0: ("a", 10.0), 1: ("b", 30.0)}, rooms=rooms)
+    assert placed(seen_, orphaned({5: 10.0}, state_bytes=5_000)).targets == {kg(5): "b"}
+
+
+def test_a_draining_worker_gets_none_and_without_others_nothing_is_placed() -> None:
+    seen_ = view({"a": 1.0}, {0: ("a", 10.0)})
+    draining = replace(seen_, workers=tuple(replace(worker, draining=True) for worker in seen_.workers))
+    assert place_orphans(draining, orphaned({5: 10.0}), HostsSeen(), operations=10) is None
+
+
+def test_when_the_operations_are_spent_the_rest_is_spread_over_light_workers() -> None:
+    seen_ = view({"a": 1.0, "b": 1.0, "c": 1.0}, {0: ("a", 60.0), 1: ("b", 5.0), 2: ("c", 5.0)})
+    found = placed(seen_, orphaned(dict.fromkeys(range(3, 23), 1.0)), operations=0)
+    assert Counter(found.targets.values()) == {WorkerId("b"): 10, WorkerId("c"): 10}
+    assert found.forced == ()
+
+
+@given(
+    capacities=st.lists(st.floats(0.1, 8.0), min_size=1, max_size=6),
+    loads=st.lists(st.floats(0.0, 400.0), min_size=1, max_size=30),
+    operations=st.integers(0, 100),
+)
+def test_every_orphan_gets_exactly_one_worker_and_what_it_then_uses_is_told(
+    capacities: list[float], loads: list[float], operations: int
+) -> None:
+    workers = {f"w{place}": capacity for place, capacity in enumerate(capacities)}
+    seen_ = view(workers, {place: (name, 10.0) for place, name in enumerate(workers)})
+    lost = orphaned({100 + place: load for place, load in enumerate(loads)})
+
+    found = placed(seen_, lost, operations=operations)
+
+    assert set(found.targets) == {row.key_group for row in lost.table}
+    used = {name: 10.0 / capacity for name, capacity in workers.items()}
+    for row in lost.table:
+        used[found.targets[row.key_group]] += row.load / workers[found.targets[row.key_group]]
+    for name, busy in found.busy_pct.items():
+        assert busy == pytest.approx(used[name], rel=1e-6, abs=1e-6)
