@@ -32,7 +32,8 @@ def hosts_table(status: Status, *, all_nodes: bool) -> Table | None:
         sizes = (row.memory_bytes, row.memory_limit_bytes, row.received_bytes_s, row.sent_bytes_s)
         percents = (or_unknown(pct, "{:.0f}") for pct in (row.used_pct, row.demand_pct))
         speed = [or_unknown(row.speed, "{:.2f}")] if several else []
-        table.add_row(*map(Text, (row.host, *percents, *map(size_of, sizes), *speed, row.bottleneck or "?")))
+        busiest = ", ".join(part for part in (row.bottleneck, row.level) if part) or "?"
+        table.add_row(*map(Text, (row.host, *percents, *map(size_of, sizes), *speed, busiest)))
     return table
 
 

@@ -24,6 +24,7 @@ from trimtab_controller.cli.status_plans import ago, clock, last_plans, plans_in
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import first_few
 from trimtab_controller.leadership.group import Member
+from trimtab_models.elastic import Level
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import AppStatus, NodeStatus, Status
 from trimtab_protocol.messages.status_size import SizeStatus
@@ -208,8 +209,19 @@ def _apps(status: Status) -> Table | None:
         return None
     table = Table.grid(padding=(0, 2))
     for app in status.apps:
-        table.add_row(Text(app.app), _app(app))
+        table.add_row(Text(app.app), _app(app).append(_levels(app, status)))
     return table
+
+
+def _levels(app: AppStatus, status: Status) -> Text:
+    """How many workers are light, moderate and heavy, and which are heavy."""
+    workers: defaultdict[str, list[str]] = defaultdict(list)
+    for row in status.nodes:
+        if row.app == app.app and row.level is not None:
+            workers[row.level].append(row.worker)
+    counts = ", ".join(f"{len(workers[level.value])} {level.value}" for level in Level if workers[level.value])
+    heavy = workers[Level.HEAVY.value]
+    return Text(f"\nworkers: {counts}" + (f" ({first_few(heavy)})" if heavy else "")) if counts else Text()
 
 
 def _app(app: AppStatus) -> Text:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.headroom import NO_CAPACITY, Capacity
+from trimtab_controller.decider.levels import Levels, levels_of
 from trimtab_controller.decider.pool import PoolWorker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.verdict import SizeVerdict
@@ -39,6 +40,11 @@ class Known:
     survivals: dict[AppId, Survival] = field(default_factory=dict)
     sizes: dict[AppId, SizeVerdict] = field(default_factory=dict)
     capacity: Capacity = NO_CAPACITY
+
+    @property
+    def levels(self) -> Levels:
+        """How busy workers and hosts are."""
+        return levels_of(self.use, self.capacity.seen)
 
     def without_news(self, now: float) -> NotReady:
         """Why nothing is known of any app when no window has arrived for long; `now` in epoch seconds."""

@@ -4,6 +4,7 @@ Names begin with `trimtab_controller_`.  `_pp` = percentage points of load, `_ra
 """
 
 import math
+from collections import Counter as Tally
 from collections.abc import Iterable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -11,10 +12,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.headroom import Capacity
+from trimtab_controller.decider.levels import Levels
 from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.standbys import Survival
 from trimtab_controller.decider.unknown_load import Gaps
 from trimtab_controller.execution.state import Handover, HandoverPhase, Round
+from trimtab_models.elastic import Level
 from trimtab_process.counts import Followed
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import AppId
@@ -75,6 +78,10 @@ class Metrics:
         self.loads = gauge("worker_key_groups_ratio", text, "app", "worker")
         text = "CPU asked of the worker in the last window, with its backlog / its capacity; absent while unknown."
         self.demand = gauge("worker_demand_ratio", text, "app", "worker")
+        text = "Workers of the app by how busy they are: light below 40 % of their capacity, heavy from 80 % on."
+        self.worker_levels = gauge("workers_at_level", text, "app", "level")
+        text = "Hosts by how busy their bottleneck is: light below 40 %, heavy from 80 % on."
+        self.host_levels = gauge("hosts_at_level", text, "level")
         text = "Inputs in Kafka not yet processed by the worker at the end of the last window; absent while unknown."
         self.worker_backlog = gauge("worker_backlog_tuples", text, "app", "worker")
         text = "Times the present input that fits until a worker or host is full, as placed; absent while unknown."
@@ -189,6 +196,14 @@ class Metrics:
         backlogs = {names: worker_use.backlog for names, worker_use in workers.items() if worker_use.backlog}
         _show(self.worker_backlog, {names: float(growth.now) for names, growth in backlogs.items()})
         _show(self.backlog, {(app,): float(growth.now) for app, growth in use.backlogs.items()})
+
+    def see_levels(self, levels: Levels, use: ClusterUse) -> None:
+        """Set how many workers of each app, and how many hosts, are light, moderate and heavy."""
+        apps = {use.workers[worker].app or "" for worker in levels.workers}
+        workers = Tally((use.workers[worker].app or "", level) for worker, level in levels.workers.items())
+        hosts = Tally(levels.hosts.values())
+        _show(self.worker_levels, {(app, each.value): float(workers[app, each]) for app in apps for each in Level})
+        _show(self.host_levels, {(each.value,): float(hosts[each]) for each in Level if levels.hosts})
 
     def see_hosts(self, snapshot: Snapshot | None) -> None:
         """Set the memory of workers, and CPU, memory and link of hosts; None = no recent window."""

@@ -141,7 +141,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
     loads: dict[WorkerId, float] = {}
     for evaluation in decider.known.evaluations.values():
         loads.update(evaluation.worker_loads)
-    use = decider.known.use.workers
+    use, levels = decider.known.use.workers, decider.known.levels.workers
     owned: Counter[WorkerId] = Counter()
     for block in snapshot.blocks:
         owned.update(block.owned())
@@ -162,6 +162,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
             memory_bytes=row.memory_bytes,
             reason=row.reason,
             absence=row.absence,
+            level=levels[row.worker].value if row.worker in levels else None,
         )
         for row in sorted(snapshot.nodes, key=lambda row: row.worker)
     )
@@ -169,6 +170,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
 
 def _hosts(decider: Decider) -> tuple[HostStatus, ...]:
     snapshot, seen = decider.known.snapshot, decider.known.capacity.seen.hosts
+    levels = decider.known.levels.hosts
     return tuple(
         HostStatus(
             host=row.host,
@@ -182,6 +184,7 @@ def _hosts(decider: Decider) -> tuple[HostStatus, ...]:
             bottleneck=found.bottleneck if found else None,
             type=row.type,
             speed=found.speed if found else None,
+            level=levels[row.host].value if row.host in levels else None,
         )
         for row in sorted(snapshot.hosts if snapshot else (), key=lambda row: row.host)
     )

@@ -8,6 +8,7 @@ from trimtab_controller.decider.decision import Decision, Planned, Skip
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import DrainBlocked, RoundMeasured
 from trimtab_controller.decider.headroom import NO_CAPACITY
+from trimtab_controller.decider.levels import Levels
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import first_few
@@ -57,6 +58,7 @@ class Telemetry:
         self._metrics.see_survivals(decider.known.survivals)
         self._metrics.see_gaps(decider.known.gaps)
         self._metrics.see_use(decider.known.use)
+        self._metrics.see_levels(decider.known.levels, decider.known.use)
         self._metrics.see_hosts(snapshot)
         self._metrics.see_sizes(decider.known.sizes)
         self._metrics.see_capacity(decider.known.capacity)
@@ -93,6 +95,7 @@ class Telemetry:
             self._metrics.see_survivals({})
             self._metrics.see_gaps({})
             self._metrics.see_use(NO_USE)
+            self._metrics.see_levels(Levels(), NO_USE)
             self._metrics.see_hosts(None)
             self._metrics.see_sizes({})
             self._metrics.see_capacity(NO_CAPACITY)

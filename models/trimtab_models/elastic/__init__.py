@@ -1,6 +1,7 @@
 """The Elastic Allocator: a greedy plan within a budget of operations, and how busy nodes are.
 
-`trimtab solve` and `trimtab simulate` call it; the running controller does not.  Library only: `model`.
+`trimtab solve` and `trimtab simulate` call `solve`.  The running controller calls `match`, for key groups that have
+lost their owner, and `level_of`.  Library only: `model`.
 """
 
 from trimtab_models.elastic.matching import Demands, Level, Matched, level_of, match

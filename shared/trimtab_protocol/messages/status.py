@@ -37,7 +37,8 @@ class NodeStatus:
     process, `demand_pct` = what is asked of that process, both in the last window; all in percent of the capacity.
     `backlog` = inputs that wait; `memory_bytes` = memory of the process; `key_groups` = how many it owns; `steering` =
     whether it takes commands; `reason` = why it does not, or, while it does, what it lacks; of a worker that is
-    away, how it ended; `absence` = why a worker that its agent can start is away.
+    away, how it ended; `absence` = why a worker that its agent can start is away.  `level` = light, moderate or heavy,
+    by what is asked of it.
     """
 
     worker: WorkerId
@@ -55,6 +56,7 @@ class NodeStatus:
     memory_bytes: int | None = None
     reason: str | None = None
     absence: Absence | None = None
+    level: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +269,7 @@ def _read_node(row: Fields) -> NodeStatus:
         memory_bytes=row.optional("memory_bytes", row.integer),
         reason=row.optional("reason", lambda name: row.text(name, limit=200)),
         absence=row.optional("absence", lambda name: row.choice(name, Absence)),
+        level=row.optional("level", row.name),
     )
 
 

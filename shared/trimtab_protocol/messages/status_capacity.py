@@ -13,7 +13,7 @@ class HostStatus:
     `used_pct` = CPU in percent of its cores; memory in bytes, used and at most; `received_bytes_s` and `sent_bytes_s` =
     use of its link, of `link_bytes_s` each way, in bytes per second.  `demand_pct` = CPU asked of it, with what other
     processes use, in percent of its cores; `bottleneck` = the resource of which most is used; `type` as its agent names
-    it, `speed` of a core relative to that of other types.
+    it, `speed` of a core relative to that of other types; `level` = light, moderate or heavy, by its bottleneck.
     """
 
     host: HostId
@@ -27,6 +27,7 @@ class HostStatus:
     bottleneck: str | None = None
     type: str | None = None
     speed: float | None = None
+    level: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,7 @@ def read_host(row: Fields) -> HostStatus:
         bottleneck=row.optional("bottleneck", lambda name: row.text(name, limit=200)),
         type=row.optional("type", row.name),
         speed=row.optional("speed", row.number),
+        level=row.optional("level", row.name),
     )
 
 

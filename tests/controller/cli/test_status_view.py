@@ -233,6 +233,14 @@ def test_a_worker_that_is_asked_for_more_than_it_has_is_over_its_capacity_though
     assert [line.endswith("over capacity") for line in lines if " host-orders-" in line] == [True, False]
 
 
+def test_levels_of_the_workers_are_a_line_of_the_app() -> None:
+    levels = ("light", "heavy", "light", "moderate", "heavy", None)
+    nodes = tuple(node(f"w{place}", level=level) for place, level in enumerate(levels))
+    lines = " ".join(" ".join(shown(replace(STATUS, nodes=nodes))).split())
+    assert "workers: 2 light, 1 moderate, 2 heavy (w1, w4)" in lines
+    assert "workers:" not in " ".join(shown(STATUS)), "a controller of an older version does not say"
+
+
 def test_headroom_is_a_line_of_the_app() -> None:
     capacity = CapacityStatus(
         headroom=1.5, potential=2.0, bound=2.25, first="host h1", heaviest="orders/sums/7", accuracy=0.934
@@ -250,13 +258,13 @@ def test_headroom_is_a_line_of_the_app() -> None:
 def test_hosts_are_shown_with_what_was_measured_the_most_used_first() -> None:
     measured = HostStatus(
         host=HostId("h0"), used_pct=88.25, memory_bytes=2_000_000_000, memory_limit_bytes=4_100_000_000,
-        received_bytes_s=1_250_000.0, sent_bytes_s=999.0, demand_pct=91.0, bottleneck="CPU 91 %",
+        received_bytes_s=1_250_000.0, sent_bytes_s=999.0, demand_pct=91.0, bottleneck="CPU 91 %", level="heavy",
     )  # fmt: skip
     lines = shown(replace(STATUS, hosts=(measured, HostStatus(host=HostId("h1")))))
     where = lines.index("hosts")
     assert [line.split() for line in lines[where + 1 : where + 5] if "─" not in line] == [
         ["host", "CPU", "%", "asked", "%", "memory", "of", "received/s", "sent/s", "bottleneck"],
-        ["h0", "88", "91", "2", "GB", "4", "GB", "1", "MB", "999", "B", "CPU", "91", "%"],
+        ["h0", "88", "91", "2", "GB", "4", "GB", "1", "MB", "999", "B", "CPU", "91", "%,", "heavy"],
         ["h1", *"???????"],
     ]
     assert max(map(len, lines)) <= 80

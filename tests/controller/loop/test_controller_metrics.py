@@ -13,6 +13,8 @@ from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import not_ready
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.decider.hosts import Host, HostsSeen
+from trimtab_controller.decider.levels import Levels, levels_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.predictions import MispredictedWorker
@@ -26,7 +28,9 @@ from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.telemetry import Telemetry
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.names import AppId, Topics, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, Topics, WorkerId
+from trimtab_protocol.messages.report import Basis
+from trimtab_protocol.messages.snapshot import HostWindow
 
 
 def evaluation(load_distance: float | None, collocation: float | None) -> Evaluation:
@@ -216,3 +220,37 @@ def test_a_round_that_missed_is_counted_and_one_that_cannot_be_compared_is_no_fi
         ("measured_load_distance_pp", "app"): 9.0,
         ("plans_missed_total",): 1.0,
     }
+
+
+def test_workers_and_hosts_are_counted_by_level() -> None:
+    metrics, app = Metrics(), AppId("a")
+    pcts = {"w0": (10.0, None), "w1": (10.0, 79.0), "w2": (95.0, 40.0), "w3": (None, 81.0), "w4": (None, None)}
+    use = ClusterUse(
+        workers={
+            WorkerId(name): WorkerUse(app=app, used_pct=used, load_pct=None, demand_pct=asked)
+            for name, (used, asked) in pcts.items()
+        }
+    )
+    window = HostWindow(host=HostId("h0"), covered_s=10.0, cpu=1.0, cores=4.0, basis=Basis.CONFIG)
+    full = replace(window, host=HostId("h1"), memory_bytes=90, memory_limit_bytes=100)
+    unknown = replace(window, host=HostId("h2"), cores=None)
+    hosts = {
+        row.host: Host(id=row.host, window=row, others=0.0, speed=1.0, asked=1.0) for row in (window, full, unknown)
+    }
+    levels = levels_of(use, HostsSeen(hosts=hosts))
+    assert {name: level.value for name, level in levels.workers.items()} == {
+        "w0": "light", "w1": "moderate", "w2": "heavy", "w3": "heavy",
+    }  # fmt: skip
+    assert {name: level.value for name, level in levels.hosts.items()} == {"h0": "light", "h1": "heavy"}
+
+    metrics.see_levels(levels, use)
+    assert served(metrics, "workers_at_level", "hosts_at_level") == {
+        ("workers_at_level", "a", "light"): 1.0,
+        ("workers_at_level", "a", "moderate"): 1.0,
+        ("workers_at_level", "a", "heavy"): 2.0,
+        ("hosts_at_level", "light"): 1.0,
+        ("hosts_at_level", "moderate"): 0.0,
+        ("hosts_at_level", "heavy"): 1.0,
+    }
+    metrics.see_levels(Levels(), NO_USE)
+    assert served(metrics, "workers_at_level", "hosts_at_level") == {}

@@ -131,12 +131,12 @@ STATUS = Status(
     nodes=(
         NodeStatus(
             worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=1.0, load_pct=50.0, key_groups=3,
-            draining=False, steering=True, used_pct=110.0, demand_pct=130.5, backlog=7,
+            draining=False, steering=True, used_pct=110.0, demand_pct=130.5, backlog=7, level="heavy",
             memory_bytes=2**28, reason="waits for topics: 2", absence=Absence.CRASHED,
         ),
     ),
     hosts=(HostStatus(host=HOST, used_pct=80.0, memory_bytes=2**30, received_bytes_s=1.5, sent_bytes_s=0.0,
-        link_bytes_s=1e9, demand_pct=90.0, bottleneck="CPU 90 %", type="m5-x2", speed=0.5),),
+        link_bytes_s=1e9, demand_pct=90.0, bottleneck="CPU 90 %", type="m5-x2", speed=0.5, level="heavy"),),
     apps=(
         AppStatus(
             app=APP, key_groups=3, load_distance=1.0, mean_load=2.0, not_ready="no [samples]", noise=0.5,
