@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.first import First
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.size.settings import ScalingSettings, read_scaling
 from trimtab_controller.execution.events import Limits
@@ -51,6 +52,7 @@ class Configuration:
     execution: Limits
     metrics: Listen | None
     scaling: ScalingSettings = ScalingSettings()  # noqa: RUF009 - frozen
+    first: First = First.ADOPT
     signing: KeyFiles | None = None
     lease_s: float = LEASE_S
 
@@ -86,6 +88,7 @@ def decode(document: Mapping[str, Any]) -> Configuration:
         solver_time_limit_s=solver_time_limit_s,
         execution=execution,
         scaling=read_scaling(_section(fields, "scaling")),
+        first=_read_placement(_section(fields, "placement")),
         metrics=fields.optional("metrics", lambda name: read_listen(fields.fields(name))),
         signing=fields.optional("signing", lambda name: _read_signing(fields.fields(name))),
     )
@@ -129,6 +132,12 @@ def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, flo
     )
     fields.done()
     return settings, limit_s, needs
+
+
+def _read_placement(fields: Fields) -> First:
+    first = _or(First.ADOPT, fields, "first", lambda name: fields.choice(name, First))
+    fields.done()
+    return first
 
 
 def _read_execution(fields: Fields) -> Limits:

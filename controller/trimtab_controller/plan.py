@@ -14,6 +14,7 @@ class PlanReason(StrEnum):
     DRAIN = "drain"
     COLLOCATION = "collocation"
     LOAD_DISTANCE = "load_distance"
+    FIRST = "first_placement"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

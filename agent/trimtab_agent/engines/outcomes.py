@@ -121,6 +121,10 @@ class WorkerStatus(Protocol):
     def standbys(self) -> int:
         """Number of standby replicas that the app asks for."""
 
+    @property
+    def fresh(self) -> bool:
+        """Whether this worker started a short while ago and the app had no state then; False if that is unknown."""
+
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""
 

@@ -169,6 +169,7 @@ def _sample(worker: WorkerId, entry: _Worker, merged: Statistics | None, use: Pr
         reason=_reason(entry.hello.reason, entry.difference),
         declared=None if entry.other_app else entry.declared,
         in_parts=entry.hello.in_parts,
+        fresh=bool(last and last.fresh),
     )
 
 

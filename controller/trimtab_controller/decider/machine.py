@@ -16,24 +16,13 @@ from trimtab_controller.decider.decide import (
     any_drift,
     blocked_drains,
     by_urgency,
-    drift,
     judge,
     noted,
     still_free,
     to_start,
     to_stop,
 )
-from trimtab_controller.decider.decision import (
-    Adopted,
-    Decision,
-    Forgotten,
-    Planned,
-    Resized,
-    Scaled,
-    Skip,
-    StandbysPlaced,
-    not_ready,
-)
+from trimtab_controller.decider.decision import Adopted, Decision, Forgotten, Planned, Skip, StandbysPlaced, not_ready
 from trimtab_controller.decider.demand import Demands, follow_demand
 from trimtab_controller.decider.demand_history import NO_DEMAND_HISTORY
 from trimtab_controller.decider.evaluate import NO_HISTORY, History, evaluate, follow
@@ -50,6 +39,7 @@ from trimtab_controller.decider.events import (
     Solve,
     SolverAnswered,
 )
+from trimtab_controller.decider.first import First, FirstPlacements
 from trimtab_controller.decider.forgetting import to_forget
 from trimtab_controller.decider.headroom import capacity_of
 from trimtab_controller.decider.hosts import HostTracker, with_arrivals
@@ -86,7 +76,9 @@ class Decider:
         *,
         acting: bool,
         scaling: ScalingSettings = ScalingSettings(),  # noqa: B008 - frozen
+        first: First = First.ADOPT,
     ) -> None:
+        self._first = FirstPlacements(first)
         self._settings = settings
         self._sizes = SizeRounds(scaling, acting, settings.catch_up_s, settings.saved_per_tuple_s)
         self._needs = needs
@@ -323,15 +315,17 @@ class Decider:
     def _admit_cluster(self) -> Skip | None:
         return admit_cluster(self._execution, paused=self.paused, held=self._held)
 
-    def _decide_app(self, now: float, app: AppId) -> Skip | Adopted | Scaled | Resized | SolveWanted:
+    def _decide_app(self, now: float, app: AppId) -> Decision | SolveWanted:
         if (busy := admit_app(app, self._execution)) is not None:
             return busy
         view = self.known.views[app]
         if isinstance(view, NotReady):
             return not_ready(view)
         placement = self._execution.placements.get(app)
-        if self._acting and (adopted := drift(view, placement)) is not None:
-            return self._standbys.with_adopted(now, view, placement, adopted)
+        if self._acting and (placed := self._first.decide(view, placement)) is not None:
+            if isinstance(placed, Planned):
+                return with_restores(placed, self.known.snapshot, placement)
+            return self._standbys.with_adopted(now, view, placement, placed)
         evaluation, windows = self.known.evaluations[app], self._history[app].windows
         if (changed := to_stop(view, self._execution) or self._sizes.decide(now, app)) is not None:
             return changed

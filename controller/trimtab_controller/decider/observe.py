@@ -162,6 +162,7 @@ def observe(
         standbys=None if any(each.worker is None for each in fixed) else _wanted_standbys(rows, blocks, older),
         fixed=fixed,
         kept=found.kept,
+        fresh=any(row.fresh and row.app == app for row in rows),
     )
 
 

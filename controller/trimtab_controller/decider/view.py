@@ -90,6 +90,7 @@ class AppView:
     bound the window (epoch seconds); `flows` are tuples per second between key groups.  `key_groups` becomes an
     `OwnedTable`, whatever sequence is given.  `rooms` limits what these workers may use together on each host.
     `standbys` is the number that each key group should have; None = unknown, because older agents do not report it.
+    `fresh`: the app was started a short while ago, and had no state then.
     """
 
     app: AppId
@@ -102,6 +103,7 @@ class AppView:
     fixed: tuple[FixedWorker, ...] = ()
     kept: Sequence[Owned] = ()
     rooms: Mapping[HostId, Room] = field(default_factory=dict)
+    fresh: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", OwnedTable.of(self.app, self.key_groups))

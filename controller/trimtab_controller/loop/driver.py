@@ -95,7 +95,12 @@ class ControlLoop:
         self._hold = recovered.hold
         self._execution = ExecutionMachine(configuration.cluster, configuration.execution, execution)
         self._decider = Decider(
-            configuration.balance, configuration.needs, execution, acting=acting, scaling=configuration.scaling
+            configuration.balance,
+            configuration.needs,
+            execution,
+            acting=acting,
+            scaling=configuration.scaling,
+            first=configuration.first,
         )
         self._telemetry = Telemetry(configuration.cluster, metrics, acting=acting, previous=recovered.status)
         self._acks_read: dict[int, int] = {}

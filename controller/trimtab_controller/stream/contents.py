@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from trimtab_controller.stream.measures import ABSENCES, BASES, KNOWN, READS_PARTS, STATES, STEERS, SUMS, Kind
+from trimtab_controller.stream.measures import ABSENCES, BASES, FRESH, KNOWN, READS_PARTS, STATES, STEERS, SUMS, Kind
 from trimtab_controller.stream.rows import named, where
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.decode import MAX_NUMBER
@@ -288,6 +288,7 @@ def _node(row: Mapping[str, Any]) -> NodeWindow:
         complete=not row["marked"],
         steering=bool(abilities & STEERS),
         in_parts=bool(abilities & READS_PARTS),
+        fresh=bool(abilities & FRESH),
         memory_bytes=_whole(row["memory_bytes"]),
         epoch=None if epoch[0] is None or epoch[1] is None else Epoch(epoch[0], epoch[1]),
         generation=_whole(row["generation"]),

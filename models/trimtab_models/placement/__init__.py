@@ -1,6 +1,6 @@
 """Initial placement: the slot in which every instance of a job's operators starts.
 
-`trimtab solve` calls it; the running controller does not.
+`trimtab solve` calls it, and the running controller for an app that has never run (`[placement] first`).
 """
 
 from trimtab_models.placement.job import Job, Stream, job_of, sort_slots

@@ -124,7 +124,8 @@ class Statistics:
     groups; `refused` = refused placements and hand-over records since its start, by reason. Since protocol 2:
     `standbys` = standby replicas per key group that the app asks for; `unknown` = why the loads of the key groups are
     unknown in this interval, as `reason_text` returns it; `breaches` = times since its start that a changelog was about
-    to overwrite state that the worker owns (it then ends itself).
+    to overwrite state that the worker owns (it then ends itself); `fresh` = the worker started a short while ago, and
+    its app had no state then (None = it had, or that is unknown).
     """
 
     at_ms: int
@@ -140,6 +141,7 @@ class Statistics:
     standbys: int | None = None
     unknown: str | None = None
     breaches: int | None = None
+    fresh: bool | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "refused", MappingProxyType(dict(self.refused)))
@@ -148,11 +150,13 @@ class Statistics:
 
     def for_protocol(self, protocol: int) -> Self:
         """These statistics without the fields that an agent of this protocol version does not know."""
-        return self if protocol >= PROTOCOL else replace(self, standbys=None, unknown=None, breaches=None)
+        if protocol >= PROTOCOL:
+            return self
+        return replace(self, standbys=None, unknown=None, breaches=None, fresh=None)
 
     def document(self) -> dict[str, Any]:
         """The message as JSON types."""
-        later = {"standbys": self.standbys, "unknown": self.unknown, "breaches": self.breaches}
+        later = {"standbys": self.standbys, "unknown": self.unknown, "breaches": self.breaches, "fresh": self.fresh}
         return self._first_document() | {name: value for name, value in later.items() if value is not None}
 
     def _first_document(self) -> dict[str, Any]:
@@ -239,6 +243,7 @@ def _read_statistics(fields: Fields) -> Statistics:
         standbys=fields.optional("standbys", lambda name: fields.integer(name, high=MAX_STANDBYS)),
         unknown=fields.optional("unknown", lambda name: fields.text(name, limit=1000)),
         breaches=fields.optional("breaches", fields.integer),
+        fresh=fields.optional("fresh", fields.flag),
     )
 
 

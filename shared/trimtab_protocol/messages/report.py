@@ -92,7 +92,8 @@ class WorkerSample:
     unknown in this interval (None when they are known); `reason` = why it only reports, or, while it steers, what it
     lacks; of an absent worker, how it ended.  `absence` = why a worker that the agent can start is away (None for any
     other, and while it is unknown).  `declared` = the app that the agent can start it for, running or not, if
-    agent.toml says so.  `in_parts` = whether it reads placements that are published in parts.
+    agent.toml says so.  `in_parts` = whether it reads placements that are published in parts; `fresh` = it started a
+    short while ago, and its app had no state then.
     """
 
     worker: WorkerId
@@ -112,17 +113,20 @@ class WorkerSample:
     absence: Absence | None = None
     declared: AppId | None = None
     in_parts: bool = False
+    fresh: bool = False
 
     def __post_init__(self) -> None:
         if self.operators is not None:
             object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
 
     def document(self) -> dict[str, Any]:
-        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; maybe os, oc (operators), sby, unk, why, off, dap, pip."""
+        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; maybe os, oc (operators), sby, unk, why, off, dap, pip,
+        fsh.
+        """
         operators = self.operators
         names, counts = (None, None) if operators is None else (list(operators), list(operators.values()))
         later = {"os": names, "oc": counts, "sby": self.standbys, "unk": self.unknown, "why": self.reason}
-        later |= {"off": self.absence, "dap": self.declared, "pip": self.in_parts or None}
+        later |= {"off": self.absence, "dap": self.declared, "pip": self.in_parts or None, "fsh": self.fresh or None}
         return self._first_document() | {key: value for key, value in later.items() if value is not None}
 
     def _first_document(self) -> dict[str, Any]:
@@ -329,6 +333,7 @@ def _read_worker(fields: Fields) -> WorkerSample:
         absence=fields.optional("off", lambda name: fields.choice(name, Absence)),
         declared=fields.optional("dap", lambda name: AppId(fields.name(name))),
         in_parts=fields.optional("pip", fields.flag) or False,
+        fresh=fields.optional("fsh", fields.flag) or False,
     )
 
 

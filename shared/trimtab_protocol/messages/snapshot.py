@@ -83,10 +83,10 @@ class HostWindow:
 class NodeWindow:
     """A worker process in the window: `capacity` and `cpu` in cores, `covered_s` = seconds that samples cover.
 
-    `state`, `epoch`, `generation`, `steering`, `operators`, `standbys`, `reason`, `absence`, `declared` and `in_parts`
-    are as last reported (see `WorkerSample`).  `complete` is False when a sample in the window was marked partial,
-    stale or clamped.  `unknown` = the last reason in the window why loads were unknown.  `also_on` = other hosts on
-    which a process of this name ran meanwhile.
+    `state`, `epoch`, `generation`, `steering`, `operators`, `standbys`, `reason`, `absence`, `declared`, `in_parts` and
+    `fresh` are as last reported (see `WorkerSample`).  `complete` is False when a sample in the window was marked
+    partial, stale or clamped.  `unknown` = the last reason in the window why loads were unknown.  `also_on` = other
+    hosts on which a process of this name ran meanwhile.
     """
 
     worker: WorkerId
@@ -109,6 +109,7 @@ class NodeWindow:
     absence: Absence | None = None
     declared: AppId | None = None
     in_parts: bool = False
+    fresh: bool = False
 
     def __post_init__(self) -> None:
         if self.operators is not None:
@@ -218,7 +219,7 @@ def _node_document(row: NodeWindow) -> dict[str, Any]:
     also_on = list(row.also_on) or None
     later: dict[str, Any] = {"operators": operators, "standbys": row.standbys, "unknown": row.unknown}
     later |= {"reason": row.reason, "also_on": also_on, "absence": row.absence, "declared": row.declared}
-    later["in_parts"] = row.in_parts or None
+    later |= {"in_parts": row.in_parts or None, "fresh": row.fresh or None}
     return document | {name: value for name, value in later.items() if value is not None}
 
 
@@ -298,6 +299,7 @@ def _read_node(fields: Fields) -> NodeWindow:
         absence=fields.optional("absence", lambda name: fields.choice(name, Absence)),
         declared=fields.optional("declared", lambda name: AppId(fields.name(name))),
         in_parts=fields.optional("in_parts", fields.flag) or False,
+        fresh=fields.optional("fresh", fields.flag) or False,
     )
 
 

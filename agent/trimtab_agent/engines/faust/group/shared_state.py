@@ -44,6 +44,9 @@ class PluginState:
         """None until the topics are known; stays None if they cannot be divided into operators."""
         self.faust_standbys = 0
         """Standby replicas that the app asks for; restored in Faust if the app turns out not to be steerable."""
+        self.empty_at: float | None = None
+        """When this worker saw, before its first join, that the app has no state (monotonic seconds); None = it has,
+        or that is unknown."""
         self.applied: Epoch = NO_EPOCH
         """Epoch of the placement that the last rebalance applied; NO_EPOCH = Faust's own assignment."""
         self.refusal: str | None = None

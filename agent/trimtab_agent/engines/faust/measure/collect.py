@@ -86,6 +86,7 @@ class Collector:
             refused=status.refused,
             standbys=min(status.standbys, MAX_STANDBYS),
             breaches=status.breaches,
+            fresh=status.fresh or None,
             unknown=unknown,
         )
 

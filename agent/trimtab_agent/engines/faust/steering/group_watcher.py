@@ -3,7 +3,8 @@
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 from trimtab_agent.engines.faust.group.member_data import read_member
 from trimtab_agent.engines.faust.group.operators import Layout, MixedPartitions
@@ -18,6 +19,8 @@ log = logging.getLogger(__name__)
 
 NamedTopics = Callable[[], Mapping[OperatorId, frozenset[str]]]
 """Returns the topics of the named operators.  Called when the app is complete."""
+StateCheck = Callable[[Collection[str]], Awaitable[bool]]
+"""Whether an app with these changelogs has no state yet."""
 
 
 def _epoch_to_read(user_data: bytes) -> Epoch:
@@ -38,8 +41,10 @@ class GroupWatcher:
         *,
         named_topics: NamedTopics,
         unfit_tables: Callable[[], Iterable[str]],
+        is_empty: StateCheck,
     ) -> None:
         self._parts = parts
+        self._is_empty = is_empty
         self._named_topics = named_topics
         self._unfit_tables = unfit_tables
 
@@ -66,6 +71,8 @@ class GroupWatcher:
         limit_s = self._parts.settings.placement_load_limit_s
         if not await wait_until(app, self._parts.side.placement_loaded, limit_s):
             log.warning("the placement topic was not read within %g s; joining the group without a placement", limit_s)
+        elif shared.placement is None and await self._is_empty(changelogs):
+            shared.empty_at = time.monotonic()
 
     async def before_assignment(self, told: Collection[bytes]) -> None:
         """As leader, wait until this worker has read the newest placement that any member has read.

@@ -1,5 +1,6 @@
 """Assembles the steering part of the plug-in for one app in one worker process."""
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -8,6 +9,7 @@ from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.channel import Channel
 from trimtab_agent.engines.faust.handover.handover import Handover
 from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.engines.faust.steering.app_state import is_empty
 from trimtab_agent.engines.faust.steering.background_work import BackgroundWork
 from trimtab_agent.engines.faust.steering.command_executor import FaustCommandExecutor
 from trimtab_agent.engines.faust.steering.group_watcher import GroupWatcher, NamedTopics
@@ -72,7 +74,12 @@ class FaustSteering:
         )
         self._receiver = HandoverReceiver(parts)
         self.executor = FaustCommandExecutor(parts)
-        self.watcher = GroupWatcher(parts, named_topics=named_topics, unfit_tables=unfit_tables)
+        self.watcher = GroupWatcher(
+            parts,
+            named_topics=named_topics,
+            unfit_tables=unfit_tables,
+            is_empty=functools.partial(is_empty, connection, str(app.conf.id)),
+        )
         self.status = FaustWorkerStatus(parts)
 
     async def close(self) -> None:

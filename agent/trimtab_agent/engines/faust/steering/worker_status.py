@@ -1,5 +1,6 @@
 """Current state of a Faust worker.  Read-only, and nothing here blocks."""
 
+import time
 from collections.abc import Mapping
 
 from trimtab_agent.engines.faust.steering.parts import Parts
@@ -9,6 +10,8 @@ from trimtab_protocol.messages.report import WorkerState
 
 NAMED = 5
 """Largest number of missing topics that the message names."""
+FRESH_S = 300.0
+"""How long after its start a worker says that its app had no state then."""
 NOT_WHOLE = "parts of the newest placement are missing: it follows the one before"
 
 
@@ -78,6 +81,12 @@ class FaustWorkerStatus:
     def standbys(self) -> int:
         """Number of standby replicas that the app asks for."""
         return self._shared.faust_standbys
+
+    @property
+    def fresh(self) -> bool:
+        """Whether this worker started a short while ago and the app had no state then; False if that is unknown."""
+        began = self._shared.empty_at
+        return began is not None and time.monotonic() - began < FRESH_S
 
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""

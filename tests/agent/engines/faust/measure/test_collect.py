@@ -37,6 +37,7 @@ class FakeStatus:
     waits_for: str | None = None
     standbys: int = 1
     breaches: int = 0
+    fresh: bool = False
     refused: Mapping[Fault, int] = field(default_factory=lambda: {Fault.UNSIGNED: 2})
 
     def operators(self) -> Mapping[OperatorId, int]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -101,6 +101,11 @@ class Windows:
     async def follow(self) -> None: ...
 
 
+async def has_state(changelogs: Collection[str]) -> bool:
+    """The app runs: it is not empty."""
+    return False
+
+
 class Worker:
     def __init__(self, *, placed: WorkerId = OTHER) -> None:
         self.shared = PluginState(cluster="c", app=APP, worker=ME)
@@ -127,7 +132,7 @@ class Worker:
         self.executor = FaustCommandExecutor(self.parts)
         self.receiver = HandoverReceiver(self.parts)
         self.status = FaustWorkerStatus(self.parts)
-        self.watcher = GroupWatcher(self.parts, named_topics=dict, unfit_tables=list)
+        self.watcher = GroupWatcher(self.parts, named_topics=dict, unfit_tables=list, is_empty=has_state)
 
     @property
     def rejoins(self) -> int:
@@ -358,7 +363,12 @@ def test_an_app_that_turns_out_to_be_unfit_is_measured_but_neither_steered_nor_k
     worker.parts.ownership.learn = learnt.append  # type: ignore[method-assign, assignment]
     worker.parts.app._assignor = SimpleNamespace(replicas=0)
     named = {SUMS: frozenset({"in"})}
-    watcher = GroupWatcher(worker.parts, named_topics=lambda: named, unfit_tables=lambda: ["table lost: in memory"])
+    watcher = GroupWatcher(
+        worker.parts,
+        named_topics=lambda: named,
+        unfit_tables=lambda: ["table lost: in memory"],
+        is_empty=has_state,
+    )
 
     async def join() -> None:
         await watcher.before_join(frozenset({"in"}))

@@ -1,0 +1,233 @@
+"""First placement: where the key groups of an app that has just been started for the first time go.
+
+Faust has assigned them by its own rule when the controller first sees them, and the placement adopts that.  If the app
+had no state when its first worker started, another placement may follow, as a plan of hand-overs: nothing is lost, no
+rebalance takes place, and there is hardly any state to restore yet.  An app that had state, or of which this is not
+known, stays as it is.
+
+Candidates are what Faust did, the even scheduler, and L/F (locality and fairness, `trimtab_models.placement`): it puts
+partitions of the same number of operators that exchange tuples into one worker.  Who sends to whom is measured in the
+first windows.  A candidate's cost is the share of the tuples that go to another worker, plus how much more key groups
+than its fair share the fullest worker has; the least cost wins, and of equal ones what moves least.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from trimtab_controller.decider.decide import drift
+from trimtab_controller.decider.decision import Adopted, Planned
+from trimtab_controller.decider.evaluate import evaluate
+from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.plan import Move, Plan, PlanReason
+from trimtab_models.instances import Edge, ParallelOperator, Slot, Topology
+from trimtab_models.instances.operator_graph import topological_order
+from trimtab_models.placement import Params, PlacementResult, Scheduler, job_of, solve
+from trimtab_models.solving import Never
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.placement import MAX_MOVING, Placement
+
+WINDOWS_FOR_FLOWS = 3
+"""How many windows to wait for tuples between key groups; without any, who sends to whom counts as unknown."""
+WINDOWS = 20
+"""After so many windows in which workers still come or are not ready, what Faust did stays."""
+SAME = 0.01
+"""Costs that differ by less count as equal."""
+
+Owners = Mapping[KeyGroup, WorkerId]
+
+
+class First(StrEnum):
+    """`[placement] first`: how an app without state is placed."""
+
+    ADOPT = "adopt"  # as the engine does
+    EVEN = "even"
+    LF = "lf"
+    AUTO = "auto"  # the best of all three
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A placement of all key groups.
+
+    `remote` = share of the tuples that go to another worker, None if none were measured.  `excess` = key groups of the
+    fullest worker / its fair share - 1.  `moves` = key groups that have another owner than now.
+    """
+
+    name: str
+    owners: Owners
+    remote: float | None
+    excess: float
+    moves: int
+
+    @property
+    def cost(self) -> float:
+        """To be as low as possible."""
+        return (self.remote or 0.0) + self.excess
+
+    def __str__(self) -> str:
+        remote = "unknown" if self.remote is None else f"{self.remote:.0%}"
+        return f"{self.name} {remote} remote, {self.excess:.0%} uneven"
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An app whose first placement has yet to be made."""
+
+    workers: tuple[WorkerId, ...]
+    windows: int = 0
+    seen_s: float = 0.0
+
+
+class FirstPlacements:
+    """Adopts what the reports show, and decides on the first placements."""
+
+    def __init__(self, first: First) -> None:
+        self._first = first
+        self._waiting: dict[AppId, _Waiting] = {}
+
+    def decide(self, view: AppView, placement: Placement | None) -> Adopted | Planned | None:
+        """The adoption or first placement that the app needs; None if neither."""
+        adopted = drift(view, placement)
+        if adopted is not None:
+            if placement is None and view.fresh and self._first is not First.ADOPT:
+                self._waiting[view.app] = _Waiting(tuple(worker.id for worker in view.workers))
+                return replace(adopted, detail=f"{adopted.detail}, until its first placement ({self._first}) is made")
+            return adopted
+        waiting = self._waiting.get(view.app)
+        if waiting is None or view.end_s <= waiting.seen_s or not self._is_due(view, waiting):
+            return None
+        del self._waiting[view.app]
+        return _placed(view, candidates(view), self._first)
+
+    def _is_due(self, view: AppView, waiting: _Waiting) -> bool:
+        """Whether all workers are there: none has come or gone since the last window, and none is away."""
+        waiting.windows, waiting.seen_s = waiting.windows + 1, view.end_s
+        workers = tuple(worker.id for worker in view.workers)
+        settled = workers == waiting.workers and not view.fixed and not view.draining
+        waiting.workers = workers
+        if waiting.windows > WINDOWS:
+            del self._waiting[view.app]
+            return False
+        return settled and (bool(view.flows) or waiting.windows >= WINDOWS_FOR_FLOWS)
+
+
+def candidates(view: AppView) -> list[Candidate]:
+    """What runs, even, and L/F if it is known who sends to whom."""
+    owners = view.owners
+    named: list[tuple[str, Owners]] = [("as started", owners)]
+    schedulers = [Scheduler.EVEN, *([Scheduler.LF] if view.flows else [])]
+    topology = topology_of(view)
+    job = job_of(topology, rates=[_rate(view, edge) for edge in topology.edges] if topology.edges else None)
+    workers = dict(zip(topology.slots, _sorted(view), strict=True))
+    for scheduler in schedulers:
+        found = solve(job, stop=Never(), seed=0, params=Params(schedulers=(scheduler,)))
+        if isinstance(found, PlacementResult):
+            slots = [workers[job.slots[slot]] for slot in found.placement]
+            instances = [job.name(number).rpartition("#") for number in range(len(slots))]
+            placed = {
+                KeyGroup(view.app, OperatorId(operator), int(partition)): worker.id
+                for (operator, _, partition), worker in zip(instances, slots, strict=True)
+            }
+            named.append((scheduler.value, _renamed(view, placed, owners)))
+    return [_rated(view, name, placed) for name, placed in named]
+
+
+def topology_of(view: AppView) -> Topology:
+    """The operators of an app, its workers as slots, and who sends to whom; an edge that closes a cycle is left out."""
+    rates: defaultdict[tuple[str, str], float] = defaultdict(float)
+    sizes: dict[str, int] = dict(view.sizes)
+    for (source, target), rate in view.flows.items():
+        if source.operator != target.operator:
+            rates[source.operator, target.operator] += rate
+    edges: list[Edge] = []
+    for (source_name, target_name), _ in sorted(rates.items(), key=lambda item: (-item[1], item[0])):
+        more = [*edges, Edge(source=source_name, target=target_name, keyed=True)]
+        if len(topological_order(sizes, more)) == len(sizes):
+            edges = more
+    ordered = topological_order(sizes, edges)
+    return Topology(
+        operators=tuple(ParallelOperator(id=name, instances=sizes[name]) for name in ordered),
+        edges=tuple(edges),
+        slots=tuple(Slot(node=worker.host, port=number) for number, worker in enumerate(_sorted(view))),
+    )
+
+
+def _sorted(view: AppView) -> list[Worker]:
+    return sorted(view.workers, key=lambda worker: (worker.host, worker.id))
+
+
+def _rate(view: AppView, edge: Edge) -> float:
+    return sum(
+        rate
+        for (source, target), rate in view.flows.items()
+        if (source.operator, target.operator) == (edge.source, edge.target)
+    )
+
+
+def _renamed(view: AppView, placed: Owners, now: Owners) -> Owners:
+    """The same placement with workers of equal capacity exchanged, so that more key groups stay where they are."""
+    capacity = {worker.id: worker.capacity for worker in view.workers}
+    common = Counter((target, now[each]) for each, target in placed.items())
+    names: dict[WorkerId, WorkerId] = {}
+    for (target, other), _ in sorted(common.items(), key=lambda item: (-item[1], item[0])):
+        if target not in names and other not in names.values() and capacity[target] == capacity[other]:
+            names[target] = other
+    free = [worker for worker in sorted(capacity) if worker not in names.values()]
+    for worker in sorted(capacity.keys() - names.keys()):
+        names[worker] = next(each for each in free if capacity[each] == capacity[worker])
+        free.remove(names[worker])
+    return {each: names[target] for each, target in placed.items()}
+
+
+def _rated(view: AppView, name: str, owners: Owners) -> Candidate:
+    known = {pair: rate for pair, rate in view.flows.items() if pair[0] in owners and pair[1] in owners}
+    total = sum(known.values())
+    far = sum(rate for (source, target), rate in known.items() if owners[source] != owners[target])
+    counts = Counter(owners.values())
+    capacity = sum(worker.capacity for worker in view.workers)
+    fullest = max(counts[worker.id] / worker.capacity for worker in view.workers)
+    now = view.owners
+    return Candidate(
+        name=name,
+        owners=owners,
+        remote=far / total if total else None,
+        excess=max(0.0, fullest * capacity / len(owners) - 1.0),
+        moves=sum(now[each] != owner for each, owner in owners.items()),
+    )
+
+
+def _placed(view: AppView, found: list[Candidate], first: First) -> Adopted | Planned | None:
+    """The plan that makes the best candidate, or the one that is configured; an adoption if nothing moves."""
+    wanted = [each for each in found if first is First.AUTO or each.name == first.value] or found
+    best_cost = min(each.cost for each in wanted)
+    best = min((each for each in wanted if each.cost <= best_cost + SAME), key=lambda each: each.moves)
+    known = "" if view.flows else "who sends to whom is not known; "
+    others = "; ".join(str(each) for each in found if each is not best)
+    detail = f"first placement: {known}{best}" + (f" ({others})" if others else "")
+    if best.moves > MAX_MOVING:
+        detail = f"{detail}, but {best.moves} moves are more than the {MAX_MOVING} of a plan, so it stays as started"
+    if not 0 < best.moves <= MAX_MOVING:
+        return Adopted(app=view.app, owners=view.placed, detail=detail)
+    after = view.owned
+    owner = [best.owners[after[place].key_group] for place in range(len(after))]
+    moved = replace(view, key_groups=[replace(row, owner=name) for row, name in zip(after, owner, strict=True)])
+    planned = evaluate(moved).load_distance or 0.0
+    return Planned(
+        plan=Plan(
+            app=view.app,
+            reason=PlanReason.FIRST,
+            detail=detail,
+            moves=tuple(
+                Move(key_group=row.key_group, source=row.owner, target=target, state_bytes=row.state_bytes)
+                for row, target in zip(after, owner, strict=True)
+                if row.owner != target
+            ),
+            hosts=view.hosts,
+            before=evaluate(view).load_distance or 0.0,
+            planned=planned,
+            lower_bound=0.0,
+            status="feasible",
+        )
+    )

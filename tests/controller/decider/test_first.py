@@ -1,0 +1,160 @@
+"""The first placement of an app without state: when it is made, what it chooses, and when what Faust did stays."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from trimtab_controller.decider.decision import Adopted, Planned
+from trimtab_controller.decider.first import WINDOWS, Candidate, First, FirstPlacements, candidates, topology_of
+from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.view import AppView, FixedWorker, Worker
+from trimtab_controller.execution.state import placement_of
+from trimtab_controller.plan import PlanReason
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+
+APP = AppId("pages")
+SOURCE, VIEW, COUNT = (OperatorId(name) for name in ("source", "view", "count"))
+WORKERS = tuple(WorkerId(f"w{place}") for place in range(3))
+PARTITIONS = 8
+
+
+def kg(operator: OperatorId, partition: int) -> KeyGroup:
+    return KeyGroup(APP, operator, partition)
+
+
+def view(
+    owners: dict[KeyGroup, WorkerId] | None = None, *, flows: bool = True, end_s: float = 10.0, **changes: object
+) -> AppView:
+    """Three operators: source sends to the same partition of view, view by key to all of count."""
+    by_operator = ((SOURCE, 0), (VIEW, 1), (COUNT, 2))
+    scattered = {
+        kg(operator, partition): WORKERS[(partition + shift) % 3]
+        for operator, shift in by_operator
+        for partition in range(PARTITIONS)
+    }
+    forward = {(kg(SOURCE, p), kg(VIEW, p)): 64.0 for p in range(PARTITIONS)}
+    keyed = {(kg(VIEW, p), kg(COUNT, q)): 1.0 for p, q in product(range(PARTITIONS), repeat=2)}
+    made = AppView(
+        app=APP,
+        start_s=end_s - 10.0,
+        end_s=end_s,
+        workers=tuple(Worker(id=name, host=HostId(f"h-{name}"), capacity=1.0, draining=False) for name in WORKERS),
+        key_groups=[
+            Owned(key_group=each, owner=owner, load=1.0, state_bytes=100)
+            for each, owner in sorted((owners or scattered).items())
+        ],
+        flows={**forward, **keyed} if flows else {},
+        fresh=True,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def placement(seen: AppView):  # type: ignore[no-untyped-def]
+    return placement_of("c", APP, Epoch(1, 1), seen.owners, None)
+
+
+def by_name(seen: AppView) -> dict[str, Candidate]:
+    return {each.name: each for each in candidates(seen)}
+
+
+def placed_after_adoption(first: First, seen: AppView) -> Adopted | Planned | None:
+    """The decision in the window after the adoption."""
+    made = FirstPlacements(first)
+    assert isinstance(made.decide(seen, None), Adopted)
+    return made.decide(replace(seen, start_s=10.0, end_s=20.0), placement(seen))
+
+
+def test_lf_keeps_what_forwards_to_the_same_partition_on_one_worker_and_even_does_not() -> None:
+    found = by_name(view())
+    by_key = 512.0 / (8 * 64.0 + 64.0)
+    assert found["as started"].remote == pytest.approx((512.0 + 64.0 * 2 / 3) / 576.0, abs=0.02)
+    assert found["even"].remote is not None
+    assert found["even"].remote >= by_key, "what is forwarded goes to another worker"
+    assert found["lf"].remote == pytest.approx((1 - by_key) * 2 / 3, abs=0.02)
+    assert found["lf"].excess == pytest.approx(9 / 8 - 1)
+
+
+def test_the_topology_is_what_was_measured_and_a_cycle_is_cut_where_least_flows() -> None:
+    back = {(kg(COUNT, 0), kg(SOURCE, 0)): 1.0}
+    seen = view()
+    found = topology_of(replace(seen, flows={**seen.flows, **back}))
+    assert [(edge.source, edge.target) for edge in found.edges] == [("source", "view"), ("view", "count")]
+    assert [operator.id for operator in found.operators] == ["source", "view", "count"]
+
+
+def test_the_best_candidate_becomes_a_plan_of_hand_overs() -> None:
+    found = placed_after_adoption(First.AUTO, view())
+    assert isinstance(found, Planned)
+    assert found.plan.reason is PlanReason.FIRST
+    assert found.plan.detail.startswith("first placement: lf ")
+    assert "as started" in found.plan.detail
+    after = view().owners | {move.key_group: move.target for move in found.plan.moves}
+    assert all(after[kg(SOURCE, p)] == after[kg(VIEW, p)] for p in range(PARTITIONS))
+    assert all(move.source == view().owners[move.key_group] for move in found.plan.moves)
+
+
+def test_what_is_as_good_as_the_best_stays_as_it_was_started() -> None:
+    together = {kg(op, p): WORKERS[p % 3] for op in (SOURCE, VIEW, COUNT) for p in range(PARTITIONS)}
+    found = placed_after_adoption(First.AUTO, view(together))
+    assert isinstance(found, Adopted)
+    assert found.owners == together
+    assert found.detail.startswith("first placement: as started ")
+
+
+def test_it_is_even_where_who_sends_to_whom_is_not_known() -> None:
+    lopsided = dict.fromkeys(view().owners, WORKERS[0]) | {kg(SOURCE, 0): WORKERS[1], kg(SOURCE, 1): WORKERS[2]}
+    seen, made = view(lopsided, flows=False), FirstPlacements(First.AUTO)
+    made.decide(seen, None)
+    later = [replace(seen, start_s=10.0 * number, end_s=10.0 * (number + 1)) for number in range(1, 5)]
+    decisions = [made.decide(each, placement(seen)) for each in later]
+    assert [type(each) for each in decisions] == [type(None), type(None), Planned, type(None)]
+    assert isinstance(decisions[2], Planned)
+    assert "who sends to whom is not known; even unknown remote, 0% uneven" in decisions[2].plan.detail
+
+
+@pytest.mark.parametrize(("first", "fresh"), [(First.AUTO, False), (First.ADOPT, True)])
+def test_an_app_that_ran_before_or_may_have_is_adopted_as_it_is(first: First, *, fresh: bool) -> None:
+    seen, made = view(fresh=fresh), FirstPlacements(first)
+    adopted = made.decide(seen, None)
+    assert isinstance(adopted, Adopted)
+    assert adopted.owners == seen.owners
+    assert made.decide(replace(seen, start_s=10.0, end_s=20.0), placement(seen)) is None
+
+
+def test_an_app_with_a_placement_is_never_placed_first() -> None:
+    assert FirstPlacements(First.LF).decide(view(), placement(view())) is None
+
+
+def test_it_waits_until_no_more_workers_come_and_none_is_away() -> None:
+    seen, made = view(), FirstPlacements(First.LF)
+    few = replace(
+        view({each: WORKERS[0] if owner == WORKERS[2] else owner for each, owner in seen.owners.items()}),
+        workers=seen.workers[:2],
+    )
+    assert isinstance(made.decide(few, None), Adopted)
+    away = FixedWorker(id=WorkerId("w9"), reason=SkipReason.WORKER_MISSING, detail="")
+    windows = [
+        replace(few, workers=seen.workers, start_s=10.0, end_s=20.0),  # w2 has come
+        replace(few, workers=seen.workers, start_s=20.0, end_s=30.0, fixed=(away,)),
+    ]
+    assert [made.decide(each, placement(few)) for each in windows] == [None, None]
+    settled = replace(windows[0], start_s=30.0, end_s=40.0)
+    assert made.decide(settled, placement(few)) is not None
+    assert made.decide(replace(settled, end_s=50.0), placement(few)) is None, "once only"
+
+
+def test_it_gives_up_when_the_workers_never_settle() -> None:
+    seen, made = view(), FirstPlacements(First.LF)
+    made.decide(seen, None)
+    away = FixedWorker(id=WorkerId("w9"), reason=SkipReason.WORKER_MISSING, detail="")
+    for number in range(1, WINDOWS + 2):
+        windows = replace(seen, start_s=10.0 * number, end_s=10.0 * (number + 1), fixed=(away,))
+        assert made.decide(windows, placement(seen)) is None
+    assert made.decide(replace(seen, start_s=1_000.0, end_s=1_010.0), placement(seen)) is None
+
+
+def test_workers_of_equal_capacity_are_exchanged_so_that_less_moves() -> None:
+    turned = {kg(op, p): WORKERS[(p + 1) % 3] for op in (SOURCE, VIEW, COUNT) for p in range(PARTITIONS)}
+    assert by_name(view(turned))["lf"].moves == 0
