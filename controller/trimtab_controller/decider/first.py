@@ -137,7 +137,7 @@ def candidates(view: AppView) -> list[Candidate]:
 def topology_of(view: AppView) -> Topology:
     """The operators of an app, its workers as slots, and who sends to whom; an edge that closes a cycle is left out."""
     rates: defaultdict[tuple[str, str], float] = defaultdict(float)
-    sizes: dict[str, int] = dict(view.sizes)
+    sizes = {str(name): count for name, count in view.sizes.items()}
     for (source, target), rate in view.flows.items():
         if source.operator != target.operator:
             rates[source.operator, target.operator] += rate

@@ -2,8 +2,9 @@
 
 When the consumer group notices that the owner is gone (after the session time-out of the app), it gives each key group
 to the first worker in its row that is a member; where there is none, to the member with the fewest key groups.  So the
-controller adds a worker to the row of each orphan as soon as a window shows that the owner is away.  That worker begins
-to restore at once, and it is the next owner.  If the owner comes back first, it keeps its key groups.
+controller adds a worker to the row of each orphan as soon as the owner has been away at the end of WINDOWS windows: an
+agent that restarts is back before.  The worker that was added begins to restore at once, and it is the next owner.  If
+the old one comes back first, it keeps its key groups.
 
 The workers are chosen by the greedy matching of the Elastic Allocator (`trimtab_models.elastic`), from the demand of
 each key group, what is asked of each worker, and the memory and links of the hosts.  Where it refuses a key group,
@@ -11,7 +12,7 @@ since no worker is light, the key group goes where it does least harm: a key gro
 is then a concern.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -31,6 +32,8 @@ from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
 
+WINDOWS = 2
+"""In so many windows in a row a worker must be away to count as lost."""
 OPERATIONS = 500_000
 """Trials of a key group on a worker in one decision; what is left then is spread evenly over light workers."""
 MOST_AT_ONCE = 5_000
@@ -68,6 +71,7 @@ class Orphans:
     def __init__(self) -> None:
         self._found: dict[AppId, tuple[AppView, Orphaned]] = {}
         self._hosts = HostsSeen()
+        self._away: dict[WorkerId, int] = {}
         self._crowded: dict[AppId, tuple[frozenset[WorkerId], Concern]] = {}
 
     @property
@@ -84,6 +88,9 @@ class Orphans:
     ) -> None:
         """Find the orphans in a window; `views` have an assumed load for what was not measured."""
         here = {row.worker for row in snapshot.nodes if row.state is not WorkerState.AWAY}
+        owners = {worker for view in views.values() for worker in view.kept_table.workers}
+        self._away = {worker: self._away.get(worker, 0) + 1 for worker in owners - here}
+        here |= {worker for worker, windows in self._away.items() if windows < WINDOWS}
         self._found = {}
         for app, view in views.items():
             placement = placements.get(app)
@@ -122,7 +129,7 @@ def orphans_of(view: AppView, placement: Placement, here: set[WorkerId], snapsho
     held = np.array([worker in here for worker in seen.workers] + [False], np.bool_)
     holder = np.append(seen.owner, len(seen.workers))[table.places_in(seen)]
     table = table.only(~held[holder])
-    loads, states = Counter[WorkerId](), Counter[WorkerId]()
+    loads, states = defaultdict[WorkerId, float](float), Counter[WorkerId]()
     lost = np.ones(len(table), np.bool_)
     sizes = table.assumed_state_bytes
     for place in range(len(table)):

@@ -30,7 +30,6 @@ WORKERS = tuple(WorkerId(f"w{place}") for place in range(COUNT))
 W0, W1, LAST = WORKERS[0], WORKERS[1], WORKERS[-1]
 NEEDS = Requirements()
 OWNERS = {kg(place): WORKERS[place // 2] for place in range(2 * COUNT)}
-STANDBYS = {each: (owner, WORKERS[(place // 2 + 1) % COUNT]) for place, (each, owner) in enumerate(OWNERS.items())}
 PLACEMENT = placement_of("c", APP, Epoch(1, 1), OWNERS, None)
 LAST_ONES = (kg(2 * COUNT - 2), kg(2 * COUNT - 1))
 
@@ -217,14 +216,14 @@ def window(number: int, seen: Snapshot) -> SnapshotArrived:
     return SnapshotArrived(snapshot=replace(seen, start_ms=start_ms, end_ms=start_ms + 10_000))
 
 
-def a_decider(placement: Placement = PLACEMENT) -> Decider:
+def a_decider() -> Decider:
     settings = Settings(min_windows=1, min_interval_s=0.0)
-    execution = Execution(generation=1, number=1, placements={APP: placement})
+    execution = Execution(generation=1, number=1, placements={APP: PLACEMENT})
     return Decider(settings, NEEDS, execution, acting=True)
 
 
 def test_a_plan_is_made_around_a_worker_that_is_away() -> None:
-    decider = a_decider(PLACEMENT.changed(Epoch(1, 1), STANDBYS))
+    decider = a_decider()
     decider.on_event(1010.0, window(0, snapshot(nodes(), rows())))
     heavy = rows(without(LAST), w0=0.4)
 
@@ -241,7 +240,7 @@ def test_a_plan_is_made_around_a_worker_that_is_away() -> None:
 
 
 def test_a_worker_that_is_away_when_the_solver_answers_is_not_planned_with() -> None:
-    decider = a_decider(PLACEMENT.changed(Epoch(1, 1), STANDBYS))
+    decider = a_decider()
     asking_for_none = [replace(each, standbys=None) for each in nodes()]
     (solve,) = decider.on_event(1010.0, window(0, snapshot(asking_for_none, rows(w0=0.4))))
     assert isinstance(solve, Solve)

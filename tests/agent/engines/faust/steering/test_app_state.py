@@ -1,6 +1,7 @@
 """A worker notes before its first join whether the app has no state yet; what is unknown counts as state."""
 
 import asyncio
+import time
 from collections.abc import Collection
 from dataclasses import replace
 from types import SimpleNamespace
@@ -35,7 +36,7 @@ def test_an_app_without_placement_offsets_and_changelogs_is_fresh_for_a_while(mo
     assert worker.status.fresh
     assert worker.shared.empty_at is not None
     now = worker.shared.empty_at + worker_status.FRESH_S
-    monkeypatch.setattr(worker_status.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     assert not worker.status.fresh
 
 
