@@ -1,5 +1,6 @@
 """GMA against a dumb twin, node levels, and the paper's own model."""
 
+from dataclasses import replace
 from statistics import pstdev
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trimtab_models.balance.problem import Ints
 from trimtab_models.elastic import Demands, Level, QueryOperator, WorkerNode, allocate, level_of, match
 from trimtab_models.solving import Never
 
@@ -184,3 +186,32 @@ def test_figure_5_the_deviation_is_less_than_that_of_an_even_deal_and_of_a_rando
         return after.std(axis=1).sum()
 
     assert deviation(matched.node) < 0.6 * min(deviation(node) for node in dealt.values())
+
+
+@given(
+    used=st.lists(st.integers(0, 99), min_size=1, max_size=8),
+    sizes=st.lists(st.integers(0, 60), max_size=25),
+    operations=st.integers(0, 300),
+    link=st.booleans(),
+)
+def test_the_heap_places_like_the_objective(used: list[int], sizes: list[int], operations: int, *, link: bool) -> None:
+    """One resource that is equal on all nodes, beside another that is in use but not asked for."""
+    nodes, items = len(used), len(sizes)
+    busy = [90.0 if link and node == 0 else 0.0 for node in range(nodes)]
+    demands = Demands(
+        used=np.array([used, busy], np.float64),
+        demand=np.array([sizes, [0] * items], np.float64).reshape(2, items),
+        per_unit=np.array([[1.0] * nodes, [0.0] * nodes]),
+        ceiling=np.full((2, nodes), np.inf),
+    )
+    with_budget = replace(demands, prices=np.zeros((1, items)), allowances=np.ones(1))  # not by heap
+    fast = match(demands, threshold=80.0, operations=operations, stop=Never())
+    slow = match(with_budget, threshold=80.0, operations=operations, stop=Never())
+
+    def loads(node: Ints) -> list[float]:
+        placed = [(size, at) for size, at in zip(sizes, node.tolist(), strict=True) if at >= 0]
+        return sorted(used[n] + sum(size for size, at in placed if at == n) for n in range(nodes))
+
+    assert fast.refused == slow.refused
+    assert fast.rest == slow.rest
+    assert loads(fast.node) == loads(slow.node)

@@ -10,6 +10,8 @@ objective.  With its other objective, total utilisation, that is first-fit packi
 Utilisations and thresholds are in percent of a node's capacity.
 """
 
+import heapq
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -76,13 +78,14 @@ def match(demands: Demands, *, threshold: float, operations: int, stop: Stop) ->
     percent = np.where(np.isfinite(demands.per_unit), demands.per_unit, 0).mean(axis=1) if nodes else np.zeros(0)
     size = (demands.demand * percent[:, None]).max(axis=0, initial=0.0)
     waiting = np.argsort(-size, kind="stable").tolist()
+    put = matching.by_heap() or matching.place
     spent = 0
     for position, item in enumerate(waiting):
         if spent + nodes > operations or stop():
             matching.left += waiting[position:]
             break
         spent += nodes
-        matching.place(item)
+        put(item)
     return matching.settle_rest(spent)
 
 
@@ -106,6 +109,38 @@ class _Matching:
         self._away = away / self._scale  # centred, so that differences of squares keep precision
         self._total = self._away.sum(axis=1, keepdims=True)
         self._squares = (self._away**2).sum(axis=1, keepdims=True)
+
+    def by_heap(self) -> Callable[[int], None] | None:
+        """`place` in logarithmic time, where all nodes differ in one resource at most, and in that by its use alone.
+
+        Then the most even utilisations follow from the least used node.  None where that does not hold.
+        """
+        per_unit = self._demands.per_unit
+        rows = np.flatnonzero(self._counted.any(axis=1))
+        if len(self._purse) or len(rows) > 1 or not np.isfinite(per_unit).all():
+            return None
+        row = int(rows[0]) if len(rows) else 0
+        if not per_unit.size or (per_unit[row] != per_unit[row, 0]).any():
+            return None
+        fit = (np.delete(self._used, row, axis=0) <= self._threshold).all(axis=0)
+        heap = [(float(self._used[row, node]), 0, node) for node in np.flatnonzero(fit).tolist()]
+        heapq.heapify(heap)
+        added = (self._demands.demand[row] * per_unit[row, 0]).tolist()
+
+        def place(item: int) -> None:
+            if added[item] == 0.0:  # the last ones: any node is as good, and they are spread by number
+                self.place(item)
+                return
+            if not heap or heap[0][0] + added[item] > self._threshold:
+                self.left.append(item)
+                return
+            used, received, node = heap[0]
+            heapq.heapreplace(heap, (used + added[item], received + 1, node))
+            self._node[item] = node
+            self._received[node] += 1
+            self._used[row, node] += added[item]
+
+        return place
 
     def place(self, item: int) -> None:
         """Put `item` on the best node under the threshold, or leave it for the rest."""
