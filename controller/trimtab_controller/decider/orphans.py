@@ -134,11 +134,11 @@ def orphans_of(view: AppView, placement: Placement, here: set[WorkerId], snapsho
     sizes = table.assumed_state_bytes
     for place in range(len(table)):
         row = placement.of(table.operators[table.operator[place]], int(table.partition[place]))
-        heir = next((worker for worker in row[1:] if worker in here), None)
-        if heir is not None:
+        standby = next((worker for worker in row[1:] if worker in here), None)
+        if standby is not None:
             lost[place] = False
-            loads[heir] += float(table.load[place])
-            states[heir] += int(sizes[place])
+            loads[standby] += float(table.load[place])
+            states[standby] += int(sizes[place])
     orphans = table.only(lost)
     return Orphaned(table=orphans, owners=tuple(sorted(orphans.workers)), inherited=loads, state=states)
 

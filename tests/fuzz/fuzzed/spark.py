@@ -21,6 +21,7 @@ from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.measures import (
     ABSENCES,
     BASES,
+    FRESH,
     LEVEL_COLUMNS,
     LEVELS,
     READS_PARTS,
@@ -281,7 +282,7 @@ def _value(sample: Any, name: str) -> float | None:
         case "epoch_generation" | "epoch_number":
             found = sample.epoch and sample.epoch[name == "epoch_number"]
         case "abilities":
-            found = STEERS * sample.steering + READS_PARTS * sample.in_parts  # type: ignore[assignment]
+            found = STEERS * sample.steering + READS_PARTS * sample.in_parts + FRESH * sample.fresh  # type: ignore[assignment]
         case "state":
             found = STATES.index(sample.state)  # type: ignore[assignment]
         case "basis":
