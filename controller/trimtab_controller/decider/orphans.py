@@ -37,7 +37,7 @@ WINDOWS = 2
 OPERATIONS = 500_000
 """Trials of a key group on a worker in one decision; what is left then is spread evenly over light workers."""
 MOST_AT_ONCE = 5_000
-"""Orphans that one decision places, those with the highest demand first; it then takes less than a tenth of a second."""
+"""Orphans that one decision places, those with the highest demand first; it then takes under a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
