@@ -70,6 +70,8 @@ class Fleet:
     workers: list[WorkerId]
     random: random.Random
     away_share: float
+    errors: random.Random = field(default_factory=lambda: random.Random(0))
+    """Of measuring: apart, so that what happens is the same whatever the controller does."""
     away: dict[WorkerId, Way] = field(default_factory=dict)
     load: dict[KeyGroup, float] = field(default_factory=dict)
     base: dict[KeyGroup, float] = field(default_factory=dict)
@@ -152,7 +154,7 @@ class Fleet:
                     key_group=key_group,
                     worker=owner,
                     covered_s=WINDOW_S,
-                    cpu=self.load[key_group] * self.random.lognormvariate(0.0, NOISE),
+                    cpu=self.load[key_group] * self.errors.lognormvariate(0.0, NOISE),
                     tuples_in_s=1.0,
                     state_bytes=1_000_000,
                 )

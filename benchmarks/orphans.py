@@ -59,7 +59,7 @@ def measure(workers: int, key_groups: int, seed: int) -> tuple[int, float, float
 
     began = time.process_time()
     found = place_orphans(
-        view, Orphaned(table=orphans, owners=names[-1:], inherited={}, state={}), HostsSeen(), operations=OPERATIONS
+        view, Orphaned(table=orphans, owners=names[-1:], inherited={}, state={}), HostsSeen(), {}, operations=OPERATIONS
     )
     seconds = time.process_time() - began
     assert found is not None

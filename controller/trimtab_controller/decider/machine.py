@@ -193,7 +193,7 @@ class Decider:
         last = {app: history.loads for app, history in self._history.items() if history.loads is not None}
         known = {app: view for app, view in views.items() if isinstance(view, AppView)}
         filled = fill_gaps(known, last, self._needs.max_unknown)
-        self._orphans.see(snapshot, filled.views, self._execution.placements, self._hosts.seen)
+        self._orphans.see(snapshot, filled.views, self._execution.placements, self._hosts.seen, demands.workers)
         raw, views = {**raw, **filled.refused}, {**views, **filled.views, **filled.refused}
         evaluations = {
             app: evaluate(view, self._history[app]) for app, view in views.items() if isinstance(view, AppView)

@@ -20,6 +20,7 @@ import numpy as np
 
 from trimtab_controller.decider.concerns import FULL_PCT, Concern, ConcernKind
 from trimtab_controller.decider.decision import StandbysPlaced
+from trimtab_controller.decider.demand import WorkerDemand
 from trimtab_controller.decider.hosts import HostsSeen
 from trimtab_controller.decider.owned import Floats, OwnedTable
 from trimtab_controller.decider.view import AppView, Worker, first_few
@@ -71,6 +72,7 @@ class Orphans:
     def __init__(self) -> None:
         self._found: dict[AppId, tuple[AppView, Orphaned]] = {}
         self._hosts = HostsSeen()
+        self._asked: dict[WorkerId, float] = {}
         self._away: dict[WorkerId, int] = {}
         self._crowded: dict[AppId, tuple[frozenset[WorkerId], Concern]] = {}
 
@@ -85,6 +87,7 @@ class Orphans:
         views: Mapping[AppId, AppView],
         placements: Mapping[AppId, Placement],
         hosts: HostsSeen,
+        demands: Mapping[WorkerId, WorkerDemand],
     ) -> None:
         """Find the orphans in a window; `views` have an assumed load for what was not measured."""
         here = {row.worker for row in snapshot.nodes if row.state is not WorkerState.AWAY}
@@ -99,6 +102,7 @@ class Orphans:
                 if len(found.table):
                     self._found[app] = view, found
         self._hosts = hosts
+        self._asked = {worker: row.pct for worker, row in demands.items() if row.pct is not None}
         away = {app: set(view.kept_table.workers) - here for app, view in views.items()}
         self._crowded = {app: told for app, told in self._crowded.items() if told[0] & away.get(app, set())}
 
@@ -107,7 +111,7 @@ class Orphans:
         for app, (view, orphaned) in sorted(self._found.items()):
             if app not in idle:
                 continue
-            placed = place_orphans(view, orphaned, self._hosts, operations=OPERATIONS)
+            placed = place_orphans(view, orphaned, self._hosts, self._asked, operations=OPERATIONS)
             if placed is None:
                 continue
             del self._found[app]
@@ -143,12 +147,15 @@ def orphans_of(view: AppView, placement: Placement, here: set[WorkerId], snapsho
     return Orphaned(table=orphans, owners=tuple(sorted(orphans.workers)), inherited=loads, state=states)
 
 
-def place_orphans(view: AppView, orphaned: Orphaned, hosts: HostsSeen, *, operations: int) -> Placed | None:
+def place_orphans(
+    view: AppView, orphaned: Orphaned, hosts: HostsSeen, asked_pct: Mapping[WorkerId, float], *, operations: int
+) -> Placed | None:
     """The next owner of each orphan, or of the MOST_AT_ONCE with the highest demand; None if no worker can take any.
 
-    Resources are a worker's CPU, as it is asked for, its part of the memory for state on its host, and the host's link.
-    What a key group needs of the link is not measured, so a busy link only keeps key groups away.  `operations` limits
-    the time: trials of a key group on a worker.
+    Resources are a worker's CPU, as it is asked for (`asked_pct`, or the loads of its key groups where that is not
+    known), its part of the memory for state on its host, and the host's link.  What a key group needs of the link is
+    not measured, so a busy link only keeps key groups away.  `operations` limits the time: trials of a key group on a
+    worker.
     """
     workers = [worker for worker in view.workers if not worker.draining]
     if not workers:
@@ -158,7 +165,7 @@ def place_orphans(view: AppView, orphaned: Orphaned, hosts: HostsSeen, *, operat
     memory = _memory(view, workers, orphaned)
     with np.errstate(divide="ignore"):
         per_unit = np.array([[1.0 / worker.capacity for worker in workers], FULL_PCT / memory.room])
-    used = np.array([_asked(view, workers, orphaned, hosts), FULL_PCT * memory.share])
+    used = np.array([_asked(view, workers, orphaned, asked_pct), FULL_PCT * memory.share])
     links = np.array([[_link_pct(hosts, worker) for worker in workers]])
     demands = Demands(
         used=np.vstack((used, links)),
@@ -191,14 +198,12 @@ def _heaviest(table: OwnedTable) -> OwnedTable:
     return table.only(chosen)
 
 
-def _asked(view: AppView, workers: list[Worker], orphaned: Orphaned, hosts: HostsSeen) -> Floats:
+def _asked(view: AppView, workers: list[Worker], orphaned: Orphaned, asked_pct: Mapping[WorkerId, float]) -> Floats:
     """(N,) percent of its capacity that is asked of each worker: with its fixed use, and what it will inherit."""
     own, found = view.owned.loads_of_workers(), []
     for worker in workers:
-        seen = hosts.workers.get(worker.id)
-        in_all = 0.0 if seen is None else seen.total / seen.capacity
-        inherited = orphaned.inherited.get(worker.id, 0.0)
-        found.append(max(own.get(worker.id, 0.0) / worker.capacity, in_all) + inherited / worker.capacity)
+        inherited = orphaned.inherited.get(worker.id, 0.0) / worker.capacity
+        found.append(max(own.get(worker.id, 0.0) / worker.capacity, asked_pct.get(worker.id, 0.0)) + inherited)
     return np.array(found)
 
 

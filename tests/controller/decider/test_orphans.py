@@ -12,7 +12,7 @@ from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import Skip, StandbysPlaced
 from trimtab_controller.decider.events import Decided, ExecutionChanged, IntentsChanged, SnapshotArrived
-from trimtab_controller.decider.hosts import Asked, HostsSeen
+from trimtab_controller.decider.hosts import HostsSeen
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.orphans import Orphaned, Placed, place_orphans
@@ -171,17 +171,18 @@ def orphaned(loads: dict[int, float], state_bytes: int = 100) -> Orphaned:
     return Orphaned(table=OwnedTable.of(APP, rows), owners=(WorkerId("gone"),), inherited={}, state={})
 
 
-def placed(seen: AppView, lost: Orphaned, hosts: HostsSeen = HostsSeen(), operations: int = 10_000) -> Placed:  # noqa: B008
-    found = place_orphans(seen, lost, hosts, operations=operations)
+def placed(
+    seen: AppView, lost: Orphaned, asked_pct: dict[WorkerId, float] | None = None, operations: int = 10_000
+) -> Placed:
+    found = place_orphans(seen, lost, HostsSeen(), asked_pct or {}, operations=operations)
     assert found is not None
     return found
 
 
 def test_a_worker_counts_with_what_it_uses_besides_its_key_groups() -> None:
-    busy = Asked(host=HostId("h-a"), capacity=1.0, key_groups=10.0, fixed=50.0)
     seen_ = view({"a": 1.0, "b": 1.0}, {0: ("a", 10.0), 1: ("b", 30.0)})
     assert placed(seen_, orphaned({5: 10.0})).targets == {kg(5): "a"}
-    assert placed(seen_, orphaned({5: 10.0}), HostsSeen(workers={WorkerId("a"): busy})).targets == {kg(5): "b"}
+    assert placed(seen_, orphaned({5: 10.0}), {WorkerId("a"): 60.0}).targets == {kg(5): "b"}
 
 
 def test_state_goes_where_the_host_has_memory_for_it() -> None:
@@ -193,7 +194,7 @@ def test_state_goes_where_the_host_has_memory_for_it() -> None:
 def test_a_draining_worker_gets_none_and_without_others_nothing_is_placed() -> None:
     seen_ = view({"a": 1.0}, {0: ("a", 10.0)})
     draining = replace(seen_, workers=tuple(replace(worker, draining=True) for worker in seen_.workers))
-    assert place_orphans(draining, orphaned({5: 10.0}), HostsSeen(), operations=10) is None
+    assert place_orphans(draining, orphaned({5: 10.0}), HostsSeen(), {}, operations=10) is None
 
 
 def test_when_the_operations_are_spent_the_rest_is_spread_over_light_workers() -> None:
