@@ -19,6 +19,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from random import Random
 
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.decide import Settings
@@ -70,7 +71,7 @@ class Fleet:
     workers: list[WorkerId]
     random: random.Random
     away_share: float
-    errors: random.Random = field(default_factory=lambda: random.Random(0))
+    errors: Random = field(default_factory=lambda: Random(0))
     """Of measuring: apart, so that what happens is the same whatever the controller does."""
     away: dict[WorkerId, Way] = field(default_factory=dict)
     load: dict[KeyGroup, float] = field(default_factory=dict)
