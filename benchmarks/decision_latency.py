@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from prometheus_client.parser import text_string_to_metric_families
 
 from trimtab_controller.kafka.chunks import split
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal, decode_command, encode_ack
@@ -185,8 +186,8 @@ def measure(cluster: Cluster, size: Size, rounds: int) -> list[float]:
 def solver_seconds(port: int) -> float:
     """Mean solver time in the metrics of the controller."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
-        lines = [line.rpartition(" ") for line in page.read().decode().splitlines()]
-    values = {name: float(value) for name, _, value in lines if name.startswith("trimtab_controller_solver_seconds")}
+        families = list(text_string_to_metric_families(page.read().decode()))
+    values = {sample.name: sample.value for family in families for sample in family.samples}
     return values["trimtab_controller_solver_seconds_sum"] / values["trimtab_controller_solver_seconds_count"]
 
 

@@ -61,7 +61,7 @@ class Agent:
         self._cluster = configuration.cluster
         self._brokers = configuration.kafka.bootstrap_servers
         self._topics = Topics(configuration.cluster)
-        self._metrics = Metrics()
+        self._metrics = Metrics(configuration.workers)
         self._stop = asyncio.Event()
         self._fault: str | None = None
         quotas = find_quotas()
@@ -166,7 +166,7 @@ class Agent:
         if self._listen is None:
             return
         try:
-            serve_metrics(self._listen, self._metrics.registry)
+            serve_metrics(self._listen, self._metrics.registry, {"cluster": self._cluster, "host": self._host})
         except OSError as exc:
             raise StartError(str(exc)) from exc
 
@@ -186,6 +186,7 @@ class Agent:
             self._commands.watch(hello.worker, process)
         difference = self._roster.connect(hello)
         self._steering[hello.worker] = hello.steering
+        self._metrics.see_worker(hello.worker)
         self._count_workers()
         told = {"app": hello.app, "pid": pid, "steering": hello.steering, "reason": hello.reason}
         self._say(logging.INFO, "worker connected", worker=hello.worker, **told)

@@ -1,29 +1,56 @@
-"""Prometheus metrics of the agent. All names begin with `trimtab_agent_`."""
+"""Prometheus metrics of the agent. All names begin with `trimtab_agent_`.
+
+The port adds the labels `cluster` and `host` to every series (`trimtab_process.metrics_port`).
+"""
+
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from trimtab_process.counts import Followed
+from trimtab_process.counts import Followed, from_zero
+from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
+from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.names import WorkerId
 
 PAUSE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0)
+REACHED: Mapping[CommandKind, tuple[Phase, ...]] = {
+    CommandKind.PREPARE: (Phase.PREPARED, Phase.TOOK),
+    CommandKind.RELEASE: (Phase.RELEASED,),
+    CommandKind.ABANDON: (Phase.ABANDONED,),
+    CommandKind.REJOIN: (Phase.REJOINED,),
+    CommandKind.START: (Phase.STARTED,),
+    CommandKind.STOP: (Phase.STOPPED,),
+}
+"""What a command of each kind can lead to, besides being accepted, refused or expired."""
+CLOSED = ("connections", "duplicate_worker", "flood", "held", "no_hello", "unread")
+"""Why the connection of a plug-in is closed, besides a bad frame."""
+CLAMPED = ("cpu", "received", "sent", "worker_cpu")
+"""The readings that have a physical limit."""
+DROPPED = ("msg_timed_out", "queue_full")
+"""Why a report is dropped while the broker is away; other reasons are rare errors of the Kafka client."""
 
 
 class Metrics:
-    """The agent's metrics, in a registry of their own."""
+    """The agent's metrics, in a registry of their own; `workers` are those in the configuration."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: Iterable[WorkerId] = ()) -> None:
         self.registry = CollectorRegistry()
+        self._gauge("info", "1; the label tells the version of the agent.", "version").labels(version("trimtab")).set(1)
         self.reports_sent = self._counter("reports_sent", "Reports that the broker acknowledged.")
         text = "Reports dropped before the broker acknowledged them, by reason."
-        self.reports_dropped = self._counter("reports_dropped", text, "reason")
+        self.reports_dropped = from_zero(self._counter("reports_dropped", text, "reason"), DROPPED)
         self.report_bytes = self._gauge("report_bytes", "Uncompressed size of the last report, in bytes.")
         text = "1 while the agent reaches the broker and reads its commands, else 0."
         self.broker_connected = self._gauge("broker_connected", text)
         text = "Answers to commands, by kind of command and phase."
         self.command_answers = self._counter("command_answers", text, "kind", "phase")
+        for kind, phases in REACHED.items():
+            from_zero(self.command_answers, (kind,), (Phase.ACCEPTED, *phases, Phase.REFUSED, Phase.EXPIRED))
         text = "Commands refused after they were read, by reason."
-        self.command_refusals = self._counter("command_refusals", text, "reason")
+        self.command_refusals = from_zero(self._counter("command_refusals", text, "reason"), Refusal)
         text = "Records in the commands topic dropped as invalid, by reason."
-        self.bad_commands = self._counter("bad_commands", text, "reason")
+        self.bad_commands = from_zero(self._counter("bad_commands", text, "reason"), Fault)
         text = "1 if the agent verifies the signatures of commands, else 0."
         self.commands_verified = self._gauge("commands_verified", text)
         text = "1 while the trust file is unusable and the agent keeps the keys it read before, else 0."
@@ -35,15 +62,17 @@ class Metrics:
             registry=self.registry,
         )
         text = "Times that a worker ended itself because a changelog was about to overwrite its state."
-        self.state_breaches = self._counter("worker_state_breaches", text, "worker")
+        self.state_breaches = from_zero(self._counter("worker_state_breaches", text, "worker"), workers)
         text = "Crashes of workers that the agent started and keeps running."
-        self.worker_crashes = self._counter("worker_crashes", text, "worker")
+        self.worker_crashes = from_zero(self._counter("worker_crashes", text, "worker"), workers)
         text = "Workers that crashed too often, or could not be started: the agent does not start them again."
         self.workers_given_up = self._gauge("workers_given_up", text)
-        self.bad_frames = self._counter("bad_frames", "Frames from plug-ins dropped as invalid, by reason.", "reason")
+        text = "Frames from plug-ins dropped as invalid, by reason."
+        self.bad_frames = from_zero(self._counter("bad_frames", text, "reason"), (*Fault, *CLOSED))
         self.workers_connected = self._gauge("workers_connected", "Workers connected to the agent.")
         self.workers_steering = self._gauge("workers_steering", "Connected workers that take commands.")
-        self.clamps = self._counter("clamps", "Readings reduced to a physical limit, by what was read.", "what")
+        text = "Readings reduced to a physical limit, by what was read."
+        self.clamps = from_zero(self._counter("clamps", text, "what"), CLAMPED)
         self.journal_faults = self._gauge("journal_faults", "Faults found in the journal when the agent started.")
         self.pause = Histogram(
             "trimtab_agent_handover_pause_seconds",
@@ -51,6 +80,10 @@ class Metrics:
             buckets=PAUSE_BUCKETS,
             registry=self.registry,
         )
+
+    def see_worker(self, worker: WorkerId) -> None:
+        """Show that a worker that has connected refused nothing yet."""
+        from_zero(self.worker_refused, (worker,), Fault)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"trimtab_agent_{name}", text, labels, registry=self.registry)

@@ -25,6 +25,8 @@ from typing import Any
 
 import psutil
 from confluent_kafka import Consumer, TopicPartition
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from benchmarks.fleet.agents import CLUSTER
 from trimtab_protocol.messages.names import Topics, topic_settings
@@ -132,16 +134,23 @@ class Watch:
     def _read_metrics(self) -> None:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=30) as page:
-                lines = [line.rpartition(" ") for line in page.read().decode().splitlines() if line[:1] != "#"]
+                text = page.read().decode()
         except OSError:
             return
-        self.metrics = {name.removeprefix("trimtab_controller_"): float(value) for name, _, value in lines}
+        samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
+        self.metrics = {series_name(sample): sample.value for sample in samples}
         if math.isnan(self.metrics.get("coverage_ratio", math.nan)):
             return  # no window yet
         age = self.metrics["snapshot_age_seconds"]
         if 0 < age < self._age:  # a newer window than before has been decided on
             self.decided_after_s.append(age)
         self._age = age
+
+
+def series_name(sample: Sample) -> str:
+    """Name and labels of a series, as one word each; the cluster is always the same."""
+    labels = (value for label, value in sample.labels.items() if label != "cluster")
+    return " ".join((sample.name.removeprefix("trimtab_controller_"), *labels))
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -193,7 +202,9 @@ def summary(options: argparse.Namespace, watch: Watch, logs: Path, behind: int, 
         "window_end_to_published_s": spread([row["after_ms"] / 1000 for row in steady]),
         "window_end_to_decided_s": spread(watch.decided_after_s[WARM_UP_WINDOWS:] or [float("nan")]),
         "solver_s": round(watch.metrics.get("solver_seconds_sum", 0.0) / solved, 2) if solved else None,
-        "decisions": {name: value for name, value in watch.metrics.items() if name.startswith("decisions_total")},
+        "decisions": {
+            name: count for name, count in watch.metrics.items() if name.startswith("decisions_total") and count
+        },
         "late_rows": rows[-1]["late_rows"],
         "rejected": rows[-1]["rejected"],
         "behind_at_end": {"reports": behind, "seconds": round(behind / reports_s, 1)},

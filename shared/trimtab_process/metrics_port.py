@@ -9,12 +9,16 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from socketserver import ThreadingTCPServer
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, MetricsHandler
+from prometheus_client import CollectorRegistry, Counter, MetricsHandler, ProcessCollector, disable_created_metrics
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
+from trimtab_process.counts import from_zero
 from trimtab_protocol.messages.rate_limit import RateLimit
 from trimtab_protocol.settings.listen import Listen
 
@@ -28,6 +32,29 @@ RETRY_S = 0.5
 log = logging.getLogger(__name__)
 
 
+class WithLabels:
+    """The metrics of a registry, with the same labels added to every series.
+
+    So a rule can be written per cluster, whatever labels a scrape configuration gives to its targets.
+    """
+
+    def __init__(self, metrics: Collector, labels: Mapping[str, str]) -> None:
+        self._metrics = metrics
+        self._labels = labels
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics as they are now."""
+        for metric in self._metrics.collect():
+            labelled = Metric(metric.name, metric.documentation, metric.type, metric.unit)
+            labelled.samples = [each._replace(labels={**self._labels, **each.labels}) for each in metric.samples]
+            yield labelled
+
+    def restricted_registry(self, names: list[str]) -> "WithLabels":
+        """Only the metrics of these names, which a request can ask for."""
+        assert isinstance(self._metrics, CollectorRegistry)
+        return WithLabels(self._metrics.restricted_registry(names), self._labels)
+
+
 class MetricsServer(ThreadingTCPServer):
     """Answers each request with the metrics, and counts connections that it closes without an answer."""
 
@@ -35,10 +62,11 @@ class MetricsServer(ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, listen: Listen, registry: CollectorRegistry) -> None:
-        """Bind the address.  Raises OSError if that fails."""
+    def __init__(self, listen: Listen, registry: CollectorRegistry, labels: Mapping[str, str]) -> None:
+        """Bind the address.  `labels` are added to every series.  Raises OSError if that fails."""
         self.address_family = socket.getaddrinfo(listen.address, listen.port, type=socket.SOCK_STREAM)[0][0]
-        super().__init__((listen.address, listen.port), MetricsHandler.factory(registry))
+        served = WithLabels(registry, labels)
+        super().__init__((listen.address, listen.port), MetricsHandler.factory(served))
         self._refused = refusal_counter(registry)
         self._ends: dict[socket.socket, float] = {}
         self._complaints = RateLimit(rate=1 / 60, burst=10)
@@ -83,13 +111,19 @@ class MetricsServer(ThreadingTCPServer):
 def refusal_counter(registry: CollectorRegistry) -> Counter:
     """Metric of connections that the port closed without an answer."""
     text = "Connections to the metrics port closed without an answer: too many, or too slow."
-    return Counter("trimtab_metrics_refused_connections", text, ["reason"], registry=registry)
+    counter = Counter("trimtab_metrics_refused_connections", text, ["reason"], registry=registry)
+    return from_zero(counter, ("connections", "slow"))
 
 
-def serve_metrics(listen: Listen, registry: CollectorRegistry) -> MetricsServer:
-    """Start the server in its own thread.  Raises OSError with a one-line message that names the address."""
+def serve_metrics(listen: Listen, registry: CollectorRegistry, labels: Mapping[str, str]) -> MetricsServer:
+    """Start the server in its own thread, with the figures of this process (`process_cpu_seconds_total` and others).
+
+    `labels` are added to every series.  Raises OSError with a one-line message that names the address.
+    """
+    disable_created_metrics()  # a second series for each counter, which nobody asks for
+    ProcessCollector(registry=registry)
     try:
-        server = MetricsServer(listen, registry)
+        server = MetricsServer(listen, registry, labels)
     except OSError as exc:
         place = f"{listen.address}:{listen.port}"
         raise OSError(f"metrics.listen: found {place}, which cannot be used: {exc.strerror or exc}") from exc

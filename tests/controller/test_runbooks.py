@@ -15,9 +15,8 @@ from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.inheritance import Flaw
 from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop.metrics import Metrics
-from trimtab_process.metrics_port import MetricsServer
+from trimtab_process.metrics_port import refusal_counter
 from trimtab_protocol.messages.commands import Refusal
-from trimtab_protocol.settings.listen import Listen
 
 README = ROOT / "runbooks" / "README.md"
 RUNBOOKS = sorted(set(README.parent.glob("*.md")) - {README})
@@ -29,7 +28,7 @@ DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted({*ROOT.glob("docs/**/*.md")} - 
 def metrics() -> set[str]:
     """Names of all metrics; those of histograms without `_bucket` and so on."""
     port = CollectorRegistry()
-    MetricsServer(Listen(address="127.0.0.1", port=0), port).server_close()
+    refusal_counter(port)
     registries = (AgentMetrics().registry, Metrics().registry, ProcessMetrics().registry, port)
     families = [family for registry in registries for family in registry.collect()]
     return {family.name + ("_total" if family.type == "counter" else "") for family in families}

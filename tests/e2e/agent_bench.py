@@ -15,6 +15,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.own_labels import own_labels
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_protocol.messages.commands import (
     Ack,
@@ -254,7 +255,8 @@ command = ["{sys.executable}", "{__file__}"]
     def metric(self, line: str) -> float:
         """The value of one line of /metrics."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
-            lines = dict(row.rsplit(" ", 1) for row in answer.read().decode().splitlines() if row[:1] != "#")
+            text = own_labels(answer.read().decode(), "cluster", "host")
+        lines = dict(row.rsplit(" ", 1) for row in text.splitlines() if row[:1] != "#")
         return float(lines[f"trimtab_agent_{line}"])
 
     def close(self) -> None:

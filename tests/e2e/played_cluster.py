@@ -11,6 +11,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
+from tests.own_labels import own_labels
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import decode_entry
 from trimtab_controller.execution.state import Execution
@@ -148,7 +149,7 @@ listen = "127.0.0.1:{metrics_port}"
 
     def metric(self, name: str) -> float:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as page:
-            lines = page.read().decode().splitlines()
+            lines = own_labels(page.read().decode(), "cluster").splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
     def log_text(self) -> str:

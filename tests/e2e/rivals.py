@@ -64,7 +64,7 @@ class Rival:
         [role] = [
             line for line in text.splitlines() if line.startswith("trimtab_controller_role{") and line.endswith(" 1.0")
         ]
-        return role.partition('"')[2].partition('"')[0]
+        return role.partition('role="')[2].partition('"')[0]
 
     def wait(self, what: str, condition: Callable[[], bool]) -> None:
         wait(what, condition, self)

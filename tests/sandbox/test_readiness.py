@@ -19,7 +19,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_an_agent_is_asked_how_many_workers_it_has() -> None:
     metrics = Metrics()
-    server = serve_metrics(Listen(address="127.0.0.1", port=0), metrics.registry)
+    server = serve_metrics(Listen(address="127.0.0.1", port=0), metrics.registry, {"cluster": "c"})
     try:
         port = int(server.server_address[1])
         assert connected_workers(port) == 0

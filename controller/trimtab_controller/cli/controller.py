@@ -69,7 +69,7 @@ def _check_stream_modules(configuration: Configuration) -> None:
 def _serve(configuration: Configuration) -> ProcessMetrics:
     metrics = ProcessMetrics()
     if (listen := configuration.metrics) is not None:
-        serve_metrics(listen, metrics.registry)
+        serve_metrics(listen, metrics.registry, {"cluster": configuration.cluster})
         log.info("metrics on %s:%d", listen.address, listen.port)
     return metrics
 

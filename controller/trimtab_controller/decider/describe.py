@@ -12,9 +12,22 @@ from trimtab_controller.decider.decision import (
     Skip,
     StandbysPlaced,
 )
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import first_few
-from trimtab_controller.plan import Plan
+from trimtab_controller.plan import Plan, PlanReason
 from trimtab_controller.solver.answer import Answer
+from trimtab_protocol.messages.commands import CommandKind
+
+ALL_NAMES = (
+    *(("skip", str(reason)) for reason in SkipReason),
+    *(("plan", str(reason)) for reason in PlanReason),
+    ("adopt", "ownership"),
+    ("standbys", "standbys"),
+    *((str(kind), why) for kind in (CommandKind.START, CommandKind.STOP) for why in ("drain", "size")),
+    *(("resize", change) for change in ("in", "out", "keep")),
+    *(("forget", what) for what in ("app", "worker", "refused")),
+)
+"""All pairs that `names_of` gives."""
 
 
 def describe(decision: Decision) -> str:

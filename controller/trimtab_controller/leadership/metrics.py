@@ -1,4 +1,9 @@
-"""Prometheus metrics of the controller process: its role, and, while it leads, those of its control loop."""
+"""Prometheus metrics of the controller process: its role, and, while it leads, those of its control loop.
+
+The port adds the label `cluster` to every series (`trimtab_process.metrics_port`).
+"""
+
+from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -12,6 +17,8 @@ class ProcessMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        text = "1; the label tells the version of the controller."
+        Gauge(PREFIX + "info", text, ["version"], registry=self.registry).labels(version("trimtab")).set(1)
         text = "1 for the present role of this controller, 0 for the others; waiting = standby."
         self._role = Gauge(PREFIX + "role", text, ["role"], registry=self.registry)
         text = "Terms that ended because another controller took the lead."

@@ -10,17 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
+from trimtab_controller.decider.describe import ALL_NAMES
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.headroom import Capacity
 from trimtab_controller.decider.levels import Levels
 from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.standbys import Survival
 from trimtab_controller.decider.unknown_load import Gaps
-from trimtab_controller.execution.state import Handover, HandoverPhase, Round
+from trimtab_controller.execution.state import ENDED, Handover, HandoverPhase, Round
 from trimtab_models.elastic import Level
-from trimtab_process.counts import Followed
+from trimtab_process.counts import Followed, from_zero
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.names import AppId, Topics
 from trimtab_protocol.messages.snapshot import HostWindow, Snapshot
 
 PREFIX = "trimtab_controller_"
@@ -46,6 +47,8 @@ class Metrics:
 
         seconds = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
         self.decisions = counter("decisions_total", "Decisions, by kind and reason.", "kind", "reason")
+        for kind, reason in ALL_NAMES:
+            self.decisions.labels(kind, reason)
         text = "Smoothed load distance in percentage points; absent while unknown."
         self.load_distance = gauge("load_distance_pp", text, "app")
         text = "Share of the tuples between key groups that stay within a worker; absent while unknown."
@@ -111,13 +114,14 @@ class Metrics:
         self.demand_cores = gauge("demand_cores", text, "app")
         text = "Capacity of the workers of the app that stay, in cores; absent while unknown."
         self.capacity_cores = gauge("capacity_cores", text, "app")
-        self.moves = counter("moves_total", "Key groups in ended hand-overs, by outcome.", "phase")
-        self.handovers = counter("handovers_total", "Ended hand-overs, by outcome.", "phase")
+        text = "Key groups in ended hand-overs, by outcome."
+        self.moves = from_zero(counter("moves_total", text, "phase"), ENDED)
+        self.handovers = from_zero(counter("handovers_total", "Ended hand-overs, by outcome.", "phase"), ENDED)
         self.in_flight = gauge("handovers_in_flight", "Hand-overs of the plans in flight, by phase.", "phase")
         text = "Processing pause of key groups during a hand-over, in seconds, measured by the new owner."
         self.pause = histogram("handover_pause_seconds", text, seconds)
         text = "Seconds from prepare until the new owner's state was warm; copy = it was a standby (yes, no)."
-        self.restore = histogram("restore_seconds", text, seconds, "copy")
+        self.restore = from_zero(histogram("restore_seconds", text, seconds, "copy"), ("yes", "no"))
         text = "Expected seconds until all state of the last round that ended is warm, at its begin."
         self.recovery_planned = gauge("recovery_planned_seconds", text, "app")
         text = "Bound of trimtab_controller_recovery_planned_seconds: no schedule is expected to take less."
@@ -244,6 +248,11 @@ class Metrics:
             self.concerns,
             {(app, str(kind)): float((app, str(kind)) in present) for app in apps for kind in ConcernKind},
         )
+
+    def read_from(self, topics: Topics) -> None:
+        """Show that nothing of these topics is refused yet."""
+        read = (topics.reports, topics.snapshots, topics.acks, topics.intents, topics.placement, topics.journal)
+        from_zero(self.rejected, (*read, topics.commands), Fault)
 
     def see_rejected(self, rejected: Mapping[tuple[str, Fault], int]) -> None:
         """Set the counts of refused messages."""

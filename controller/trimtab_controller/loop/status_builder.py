@@ -247,8 +247,13 @@ def _size(verdict: SizeVerdict | None, size: AppSize) -> SizeStatus | None:
 
 def describe_end(row: Round) -> str:
     """One line about a round that has ended."""
-    pauses = [handover.pause_s for handover in row.handovers if handover.pause_s is not None]
-    paused = f", pause median {statistics.median(pauses):.2f} s, longest {max(pauses):.2f} s" if pauses else ""
+    pauses = {handover.id: handover.pause_s for handover in row.handovers if handover.pause_s is not None}
+    paused = ""
+    if pauses:
+        longest = max(pauses, key=pauses.__getitem__)
+        paused = (
+            f", pause median {statistics.median(pauses.values()):.2f} s, longest {pauses[longest]:.2f} s ({longest})"
+        )
     other = row.key_groups(HandoverPhase.FAILED, HandoverPhase.UNRESOLVED)
     moved = f"{row.key_groups(HandoverPhase.DONE)} key groups moved" + (f", {other} failed" if other else "")
     stopped = "" if row.stopped is None else f"; {row.stopped}"

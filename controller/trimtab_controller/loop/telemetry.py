@@ -19,7 +19,7 @@ from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
 from trimtab_controller.solver.answer import Answer, NoAnswer
-from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.names import AppId, Topics
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.messages.status import Status
 
@@ -34,6 +34,7 @@ class Telemetry:
 
     def __init__(self, cluster: str, metrics: Metrics, *, acting: bool, previous: Status | None) -> None:
         self._metrics = metrics
+        metrics.read_from(Topics(cluster))
         self._acting = acting
         self._status_builder = StatusBuilder(cluster, acting=acting, previous=previous)
         self._logged_at = 0.0

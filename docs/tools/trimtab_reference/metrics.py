@@ -1,15 +1,19 @@
 """docs/reference/metrics.md: every metric that agent and controller serve."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from trimtab_agent.metrics import Metrics as AgentMetrics
+from trimtab_controller.decider.concerns import ConcernKind
+from trimtab_controller.leadership.machine import Role
 from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop.metrics import Metrics as LoopMetrics
 from trimtab_process.metrics_port import refusal_counter
+from trimtab_protocol.messages.names import Topics, WorkerId
 from trimtab_reference.markdown import code, codes, link, table
 from trimtab_reference.reasons import RUNBOOKS, alerts
 
@@ -26,9 +30,16 @@ def render() -> str:
             "Agent and controller serve their metrics for Prometheus on the address in `[metrics] listen`. A worker's "
             "own figures come from the agent of its host. A metric that is not known is absent, not zero. "
             f"{link('Alerts', RUNBOOKS / 'README.md')} and their runbooks use the metrics that are marked.",
+            "Every series has the label `cluster`, those of an agent also `host`, besides the labels below. Counters "
+            "stand at zero for all known values of their labels before the first event. Both also serve the usual "
+            "`process_*` metrics: CPU, memory, open files, start time.",
+            "## Number of series",
+            "Nothing has a series per key group, plan or hand-over. The log says which plan it was: hand-over `3.17-4` "
+            "belongs to plan `3.17`.",
+            table(("served by", "series", "per app", "per worker", "per host"), _series()),
             "## Controller",
-            "Served by the controller that leads; `trimtab_controller_role` and `trimtab_controller_stood_down_total` "
-            "also by those that wait. Figures of the stream are among them.",
+            "Served by the controller that leads; `trimtab_controller_info`, `trimtab_controller_role` and "
+            "`trimtab_controller_stood_down_total` also by those that wait. Figures of the stream are among them.",
             _table([ProcessMetrics().registry, LoopMetrics().registry]),
             "## Agent and its workers",
             _table([AgentMetrics().registry]),
@@ -36,6 +47,29 @@ def render() -> str:
             _table([port]),
         )
     )
+
+
+def _series() -> Iterator[tuple[str, str, str, str, str]]:
+    """How many series there are; those of a worker or host that is gone go with it."""
+    process, loop = ProcessMetrics(), LoopMetrics()
+    process.see(Role.LEADING)
+    loop.read_from(Topics("c"))
+    loop.see_rounds(())
+    both = (process.registry, loop.registry)
+    found = Counter(metric._labelnames for registry in both for metric in _metrics(registry))
+    per_app, per_host = found["app",] + found["app", "kind"] * len(ConcernKind), found["host",]
+    per_host += found["host", "direction"] * len(("received", "sent"))
+    counts = (per_app, found["app", "worker"], per_host)
+    yield "the controller that leads", str(sum(map(_shown, both))), *map(str, counts)
+    bare, one = AgentMetrics(), AgentMetrics([WorkerId("w")])
+    one.see_worker(WorkerId("w"))
+    alone = _shown(bare.registry)
+    yield "each agent", str(alone), "–", str(_shown(one.registry) - alone), "–"
+
+
+def _shown(registry: CollectorRegistry) -> int:
+    """Series of a process that has seen nothing yet."""
+    return sum(not sample.name.endswith("_created") for metric in registry.collect() for sample in metric.samples)
 
 
 def _table(registries: Iterable[CollectorRegistry]) -> str:

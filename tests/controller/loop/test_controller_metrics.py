@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
@@ -10,7 +11,18 @@ from tests.controller.decider.deciders import window
 from tests.controller.execution.execution_transcripts import BEGUN, PREPARING, T0
 from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern, ConcernKind, Growth, WorkerUse
 from trimtab_controller.decider.decide import Settings
-from trimtab_controller.decider.decision import not_ready
+from trimtab_controller.decider.decision import (
+    Adopted,
+    Decision,
+    Forgotten,
+    Planned,
+    Resized,
+    Scaled,
+    Skip,
+    StandbysPlaced,
+    not_ready,
+)
+from trimtab_controller.decider.describe import ALL_NAMES, names_of
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.decider.hosts import Host, HostsSeen
@@ -27,6 +39,8 @@ from trimtab_controller.execution.state import Execution, Recovery
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.telemetry import Telemetry
+from trimtab_controller.plan import PlanReason
+from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import AppId, HostId, Topics, WorkerId
 from trimtab_protocol.messages.report import Basis
@@ -254,3 +268,35 @@ def test_workers_and_hosts_are_counted_by_level() -> None:
     }
     metrics.see_levels(Levels(), NO_USE)
     assert served(metrics, "workers_at_level", "hosts_at_level") == {}
+
+
+def test_counters_of_what_alerts_watch_stand_at_zero_before_the_first_event() -> None:
+    metrics = Metrics()
+    Telemetry("c", metrics, acting=True, previous=None)
+    rejected = served(metrics, "rejected_messages_total")
+    assert rejected["rejected_messages_total", "trimtab.c.reports", "flooding"] == 0.0
+    assert len(rejected) == 7 * len(Fault)
+    decisions = served(metrics, "decisions_total")
+    assert {row[2] for row in decisions if row[1] == "skip"} == set(SkipReason)
+    assert set(decisions.values()) == {0.0}
+    phases = {("handovers_total", phase): 0.0 for phase in ("done", "failed", "unresolved")}
+    assert served(metrics, "handovers_total") == phases
+
+
+def test_every_decision_is_counted_under_a_name_that_is_shown_from_the_start() -> None:
+    w0, nothing = WorkerId("w0"), {"detail": ""}
+    decisions = (
+        *(Skip(reason=reason, **nothing) for reason in SkipReason),
+        *(
+            Scaled(kind=kind, worker=w0, host=HostId("h0"), app=app, **nothing)
+            for kind in (CommandKind.START, CommandKind.STOP)
+            for app in (APP, None)
+        ),
+        Adopted(app=APP, owners={}, **nothing),
+        StandbysPlaced(app=APP, rows={}, **nothing),
+        *(Resized(app=APP, **nothing, **what) for what in ({"drain": (w0,)}, {"short": 1}, {"keep": (w0,)})),
+        *(Forgotten(what="", answered=(), **nothing, **what) for what in ({}, {"app": APP}, {"worker": w0})),
+    )
+    plans = {("plan", str(reason)) for reason in PlanReason}
+    assert sorted({names_of(each) for each in decisions} | plans) == sorted(ALL_NAMES)
+    assert {type(each) for each in decisions} | {Planned} == set(get_args(Decision))

@@ -99,7 +99,7 @@ def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> 
     successor = StatusBuilder("c", acting=True, previous=status)
     assert successor.status(NOW, decider, Execution(generation=2), {}).rounds == status.rounds
     assert describe_end(row) == (
-        "plan 1.2 ended after 2.0 s: 2 key groups moved, 2 failed, pause median 0.25 s, longest 0.25 s"
+        "plan 1.2 ended after 2.0 s: 2 key groups moved, 2 failed, pause median 0.25 s, longest 0.25 s (1.2-0)"
     )
 
 

@@ -78,8 +78,8 @@ def _counted(stage: Stage) -> Counter[str]:
         for family in text_string_to_metric_families(_metrics(stage.cluster.ports[host_name(index)][0])):
             metric = family.name.removeprefix("trimtab_agent_")
             if metric in COUNTED:
-                samples = (sample for sample in family.samples if not sample.name.endswith("_created"))
-                found.update({f"{metric} {sample.labels.get('reason', '')}": round(sample.value) for sample in samples})
+                rows = ((sample.labels.get("reason", ""), round(sample.value)) for sample in family.samples)
+                found.update({f"{metric} {reason}": count for reason, count in rows})
     return found
 
 

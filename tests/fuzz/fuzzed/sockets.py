@@ -151,7 +151,7 @@ def scraped() -> Callable[[bytes], None]:
     """What is sent to the port of the metrics; now and then somebody else asks, and must be answered."""
     registry, numbers = CollectorRegistry(), count()
     Gauge("answer", "All there is.", registry=registry).set(42)
-    server = MetricsServer(Listen(address="127.0.0.1", port=0), registry)
+    server = MetricsServer(Listen(address="127.0.0.1", port=0), registry, {"cluster": "c"})
     server.server_close()  # requests are handed to it here
 
     def ask(request: bytes) -> bytes:

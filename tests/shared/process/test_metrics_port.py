@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from trimtab_process import metrics_port
 from trimtab_process.metrics_port import MAX_CONNECTIONS, MetricsServer, serve_metrics
@@ -35,16 +35,20 @@ class Served:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         Gauge("answer", "All there is.", registry=self.registry).set(42)
-        self.server: MetricsServer = serve_metrics(Listen(address="127.0.0.1", port=0), self.registry)
+        listen = Listen(address="127.0.0.1", port=0)
+        self.server: MetricsServer = serve_metrics(listen, self.registry, {"cluster": "c", "host": "h0"})
         self.address = self.server.server_address[:2]
 
     def connect(self) -> socket.socket:
         return socket.create_connection(self.address, timeout=10)
 
+    def page(self, query: str = "") -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.address[1]}/metrics{query}", timeout=10) as page:
+            return str(page.read().decode())
+
     def answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.address[1]}/metrics", timeout=10) as page:
-                return b"answer 42.0" in page.read()
+            return 'answer{cluster="c",host="h0"} 42.0' in self.page()
         except OSError:
             return False
 
@@ -67,6 +71,23 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def test_each_series_bears_the_labels_of_the_process_beside_its_own(served: Served) -> None:
+    shelf = Counter("books", "By shelf.", ["shelf"], registry=served.registry)
+    shelf.labels("upper").inc()
+    lines = [line for line in served.page().splitlines() if line[:1] != "#"]
+    assert 'books_total{cluster="c",host="h0",shelf="upper"} 1.0' in lines
+    assert [line for line in lines if 'cluster="c",host="h0"' not in line] == []
+    assert any(line.startswith("process_cpu_seconds_total{") for line in lines)
+    assert not any("_created" in line for line in lines)
+    asked = served.page("?name[]=answer").splitlines()
+    assert [line for line in asked if line[:1] != "#"] == ['answer{cluster="c",host="h0"} 42.0']
+
+
+def test_connections_are_counted_from_zero(served: Served) -> None:
+    assert (served.refused("connections"), served.refused("slow")) == (0.0, 0.0)
+    assert served.registry.get_sample_value("trimtab_metrics_refused_connections_total", {"reason": "slow"}) == 0.0
+
+
 def test_nonsense_does_not_keep_the_metrics_from_others(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     for nonsense in NONSENSE:
         with served.connect() as connection:
@@ -86,7 +107,7 @@ def test_requests_that_fail_are_said_a_few_times(served: Served, caplog: pytest.
 def test_a_place_that_cannot_be_used_is_one_line(served: Served) -> None:
     place = f"127.0.0.1:{served.address[1]}"
     with pytest.raises(OSError, match=f"^metrics.listen: found {place}, which cannot be used: Address already in use$"):
-        serve_metrics(Listen(address="127.0.0.1", port=served.address[1]), served.registry)
+        serve_metrics(Listen(address="127.0.0.1", port=served.address[1]), served.registry, {})
 
 
 def test_who_sends_half_a_request_holds_a_place_and_not_for_ever(
