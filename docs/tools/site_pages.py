@@ -18,7 +18,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("*.md", "docs/**/*.md", "runbooks/*.md", "tests/README.md")
-SHOWN = {"", ".css", ".gif", ".jpg", ".json", ".png", ".service", ".svg", ".toml"}
+SHOWN = {"", ".css", ".gif", ".jpg", ".json", ".png", ".service", ".svg", ".toml", ".yml"}
 """Endings of files that a page may take along."""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 ITEM = re.compile(r"([-*+]|\d+[.)]) ")

@@ -5,18 +5,16 @@ import shlex
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from tests.paths import ROOT
-from trimtab_agent.metrics import Metrics as AgentMetrics
+from tests.served_metrics import metrics
 from trimtab_controller.cli import all_commands, parser_for
 from trimtab_controller.cli.status_view import CALM
+from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.inheritance import Flaw
-from trimtab_controller.leadership.metrics import ProcessMetrics
-from trimtab_controller.loop.metrics import Metrics
-from trimtab_process.metrics_port import refusal_counter
 from trimtab_protocol.messages.commands import Refusal
+from trimtab_reference.rules import RULES, alerts
 
 README = ROOT / "runbooks" / "README.md"
 RUNBOOKS = sorted(set(README.parent.glob("*.md")) - {README})
@@ -25,32 +23,27 @@ USAGE = ROOT / "docs" / "reference" / "cli.md"
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted({*ROOT.glob("docs/**/*.md")} - {USAGE}), README, *RUNBOOKS]
 
 
-def metrics() -> set[str]:
-    """Names of all metrics; those of histograms without `_bucket` and so on."""
-    port = CollectorRegistry()
-    refusal_counter(port)
-    registries = (AgentMetrics().registry, Metrics().registry, ProcessMetrics().registry, port)
-    families = [family for registry in registries for family in registry.collect()]
-    return {family.name + ("_total" if family.type == "counter" else "") for family in families}
-
-
-def alerts() -> set[str]:
-    block = re.search(r"```\n(.*?)```", README.read_text(), re.DOTALL)
-    assert block is not None
-    return {line.split()[0] for line in block[1].splitlines()}
-
-
 def test_every_reason_and_every_alert_has_its_runbook_and_there_are_no_others() -> None:
     reasons = {*map(str, SkipReason)} - CALM
-    assert {path.stem for path in RUNBOOKS} == reasons | alerts()
+    with_alert = {alert.runbook for alert in alerts() if alert.runbook is not None}
+    assert {path.stem for path in RUNBOOKS} == reasons | with_alert
+    assert set(map(str, ConcernKind)) <= with_alert
+
+
+def test_an_alert_has_the_name_of_its_runbook() -> None:
+    for alert in alerts():
+        words = (alert.runbook or "nothing_decided").split("_")
+        assert alert.name == "Trimtab" + "".join(word.capitalize() for word in words)
+        assert alert.severity in ("critical", "warning")
 
 
 def test_reasons_that_need_nobody_are_listed_and_wake_nobody() -> None:
-    text = README.read_text()
-    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == CALM
-    excluded = re.search(r'reason!~"([^"]*)"', text)
-    assert excluded is not None
-    assert set(excluded[1].split("|")) == CALM
+    """Each other reason has an alert: the one for all reasons, or one of its own."""
+    assert set(re.findall(r"^\| `(\w+)` \|", README.read_text(), re.MULTILINE)) == CALM
+    [for_all] = [alert.expression for alert in alerts() if alert.runbook is None]
+    calm, with_own = (set(names.split("|")) for names in re.findall(r'reason!~"([^"]*)"', for_all))
+    assert calm == CALM
+    assert with_own <= {alert.runbook for alert in alerts()}
 
 
 @pytest.mark.parametrize("path", RUNBOOKS, ids=lambda path: path.stem)
@@ -76,7 +69,8 @@ def test_every_metric_that_is_named_exists_and_every_metric_is_named() -> None:
         assert named <= served, path
         short = set(re.findall(r"`([a-z_]+_total)\b", path.read_text()))
         assert {name for name in short if not any(full.endswith(name) for full in served)} == set(), path
-    assert {name for name in served if name not in README.read_text()} == set()
+    known = README.read_text() + RULES.read_text()
+    assert {name for name in served if name not in known} == set()
 
 
 def written() -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.own_labels import own_labels
+from tests.served_metrics import own_labels
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_protocol.messages.commands import (
     Ack,

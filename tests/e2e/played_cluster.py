@@ -11,7 +11,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from tests.own_labels import own_labels
+from tests.served_metrics import own_labels
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import decode_entry
 from trimtab_controller.execution.state import Execution

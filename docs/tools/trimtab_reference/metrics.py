@@ -15,9 +15,8 @@ from trimtab_controller.loop.metrics import Metrics as LoopMetrics
 from trimtab_process.metrics_port import refusal_counter
 from trimtab_protocol.messages.names import Topics, WorkerId
 from trimtab_reference.markdown import code, codes, link, table
-from trimtab_reference.reasons import RUNBOOKS, alerts
-
-SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
+from trimtab_reference.reasons import RUNBOOKS
+from trimtab_reference.rules import alerts
 
 
 def render() -> str:
@@ -96,5 +95,5 @@ def _sentence(text: str) -> str:
 
 
 def _alerts(name: str) -> str:
-    names = [alert for alert, expression in alerts().items() if re.search(rf"\b{name}\b", expression)]
-    return ", ".join(link(code(alert), RUNBOOKS / f"{alert}.md") for alert in names)
+    named = [alert for alert in alerts() if re.search(rf"\b{name}\b", alert.expression)]
+    return ", ".join(link(code(alert.name), RUNBOOKS / f"{alert.runbook or 'README'}.md") for alert in named)

@@ -8,19 +8,21 @@ from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.inheritance import Flaw
 from trimtab_reference import ROOT
 from trimtab_reference.markdown import code, first_paragraph, link, table
+from trimtab_reference.rules import RULES, Alert, alerts
 from trimtab_reference.source import Undocumented, texts_of
 
 RUNBOOKS = ROOT / "runbooks"
 README = RUNBOOKS / "README.md"
+MONITOR = ROOT / "docs" / "guides" / "monitor.md"
 
 
 def render() -> str:
     """The page."""
-    calm, told = quiet_reasons(), alerts()
+    calm, told = quiet_reasons(), {alert.runbook: alert for alert in alerts()}
     reasons = [str(reason) for reason in SkipReason]
     concerns = [str(kind) for kind in ConcernKind]
     waiting = [reason for reason in reasons if reason not in calm]
-    others = [name for name in told if name not in waiting and name not in concerns]
+    others = [name for name in told if name and name not in waiting and name not in concerns]
     flaws = texts_of(Flaw)
     return "\n\n".join(
         (
@@ -36,13 +38,22 @@ def render() -> str:
             "## Concerns",
             "Something is wrong with an app, whether or not it is balanced meanwhile.",
             table(("concern", "meaning"), map(_with_runbook, concerns)),
-            "## Further alerts",
-            table(("alert", "meaning"), map(_with_runbook, others)),
+            "## Further conditions with an alert",
+            table(("runbook", "meaning"), map(_with_runbook, others)),
+            "## Alerts",
+            f"The rules for Prometheus are in {link('trimtab.rules.yml', RULES)}; "
+            f"{link('monitor', MONITOR)} says how to load them.",
+            table(("alert", "severity", "after", "runbook"), map(_alert, alerts())),
             "## Why the journal puts the controller on hold",
             f"Runbook: {link('journal', RUNBOOKS / 'journal.md')}.",
             table(("flaw", "found when"), ((code(flaw), flaws[flaw.name]) for flaw in Flaw)),
         )
     )
+
+
+def _alert(alert: Alert) -> tuple[str, str, str, str]:
+    named = "that of the label `reason`" if alert.runbook is None else _with_runbook(alert.runbook)[0]
+    return code(alert.name), alert.severity, alert.lasts or "at once", named
 
 
 def _with_runbook(name: str) -> tuple[str, str]:
@@ -60,10 +71,3 @@ def meaning(path: Path) -> str:
 def quiet_reasons() -> dict[str, str]:
     """Reason -> when it ends, of those that `runbooks/README.md` lists as needing nobody."""
     return dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", README.read_text(encoding="utf-8"), re.MULTILINE))
-
-
-def alerts() -> dict[str, str]:
-    """Alert -> its expression, from the first block of `runbooks/README.md`."""
-    block = re.search(r"```\w*\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert block is not None
-    return dict(re.findall(r"^(\w+) +(.*)$", block[1], re.MULTILINE))

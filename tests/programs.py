@@ -1,0 +1,52 @@
+"""Programs that some tests need, and that the machine may or may not have."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+
+UNPACKED = ROOT / ".tools" / "usr" / "bin"
+"""Where bin/fetch-tools puts them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A program, the package of Debian that has it, and the tests that are left out without it."""
+
+    name: str
+    package: str
+    tests: tuple[str, ...]
+
+
+PROGRAMS = (
+    Program(name="promtool", package="prometheus", tests=("tests/deploy/test_promtool.py",)),
+    Program(name="prometheus", package="prometheus", tests=("tests/e2e/test_alerting.py",)),
+    Program(name="prometheus-alertmanager", package="prometheus-alertmanager", tests=("tests/e2e/test_alerting.py",)),
+)
+
+
+def find(name: str) -> Path | None:
+    """The program, in PATH or where bin/fetch-tools puts it."""
+    found = shutil.which(name) or shutil.which(name, path=str(UNPACKED))
+    return Path(found) if found else None
+
+
+def program(name: str) -> str:
+    """The program; the test is skipped without it."""
+    found = find(name)
+    if found is None:
+        package = next(each.package for each in PROGRAMS if each.name == name)
+        pytest.skip(f"needs {name}: apt-get install {package}")
+    return str(found)
+
+
+def left_out() -> list[str]:
+    """A line for each test file that is left out on this machine, and one about how to get what it needs."""
+    missing = [each for each in PROGRAMS if find(each.name) is None]
+    files = {path: [each.name for each in missing if path in each.tests] for each in missing for path in each.tests}
+    lines = [f"left out: {path}: no {', '.join(names)}" for path, names in sorted(files.items())]
+    packages = sorted({each.package for each in missing})
+    return [*lines, f"to run them: bin/fetch-tools, or apt-get install {' '.join(packages)}"] if lines else []
