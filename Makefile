@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format lock jars scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference bench-papers bench-peers bench-fleet bench-live clean
+.PHONY: help demo test check lint format lock jars scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference dashboards bench-papers bench-peers bench-fleet bench-live clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ docs-reference: $(INSTALLED) ## write docs/reference from the code
 jars: $(INSTALLED) ## fetch the broker's and Spark's jars (nothing is fetched twice), and prepare faster starts
 	@$(BIN)/trimtab jars
 	-@$(BIN)/python -m trimtab_sandbox.broker_start
+
+dashboards: $(INSTALLED) ## write deploy/grafana/*.json
+	$(BIN)/python -m deploy.grafana
 
 bench-papers: $(INSTALLED) ## every published figure that can be recomputed: paper | ours | baseline
 	$(BIN)/python -m benchmarks.papers

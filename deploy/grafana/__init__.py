@@ -1,0 +1,1 @@
+"""The dashboards for Grafana, written by `make dashboards`."""
