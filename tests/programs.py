@@ -6,11 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.paths import ROOT
-
-UNPACKED = ROOT / ".tools" / "usr" / "bin"
-"""Where bin/fetch-tools puts them."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
@@ -22,15 +17,19 @@ class Program:
 
 
 PROGRAMS = (
-    Program(name="promtool", package="prometheus", tests=("tests/deploy/test_promtool.py",)),
+    Program(
+        name="promtool",
+        package="prometheus",
+        tests=("tests/deploy/test_promtool.py", "tests/deploy/test_dashboards.py"),
+    ),
     Program(name="prometheus", package="prometheus", tests=("tests/e2e/test_alerting.py",)),
     Program(name="prometheus-alertmanager", package="prometheus-alertmanager", tests=("tests/e2e/test_alerting.py",)),
 )
 
 
 def find(name: str) -> Path | None:
-    """The program, in PATH or where bin/fetch-tools puts it."""
-    found = shutil.which(name) or shutil.which(name, path=str(UNPACKED))
+    """The program, if PATH has it."""
+    found = shutil.which(name)
     return Path(found) if found else None
 
 
@@ -47,6 +46,6 @@ def left_out() -> list[str]:
     """A line for each test file that is left out on this machine, and one about how to get what it needs."""
     missing = [each for each in PROGRAMS if find(each.name) is None]
     files = {path: [each.name for each in missing if path in each.tests] for each in missing for path in each.tests}
-    lines = [f"left out: {path}: no {', '.join(names)}" for path, names in sorted(files.items())]
+    lines = [f"left out: what needs {' and '.join(names)} in {path}" for path, names in sorted(files.items())]
     packages = sorted({each.package for each in missing})
-    return [*lines, f"to run them: bin/fetch-tools, or apt-get install {' '.join(packages)}"] if lines else []
+    return [*lines, f"to run it: apt-get install {' '.join(packages)}"] if lines else []

@@ -1,4 +1,4 @@
-"""`make test`: run all checks and tests, several at a time, and list at the end what failed.
+"""`make test`: run all checks and tests, several at a time, and list at the end what failed and what was left out.
 
 The end-to-end tests mostly wait, so two of them run at a time, and the static checks and the fast tests run beside
 them.  Tests marked `alone` measure CPU or short times; they run last, with nothing beside them.  Scenarios take minutes
@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
+
+from tests.programs import left_out
 
 BIN = Path(sys.executable).parent
 PYTEST = (sys.executable, "-m", "pytest")
@@ -123,7 +125,7 @@ def main() -> int:
     failed = [part for part in parts if not part.passed]
     for part in filter(lambda part: part.lines, failed):
         print(f"\n==== end of the output of: {part.name}", *part.lines[-TAIL:], sep="\n")
-    print("", *map(result, parts), sep="\n")
+    print("", *map(result, parts), *left_out(), sep="\n")
     return 1 if failed else 0
 
 
