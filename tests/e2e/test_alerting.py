@@ -64,6 +64,20 @@ def watch(cluster: Cluster, rules: str, folder: Path, webhook: Webhook) -> Monit
     return monitoring
 
 
+def test_rules_and_dashboards_ask_for_what_is_served(cluster: Cluster, tmp_path: Path) -> None:
+    shown = [text for name in BOARDS for text in expressions(name, ANY)]
+    with Webhook() as webhook:
+        monitoring = watch(cluster, RULES.read_text(), tmp_path, webhook)
+        lines = [line.split() for port in (CONTROLLER, host_name(0)) for line in page(cluster.ports[port][0])]
+        served = {words[2] for words in lines if words[:2] == ["#", "TYPE"]}
+        asked = [*recorded().values(), *(alert.expression for alert in alerts()), *shown]
+        assert set().union(*map(metrics_in, asked)) - served == set()
+        found = {text: monitoring.ask(text) for text in shown}
+    empty = sorted(text for text, series in found.items() if not series)
+    print(f"\n{len(found) - len(empty)} of {len(found)} expressions have values before the first window")
+    assert len(found) - len(empty) >= 20, empty
+
+
 @pytest.mark.parametrize(
     "rules",
     [
@@ -88,20 +102,6 @@ def test_a_controller_that_stops_is_reported_and_so_is_its_return(cluster: Clust
         cluster.start_controller(act=True)
         over = wait_for("the end", lambda: bool(webhook.of(ALERT, "resolved")), LIMIT_S)
         print(f"\nthe alert came after {after:.1f} s, its end {over:.1f} s after the new start")
-
-
-def test_rules_and_dashboards_ask_for_what_is_served(cluster: Cluster, tmp_path: Path) -> None:
-    shown = [text for name in BOARDS for text in expressions(name, ANY)]
-    with Webhook() as webhook:
-        monitoring = watch(cluster, RULES.read_text(), tmp_path, webhook)
-        lines = [line.split() for port in (CONTROLLER, host_name(0)) for line in page(cluster.ports[port][0])]
-        served = {words[2] for words in lines if words[:2] == ["#", "TYPE"]}
-        asked = [*recorded().values(), *(alert.expression for alert in alerts()), *shown]
-        assert set().union(*map(metrics_in, asked)) - served == set()
-        found = {text: monitoring.ask(text) for text in shown}
-    empty = sorted(text for text, series in found.items() if not series)
-    print(f"\n{len(found) - len(empty)} of {len(found)} expressions have values before the first window")
-    assert len(found) - len(empty) >= 20, empty
 
 
 def page(port: int) -> list[str]:
