@@ -120,7 +120,7 @@ def serve_metrics(listen: Listen, registry: CollectorRegistry, labels: Mapping[s
 
     `labels` are added to every series.  Raises OSError with a one-line message that names the address.
     """
-    disable_created_metrics()  # a second series for each counter, which nobody asks for
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter
     ProcessCollector(registry=registry)
     try:
         server = MetricsServer(listen, registry, labels)
