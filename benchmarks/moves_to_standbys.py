@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trimtab_controller.decider.copies import Held
 from trimtab_controller.decider.decide import Settings, SolveWanted
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.owned import Owned
-from trimtab_controller.decider.restoring import onto_standbys
+from trimtab_controller.decider.restoring import onto_copies
 from trimtab_controller.decider.standbys import choose_standbys
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.execution.state import placement_of
@@ -97,7 +98,9 @@ def measured(view: AppView, placement: Placement, settings: Settings) -> tuple[R
     draining = bool(view.draining)
     reason = PlanReason.DRAIN if draining else PlanReason.LOAD_DISTANCE
     wanted = SolveWanted(view=view, reason=reason, detail="", balancing=not draining)
-    return row_of(view, placement, found), row_of(view, placement, onto_standbys(wanted, found, placement, settings))
+    return row_of(view, placement, found), row_of(
+        view, placement, onto_copies(wanted, found, Held(placement=placement), settings)
+    )
 
 
 def row_of(view: AppView, placement: Placement, found: Answer) -> Row:

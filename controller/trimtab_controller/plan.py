@@ -19,12 +19,17 @@ class PlanReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """The move of one key group from `source` to `target`; `state_bytes` None = not measured."""
+    """The move of one key group from `source` to `target`; `state_bytes` None = not measured.
+
+    `lacking_bytes` = how much of the state the target has to restore, because it has a copy of the rest on its disk.
+    None: it has none, or is a standby.
+    """
 
     key_group: KeyGroup
     source: WorkerId
     target: WorkerId
     state_bytes: int | None
+    lacking_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.source == self.target:
@@ -56,7 +61,8 @@ class Plan:
     `before` and `planned` are load distances in pp; no plan within the budget has one below `lower_bound`.
     `status` is the solver's, `fallback` True when the solver was killed and the greedy method answered.
     `hosts` has the host of every worker named in a move; `cores` those of hosts, as far as known.
-    `to_standbys` = how many moves go to a standby, which has little to restore.
+    `to_standbys` = how many moves go to a standby, which has little to restore; `to_copies` = how many go to a worker
+    with a copy of the state on its disk, which restores the rest.
     `collocation` None: not part of this plan.  `note`: anything else that the operator should know.
     """
 
@@ -75,6 +81,7 @@ class Plan:
     note: str = ""
     cores: Mapping[HostId, float] = field(default_factory=dict)
     to_standbys: int = 0
+    to_copies: int = 0
 
     def __post_init__(self) -> None:
         if not self.moves:

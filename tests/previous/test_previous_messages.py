@@ -68,7 +68,15 @@ def intent(value: Intent) -> bytes:
 
 
 NODE, WORKER = samples.SNAPSHOT.nodes[0], samples.REPORT.workers[0]
-NEW = {"operators": None, "standbys": None, "unknown": None, "reason": None, "declared": None, "in_parts": False}
+NEW = {
+    "operators": None,
+    "standbys": None,
+    "unknown": None,
+    "reason": None,
+    "declared": None,
+    "in_parts": False,
+    "copies": (),
+}
 KEPT = next(each for each in LINES if isinstance(each, KeptNoted))
 SNAPSHOT = replace(samples.SNAPSHOT, nodes=(replace(NODE, **NEW, also_on=()),))
 HELLO = replace(samples.HELLO, versions=versions())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trimtab_protocol.messages.commands import Command, Refusal
+from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import Epoch, KeyGroup, OperatorId
 from trimtab_protocol.messages.report import WorkerState
@@ -124,6 +125,10 @@ class WorkerStatus(Protocol):
     @property
     def fresh(self) -> bool:
         """Whether this worker started a short while ago and the app had no state then; False if that is unknown."""
+
+    @property
+    def copies(self) -> tuple[Copy, ...]:
+        """State on this worker's disk of key groups that it neither owns nor follows; empty if that is unknown."""
 
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""

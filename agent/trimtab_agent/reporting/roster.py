@@ -170,6 +170,7 @@ def _sample(worker: WorkerId, entry: _Worker, merged: Statistics | None, use: Pr
         declared=None if entry.other_app else entry.declared,
         in_parts=entry.hello.in_parts,
         fresh=bool(last and last.fresh),
+        copies=last.copies if last else (),
     )
 
 

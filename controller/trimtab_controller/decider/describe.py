@@ -55,7 +55,9 @@ def describe(decision: Decision) -> str:
 
 def _moves(plan: Plan) -> str:
     count = len(plan.moves)
-    warm = f" ({plan.to_standbys} to standbys)" if plan.to_standbys else ""
+    nearer = {"standbys": plan.to_standbys, "copies on disk": plan.to_copies}
+    told = ", ".join(f"{count} to {what}" for what, count in nearer.items() if count)
+    warm = f" ({told})" if told else ""
     return f"{count} move{'s' if count != 1 else ''}{warm}"
 
 

@@ -7,6 +7,7 @@ app at a time; the next app follows when it has answered.
 from collections.abc import Callable
 
 from trimtab_controller.decider.concerns import concerns_of, follow_use
+from trimtab_controller.decider.copies import state_held
 from trimtab_controller.decider.decide import (
     Settings,
     SolveWanted,
@@ -51,7 +52,7 @@ from trimtab_controller.decider.pool import crash_concerns, startable
 from trimtab_controller.decider.prediction_tracker import PredictionTracker
 from trimtab_controller.decider.readers import Readers
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.restoring import onto_standbys, with_restores
+from trimtab_controller.decider.restoring import onto_copies, with_restores
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
 from trimtab_controller.decider.standby_rounds import StandbyRounds
@@ -384,10 +385,10 @@ class Decider:
         newest = self.known.not_ready or self.known.views.get(wanted.view.app)
         if isinstance(newest, NotReady):
             return not_ready(newest)
-        placement = self._execution.placements.get(wanted.view.app)
-        decision = judge(wanted, onto_standbys(wanted, answer, placement, self._settings), self._settings)
+        held = state_held(self.known.snapshot, wanted.view.app, self._execution.placements.get(wanted.view.app))
+        decision = judge(wanted, onto_copies(wanted, answer, held, self._settings), self._settings)
         if isinstance(decision, Planned) and newest and (changed_ends := still_free(decision, newest)):
             return not_ready(changed_ends)
         if isinstance(decision, Planned) and self._acting:
             self._predictions.plan(now, wanted.view.app)
-        return with_restores(decision, self.known.snapshot, placement)
+        return with_restores(decision, self.known.snapshot, held)

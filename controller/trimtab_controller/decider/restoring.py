@@ -1,8 +1,9 @@
-"""What a plan costs in restores: moves go to standbys where that keeps the balance, and plans know the hosts' cores.
+"""What a plan costs in restores: moves go to copies where that keeps the balance, and plans know the hosts' cores.
 
-The solver plans with loads alone.  A move onto a worker that is a standby of the key group is nearly free; any other
-target has to restore the whole state.  So the moves of an answer are exchanged, or given other targets, as long as no
-worker gets further from the mean than the plan or a tolerance allows.
+The solver plans with loads alone.  A move onto a worker that is a standby of the key group is nearly free, and one that
+has a copy of its state on its disk restores only what the copy lacks; any other target has to restore the whole state.
+So the moves of an answer are exchanged, or given other targets, as long as no worker gets further from the mean than
+the plan or a tolerance allows.
 """
 
 import heapq
@@ -11,12 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trimtab_controller.decider.copies import Held
 from trimtab_controller.decider.decide import Settings, SolveWanted
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.owned import Floats
 from trimtab_controller.decider.view import AppView
+from trimtab_controller.plan import Move
 from trimtab_controller.solver.answer import Answer, Method
-from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.snapshot import Snapshot
 
 BAND_SHARE = 0.5
@@ -24,20 +26,20 @@ BAND_SHARE = 0.5
 PASSES = 3
 """How often all moves are looked at; a change may make room for another one."""
 TRIED = 20
-"""How many moves to a standby are tried for an exchange: those with the most similar loads."""
+"""How many moves to a worker are tried for an exchange: those with the most similar loads."""
 SLACK_PP = 1e-9
 
 
-def onto_standbys(wanted: SolveWanted, answer: Answer, placement: Placement | None, settings: Settings) -> Answer:
-    """The answer with as much state as possible at targets that are standbys of it; the moved key groups are the same.
+def onto_copies(wanted: SolveWanted, answer: Answer, held: Held, settings: Settings) -> Answer:
+    """The answer with targets that have as little state as possible to restore; the moved key groups are the same.
 
     A worker may get as far from the mean load as in the answer, in a drain half the band.  With ALBIC the targets are
     chosen for collocation, and stay.
     """
-    if placement is None or settings.planned_with is Method.ALBIC or not answer.moves:
+    if settings.planned_with is Method.ALBIC or not answer.moves:
         return answer
     tolerance = BAND_SHARE * settings.load_distance if wanted.draining else 0.0
-    found = _Targets(wanted.view, answer, placement, tolerance)
+    found = _Targets(wanted.view, answer, held, tolerance)
     for _ in range(PASSES):
         improved = [found.improve(place) for place in range(len(answer.moves))]
         if not any(improved):
@@ -50,7 +52,7 @@ def onto_standbys(wanted: SolveWanted, answer: Answer, placement: Placement | No
 class _Targets:
     """The targets of an answer's moves, which are changed one by one; workers and key groups by their index."""
 
-    def __init__(self, view: AppView, answer: Answer, placement: Placement, tolerance: float) -> None:
+    def __init__(self, view: AppView, answer: Answer, held: Held, tolerance: float) -> None:
         table = view.owned
         self._key_groups = [key_group for key_group, _ in answer.moves]
         self._target = [target for _, target in answer.moves]
@@ -60,14 +62,15 @@ class _Targets:
         sizes = table.assumed_state_bytes[self._key_groups]
         self._bytes: list[int] = np.maximum(sizes, 1).tolist()
         places = {worker.id: place for place, worker in enumerate(view.workers)}
-        self._standbys = [
-            frozenset(
-                places[name]
-                for name in placement.of(row.key_group.operator, row.key_group.partition)[1:]
+        self._lacking = [
+            {
+                places[name]: share
+                for name, share in held.lacking(row.key_group).items()
                 if name in places and name != row.owner and self._kept[places[name]]
-            )
+            }
             for row in (table[each] for each in self._key_groups)
         ]
+        """Per move, the share of the state that workers lack; the others lack all of it."""
         owner = np.array([places[name] for name in table.workers], np.int64)[table.owner].copy()
         self._home: list[int] = owner[self._key_groups].tolist()
         owner[self._key_groups] = self._target
@@ -92,9 +95,7 @@ class _Targets:
         return distances
 
     def improve(self, place: int) -> bool:
-        """Let a move go to a standby, alone or in exchange for another move; whether it did."""
-        if self._target[place] in self._standbys[place]:
-            return False
+        """Let a move go to a worker that lacks less, alone or in exchange for another move; whether it did."""
         best = max(self._changes(place), key=lambda change: change.gain, default=None)
         if best is None or best.gain <= 0:
             return False
@@ -106,23 +107,23 @@ class _Targets:
         return True
 
     def _changes(self, place: int) -> Iterator["_Change"]:
-        """What can be done within the limits so that this move goes to a standby."""
+        """What can be done within the limits so that this move goes to a worker that lacks less."""
         left = self._target[place]
         load = self._load[place]
-        for standby in sorted(self._standbys[place]):
-            others = (at for at, target in enumerate(self._target) if target == standby)
+        for holder in sorted(each for each in self._lacking[place] if self._gain(place, each) > 0):
+            others = (at for at, target in enumerate(self._target) if target == holder)
             alike = heapq.nsmallest(TRIED, others, key=lambda at: abs(self._load[at] - load))
-            for targets in ({place: standby}, *({place: standby, at: left} for at in alike)):
+            for targets in ({place: holder}, *({place: holder, at: left} for at in alike)):
                 if self._source_of_none(targets) and self._fits(targets):
                     yield _Change(targets, sum(self._gain(at, target) for at, target in targets.items()))
 
     def _source_of_none(self, targets: Mapping[int, int]) -> bool:
         return all(self._home[at] != target for at, target in targets.items())
 
-    def _gain(self, at: int, target: int) -> int:
+    def _gain(self, at: int, target: int) -> float:
         """Bytes that need not be restored because of the new target."""
-        now, then = self._target[at] in self._standbys[at], target in self._standbys[at]
-        return self._bytes[at] * (then - now)
+        now, then = (self._lacking[at].get(each, 1.0) for each in (self._target[at], target))
+        return self._bytes[at] * (now - then)
 
     def _fits(self, targets: Mapping[int, int]) -> bool:
         """Whether no worker gets further from the mean than it may."""
@@ -141,19 +142,25 @@ class _Change:
     """New targets of some moves, and the bytes that need not be restored because of them."""
 
     targets: Mapping[int, int]
-    gain: int
+    gain: float
 
 
-def with_restores(decision: Planned | Skip, snapshot: Snapshot | None, placement: Placement | None) -> Planned | Skip:
-    """The decision; a plan knows the cores of its hosts, as far as they are reported, and its moves to standbys."""
+def with_restores(decision: Planned | Skip, snapshot: Snapshot | None, held: Held) -> Planned | Skip:
+    """The decision; a plan knows the cores of its hosts, as far as they are reported, and what its targets lack."""
     if isinstance(decision, Skip):
         return decision
     plan = decision.plan
     hosts, rows = set(plan.hosts.values()), snapshot.hosts if snapshot else ()
     cores = {row.host: row.cores for row in rows if row.cores and row.host in hosts}
-    warm = [
-        move
-        for move in plan.moves
-        if placement and move.target in placement.of(move.key_group.operator, move.key_group.partition)[1:]
-    ]
-    return replace(decision, plan=replace(plan, cores=cores, to_standbys=len(warm)))
+    warm = sum(move.target in held.standbys(move.key_group) for move in plan.moves)
+    moves = tuple(_with_copy(move, held) for move in plan.moves)
+    copied = sum(move.lacking_bytes is not None for move in moves)
+    return replace(decision, plan=replace(plan, moves=moves, cores=cores, to_standbys=warm, to_copies=copied))
+
+
+def _with_copy(move: Move, held: Held) -> Move:
+    """The move, which knows how much its target lacks if that has a copy on its disk; a standby lacks nothing."""
+    share = held.on_disk.get(move.key_group, {}).get(move.target)
+    if share is None or move.state_bytes is None or move.target in held.standbys(move.key_group):
+        return move
+    return replace(move, lacking_bytes=round(share * move.state_bytes))

@@ -4,7 +4,7 @@ WAITING -> PREPARING -> RELEASING -> DONE (docs/concepts/how-it-moves.md).  Befo
 the previous placement; after it, acks and reports decide who owns the key groups.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from trimtab_controller.execution.answers import ACK_GRACE_S, RETRYABLE, UNCERTAIN, answers, said
@@ -35,7 +35,7 @@ def handovers_of(step: Step, plan: Plan) -> tuple[Handover, ...]:
     placement = step.execution.placements[plan.app]
     if step.limits.schedule_restores:  # what the target has a copy of need not wait for what it has to restore
         pairs = {
-            pair: sorted(moves, key=lambda move: (move.target not in _row(placement, move), -(move.state_bytes or 0)))
+            pair: sorted(moves, key=lambda move: (move.target not in _row(placement, move), -_lacking(move)))
             for pair, moves in pairs.items()
         }
     batches = [
@@ -53,10 +53,20 @@ def handovers_of(step: Step, plan: Plan) -> tuple[Handover, ...]:
             source_host=plan.hosts[batch[0].source],
             target_host=plan.hosts[batch[0].target],
             state_bytes=sum(move.state_bytes or 0 for move in batch),
+            lacking_bytes=_lacking_of(batch),
             since=step.now,
         )
         for index, batch in enumerate(batches)
     )
+
+
+def _lacking(move: Move) -> int:
+    return (move.state_bytes or 0) if move.lacking_bytes is None else move.lacking_bytes
+
+
+def _lacking_of(batch: Sequence[Move]) -> int | None:
+    """What the target has to restore of a batch; None if it has a copy of nothing on its disk."""
+    return None if all(move.lacking_bytes is None for move in batch) else sum(map(_lacking, batch))
 
 
 def _row(placement: Placement, move: Move) -> Owners:

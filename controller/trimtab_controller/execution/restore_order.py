@@ -100,7 +100,7 @@ def _waiting(
 def lacking_bytes(handovers: Sequence[Handover]) -> list[int]:
     """The state that each target has to restore.  An unknown size counts as the largest known, not as nothing."""
     largest = max((each.state_bytes for each in handovers), default=0)
-    return [0 if each.has_copy else each.state_bytes or largest for each in handovers]
+    return [each.to_restore(largest) for each in handovers]
 
 
 def _slots(cores: float | None, limits: Limits) -> int:

@@ -99,10 +99,11 @@ class RestoreCosts:
     def learn(self, now: float, handover: Handover, running: Iterable[Handover]) -> None:
         """Note that the restore of a hand-over has ended; `running` = the restores that still run.
 
-        A repeated attempt finds what the first one had restored, so it says nothing.  Nor does one of unknown size.
+        A repeated attempt finds what the first one had restored, so it says nothing.  Nor does one of unknown size, nor
+        one that goes on from a copy on the disk: what that lacked is an estimate.
         """
         host, began = handover.target_host, handover.since
-        if now <= began or handover.attempt > 1:
+        if now <= began or handover.attempt > 1 or handover.lacking_bytes is not None:
             return
         if handover.has_copy:
             self._units.append(now - began)

@@ -33,7 +33,8 @@ class Handover:
 
     `previous` = the row of each key group in the placement before the move.  `since` = when the phase began.  `wake_at`
     (epoch seconds) = earliest start while WAITING, time-out while in flight; None = none.  `pause_s` is measured by the
-    new owner.
+    new owner.  `lacking_bytes` = what the target has to restore because it has copies of the rest on its disk; None: it
+    has none.  That is not in the journal, since 0.1.0 would not read it: a new leader takes the target for cold.
     """
 
     id: str
@@ -52,6 +53,7 @@ class Handover:
     release: Command | None = None
     detail: str | None = None
     pause_s: float | None = None
+    lacking_bytes: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.key_groups or len(self.key_groups) != len(self.previous):
@@ -70,6 +72,12 @@ class Handover:
     def has_copy(self) -> bool:
         """Whether the target was a standby of all its key groups before, so that it has little to restore."""
         return all(self.target in row for row in self.previous)
+
+    def to_restore(self, unknown: int = 0) -> int:
+        """Bytes that the target has to restore; `unknown` stands in for a state that was not measured."""
+        if self.has_copy:
+            return 0
+        return self.lacking_bytes if self.lacking_bytes is not None else self.state_bytes or unknown
 
     @property
     def hosts(self) -> frozenset[HostId]:

@@ -6,7 +6,7 @@ limits of the message become unknown too, since otherwise the reader would refus
 
 from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from trimtab_controller.stream.measures import ABSENCES, BASES, FRESH, KNOWN, READS_PARTS, STATES, STEERS, SUMS, Kind
 from trimtab_controller.stream.rows import named, where
 from trimtab_protocol.messages.columns import UNKNOWN
+from trimtab_protocol.messages.copies import Copy, largest
 from trimtab_protocol.messages.decode import MAX_NUMBER
 from trimtab_protocol.messages.key_group_table import LEVELS, KeyGroupBlock, KeyGroupTable
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -72,7 +73,8 @@ def _added(before: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, float
 def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
     """One window per worker in rows of kind WORKER; a worker that changed its host counts on the last one.
 
-    Its declarations are in rows of the kinds OPERATOR, STANDBYS, REASON and ABSENCE; those of its last report count.
+    Its declarations are in rows of the kinds OPERATOR, STANDBYS, REASON, ABSENCE and COPY; those of its last report
+    count.
     """
     rows = _by_time(named(sums[Kind.WORKER], Kind.WORKER))
     newest = {row["worker"]: row for row in rows}
@@ -85,6 +87,7 @@ def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
     standbys = {row["worker"]: row["partition"] for row in _by_time(sums[Kind.STANDBYS]) if _report(row) in reports}
     reasons = {row["worker"]: row["operator"] for row in _by_time(sums[Kind.REASON]) if _report(row) in reports}
     absent = {row["worker"]: row for row in _by_time(sums[Kind.ABSENCE]) if _report(row) in reports}
+    copies = _copies(named(sums[Kind.COPY], Kind.COPY), reports)
     unknown = {(row["host"], row["worker"]): row["operator"] for row in _by_time(sums[Kind.UNKNOWN])}
     return tuple(
         replace(
@@ -94,10 +97,21 @@ def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
             unknown=unknown.get((newest[worker]["host"], worker)),
             reason=reasons.get(worker),
             also_on=also_on.get(worker, ()),
+            copies=copies.get(worker, ()),
             **_absence(absent.get(worker)),
         )
         for worker in sorted(newest)
     )
+
+
+def _copies(rows: pa.Table, reports: Container[tuple[str, str, int]]) -> dict[WorkerId, tuple[Copy, ...]]:
+    found: defaultdict[WorkerId, list[Copy]] = defaultdict(list)
+    for row in rows.to_pylist():
+        if _report(row) in reports:
+            found[WorkerId(row["worker"])].append(
+                Copy(OperatorId(row["operator"]), row["partition"], int(row["records"]))
+            )
+    return {worker: largest(copies) for worker, copies in found.items()}
 
 
 def _absence(row: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -28,6 +28,7 @@ class Kind(IntEnum):
     UNKNOWN = 7  # and why its loads are not known (`operator`)
     REASON = 8  # and why it only reports, or what it lacks (`operator`)
     ABSENCE = 9  # and why it is away (`partition`), if it is, and the app that its agent can start it for (`operator`)
+    COPY = 10  # and of which key groups it has a copy of the state on its disk
 
 
 class Row(NamedTuple):
@@ -72,6 +73,7 @@ KEYS: Mapping[Kind, tuple[str, ...]] = {
     Kind.UNKNOWN: ("host", "worker", "app", "operator"),
     Kind.REASON: ("host", "worker", "app", "operator"),
     Kind.ABSENCE: ("host", "worker", "app", "operator", "partition"),
+    Kind.COPY: ("host", "worker", "app", "operator", "partition"),
 }
 """The fields that distinguish the things of a kind; the other fields of THING are empty."""
 
@@ -90,6 +92,13 @@ def code(column: str, family: tuple[StrEnum, ...]) -> str:
     return f"array_position(array({members}), {column}) - 1"
 
 
+REASON_AT = "coalesce(array_size(x.oc), 0) + nvl2(x.sby, 1, 0) + nvl2(x.unk, 1, 0) + 1"
+"""Of the rows of a worker, the index of the one with the reason, if there is one."""
+ABSENCE_AT = f"{REASON_AT} + nvl2(x.why, 1, 0)"
+"""The index of the next one, if the worker is absent or its agent can start it."""
+COPIES_AT = f"{ABSENCE_AT} + nvl2(coalesce(x.off, x.dap), 1, 0)"
+"""The index from which on the rows are those of its copies."""
+
 # Name -> SQL over the report's host sample `n`, and the worker or block `x` at place `i` of its columns.
 SUMS: Mapping[Kind, Mapping[str, str]] = {
     Kind.HOST: {"cpu_s": "n.cpu", "received_bytes": "n.rx", "sent_bytes": "n.tx"},
@@ -107,6 +116,7 @@ SUMS: Mapping[Kind, Mapping[str, str]] = {
     Kind.UNKNOWN: {},
     Kind.REASON: {},
     Kind.ABSENCE: {},
+    Kind.COPY: {},
 }
 LEVELS: Mapping[Kind, Mapping[str, str]] = {
     Kind.HOST: {
@@ -127,6 +137,7 @@ LEVELS: Mapping[Kind, Mapping[str, str]] = {
         "generation": "x.g",
     },
     Kind.KEY_GROUP: {"state_bytes": "x.sb[i]", "lag_records": "x.lg[i]", "backlog": "x.bl[i]"},
+    Kind.COPY: {"records": f"get(x.cpr, CAST(i - ({COPIES_AT}) AS INT))"},
 }
 
 

@@ -7,10 +7,13 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from trimtab_controller.stream import validation
 from trimtab_controller.stream.measures import (
+    ABSENCE_AT,
     ABSENCES,
+    COPIES_AT,
     KNOWN_COLUMNS,
     LEVEL_COLUMNS,
     LEVELS,
+    REASON_AT,
     SUM_COLUMNS,
     SUMS,
     THING,
@@ -26,13 +29,10 @@ MAX_REPORTS_S, MAX_BYTES_S = 10, 1024 * 1024
 NOTHING = "array(CAST(NULL AS LONG))"
 DECLARED = (
     f"concat({NOTHING}, coalesce(x.oc, array()), nvl2(x.sby, array(x.sby), array()), nvl2(x.unk, {NOTHING}, array()), "
-    f"nvl2(x.why, {NOTHING}, array()), nvl2(coalesce(x.off, x.dap), array({code('x.off', ABSENCES)}), array()))"
+    f"nvl2(x.why, {NOTHING}, array()), nvl2(coalesce(x.off, x.dap), array({code('x.off', ABSENCES)}), array()), "
+    "coalesce(x.cpp, array()))"
 )
 """One row for the worker itself, then one for each of its declarations."""
-REASON_AT = "coalesce(array_size(x.oc), 0) + nvl2(x.sby, 1, 0) + nvl2(x.unk, 1, 0) + 1"
-"""The index of the row with the reason, if there is one."""
-ABSENCE_AT = f"{REASON_AT} + nvl2(x.why, 1, 0)"
-"""The index of the last of these rows, if the worker is absent or its agent can start it."""
 KEY = "coalesce(hex(key), '')"
 """A record's key as bytes in hex: as a text, all bytes that are not UTF-8 would look the same."""
 
@@ -123,12 +123,14 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
     partitions = F.expr(f"coalesce(x.p, x.fp, if(x.s IS NULL, {NOTHING}, {DECLARED}))")
     exploded = parts.select("*", F.posexplode(partitions).alias("i", "partition"))
     kinds = {"fault IS NOT NULL": Kind.REJECTED, "x IS NULL": Kind.HOST, "x.s IS NULL AND x.o IS NULL": Kind.PAIR}
-    kinds |= {"x.s IS NULL": Kind.KEY_GROUP, "i = 0": Kind.WORKER, f"i = {ABSENCE_AT}": Kind.ABSENCE}
+    kinds |= {"x.s IS NULL": Kind.KEY_GROUP, "i = 0": Kind.WORKER}
+    kinds |= {f"i >= {COPIES_AT}": Kind.COPY, f"i = {ABSENCE_AT}": Kind.ABSENCE}
     kinds[f"i = {REASON_AT}"] = Kind.REASON
     kinds |= {"partition IS NULL": Kind.UNKNOWN, "i <= array_size(x.oc)": Kind.OPERATOR, "true": Kind.STANDBYS}
     which = "CASE " + " ".join(f"WHEN {test} THEN {value.value}" for test, value in kinds.items()) + " END"
     texts = {Kind.HOST: "n.typ", Kind.OPERATOR: "get(x.os, i - 1)"}
     texts |= {Kind.UNKNOWN: "x.unk", Kind.REASON: "x.why", Kind.ABSENCE: "x.dap"}
+    texts[Kind.COPY] = f"get(x.cpo, CAST(i - ({COPIES_AT}) AS INT))"
     declared = f"CASE kind {' '.join(f'WHEN {kind.value} THEN {text}' for kind, text in texts.items())} END"
     return exploded.withColumn("kind", F.expr(which)).select(
         "at_ms",

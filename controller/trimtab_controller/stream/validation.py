@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 
+from trimtab_protocol.messages.copies import MAX_COPIES, MAX_RECORDS
 from trimtab_protocol.messages.decode import MAX_NUMBER, NAME_PATTERN, Fault
 from trimtab_protocol.messages.host_sample import MAX_SPEED
 from trimtab_protocol.messages.names import MAX_PARTITIONS
@@ -41,7 +42,7 @@ PART_TYPE = (
     "bo ARRAY<LONG>, sb ARRAY<LONG>, lg ARRAY<LONG>, bl ARRAY<LONG>, "
     "fo STRING, to STRING, fp ARRAY<LONG>, tp ARRAY<LONG>, n ARRAY<LONG>, b ARRAY<LONG>, "
     "os ARRAY<STRING>, oc ARRAY<LONG>, sby LONG, unk STRING, why STRING, off STRING, dap STRING, pip BOOLEAN, "
-    "fsh BOOLEAN>"
+    "fsh BOOLEAN, cpo ARRAY<STRING>, cpp ARRAY<LONG>, cpr ARRAY<LONG>>"
 )
 BROKEN = "broken"
 """Holds the text of a report that is not JSON or has a value of a wrong type."""
@@ -92,6 +93,7 @@ def _too_many(r: str) -> str:
     limits = {f"{r}.w": MAX_WORKERS, f"flatten({r}.k.p)": MAX_KEY_GROUPS, f"flatten({r}.e.fp)": MAX_PAIRS}
     tests = [f"size({array}) > {limit}" for array, limit in limits.items()]
     tests += [_any(f"{r}.w.m", f"size(y) > {len(Mark)}"), _any(f"{r}.w.os", f"size(y) > {MAX_OPERATORS}")]
+    tests.append(_any(f"{r}.w.cpp", f"size(y) > {MAX_COPIES}"))
     return " OR ".join(tests)
 
 
@@ -116,13 +118,13 @@ def _bare_name(value: str, r: str) -> str:
     columns = [f"{r}.{array}.{name}" for array, names in _NAMES.items() for name in names.split()]
     # A reason may contain numbers, but is not one: it is checked as one word.
     columns += [f"translate(concat_ws('|', {r}.w.{name}), ' |', '_ ')" for name in ("unk", "why")]
-    columns += [f"flatten(array_compact({r}.w.os))"]
+    columns += [f"flatten(array_compact({r}.w.{name}))" for name in ("os", "cpo")]
     listed = f"concat_ws(' ', {r}.c, {r}.h, {r}.n.typ, {', '.join(columns)})"
     could_be = rf"{listed} RLIKE '(^| )(true|false|NaN|Infinity|[0-9][0-9.eE-]*)( |$)'"
     bare = (
         r"\\\\",
         r'"([chwao]|fo|to|unk|why|dap|typ)"\\s*:\\s*[^"\\[n\\s]',
-        r'"os"\\s*:\\s*\\[([^\\]]*,)?\\s*[^"\\s\\],]',
+        r'"(os|cpo)"\\s*:\\s*\\[([^\\]]*,)?\\s*[^"\\s\\],]',
     )
     return f"{could_be} AND CAST({value} AS STRING) RLIKE '{'|'.join(bare)}'"
 
@@ -155,6 +157,7 @@ def _out_of_range(r: str) -> str:
         _outside(f"{r}.w.sby", 0, MAX_STANDBYS),
         *(_any(f"{r}.w.{name}", _unlike("y", REASON_PATTERN)) for name in ("unk", "why")),
         _any(f"{r}.w", _no_operators("y.os", "y.oc")),
+        _any(f"{r}.w", _no_copies("y.cpo", "y.cpp", "y.cpr")),
         _outside(_values(f"{r}.k.c"), 0, cpu_limit),
         *(_outside(_values(f"{r}.{partition}"), 0, MAX_PARTITIONS) for partition in ("k.p", "e.fp", "e.tp")),
         *(f"array_min({_values(f'{r}.{counts}')}) < 0" for counts in _counts()),
@@ -188,6 +191,21 @@ def _no_operators(names: str, counts: str) -> str:
         f"exists({counts}, z -> z IS NULL OR z < 1 OR z > {MAX_PARTITIONS})",
     ]
     return f"NOT ({names} IS NULL AND {counts} IS NULL) AND ({' OR '.join(tests)})"
+
+
+def _no_copies(operators: str, partitions: str, records: str) -> str:
+    """True for unequal numbers of the three, invalid names, numbers out of range, and a key group that comes twice."""
+    columns = (operators, partitions, records)
+    tests = [
+        f"array_size({partitions}) = 0",
+        *(f"NOT array_size({column}) <=> array_size({partitions})" for column in (operators, records)),
+        f"exists({operators}, z -> z IS NULL OR {_no_name('z')})",
+        f"exists({partitions}, z -> z IS NULL OR z < 0 OR z > {MAX_PARTITIONS})",
+        f"exists({records}, z -> z IS NULL OR z < 0 OR z > {MAX_RECORDS})",
+        f"array_size(array_distinct(arrays_zip({operators}, {partitions}))) <> array_size({partitions})",
+    ]
+    absent = " AND ".join(f"{column} IS NULL" for column in columns)
+    return f"NOT ({absent}) AND ({' OR '.join(tests)})"
 
 
 def _any(array: str, test: str) -> str:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from trimtab_protocol.messages.commands import Ack, Command, read_ack, read_command
+from trimtab_protocol.messages.copies import Copy, copy_columns, read_copies
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_integer, check_text, encode, parse
 from trimtab_protocol.messages.names import (
     MAX_PARTITIONS,
@@ -125,7 +126,8 @@ class Statistics:
     `standbys` = standby replicas per key group that the app asks for; `unknown` = why the loads of the key groups are
     unknown in this interval, as `reason_text` returns it; `breaches` = times since its start that a changelog was about
     to overwrite state that the worker owns (it then ends itself); `fresh` = the worker started a short while ago, and
-    its app had no state then (None = it had, or that is unknown).
+    its app had no state then (None = it had, or that is unknown); `copies` = state on its disk of key groups that it
+    neither owns nor follows.
     """
 
     at_ms: int
@@ -142,6 +144,7 @@ class Statistics:
     unknown: str | None = None
     breaches: int | None = None
     fresh: bool | None = None
+    copies: tuple[Copy, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "refused", MappingProxyType(dict(self.refused)))
@@ -152,11 +155,12 @@ class Statistics:
         """These statistics without the fields that an agent of this protocol version does not know."""
         if protocol >= PROTOCOL:
             return self
-        return replace(self, standbys=None, unknown=None, breaches=None, fresh=None)
+        return replace(self, standbys=None, unknown=None, breaches=None, fresh=None, copies=())
 
     def document(self) -> dict[str, Any]:
         """The message as JSON types."""
-        later = {"standbys": self.standbys, "unknown": self.unknown, "breaches": self.breaches, "fresh": self.fresh}
+        later: dict[str, Any] = {"standbys": self.standbys, "unknown": self.unknown, "breaches": self.breaches}
+        later |= {"fresh": self.fresh, "copies": copy_columns(self.copies) or None}
         return self._first_document() | {name: value for name, value in later.items() if value is not None}
 
     def _first_document(self) -> dict[str, Any]:
@@ -244,6 +248,7 @@ def _read_statistics(fields: Fields) -> Statistics:
         unknown=fields.optional("unknown", lambda name: fields.text(name, limit=1000)),
         breaches=fields.optional("breaches", fields.integer),
         fresh=fields.optional("fresh", fields.flag),
+        copies=fields.optional("copies", lambda name: read_copies(fields.fields(name))) or (),
     )
 
 

@@ -21,6 +21,7 @@ from trimtab_protocol.messages.columns import (
     read_names,
     read_size,
 )
+from trimtab_protocol.messages.copies import Copy, copy_columns, read_copies
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, encode, parse
 from trimtab_protocol.messages.host_sample import Basis as Basis
 from trimtab_protocol.messages.host_sample import HostSample as HostSample
@@ -48,6 +49,8 @@ MAX_KEY_GROUPS = 200_000
 """Key groups of one report."""
 MAX_PAIRS = 1_000_000
 """Pairs of key groups that exchange tuples, of one report."""
+COPY_KEYS = ("cpo", "cpp", "cpr")
+"""Wire keys of the operators, partitions and records of copies."""
 MAX_REPORT_BYTES = 8 * 1024 * 1024
 """Size of a report."""
 MAX_CORES = 10_000
@@ -94,6 +97,7 @@ class WorkerSample:
     other, and while it is unknown).  `declared` = the app that the agent can start it for, running or not, if
     agent.toml says so.  `in_parts` = whether it reads placements that are published in parts; `fresh` = it started a
     short while ago, and its app had no state then.
+    `copies` = the state on its disk of key groups that it neither owns nor follows; none = unknown.
     """
 
     worker: WorkerId
@@ -114,19 +118,19 @@ class WorkerSample:
     declared: AppId | None = None
     in_parts: bool = False
     fresh: bool = False
+    copies: tuple[Copy, ...] = ()
 
     def __post_init__(self) -> None:
         if self.operators is not None:
             object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
 
     def document(self) -> dict[str, Any]:
-        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; maybe os, oc (operators), sby, unk, why, off, dap, pip,
-        fsh.
-        """
+        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; maybe those of `later`, with os, oc for the operators."""
         operators = self.operators
         names, counts = (None, None) if operators is None else (list(operators), list(operators.values()))
         later = {"os": names, "oc": counts, "sby": self.standbys, "unk": self.unknown, "why": self.reason}
         later |= {"off": self.absence, "dap": self.declared, "pip": self.in_parts or None, "fsh": self.fresh or None}
+        later |= copy_columns(self.copies, COPY_KEYS)
         return self._first_document() | {key: value for key, value in later.items() if value is not None}
 
     def _first_document(self) -> dict[str, Any]:
@@ -334,6 +338,7 @@ def _read_worker(fields: Fields) -> WorkerSample:
         declared=fields.optional("dap", lambda name: AppId(fields.name(name))),
         in_parts=fields.optional("pip", fields.flag) or False,
         fresh=fields.optional("fsh", fields.flag) or False,
+        copies=read_copies(fields, COPY_KEYS),
     )
 
 

@@ -19,6 +19,7 @@ from trimtab_protocol.messages.columns import (
     read_numbers,
     read_size,
 )
+from trimtab_protocol.messages.copies import Copy, copy_columns, read_copies
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_integer, encode, parse
 from trimtab_protocol.messages.host_sample import MAX_SPEED
 from trimtab_protocol.messages.key_group_table import (
@@ -83,8 +84,9 @@ class HostWindow:
 class NodeWindow:
     """A worker process in the window: `capacity` and `cpu` in cores, `covered_s` = seconds that samples cover.
 
-    `state`, `epoch`, `generation`, `steering`, `operators`, `standbys`, `reason`, `absence`, `declared`, `in_parts` and
-    `fresh` are as last reported (see `WorkerSample`).  `complete` is False when a sample in the window was marked
+    `state`, `epoch`, `generation`, `steering`, `operators`, `standbys`, `reason`, `absence`, `declared`, `in_parts`,
+    `fresh` and `copies` are as last reported (see `WorkerSample`).  `complete` is False when a sample in the window was
+    marked
     partial, stale or clamped.  `unknown` = the last reason in the window why loads were unknown.  `also_on` = other
     hosts on which a process of this name ran meanwhile.
     """
@@ -110,6 +112,7 @@ class NodeWindow:
     declared: AppId | None = None
     in_parts: bool = False
     fresh: bool = False
+    copies: tuple[Copy, ...] = ()
 
     def __post_init__(self) -> None:
         if self.operators is not None:
@@ -220,6 +223,7 @@ def _node_document(row: NodeWindow) -> dict[str, Any]:
     later: dict[str, Any] = {"operators": operators, "standbys": row.standbys, "unknown": row.unknown}
     later |= {"reason": row.reason, "also_on": also_on, "absence": row.absence, "declared": row.declared}
     later |= {"in_parts": row.in_parts or None, "fresh": row.fresh or None}
+    later["copies"] = copy_columns(row.copies) or None
     return document | {name: value for name, value in later.items() if value is not None}
 
 
@@ -300,6 +304,7 @@ def _read_node(fields: Fields) -> NodeWindow:
         declared=fields.optional("declared", lambda name: AppId(fields.name(name))),
         in_parts=fields.optional("in_parts", fields.flag) or False,
         fresh=fields.optional("fresh", fields.flag) or False,
+        copies=fields.optional("copies", lambda name: read_copies(fields.fields(name))) or (),
     )
 
 

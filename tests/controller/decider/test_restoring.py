@@ -5,11 +5,12 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trimtab_controller.decider.copies import Held
 from trimtab_controller.decider.decide import Settings, SolveWanted
 from trimtab_controller.decider.decision import Planned
 from trimtab_controller.decider.describe import describe
 from trimtab_controller.decider.owned import Owned
-from trimtab_controller.decider.restoring import onto_standbys, with_restores
+from trimtab_controller.decider.restoring import onto_copies, with_restores
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
@@ -71,24 +72,31 @@ def answer(found: AppView, *moves: tuple[int, int]) -> Answer:
     )
 
 
-def placed(found: AppView, standbys: dict[int, int]) -> Placement:
+def placed(found: AppView, standbys: dict[int, int], copies: dict[int, dict[int, float]] | None = None) -> Held:
+    """Standbys by key group, and what copies on disk lack by key group and worker."""
     rows = [
         (row.owner, *([WORKERS[standbys[at]]] if at in standbys else [])) for at, row in enumerate(found.key_groups)
     ]
-    return Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={OPERATOR: tuple(rows)})
+    return Held(
+        placement=Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={OPERATOR: tuple(rows)}),
+        on_disk={
+            KeyGroup(APP, OPERATOR, at): {WORKERS[worker]: share for worker, share in shares.items()}
+            for at, shares in (copies or {}).items()
+        },
+    )
 
 
 def test_moves_of_equal_load_change_places_so_that_both_go_to_their_standbys() -> None:
     found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0])
     made = answer(found, (0, 1), (1, 2))
-    told = onto_standbys(wanted(found), made, placed(found, {0: 2, 1: 1}), SETTINGS)
+    told = onto_copies(wanted(found), made, placed(found, {0: 2, 1: 1}), SETTINGS)
     assert told == replace(made, moves=((0, 2), (1, 1)))
 
 
 def test_a_small_key_group_goes_alone_and_a_large_one_stays_where_the_balance_wants_it() -> None:
     found = view([0, 0, 1, 2, 3], [1.0, 30.0, 30.0, 31.0, 60.0])
     made = answer(found, (0, 1), (1, 1))
-    told = onto_standbys(wanted(found), made, placed(found, {0: 2, 1: 3}), SETTINGS)
+    told = onto_copies(wanted(found), made, placed(found, {0: 2, 1: 3}), SETTINGS)
     assert told.moves == ((0, 2), (1, 1))
     assert told.load_distance == distance(found, told.moves)
 
@@ -96,16 +104,25 @@ def test_a_small_key_group_goes_alone_and_a_large_one_stays_where_the_balance_wa
 def test_the_larger_state_goes_to_the_standby() -> None:
     found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0], sizes=[5, 9000, 1, 1, 1])
     made = answer(found, (0, 1), (1, 2))
-    assert onto_standbys(wanted(found), made, placed(found, {0: 1, 1: 1}), SETTINGS).moves == ((0, 2), (1, 1))
+    assert onto_copies(wanted(found), made, placed(found, {0: 1, 1: 1}), SETTINGS).moves == ((0, 2), (1, 1))
+
+
+def test_moves_go_to_copies_on_disk_and_rather_to_a_standby() -> None:
+    found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0])
+    made = answer(found, (0, 1), (1, 2))
+    state = placed(found, {}, {0: {2: 0.3}, 1: {1: 0.9}})
+    assert onto_copies(wanted(found), made, state, SETTINGS).moves == ((0, 2), (1, 1))
+    state = placed(found, {0: 1}, {0: {2: 0.3}, 1: {1: 0.9}})
+    assert onto_copies(wanted(found), made, state, SETTINGS) is made, "a whole restore is saved where it is"
 
 
 def test_nothing_changes_without_standbys_or_with_albic() -> None:
     found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0])
     made = answer(found, (0, 1), (1, 2))
-    assert onto_standbys(wanted(found), made, placed(found, {}), SETTINGS) is made
-    assert onto_standbys(wanted(found), made, None, SETTINGS) is made
+    assert onto_copies(wanted(found), made, placed(found, {}), SETTINGS) is made
+    assert onto_copies(wanted(found), made, Held(), SETTINGS) is made
     together = replace(SETTINGS, method=Method.ALBIC, remote_tuple_cpu_s=1e-4)
-    assert onto_standbys(wanted(found), made, placed(found, {0: 2, 1: 1}), together) is made
+    assert onto_copies(wanted(found), made, placed(found, {0: 2, 1: 1}), together) is made
 
 
 @settings(max_examples=200, deadline=None)
@@ -123,7 +140,7 @@ def test_the_same_key_groups_move_more_to_standbys_and_nobody_gets_too_far(data:
     standbys = {at: data.draw(workers) for at in range(count)}
     standbys = {at: standby for at, standby in standbys.items() if standby != owners[at]}
     made = answer(found, *moves)
-    told = onto_standbys(wanted(found), made, placed(found, standbys), SETTINGS)
+    told = onto_copies(wanted(found), made, placed(found, standbys), SETTINGS)
 
     assert [at for at, _ in told.moves] == [at for at, _ in moves]
     assert all(target in free and target != owners[at] for at, target in told.moves)
@@ -140,14 +157,14 @@ def test_the_same_key_groups_move_more_to_standbys_and_nobody_gets_too_far(data:
     assert abs(told.load_distance - distance(found, told.moves)) < 1e-6
 
 
-def test_a_plan_knows_the_cores_of_its_hosts_and_says_how_many_moves_go_to_standbys() -> None:
+def test_a_plan_knows_the_cores_of_its_hosts_and_says_how_many_moves_go_to_copies() -> None:
     found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0])
     plan = Plan(
         app=APP,
         reason=PlanReason.DRAIN,
         detail="drain w0",
         moves=tuple(
-            Move(key_group=KeyGroup(APP, OPERATOR, at), source=WORKERS[0], target=target, state_bytes=1)
+            Move(key_group=KeyGroup(APP, OPERATOR, at), source=WORKERS[0], target=target, state_bytes=8)
             for at, target in enumerate(WORKERS[1:3])
         ),
         hosts=found.hosts,
@@ -165,8 +182,9 @@ def test_a_plan_knows_the_cores_of_its_hosts_and_says_how_many_moves_go_to_stand
             for name, cores in hosts.items()
         ),
     )  # fmt: skip
-    told = with_restores(Planned(plan=plan), seen, placed(found, {0: 1, 1: 1}))
+    told = with_restores(Planned(plan=plan), seen, placed(found, {0: 1, 1: 1}, {0: {1: 0.5}, 1: {2: 0.25}}))
     assert isinstance(told, Planned)
     assert dict(told.plan.cores) == {HostId("h-w0"): 4.0, HostId("h-w1"): 2.0}, "not of w3, to which nothing moves"
-    assert describe(told).startswith("app: 2 moves (1 to standbys), load distance 9.0 -> 1.0")
-    assert with_restores(Planned(plan=plan), None, None) == Planned(plan=plan)
+    assert [move.lacking_bytes for move in told.plan.moves] == [None, 2], "a standby lacks nothing"
+    assert describe(told).startswith("app: 2 moves (1 to standbys, 1 to copies on disk), load distance 9.0 -> 1.0")
+    assert with_restores(Planned(plan=plan), None, Held()) == Planned(plan=plan)

@@ -12,7 +12,9 @@ from tests.controller.stream.assembler_situations import (
 )
 from trimtab_controller.stream.assemble import MAX_APPS
 from trimtab_controller.stream.measures import ABSENCES, STATES, Kind, Row
+from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.names import OperatorId
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.snapshot import decode_snapshot, encode_snapshot
 
@@ -55,6 +57,23 @@ def test_why_a_worker_is_away_and_for_which_app_it_can_be_started_is_as_last_rep
         (None, None),
         (None, "flights"),
     ]
+    assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
+
+
+def copy(name: str, on: Row, partition: int, records: int) -> Row:
+    return declared(name, on, Kind.COPY, "sums", partition)._replace(levels=[float(records), *[None] * 6])
+
+
+def test_the_copies_on_a_workers_disk_are_as_last_reported() -> None:
+    early, late = host("h0", 0, 5, last_ms=4_500), host("h0", 0, 5, last_ms=9_500)
+    machine = assembler(("h0",))
+    rows = [worker("w0", early), copy("w0", early, 3, 50), copy("w0", early, 4, 9)]
+    assert machine.on_rows([early, *rows], now_ms=5_000) == []
+    rows = [worker("w0", late), copy("w0", late, 3, 70), copy("w0", late, 5, 2**40), worker("w1", late)]
+    [snapshot] = machine.on_rows([late, *rows], now_ms=10_100)
+
+    copies = (Copy(OperatorId("sums"), 3, 70), Copy(OperatorId("sums"), 5, 2**40))
+    assert [row.copies for row in snapshot.nodes] == [copies, ()]
     assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
 
 

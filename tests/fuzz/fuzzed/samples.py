@@ -1,6 +1,7 @@
 """One true value of every message, with as many fields set as it can have."""
 
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.intents import AcceptJournal, Drain, ForgetApp, ForgetWorker, Pause, Scale, Stop, Undrain
@@ -84,6 +85,7 @@ REPORT = Report(
             epoch=EPOCH, generation=4, marks=(Mark.CLAMPED,), operators={SUMS: 64, OperatorId("x"): 2}, standbys=1,
             unknown="parts do not add up: 0.3 of 0.5 s", reason="waits for topics: 2", declared=APP, in_parts=True,
             fresh=True,
+            copies=(Copy(SUMS, 5, 120), Copy(OperatorId("x"), 1, 7)),
         ),
         WorkerSample(
             worker=W1, app=None, state=WorkerState.AWAY, capacity=0.5, cpu_s=None, reason="crashed once",
@@ -101,7 +103,7 @@ SNAPSHOT = Snapshot(
             worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=0.25, covered_s=10.0, cpu=0.1,
             complete=True, steering=True, epoch=EPOCH, generation=4, memory_bytes=3, operators={SUMS: 64}, standbys=1,
             unknown="parts do not add up", reason="waits for topics: 2", also_on=(HostId("h7"),),
-            declared=APP, in_parts=True, fresh=True,
+            declared=APP, in_parts=True, fresh=True, copies=(Copy(SUMS, 5, 120),),
         ),
         NodeWindow(
             worker=W1, host=HOST, app=None, state=WorkerState.AWAY, capacity=0.5, covered_s=10.0, cpu=None,
@@ -125,7 +127,7 @@ WELCOME = Welcome(cluster=CLUSTER, host=HOST, interval_s=1.0, protocol=2)
 STATISTICS = Statistics(
     at_ms=999_000, interval_s=1.0, state=WorkerState.RUNNING, cpu_s=0.1, epoch=EPOCH, generation=4, complete=True,
     key_groups=(KEY_GROUP_SAMPLE,), pairs=(PAIR_SAMPLE,), refused={Fault.UNSIGNED: 3}, standbys=1,
-    unknown="parts do not add up",
+    unknown="parts do not add up", copies=(Copy(SUMS, 5, 120),),
 )  # fmt: skip
 STATUS = Status(
     cluster=CLUSTER, at=NOW, acting=True, epoch=EPOCH, paused="by ann", window_end=NOW, coverage=0.5,

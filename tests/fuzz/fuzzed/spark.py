@@ -238,6 +238,10 @@ def rows_of(report: Report, arrival_ms: int) -> Iterator[Row]:
                     None,
                     *unused,
                 )
+            for copy in sample.copies:
+                label = [copy.operator, copy.partition, None, None]
+                measured = [float(copy.records) if n == len(SUM_COLUMNS) else None for n in range(len(unused))]
+                yield (at_ms, report.interval_s, Kind.COPY, report.host, sample.worker, sample.app, *label, *measured)
         kind, *place = _place(sample)
         values = [_padded(sample, kind, measures) for measures in (SUMS, LEVELS)]
         yield (at_ms, report.interval_s, kind, report.host, *place, *chain(*values))

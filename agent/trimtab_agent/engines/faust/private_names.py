@@ -146,12 +146,13 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         faust.stores.rocksdb.Store,
         (Patch.STATE_NOT_WRITTEN, Patch.STATE_OVERWRITTEN),
-        "opening and closing a standby's database",
+        "opening and closing a standby's database; reading the offset stored in a closed one",
         ("_dbs",),
         (
             ("_set", ("key", "value")),
             ("_del", ("key",)),
             ("_open_for_partition", ("partition",)),
+            ("partition_path", ("partition",)),
             ("set_persisted_offset", ("tp", "offset")),
             ("_decode_key", ("key",)),
             ("_visible_keys", ("db",)),

@@ -10,7 +10,7 @@ Every member sends two things with its JoinGroup:
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
@@ -26,14 +26,17 @@ from trimtab_agent.engines.faust.group.member_data import (
     packed,
     read_layout,
     read_member,
+    read_member_copies,
     unknown_member,
     unpacked,
     unzipped,
+    write_copies,
     write_layout,
 )
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.placing import Member, Reason, place
 from trimtab_agent.engines.faust.group.shared_state import PluginState
+from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import BadMessage, Fault, shorten, step
 from trimtab_protocol.messages.names import NO_EPOCH, Epoch
 from trimtab_protocol.messages.owner_rows import Owners
@@ -78,6 +81,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
             placement=packed(placement) if placement and placement.part_size is None else None,
             signatures=[signature.decode("latin-1") for signature in signatures],
             layout=write_layout(layout) if layout else None,
+            copies=write_copies(self._shared.copies),
         )
         return ConsumerProtocolMemberMetadata(self.version, sorted(topics), data.dumps())
 
@@ -146,6 +150,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         assignments = {member: ClientAssignment(actives={}, standbys={}) for member in members}
         topic_groups: dict[str, int] = {}
         by_worker = {data.worker: member for member, data in members.items() if data.worker}
+        copies = {member: self._copies_of(data) for member, data in members.items()}
         newest = _newest_in_parts(members)
         if lags := newest > placement.epoch:
             log.warning("placement %s could not be read in time: key groups stay with their owners", newest)
@@ -162,6 +167,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                 partitions=group.partitions,
                 previous=_previous(group, members),
                 members=group.members,
+                copies=_copies(group, copies),
                 stay=lags,
             )
             for member in group.members:
@@ -198,6 +204,14 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
             sources=topics - changelogs,
             changelogs=changelogs,
         )
+
+    def _copies_of(self, data: MemberData) -> tuple[Copy, ...]:
+        """The copies of a member; none if they cannot be read, since they only save time."""
+        try:
+            return read_member_copies(data.copies)
+        except BadMessage as error:
+            self._refuse(f"copies of member {shorten(data.worker)}", error)
+            return ()
 
     def _is_fausts_own(self, topic: str) -> bool:
         leader_topic: str = self.app._leader_assignor._leader_topic_name
@@ -295,6 +309,16 @@ def _previous(group: CoPartitioned, members: Members) -> dict[int, Member]:
             for partition in actives[topic]:
                 held[partition][member] += 1
     return {partition: counts.most_common(1)[0][0] for partition, counts in held.items()}
+
+
+def _copies(group: CoPartitioned, copies: Mapping[Member, Sequence[Copy]]) -> dict[int, dict[Member, int]]:
+    """For each partition number, the members with a copy of its state, and the records that it has."""
+    found: defaultdict[int, dict[Member, int]] = defaultdict(dict)
+    for member in sorted(group.members):
+        for copy in copies[member]:
+            if copy.operator in group.operators:
+                found[copy.partition][member] = copy.records
+    return found
 
 
 def _members(row: Owners, by_worker: Mapping[str, Member]) -> list[Member | None]:

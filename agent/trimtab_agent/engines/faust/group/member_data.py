@@ -5,17 +5,19 @@ Stock Faust and older plug-ins ignore fields that they do not know.  A missing f
 
 import base64
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
 
 from trimtab_agent.engines.faust.group.operators import Layout
+from trimtab_protocol.messages.copies import Copy, copy_columns, read_copies
 from trimtab_protocol.messages.decode import (
     MAX_MESSAGE_BYTES,
     NAME_PATTERN,
     BadMessage,
     Fault,
+    Fields,
     check_integer,
     shorten,
     step,
@@ -39,6 +41,8 @@ class MemberData(ClientMetadata, serializer="json", include_metadata=False, name
     signatures: list[str] = []  # noqa: RUF012
     layout: dict[str, Any] | None = None
     """The member's topics: `{"named": {operator: topics}, "sources": topics, "changelogs": topics}`."""
+    copies: dict[str, Any] | None = None
+    """State on the member's disk of key groups that it neither owns nor follows, as `copy_columns` writes it."""
     differs: str | None = None
     """Set by the leader: how the members' versions of the app differ in this generation.
 
@@ -98,6 +102,16 @@ def read_layout(found: object) -> Layout:
         raise
     except ValueError as error:
         raise BadMessage(Fault.RANGE, "layout", str(error), "operators of known topics") from error
+
+
+def write_copies(copies: Sequence[Copy]) -> dict[str, Any] | None:
+    """Encode a member's copies in the form that members send."""
+    return copy_columns(copies) or None
+
+
+def read_member_copies(found: object) -> tuple[Copy, ...]:
+    """Decode the copies that a member sent.  Raises BadMessage."""
+    return () if found is None else read_copies(Fields(found, "copies"))
 
 
 def _topics(found: object, path: str) -> frozenset[str]:

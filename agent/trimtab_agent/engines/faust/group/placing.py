@@ -4,13 +4,15 @@ The placement names owner and standbys; it cannot know which workers are alive. 
 
 1. the first of (owner, standbys) that is a member of the group;
 2. its previous owner;
-3. the member with the fewest key groups of this operator.
+3. the member with the most complete copy of its state on its disk, if that has not its share of this operator yet;
+4. the member with the fewest key groups of this operator.
 
 If the group knows that a newer placement exists, its previous owner comes first.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 
 Member = str
 """A member of the consumer group: its id at the broker."""
@@ -22,7 +24,8 @@ class Reason(StrEnum):
     PLACED = "placed"  # on the owner that the placement names
     STANDBY = "standby"  # the owner is away: on the first standby that is a member
     STAYED = "stayed"  # no worker of the placement is a member: on its previous owner
-    SPREAD = "spread"  # its previous owner is away too: on the member with the fewest key groups
+    COPY = "copy"  # its previous owner is away too: on a member with a copy of its state
+    SPREAD = "spread"  # nobody with room has a copy either: on the member with the fewest key groups
 
 
 def place(
@@ -31,12 +34,14 @@ def place(
     partitions: int,
     previous: Mapping[int, Member],
     members: Collection[Member],
+    copies: Mapping[int, Mapping[Member, int]] = MappingProxyType({}),
     stay: bool = False,
 ) -> dict[int, tuple[Member, Reason]]:
     """Partition -> (member, reason), for every partition from 0.
 
-    `wanted[partition]` = members of (owner, standby ...), None for a worker that is away; rows may be missing.  `stay`:
-    a newer placement exists, so what a member owns stays with it.
+    `wanted[partition]` = members of (owner, standby ...), None for a worker that is away; rows may be missing.
+    `copies[partition]` = records of the state that members have on their disks.  `stay`: a newer placement exists, so
+    what a member owns stays with it.
     """
     if not members:
         raise ValueError("a group without members")
@@ -54,6 +59,16 @@ def place(
             if partition in previous and previous[partition] in members:
                 placed[partition] = (previous[partition], Reason.STAYED)
     held = {member: sum(owner == member for owner, _ in placed.values()) for member in sorted(members)}
+    share = -(-partitions // len(members))
+    for partition in range(partitions):
+        holders = copies.get(partition, {}) if partition not in placed else {}
+        found = [
+            (-records, held[member], member) for member, records in holders.items() if held.get(member, share) < share
+        ]
+        if found:
+            _, _, holder = min(found)
+            placed[partition] = (holder, Reason.COPY)
+            held[holder] += 1
     for partition in range(partitions):
         if partition not in placed:
             least = min(held, key=lambda member: (held[member], member))

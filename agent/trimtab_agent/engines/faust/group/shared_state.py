@@ -10,6 +10,7 @@ from collections import Counter
 
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_process.trust_file import TrustFile
+from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, Topics, WorkerId
 from trimtab_protocol.messages.placement import Placement
@@ -49,6 +50,8 @@ class PluginState:
         or that is unknown."""
         self.applied: Epoch = NO_EPOCH
         """Epoch of the placement that the last rebalance applied; NO_EPOCH = Faust's own assignment."""
+        self.copies: tuple[Copy, ...] = ()
+        """State on this worker's disk of key groups that it neither owned nor followed when it looked last."""
         self.refusal: str | None = None
         """Why this worker only reports for its whole life; None = it can be steered while `differs` is None too."""
         self.differs: str | None = None

@@ -88,6 +88,7 @@ class Collector:
             breaches=status.breaches,
             fresh=status.fresh or None,
             unknown=unknown,
+            copies=status.copies,
         )
 
     def _calm_now(self) -> tuple[int | None, int] | None:

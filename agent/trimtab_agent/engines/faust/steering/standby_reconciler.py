@@ -22,7 +22,8 @@ WARMED_AT_ONCE = 4
 class StandbyReconciler:
     """Opens and closes standbys, one step at a time.
 
-    `ready` waits for the end of a rebalance and returns whether standbys may be kept warm.
+    `ready` waits for the end of a rebalance and returns whether standbys may be kept warm.  `changed` is called when
+    standbys may have been closed, and after each rebalance.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class StandbyReconciler:
         *,
         prepared: Callable[[], Iterable[KeyGroup]],
         ready: Callable[[], Awaitable[bool]],
+        changed: Callable[[], None],
     ) -> None:
         self._shared = shared
         self._ownership = ownership
@@ -41,6 +43,7 @@ class StandbyReconciler:
         self._handover = handover
         self._prepared = prepared
         self._ready = ready
+        self._changed = changed
         self._named = NamedHere(shared.worker)
         self._turn = asyncio.Lock()
 
@@ -64,6 +67,7 @@ class StandbyReconciler:
                 return frozenset()
             wanted = self._placed().union(self._prepared())
             self._standbys.cool(self._standbys.followed() - wanted)
+            self._changed()
             return frozenset(key_group for key_group in wanted if not self._standbys.is_followed([key_group]))
 
     async def warm(self, key_groups: Collection[KeyGroup], generation: int) -> None:

@@ -21,6 +21,7 @@ from trimtab_agent.engines.faust.steering.standby_reconciler import StandbyRecon
 from trimtab_agent.engines.faust.steering.waiting import wait_until
 from trimtab_agent.engines.faust.steering.worker_status import FaustWorkerStatus
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
+from trimtab_agent.engines.faust.tables.copies import Copies
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.tables.windows import Windows
 from trimtab_agent.engines.faust.transport.client import Connection
@@ -49,6 +50,7 @@ class FaustSteering:
         self.standbys = Standbys(app, ownership, reader)
         self._handover = Handover(app, ownership, self.standbys, settings)
         self._work, pending = BackgroundWork(), PendingHandovers()
+        self._copies = Copies(app, shared, ownership, self._work.start)
         self._reconciler = StandbyReconciler(
             shared,
             ownership,
@@ -56,6 +58,7 @@ class FaustSteering:
             self._handover,
             prepared=pending.prepared_key_groups,
             ready=self._may_keep_warm,
+            changed=self._copies.changed,
         )
         channel = Channel(shared, connection, on_placement=self._on_placement, on_handover=self._on_handover)
         self._side = SideServices(channel, reader)
@@ -84,6 +87,7 @@ class FaustSteering:
 
     async def close(self) -> None:
         """Stop everything that runs beside the app."""
+        self._copies.close()
         await self._side.close()
 
     async def _may_keep_warm(self) -> bool:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 
 from trimtab_agent.engines.faust.steering.parts import Parts
+from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import Epoch, KeyGroup, OperatorId
 from trimtab_protocol.messages.report import WorkerState
@@ -87,6 +88,11 @@ class FaustWorkerStatus:
         """Whether this worker started a short while ago and the app had no state then; False if that is unknown."""
         began = self._shared.empty_at
         return began is not None and time.monotonic() - began < FRESH_S
+
+    @property
+    def copies(self) -> tuple[Copy, ...]:
+        """State on this worker's disk of key groups that it neither owns nor follows."""
+        return self._shared.copies
 
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""

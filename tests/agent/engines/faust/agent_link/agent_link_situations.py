@@ -10,6 +10,7 @@ from typing import Any
 from trimtab_agent.engines.faust.agent_link import Link
 from trimtab_agent.engines.outcomes import Report
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind
+from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.local import Frame, Hello, Statistics, Welcome, decode_frame, encode_frame
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
@@ -19,6 +20,7 @@ KEY_GROUP = KeyGroup(APP, OperatorId("sums"), 3)
 INTERVAL_S = 0.05
 WELCOME = Welcome(cluster="c", host=HostId("h0"), interval_s=INTERVAL_S)
 LIMIT_S = 10.0
+COPIES = (Copy(OperatorId("sums"), 5, 70),)
 
 
 def command(number: int = 1, **changes: Any) -> Command:
@@ -77,6 +79,7 @@ class FakeCollector:
             standbys=1,
             unknown="no base yet",
             breaches=3,
+            copies=COPIES,
         )
 
 

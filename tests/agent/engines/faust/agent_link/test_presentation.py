@@ -7,6 +7,7 @@ import pytest
 
 from tests.agent.engines.faust.agent_link.agent_link_situations import (
     APP,
+    COPIES,
     INTERVAL_S,
     LIMIT_S,
     WELCOME,
@@ -62,7 +63,8 @@ def test_it_says_why_it_only_reports_or_what_it_lacks(
 
 
 @pytest.mark.parametrize(
-    ("protocol", "told"), [(None, (None, None, None)), (2, (1, "no base yet", 3)), (3, (1, "no base yet", 3))]
+    ("protocol", "told"),
+    [(None, (None, None, None, ())), (2, (1, "no base yet", 3, COPIES)), (3, (1, "no base yet", 3, COPIES))],
 )
 def test_only_an_agent_of_its_protocol_is_told_what_came_with_it(path: Path, protocol: int | None, told: object):
     async def scenario() -> tuple[Hello, Statistics]:
@@ -75,7 +77,7 @@ def test_only_an_agent_of_its_protocol_is_told_what_came_with_it(path: Path, pro
     hello, statistics = asyncio.run(scenario())
     assert hello.versions.keys() >= {"trimtab", "trimtab-protocol"}
     assert hello.protocol == 2
-    assert (statistics.standbys, statistics.unknown, statistics.breaches) == told
+    assert (statistics.standbys, statistics.unknown, statistics.breaches, statistics.copies) == told
 
 
 def test_that_state_was_in_danger_is_said_before_the_worker_has_ended(path: Path):

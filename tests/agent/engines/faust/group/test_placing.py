@@ -41,6 +41,23 @@ def test_orphans_go_to_those_who_have_least() -> None:
     assert {p: placed[p] for p in (3, 4, 5)} == {3: (C, Reason.SPREAD), 4: (B, Reason.SPREAD), 5: (C, Reason.SPREAD)}
 
 
+def test_orphans_go_to_the_most_complete_copy_as_long_as_its_holder_has_not_its_share() -> None:
+    copies = {2: {B: 70, C: 90, "gone": 99}, 3: {B: 10}, 4: {B: 10}, 5: {A: 50}}
+    placed = place([(A,), (A,)], partitions=6, previous={}, members=[A, B, C], copies=copies)
+
+    assert {p: placed[p] for p in range(2, 6)} == {
+        2: (C, Reason.COPY),
+        3: (B, Reason.COPY),
+        4: (B, Reason.COPY),
+        5: (C, Reason.SPREAD),
+    }, "A has its share already"
+
+
+def test_a_copy_takes_nothing_from_who_is_placed_or_was_the_owner() -> None:
+    placed = place([(A,)], partitions=2, previous={1: B}, members=[A, B, C], copies={0: {C: 9}, 1: {C: 9}})
+    assert placed == {0: (A, Reason.PLACED), 1: (B, Reason.STAYED)}
+
+
 def test_a_group_without_members_is_a_fault() -> None:
     with pytest.raises(ValueError, match="without members"):
         place([], partitions=1, previous={}, members=[])

@@ -8,6 +8,7 @@ from faust.types import TP
 from trimtab_agent.engines.faust.measure.apportion import IDLE_CORES, MESSAGE_S
 from trimtab_agent.engines.faust.measure.collect import Collector
 from trimtab_agent.engines.faust.measure.sensor import Flow, Taken
+from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.local import Statistics, decode_frame, encode_frame
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
@@ -38,6 +39,7 @@ class FakeStatus:
     standbys: int = 1
     breaches: int = 0
     fresh: bool = False
+    copies: tuple[Copy, ...] = (Copy(OperatorId("sums"), 3, 70),)
     refused: Mapping[Fault, int] = field(default_factory=lambda: {Fault.UNSIGNED: 2})
 
     def operators(self) -> Mapping[OperatorId, int]:
@@ -107,6 +109,7 @@ def test_all_of_an_interval_by_key_group():
     assert sum(s.cpu_s or 0 for s in statistics.key_groups) < 0.4
     assert (statistics.at_ms, statistics.interval_s, statistics.complete) == (5000, 1.0, True)
     assert (statistics.state, statistics.epoch, statistics.generation) == (WorkerState.RUNNING, Epoch(2, 7), 4)
+    assert statistics.copies == (Copy(OperatorId("sums"), 3, 70),)
 
 
 def rest(s: KeyGroupSample) -> tuple[Any, ...]:

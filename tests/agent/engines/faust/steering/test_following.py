@@ -112,7 +112,13 @@ class Situation:
         self.prepared: list[KeyGroup] = []
         standbys = Standbys(App(), ownership, self.tail)
         self.following = StandbyReconciler(
-            self.shared, ownership, standbys, self.handover, prepared=lambda: self.prepared, ready=self.ready
+            self.shared,
+            ownership,
+            standbys,
+            self.handover,
+            prepared=lambda: self.prepared,
+            ready=self.ready,
+            changed=lambda: None,
         )
         self.is_ready = True
 

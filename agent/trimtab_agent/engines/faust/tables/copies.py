@@ -1,0 +1,142 @@
+"""Copies of state on this worker's disk: the databases of key groups that it neither owns nor follows now.
+
+Faust keeps the database of a partition that it gives away.  Whoever opens it later, Faust's recovery or a standby, goes
+on at the changelog offset stored in it, and reads only what the copy lacks.  A database is read without its lock, so
+nothing waits for this.
+
+An old copy is none: Kafka's log cleaner removes the tombstones of deleted keys after `delete.retention.ms` (a day,
+unless it is set), and a copy that has not seen them would keep those keys.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Any
+
+from faust.types import TP
+from rocksdict import AccessType, Options, Rdict
+
+from trimtab_agent.engines.faust.group.operators import Operator
+from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.group.shared_state import PluginState
+from trimtab_protocol.messages.copies import Copy, largest
+
+log = logging.getLogger(__name__)
+
+LOOK_AFTER_S = 3.0
+"""How long after a change of ownership or standbys the disk is looked at; more changes in that time wait for it too."""
+READ_AT_ONCE = 50
+"""Databases read per look, each in 20 to 100 ms of another thread; more of them wait for the next look."""
+MAX_AGE_S = 12 * 3600.0
+"""Databases not written for so long count as none."""
+
+
+class Copies:
+    """Finds the copies and keeps them in the shared state.  `start` runs work beside the app, on its event loop."""
+
+    def __init__(
+        self,
+        app: Any,
+        shared: PluginState,
+        ownership: Ownership,
+        start: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._app = app
+        self._shared = shared
+        self._ownership = ownership
+        self._start = start
+        self._offsets: dict[TP, int] = {}
+        """The stored offset of each closed database; it does not change until the database is opened here."""
+        self._due: asyncio.TimerHandle | None = None
+
+    def changed(self) -> None:
+        """Look at the disk soon: databases may have been opened or closed."""
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(LOOK_AFTER_S, self._look_now)
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._due is not None:
+            self._due.cancel()
+
+    def _look_now(self) -> None:
+        self._due = None
+        self._start(self.look())
+
+    async def look(self) -> None:
+        """Find the copies that are there now."""
+        loop = asyncio.get_running_loop()
+        operators = list(self._ownership.operators().values())
+        found: dict[TP, Path] = {}
+        for topic in {topic for each in operators for topic in each.changelogs}:
+            store = self._ownership.table(TP(topic, 0)).data
+            paths = await loop.run_in_executor(None, databases, store.partition_path(0), time.time() - MAX_AGE_S)
+            found |= {TP(topic, partition): path for partition, path in paths.items()}
+        closed = {tp: path for tp, path in found.items() if not self._is_open(tp)}
+        self._offsets = {tp: offset for tp, offset in self._offsets.items() if tp in closed}
+        unread = sorted(closed.keys() - self._offsets.keys())
+        for tp in unread[:READ_AT_ONCE]:
+            key = self._ownership.table(tp).data.offset_key
+            offset = await loop.run_in_executor(None, stored_offset, closed[tp], key)
+            if not self._is_open(tp):
+                self._offsets[tp] = offset
+        if self._offsets:
+            await self._drop_impossible()
+        self._shared.copies = largest(self._copies(operators))
+        if len(unread) > READ_AT_ONCE:
+            self.changed()
+
+    def _is_open(self, tp: TP) -> bool:
+        return tp.partition in self._ownership.table(tp).data._dbs
+
+    async def _drop_impossible(self) -> None:
+        """Count a database as empty if it is beyond its changelog's end: the topic is not the one that it was."""
+        ends = await self._app.consumer.highwaters(*self._offsets)
+        self._offsets.update({tp: -1 for tp, offset in self._offsets.items() if offset > (ends.get(tp) or 0) - 1})
+
+    def _copies(self, operators: Iterable[Operator]) -> Iterable[Copy]:
+        """The copies of whole key groups; a table without a database has nothing."""
+        for operator in operators:
+            for partition in {tp.partition for tp in self._offsets if tp.topic in operator.changelogs}:
+                tps = [TP(topic, partition) for topic in operator.changelogs]
+                records = sum(self._offsets.get(tp, -1) + 1 for tp in tps)
+                if records and partition < operator.partitions and not any(map(self._is_open, tps)):
+                    yield Copy(operator.id, partition, records)
+
+
+def databases(first: Path, oldest_s: float) -> dict[int, Path]:
+    """Per partition, the database of a table that has been written since (epoch seconds); `first` is partition 0's."""
+    before, after = first.name.rsplit("0", 1)
+    try:
+        names = [each.name for each in first.parent.iterdir()]
+    except OSError:  # nothing is there yet
+        return {}
+    numbers = [name.removeprefix(before).removesuffix(after) for name in names if name.startswith(before)]
+    found = {int(each): first.with_name(before + each + after) for each in numbers if each.isdecimal()}
+    return {partition: path for partition, path in found.items() if _written_at(path) >= oldest_s}
+
+
+def _written_at(path: Path) -> float:
+    """When a database was written last (epoch seconds); 0 if there is none."""
+    try:
+        if not (path / "CURRENT").exists():
+            return 0.0
+        return max(each.stat().st_mtime for each in path.iterdir())
+    except OSError:  # somebody cleans up
+        return 0.0
+
+
+def stored_offset(path: Path, key: bytes) -> int:
+    """The changelog offset that is stored in a database; -1 if there is none, or it cannot be read."""
+    try:
+        database = Rdict(str(path), options=Options(raw_mode=True), access_type=AccessType.read_only())
+        try:
+            offset: Any = database.get(key)
+            return -1 if offset is None else int(offset)
+        finally:
+            database.close()
+    except Exception as fault:  # rocksdict raises Exception itself; whoever opens it next says what is wrong with it
+        log.debug("cannot read %s: %r", path, fault)
+        return -1

@@ -1,0 +1,71 @@
+"""Which workers have a key group's state already: its standbys, and workers with a copy of it on their disks.
+
+A standby lacks nothing.  A copy lacks the changelog records that were written since; their share of all records is
+taken for the share of the state that has to be read.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trimtab_protocol.messages.columns import UNKNOWN
+from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The state of one app's key groups on workers that do not own them.
+
+    `on_disk`: the share of the state that a copy lacks, from 0 to below 1, by key group and worker.
+    """
+
+    placement: Placement | None = None
+    on_disk: Mapping[KeyGroup, Mapping[WorkerId, float]] = field(default_factory=dict)
+
+    def lacking(self, key_group: KeyGroup) -> dict[WorkerId, float]:
+        """The share of the key group's state that workers lack; those that lack all of it are left out."""
+        return {**self.on_disk.get(key_group, {}), **dict.fromkeys(self.standbys(key_group), 0.0)}
+
+    def standbys(self, key_group: KeyGroup) -> tuple[WorkerId, ...]:
+        """Its standbys."""
+        row = self.placement.of(key_group.operator, key_group.partition) if self.placement else ()
+        return row[1:]
+
+
+def state_held(snapshot: Snapshot | None, app: AppId, placement: Placement | None) -> Held:
+    """What the newest window shows of an app.
+
+    A copy counts only while its owner reports how many records its changelogs have.
+    """
+    copies: defaultdict[KeyGroup, dict[WorkerId, int]] = defaultdict(dict)
+    for row in snapshot.nodes if snapshot else ():
+        if row.app == app and row.state is WorkerState.RUNNING:
+            for copy in row.copies:
+                copies[KeyGroup(app, copy.operator, copy.partition)][row.worker] = copy.records
+    written = _written(snapshot, app, copies) if snapshot and copies else {}
+    on_disk = {
+        key_group: {
+            worker: 1.0 - min(records, written[key_group]) / written[key_group] for worker, records in of.items()
+        }
+        for key_group, of in copies.items()
+        if written.get(key_group)
+    }
+    return Held(placement=placement, on_disk=on_disk)
+
+
+def _written(snapshot: Snapshot, app: AppId, wanted: Mapping[KeyGroup, object]) -> dict[KeyGroup, int]:
+    """The number of changelog records of these key groups, as far as it is known."""
+    found = {}
+    for block in snapshot.blocks:
+        partitions = [each.partition for each in wanted if each.operator == block.operator]
+        if block.app == app and partitions:
+            here = np.frombuffer(block.partition, np.int64)
+            for place in np.flatnonzero(np.isin(here, partitions)).tolist():
+                if (records := block.lag_records[place]) != UNKNOWN:
+                    found[KeyGroup(app, block.operator, block.partition[place])] = records
+    return found

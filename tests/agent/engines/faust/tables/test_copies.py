@@ -1,0 +1,152 @@
+"""What a worker finds on its disk, in real databases."""
+
+import asyncio
+import os
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+from rocksdict import Options, Rdict
+
+from trimtab_agent.engines.faust.group.operators import Operator
+from trimtab_agent.engines.faust.tables import copies as copies_module
+from trimtab_agent.engines.faust.tables.copies import MAX_AGE_S, Copies, databases, stored_offset
+from trimtab_protocol.messages.copies import Copy
+from trimtab_protocol.messages.names import OperatorId
+
+KEY = b"__faust\0offset__"
+SUMS = OperatorId("sums")
+TABLES = ("sums", "counts-10")
+
+
+class Store:
+    """As Faust's, but for what is not needed here."""
+
+    offset_key = KEY
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self._dbs: dict[int, Any] = {}
+
+    def partition_path(self, partition: int) -> Path:
+        return self._folder / f"{self._name}-{partition}.db"
+
+    def write(self, partition: int, offset: int | None) -> None:
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        database = Rdict(str(self.partition_path(partition)), options=options)
+        database.put(b"key", b"value")
+        if offset is not None:
+            database.put(KEY, str(offset).encode())
+        database.close()
+
+
+class Worker:
+    """Two tables of one operator with 12 partitions."""
+
+    def __init__(self, folder: Path) -> None:
+        self.stores = {f"{name}-changelog": Store(folder, name) for name in TABLES}
+        operator = Operator(id=SUMS, sources=frozenset({"in"}), changelogs=frozenset(self.stores), partitions=12)
+        ownership: Any = SimpleNamespace(
+            operators=lambda: {SUMS: operator}, table=lambda tp: SimpleNamespace(data=self.stores[tp.topic])
+        )
+        self.shared: Any = SimpleNamespace(copies=())
+        self.ends: dict[TP, int] = {}
+        self.begun: list[Coroutine[Any, Any, None]] = []
+        app: Any = SimpleNamespace(consumer=self)
+        self.copies = Copies(app, self.shared, ownership, self.begun.append)
+
+    def write(self, partition: int, *offsets: int | None) -> None:
+        for store, offset in zip(self.stores.values(), offsets, strict=False):
+            store.write(partition, offset)
+
+    async def highwaters(self, *tps: TP) -> dict[TP, int]:
+        return {tp: self.ends.get(tp, 1000) for tp in tps}
+
+    def found(self) -> tuple[Copy, ...]:
+        asyncio.run(self.copies.look())
+        return tuple(self.shared.copies)
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Worker:
+    return Worker(tmp_path)
+
+
+def test_records_of_all_tables_of_a_key_group_count(worker: Worker) -> None:
+    worker.write(3, 9, 4)
+    worker.write(11, 19)
+    worker.write(5, None, None)
+    assert worker.found() == (Copy(SUMS, 3, 15), Copy(SUMS, 11, 20))
+
+
+def test_what_is_open_here_is_no_copy_and_is_read_again_when_it_is_closed(worker: Worker) -> None:
+    worker.write(3, 9, 4)
+    first = worker.stores["sums-changelog"]
+    first._dbs[3] = object()
+    assert worker.found() == ()
+    first._dbs.clear()
+    assert worker.found() == (Copy(SUMS, 3, 15),)
+    first._dbs[3] = object()
+    assert worker.found() == ()
+    first._dbs.clear()
+    first.write(3, 99)
+    assert worker.found() == (Copy(SUMS, 3, 105),)
+
+
+def test_a_deleted_database_and_one_beyond_its_changelog_are_no_copies(worker: Worker) -> None:
+    worker.write(1, 99)
+    worker.write(2, 99)
+    worker.ends[TP("sums-changelog", 1)] = 50
+    assert worker.found() == (Copy(SUMS, 2, 100),)
+    (worker.stores["sums-changelog"].partition_path(2) / "CURRENT").unlink()
+    assert worker.found() == ()
+
+
+def test_an_old_database_is_none(worker: Worker) -> None:
+    worker.write(1, 9)
+    path = worker.stores["sums-changelog"].partition_path(1)
+    old = time.time() - MAX_AGE_S - 60
+    for each in path.iterdir():
+        os.utime(each, (old, old))
+    assert worker.found() == ()
+
+
+def test_a_database_that_cannot_be_read_is_none_and_nothing_is_made(tmp_path: Path) -> None:
+    broken = tmp_path / "sums-0.db"
+    broken.mkdir()
+    (broken / "CURRENT").write_text("nonsense")
+    assert stored_offset(broken, KEY) == -1
+    assert databases(tmp_path / "none" / "sums-0.db", 0.0) == {}
+    (tmp_path / "sums-backups").mkdir()
+    (tmp_path / "sums-x.db").mkdir()
+    (tmp_path / "sums-7.db").mkdir()
+    assert databases(tmp_path / "sums-0.db", 1.0) == {0: broken}
+
+
+def test_one_look_follows_many_changes_and_goes_on_while_much_is_unread(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies_module, "LOOK_AFTER_S", 0.0)
+    monkeypatch.setattr(copies_module, "READ_AT_ONCE", 1)
+    worker.write(1, 9)
+    worker.write(2, 9)
+
+    async def scenario() -> list[int]:
+        worker.copies.changed()
+        worker.copies.changed()
+        counts = []
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+            counts.append(len(worker.begun))
+            while worker.begun:
+                await worker.begun.pop()
+        return counts
+
+    assert asyncio.run(scenario()) == [1, 1, 0]
+    assert worker.shared.copies == (Copy(SUMS, 1, 10), Copy(SUMS, 2, 10))

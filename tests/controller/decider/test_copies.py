@@ -1,0 +1,66 @@
+"""What workers have of key groups on their disks, from a window."""
+
+import pytest
+
+from trimtab_controller.decider.copies import Held, state_held
+from trimtab_protocol.messages.copies import Copy
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
+
+APP, SUMS = AppId("app"), OperatorId("sums")
+W0, W1, W2 = (WorkerId(f"w{number}") for number in range(3))
+
+
+def node(
+    worker: WorkerId, *copies: tuple[int, int], app: AppId = APP, state: WorkerState = WorkerState.RUNNING
+) -> NodeWindow:
+    return NodeWindow(
+        worker=worker, host=HostId(f"h-{worker}"), app=app, state=state, capacity=1.0, covered_s=10.0, cpu=0.1,
+        complete=True, steering=True, copies=tuple(Copy(SUMS, partition, records) for partition, records in copies),
+    )  # fmt: skip
+
+
+def key_group(partition: int) -> KeyGroup:
+    return KeyGroup(APP, SUMS, partition)
+
+
+def window(*nodes: NodeWindow, written: dict[int, int | None]) -> Snapshot:
+    return Snapshot(
+        cluster="c", start_ms=0, end_ms=10_000, published_ms=10_000, hosts_seen=3, hosts_expected=3, watermark_ms=None,
+        late_rows=0, nodes=nodes,
+        key_groups=[
+            KeyGroupWindow(key_group=key_group(at), worker=W0, covered_s=10.0, cpu=0.1, tuples_in_s=1.0, lag_records=records)
+            for at, records in written.items()
+        ],
+    )  # fmt: skip
+
+
+def test_a_copy_lacks_the_share_of_records_that_were_written_since() -> None:
+    seen = window(node(W0), node(W1, (0, 75), (1, 500)), node(W2, (0, 20)), written={0: 100, 1: 400})
+    held = state_held(seen, APP, None)
+    assert held.lacking(key_group(0)) == {W1: 0.25, W2: 0.8}
+    assert held.lacking(key_group(1)) == {W1: 0.0}, "its owner's figure is a moment older"
+    assert held.lacking(key_group(2)) == {}
+
+
+def test_a_standby_lacks_nothing_even_if_its_disk_is_reported() -> None:
+    placement = Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={SUMS: ((W0, W1),)})
+    held = state_held(window(node(W1, (0, 50)), written={0: 100}), APP, placement)
+    assert held.lacking(key_group(0)) == {W1: 0.0}
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        None,
+        window(node(W1, (0, 50)), written={}),
+        window(node(W1, (0, 50)), written={0: None}),
+        window(node(W1, (0, 50)), written={0: 0}),
+        window(node(W1, (0, 50), app=AppId("other")), written={0: 100}),
+        window(node(W1, (0, 50), state=WorkerState.RECOVERING), written={0: 100}),
+    ],
+)
+def test_what_is_unknown_is_no_copy(seen: Snapshot | None) -> None:
+    assert state_held(seen, APP, None) == Held()
