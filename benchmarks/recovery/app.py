@@ -1,6 +1,7 @@
 """The app whose recovery is measured: one table on one topic, with stock Faust or with the plug-in.
 
-Beside its work it writes down every half second how many changelog partitions it stands by for, and how far they lag.
+Beside its work it writes down every half second which changelog partitions it stands by for, how far they lag, and of
+which it has copies on its disk; and what Faust restores at each rebalance.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import faust
+from faust.tables.recovery import Recovery
 
 SETUP = json.loads(os.environ["RECOVERY_SETUP"])
 WORKER = os.environ["TRIMTAB_WORKER"]
@@ -56,20 +58,41 @@ async def follow(stream: Any) -> None:
 
 
 @app.task
-async def write_what_is_warm() -> None:
-    """Write the warm partitions to a file, replaced atomically."""
+async def say() -> None:
+    """Write what is warm, and what is on the disk, to a file, replaced atomically."""
     while True:
         await asyncio.sleep(0.5)
         if plugin is not None:
             standbys = plugin.steering.standbys
             followed = standbys.followed()
-            warm = {"standbys": len(followed), "lag": await standbys.lag_records(followed)}
+            said = {
+                "standbys": [each.partition for each in followed],
+                "lag": await standbys.lag_records(followed),
+                "copies": [copy.partition for copy in plugin.steering.status.copies],
+            }
         else:
             recovery = app.tables.recovery
-            warm = {"standbys": len(recovery.standby_tps), "lag": recovery.standby_remaining_total()}
-        (FOLDER / f"{WORKER}.new").write_text(json.dumps(warm))
-        (FOLDER / f"{WORKER}.new").rename(FOLDER / f"{WORKER}.warm")
+            said = {
+                "standbys": [tp.partition for tp in recovery.standby_tps],
+                "lag": recovery.standby_remaining_total(),
+                "copies": [],
+            }
+        (FOLDER / f"{WORKER}.new").write_text(json.dumps(said))
+        (FOLDER / f"{WORKER}.new").rename(FOLDER / f"{WORKER}.said")
 
+
+seek = Recovery._seek_offsets
+
+
+async def seek_and_note(self: Any, consumer: Any, tps: Any, offsets: Any, title: str) -> None:
+    """Note how many records Faust has to read before the worker goes on."""
+    if title == "active":
+        with (FOLDER / f"{WORKER}.restored").open("a") as log:
+            log.write(f"{self.active_remaining_total()}\n")
+    await seek(self, consumer, tps, offsets, title)
+
+
+Recovery._seek_offsets = seek_and_note
 
 if __name__ == "__main__":
     app.main()

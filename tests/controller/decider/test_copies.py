@@ -31,7 +31,9 @@ def window(*nodes: NodeWindow, written: dict[int, int | None]) -> Snapshot:
         cluster="c", start_ms=0, end_ms=10_000, published_ms=10_000, hosts_seen=3, hosts_expected=3, watermark_ms=None,
         late_rows=0, nodes=nodes,
         key_groups=[
-            KeyGroupWindow(key_group=key_group(at), worker=W0, covered_s=10.0, cpu=0.1, tuples_in_s=1.0, lag_records=records)
+            KeyGroupWindow(
+                key_group=key_group(at), worker=W0, covered_s=10.0, cpu=0.1, tuples_in_s=1.0, lag_records=records
+            )
             for at, records in written.items()
         ],
     )  # fmt: skip

@@ -1,8 +1,9 @@
 """The order of restores and how many run at a time: within slots and limits, near the bound, and learned from."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from hypothesis import given, settings
@@ -28,24 +29,31 @@ PLACES = {**HOSTS, WorkerId("w3"): HostId("h3")}
 
 
 def drained(
-    *moves: tuple[WorkerId, int | None], warm: tuple[int, ...] = (), limits: Any = SCHEDULED, cores: float = 4.0
+    *moves: tuple[WorkerId, int | None],
+    warm: tuple[int, ...] = (),
+    lacking: Mapping[int, int] = MappingProxyType({}),
+    limits: Any = SCHEDULED,
+    cores: float = 4.0,
 ) -> ExecutionMachine:
-    """A plan in flight: key group i goes to the target with so many bytes; those in `warm` are standbys there."""
+    """A plan in flight: key group i goes to the target with so many bytes; those in `warm` are standbys there.
+
+    `lacking`: how many bytes key groups lack there, of which the target has a copy on its disk.
+    """
     owners = {kg(place): SOURCE for place in range(len(moves))}
     placement = placement_of(CLUSTER, APP, Epoch(1, 1), owners, None)
     placement = placement.changed(Epoch(1, 1), {kg(at): (SOURCE, moves[at][0]) for at in warm})
     machine = ExecutionMachine(CLUSTER, limits, Execution(generation=1, number=1, placements={APP: placement}))
-    machine.on_event(T0, PlanDecided(plan=plan(*moves, cores=cores)))
+    machine.on_event(T0, PlanDecided(plan=plan(*moves, lacking=lacking, cores=cores)))
     return machine
 
 
-def plan(*moves: tuple[WorkerId, int | None], cores: float) -> Plan:
+def plan(*moves: tuple[WorkerId, int | None], lacking: Mapping[int, int] = MappingProxyType({}), cores: float) -> Plan:
     return Plan(
         app=APP,
         reason=PlanReason.DRAIN,
         detail="drain w0",
         moves=tuple(
-            Move(key_group=kg(at), source=SOURCE, target=target, state_bytes=size)
+            Move(key_group=kg(at), source=SOURCE, target=target, state_bytes=size, lacking_bytes=lacking.get(at))
             for at, (target, size) in enumerate(moves)
         ),
         hosts=PLACES,
@@ -103,6 +111,37 @@ def test_on_each_host_standbys_take_over_first_and_then_the_largest_states_resto
     machine = drained((w1, MB), (w1, 20 * MB), (w2, 5 * MB), (w1, 3 * MB), (w1, None), (w2, 9 * MB), warm=(0,))
     assert partitions(machine, w1) == [0, 1, 4, 3], "an unknown size counts as the largest known"
     assert partitions(machine, w2) == [5, 2]
+
+
+def test_what_a_target_has_on_its_disk_is_not_restored_again() -> None:
+    w1, w2 = TARGETS[:2]
+    machine = drained((w1, 20 * MB), (w2, 20 * MB), (w2, 9 * MB), lacking={0: MB, 2: 0})
+    whole = drained((w1, 20 * MB), (w2, 20 * MB), (w2, 9 * MB))
+    assert [each.to_restore() for each in sorted(handovers(machine), key=by_key_group)] == [MB, 20 * MB, 0]
+    assert recovery(machine).planned_s < recovery(whole).planned_s
+    assert recovery(machine).bound_s < recovery(whole).bound_s
+    assert partitions(machine, w2) == [1, 2], "the larger restore first"
+
+
+def test_a_restore_from_a_copy_teaches_nothing() -> None:
+    costs = RestoreCosts()
+    machine = drained((TARGETS[0], 20 * MB), lacking={0: MB})
+    [handover] = handovers(machine)
+    costs.learn(T0 + 5.0, handover, [])
+    assert (costs.samples, costs.unit_s) == (0, UNIT_S)
+    costs.learn(T0 + 5.0, replace(handover, lacking_bytes=None), [])
+    assert costs.samples == 1
+
+
+def test_a_new_leader_takes_a_target_with_a_copy_for_cold() -> None:
+    machine = drained((TARGETS[0], 20 * MB), lacking={0: MB})
+    entry = JournalEntry(execution=machine.state)
+    [handover] = decode_entry(encode_entry(entry)).execution.rounds[APP].handovers
+    assert handover.to_restore() == 20 * MB
+
+
+def by_key_group(handover: Handover) -> int:
+    return handover.key_groups[0].partition
 
 
 def test_hosts_restore_at_the_same_time_within_their_slots() -> None:

@@ -4,7 +4,7 @@ The placement names owner and standbys; it cannot know which workers are alive. 
 
 1. the first of (owner, standbys) that is a member of the group;
 2. its previous owner;
-3. the member with the most complete copy of its state on its disk, if that has not its share of this operator yet;
+3. the member with the most complete copy of its state on its disk, unless that has enough of this operator already;
 4. the member with the fewest key groups of this operator.
 
 If the group knows that a newer placement exists, its previous owner comes first.
@@ -26,6 +26,15 @@ class Reason(StrEnum):
     STAYED = "stayed"  # no worker of the placement is a member: on its previous owner
     COPY = "copy"  # its previous owner is away too: on a member with a copy of its state
     SPREAD = "spread"  # nobody with room has a copy either: on the member with the fewest key groups
+
+
+def most_for_copies(partitions: int, members: int) -> int:
+    """How many key groups a member may get to for the sake of its copies: a quarter more than its share, at least one.
+
+    Until a key group is restored it stands still; too many on one member are moved later without a pause.
+    """
+    share = -(-partitions // members)
+    return share + max(1, share // 4)
 
 
 def place(
@@ -59,11 +68,11 @@ def place(
             if partition in previous and previous[partition] in members:
                 placed[partition] = (previous[partition], Reason.STAYED)
     held = {member: sum(owner == member for owner, _ in placed.values()) for member in sorted(members)}
-    share = -(-partitions // len(members))
+    enough = most_for_copies(partitions, len(members))
     for partition in range(partitions):
         holders = copies.get(partition, {}) if partition not in placed else {}
         found = [
-            (-records, held[member], member) for member, records in holders.items() if held.get(member, share) < share
+            (-records, held[member], member) for member, records in holders.items() if held.get(member, enough) < enough
         ]
         if found:
             _, _, holder = min(found)

@@ -41,16 +41,18 @@ def test_orphans_go_to_those_who_have_least() -> None:
     assert {p: placed[p] for p in (3, 4, 5)} == {3: (C, Reason.SPREAD), 4: (B, Reason.SPREAD), 5: (C, Reason.SPREAD)}
 
 
-def test_orphans_go_to_the_most_complete_copy_as_long_as_its_holder_has_not_its_share() -> None:
-    copies = {2: {B: 70, C: 90, "gone": 99}, 3: {B: 10}, 4: {B: 10}, 5: {A: 50}}
-    placed = place([(A,), (A,)], partitions=6, previous={}, members=[A, B, C], copies=copies)
+def test_orphans_go_to_the_most_complete_copy_until_its_holder_has_enough() -> None:
+    copies = {2: {B: 70, C: 90, "gone": 99}, 3: {B: 10}, 4: {B: 10}, 5: {A: 50}, 6: {A: 50, C: 1}, 7: {A: 50}}
+    placed = place([(A,), (A,), (A,)], partitions=8, previous={1: A}, members=[A, B, C], copies={**copies, 0: {B: 9}})
 
-    assert {p: placed[p] for p in range(2, 6)} == {
-        2: (C, Reason.COPY),
+    assert {p: placed[p] for p in range(3, 8)} == {
         3: (B, Reason.COPY),
         4: (B, Reason.COPY),
-        5: (C, Reason.SPREAD),
-    }, "A has its share already"
+        5: (A, Reason.COPY),
+        6: (C, Reason.COPY),
+        7: (C, Reason.SPREAD),
+    }, "A has three of its share, one more because of a copy, and then enough"
+    assert [placed[p] for p in range(3)] == [(A, Reason.PLACED)] * 3, "whoever has a copy"
 
 
 def test_a_copy_takes_nothing_from_who_is_placed_or_was_the_owner() -> None:
