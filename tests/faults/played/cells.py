@@ -9,6 +9,8 @@ from tests.faults.played.moments import MOMENTS, Moment
 
 ALL = tuple(MOMENTS)
 BETWEEN = ("idle", "window")
+OF_KILLS = ("standby change", "scale-out", "restore")
+KILLS = "of these only kills are tried: " + ", ".join(OF_KILLS)
 
 MEANINGFUL: dict[str, tuple[tuple[str, ...], str]] = {
     "worker killed": (ALL, ""),
@@ -83,9 +85,9 @@ class Cell:
 
 def meaning_of(fault: str) -> tuple[tuple[str, ...], str]:
     """The moments at which a fault is tried, and why not the others."""
-    if fault in MEANINGFUL:
-        return MEANINGFUL[fault]
-    return MESSAGES if fault.startswith("messages") else TOPICS
+    given = MESSAGES if fault.startswith("messages") else TOPICS
+    moments, why_not = MEANINGFUL.get(fault, given)
+    return moments, "; ".join(each for each in (why_not, "" if moments == ALL else KILLS) if each)
 
 
 def all_cells() -> list[Cell]:

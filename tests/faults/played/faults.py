@@ -86,7 +86,8 @@ def fault(
 def _kill_worker(stage: Stage, target: Target) -> Iterator[None]:
     kill_worker(stage, target.worker)
     yield
-    stage.cluster.start_worker(target.index)
+    if target.worker not in stage.kept:
+        stage.cluster.start_worker(target.index)
 
 
 @fault("worker stopped", STOPPED_S, SILENT_WORKER, victims=the_worker)

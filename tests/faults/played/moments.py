@@ -4,6 +4,7 @@ A moment is a context: it is reached when the block begins, and what it has set 
 """
 
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,12 +15,17 @@ from tests.faults.played.rounds import ROUND_LIMIT_S, Load, Tap, tapped
 from tests.faults.played.stage import Stage
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase, decode_ack, decode_command
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, decode_handover
+from trimtab_protocol.messages.names import OperatorId, WorkerId
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement, decode_placement
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_sandbox.configuration import host_name
 
 HANDOVER_LIMIT_S = 20.0
 STOPPED_LIMIT_S = 90.0
-"""From the end of a fault to the end of the scale-in that it struck."""
+"""From the end of a fault to the end of the scale-in that it struck, or to the end of a start."""
+BASELINE_S = 2.0
+"""How long the placements so far may take to be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,13 +132,97 @@ def _scale_in(stage: Stage, load: Load, chance: random.Random) -> Iterator[Targe
         if _next(commands, CommandKind.PREPARE, ROUND_LIMIT_S) is None:
             raise RunError(f"the drain of {drained} led to no round")
     yield Target(worker=drained)
-    stage.cluster.child(drained).ended_here = True  # it ends because it is told to
-    stopped = stage.holds_within(STOPPED_LIMIT_S, lambda: not stage.processes_of(drained))
+    _until_stopped(stage, drained)
     stage.run.trimtab("undrain", drained)
-    if not stopped:
-        raise RunError(f"{drained} was not emptied and stopped within {STOPPED_LIMIT_S:g} s after the fault")
-    if not stage.holds_within(STOPPED_LIMIT_S, lambda: _runs(stage, drained)):
-        raise RunError(f"{drained} was not started again within {STOPPED_LIMIT_S:g} s after its drain was taken back")
+    _until_back(stage, drained)
+
+
+@_moment("standby change", "a worker that is not drained is to become a standby, because another one is drained")
+def _standby_change(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
+    drained = chance.choice(stage.workers)
+    with tapped(stage, stage.cluster.topics.placement, whole=True) as placements:
+        seen = Standbys(WorkerId(drained))
+        placements.first(decode_placement, seen.note, BASELINE_S)
+        stage.run.trimtab("drain", drained, "--reason", "a change of standbys to be disturbed")
+        if placements.first(decode_placement, seen.note, ROUND_LIMIT_S) is None or seen.added is None:
+            raise RunError(f"the drain of {drained} changed no standbys of the others")
+    yield Target(worker=str(seen.added))
+    _until_stopped(stage, drained)
+    stage.run.trimtab("undrain", drained)
+    _until_back(stage, drained)
+
+
+@_moment("scale-out", "a stopped worker is commanded to start, it has not joined the group")
+def _scale_out(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
+    worker = chance.choice(stage.workers)
+    with tapped(stage, stage.cluster.topics.commands) as commands:
+        _stop_and_start(stage, worker, commands)
+        yield Target(worker=worker)
+    _until_back(stage, worker)
+
+
+@_moment("restore", "a worker with an empty disk restores its first key groups")
+def _restore(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
+    worker = chance.choice(stage.workers)
+    with tapped(stage, stage.cluster.topics.commands) as commands:
+        _stop_and_start(stage, worker, commands, empty=True)
+        _until_back(stage, worker)
+
+        def to_it(command: Command) -> bool:
+            return command.kind is CommandKind.PREPARE and command.target == worker
+
+        if commands.first(decode_command, to_it, ROUND_LIMIT_S) is None:
+            raise RunError(f"{worker} was given nothing after its start")
+        yield Target(worker=worker)
+
+
+class Standbys:
+    """Follows the placements, up to the first that adds a standby to a key group that is not about to move."""
+
+    def __init__(self, drained: WorkerId) -> None:
+        self.added: WorkerId | None = None
+        self._drained = drained
+        self._rows: dict[tuple[OperatorId, int], Owners] = {}
+
+    def note(self, placement: Placement) -> bool:
+        """Whether this placement does so, compared with the one before."""
+        rows = {(operator, place): row for operator, each in placement.owners.items() for place, row in enumerate(each)}
+        before, self._rows = self._rows, rows
+        for key_group, row in rows.items():
+            old = before.get(key_group, row)
+            new = [worker for worker in row[1:] if worker not in old]
+            if new and row[0] == old[0] != self._drained and self._drained in old:
+                self.added = new[0]
+                return True
+        return False
+
+
+def _stop_and_start(stage: Stage, worker: str, commands: Tap, *, empty: bool = False) -> None:
+    """Drain a worker until it is stopped, and let the controller start it; `empty`: without its store."""
+    stage.run.trimtab("drain", worker, "--reason", "to be started again")
+    _until_stopped(stage, worker)
+    if empty:
+        for database in (stage.cluster.folder / worker).glob("**/*.db"):
+            shutil.rmtree(database)
+    stage.run.trimtab("undrain", worker)
+    if _next(commands, CommandKind.START, ROUND_LIMIT_S) is None:
+        raise RunError(f"{worker} was not started after its drain was taken back")
+    stage.kept.add(worker)
+
+
+def _until_stopped(stage: Stage, drained: str) -> None:
+    """Wait until a drained worker has ended.  Raises RunError."""
+    stage.cluster.child(drained).ended_here = True  # it ends because it is told to
+    if not stage.holds_within(STOPPED_LIMIT_S, lambda: not stage.processes_of(drained)):
+        stage.run.trimtab("undrain", drained)
+        raise RunError(f"{drained} was not emptied and stopped within {STOPPED_LIMIT_S:g} s")
+
+
+def _until_back(stage: Stage, worker: str) -> None:
+    """Wait until a worker runs that the controller has started.  Raises RunError."""
+    if not stage.holds_within(STOPPED_LIMIT_S, lambda: _runs(stage, worker)):
+        raise RunError(f"{worker} was not started again within {STOPPED_LIMIT_S:g} s")
+    stage.kept.add(worker)
 
 
 def _await_phase_of_window(stage: Stage, phase: float) -> None:

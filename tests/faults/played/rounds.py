@@ -23,9 +23,9 @@ REQUEST_LIMIT_S = 10.0
 
 
 class Tap:
-    """Reads a topic of the cluster (its only partition) from now on, what is committed of it."""
+    """Reads a topic of the cluster (its only partition) from now on, or the `whole`: what is committed of it."""
 
-    def __init__(self, stage: Stage, topic: str) -> None:
+    def __init__(self, stage: Stage, topic: str, *, whole: bool = False) -> None:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": stage.bootstrap,
@@ -38,7 +38,7 @@ class Tap:
         )
         place = TopicPartition(topic, 0)
         end = self._consumer.get_watermark_offsets(place, timeout=REQUEST_LIMIT_S)[1]
-        self._consumer.assign([TopicPartition(topic, 0, end)])
+        self._consumer.assign([TopicPartition(topic, 0, 0 if whole else end)])
 
     def first(self, decode: Callable[[bytes | None], T], wanted: Callable[[T], bool], limit_s: float) -> T | None:
         """The first record that is wanted; None when there is none in time.  What cannot be read is passed over."""
@@ -56,9 +56,9 @@ class Tap:
 
 
 @contextmanager
-def tapped(stage: Stage, topic: str) -> Iterator[Tap]:
+def tapped(stage: Stage, topic: str, *, whole: bool = False) -> Iterator[Tap]:
     """A tap for a while."""
-    tap = Tap(stage, topic)
+    tap = Tap(stage, topic, whole=whole)
     try:
         yield tap
     finally:

@@ -107,6 +107,8 @@ class Stage:
         """What was seen and has no record in Kafka: processes that ended by themselves, lacks while waiting."""
         self.disks: dict[str, Disk] = {}
         """By name of the host (its agent's journal) or worker (its store); none where they cannot be made."""
+        self.kept: set[str] = set()
+        """Workers that the controller has started: their agents start them again when they crash."""
         self.histories: list[Path] = []
         self._revive_at = 0.0
         self._view = view
