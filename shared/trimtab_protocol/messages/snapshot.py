@@ -86,9 +86,8 @@ class NodeWindow:
 
     `state`, `epoch`, `generation`, `steering`, `operators`, `standbys`, `reason`, `absence`, `declared`, `in_parts`,
     `fresh` and `copies` are as last reported (see `WorkerSample`).  `complete` is False when a sample in the window was
-    marked
-    partial, stale or clamped.  `unknown` = the last reason in the window why loads were unknown.  `also_on` = other
-    hosts on which a process of this name ran meanwhile.
+    marked partial, stale or clamped.  `unknown` = the last reason in the window why loads were unknown.  `also_on` =
+    other hosts on which a process of this name ran meanwhile.
     """
 
     worker: WorkerId

@@ -31,6 +31,8 @@ READ_AT_ONCE = 50
 """Databases read per look, each in 20 to 100 ms of another thread; more of them wait for the next look."""
 MAX_AGE_S = 12 * 3600.0
 """Databases not written for so long count as none."""
+REWRITTEN = "rocksdict-config.json"
+"""rocksdict writes this file also when it only reads."""
 
 
 class Copies:
@@ -123,7 +125,7 @@ def _written_at(path: Path) -> float:
     try:
         if not (path / "CURRENT").exists():
             return 0.0
-        return max(each.stat().st_mtime for each in path.iterdir())
+        return max(each.stat().st_mtime for each in path.iterdir() if each.name != REWRITTEN)
     except OSError:  # somebody cleans up
         return 0.0
 
