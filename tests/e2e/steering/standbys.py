@@ -29,10 +29,10 @@ async def crash(cluster: Cluster) -> None:
     await cluster.publish()
     await warm(cluster)
     victim = worker(0)
-    planned = {each: cluster.row(each)[1] for each in _owned_by(cluster, victim)}
+    planned = {each: cluster.row(each)[1] for each in owned_by(cluster, victim)}
     assert len(set(planned.values())) == len(cluster.alive) - 1, "orphans are spread"
     foretold = _loads(cluster, {each: planned.get(each, cluster.row(each)[0]) for each in cluster.key_groups})
-    noted = {name: len(_restored(cluster, name)) for name in cluster.alive}
+    noted = {name: len(restored(cluster, name)) for name in cluster.alive}
     note_fault(cluster.folder)
     cluster.alive.pop(victim).kill()
     await cluster.settled()
@@ -41,7 +41,7 @@ async def crash(cluster: Cluster) -> None:
     assert _loads(cluster, {each: owners[each][0] for each in cluster.key_groups}) == foretold
     assert max(foretold.values()) - min(foretold.values()) <= HEAVIEST, f"balanced after the loss: {foretold}"
     for name in cluster.alive:
-        rows = _restored(cluster, name)[noted[name] :]
+        rows = restored(cluster, name)[noted[name] :]
         assert {row["title"] for row in rows} == {"active"}, f"Faust's own standbys: {rows}"
         most = max(row["records"] for row in rows)
         assert most <= cluster.setup.rate, f"{name} restored {most} records"
@@ -84,7 +84,7 @@ async def warm(cluster: Cluster) -> None:
     assert await until(lambda: _is_warm(cluster), 60.0), f"not warm: {_warm(cluster)}"
 
 
-def _owned_by(cluster: Cluster, name: WorkerId) -> list[KeyGroup]:
+def owned_by(cluster: Cluster, name: WorkerId) -> list[KeyGroup]:
     return [each for each in cluster.key_groups if cluster.row(each)[0] == name]
 
 
@@ -102,7 +102,7 @@ def _is_warm(cluster: Cluster) -> bool:
     return {n: row["key_groups"] for n, row in said.items()} == wanted and max(lags) <= cluster.setup.rate
 
 
-def _restored(cluster: Cluster, name: WorkerId) -> list[dict[str, Any]]:
+def restored(cluster: Cluster, name: WorkerId) -> list[dict[str, Any]]:
     """What Faust had still to read from changelogs, each time that it restored tables."""
     log = cluster.folder / f"{name}.restored"
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
