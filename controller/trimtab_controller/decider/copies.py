@@ -61,9 +61,9 @@ def state_held(snapshot: Snapshot | None, app: AppId, placement: Placement | Non
 def _written(snapshot: Snapshot, app: AppId, wanted: Mapping[KeyGroup, object]) -> dict[KeyGroup, int]:
     """The number of changelog records of these key groups, as far as it is known."""
     found = {}
-    for block in snapshot.blocks:
+    for block in (each for each in snapshot.blocks if each.app == app):
         partitions = [each.partition for each in wanted if each.operator == block.operator]
-        if block.app == app and partitions:
+        if partitions:
             here = np.frombuffer(block.partition, np.int64)
             for place in np.flatnonzero(np.isin(here, partitions)).tolist():
                 if (records := block.lag_records[place]) != UNKNOWN:

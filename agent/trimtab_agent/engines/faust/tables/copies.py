@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
+from aiokafka.errors import KafkaError
 from faust.types import TP
 from rocksdict import AccessType, Options, Rdict
 
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 
 LOOK_AFTER_S = 3.0
 """How long after a change of ownership or standbys the disk is looked at; more changes in that time wait for it too."""
+LOOK_AGAIN_S = 600.0
+"""How often it is looked at without a change: copies become too old."""
 READ_AT_ONCE = 50
 """Databases read per look, each in 20 to 100 ms of another thread; more of them wait for the next look."""
 MAX_AGE_S = 12 * 3600.0
@@ -52,11 +55,19 @@ class Copies:
         self._offsets: dict[TP, int] = {}
         """The stored offset of each closed database; it does not change until the database is opened here."""
         self._due: asyncio.TimerHandle | None = None
+        self._looking = False
 
     def changed(self) -> None:
         """Look at the disk soon: databases may have been opened or closed."""
-        if self._due is None:
-            self._due = asyncio.get_running_loop().call_later(LOOK_AFTER_S, self._look_now)
+        self._look_within(LOOK_AFTER_S)
+
+    def _look_within(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._due is not None:
+            if self._due.when() <= loop.time() + seconds:
+                return
+            self._due.cancel()
+        self._due = loop.call_later(seconds, self._look_now)
 
     def close(self) -> None:
         """Look no more."""
@@ -65,10 +76,25 @@ class Copies:
 
     def _look_now(self) -> None:
         self._due = None
-        self._start(self.look())
+        if self._looking:
+            self.changed()
+        else:
+            self._start(self.look())
 
     async def look(self) -> None:
         """Find the copies that are there now."""
+        self._looking = True
+        try:
+            unread = await self._read()
+        except KafkaError as fault:  # the broker is away, or the worker ends
+            log.debug("cannot look for copies: %r", fault)
+            unread = True
+        finally:
+            self._looking = False
+        self._look_within(LOOK_AFTER_S if unread else LOOK_AGAIN_S)
+
+    async def _read(self) -> bool:
+        """Read databases, and keep what is found; whether some are still unread."""
         loop = asyncio.get_running_loop()
         operators = list(self._ownership.operators().values())
         found: dict[TP, Path] = {}
@@ -87,8 +113,7 @@ class Copies:
         if self._offsets:
             await self._drop_impossible()
         self._shared.copies = largest(self._copies(operators))
-        if len(unread) > READ_AT_ONCE:
-            self.changed()
+        return len(unread) > READ_AT_ONCE
 
     def _is_open(self, tp: TP) -> bool:
         return tp.partition in self._ownership.table(tp).data._dbs

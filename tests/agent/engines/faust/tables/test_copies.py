@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.errors import KafkaConnectionError
 from faust.types import TP
 from rocksdict import Options, Rdict
 
@@ -148,7 +149,33 @@ def test_one_look_follows_many_changes_and_goes_on_while_much_is_unread(
             counts.append(len(worker.begun))
             while worker.begun:
                 await worker.begun.pop()
+        worker.copies.close()
         return counts
 
     assert asyncio.run(scenario()) == [1, 1, 0]
     assert worker.shared.copies == (Copy(SUMS, 1, 10), Copy(SUMS, 2, 10))
+
+
+def test_without_a_change_it_looks_again_and_while_the_broker_is_away(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies_module, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(copies_module, "LOOK_AFTER_S", 0.0)
+    worker.write(1, 9)
+
+    async def away(*_: TP) -> dict[TP, int]:
+        raise KafkaConnectionError
+
+    async def scenario() -> list[tuple[Copy, ...]]:
+        found = []
+        for _ in range(3):
+            await worker.copies.look()
+            found.append(worker.shared.copies)
+            await asyncio.sleep(0.01)
+            assert len(worker.begun) == 1
+            worker.begun.pop().close()
+            worker.highwaters = away  # type: ignore[method-assign]
+        worker.copies.close()
+        return found
+
+    assert asyncio.run(scenario()) == [(Copy(SUMS, 1, 10),)] * 3, "what it knows stays"
