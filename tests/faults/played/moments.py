@@ -24,6 +24,8 @@ from trimtab_sandbox.configuration import host_name
 HANDOVER_LIMIT_S = 20.0
 STOPPED_LIMIT_S = 90.0
 """From the end of a fault to the end of the scale-in that it struck, or to the end of a start."""
+GIVEN_LIMIT_S = 90.0
+"""From the start of a worker, which has to join and to be seen in whole windows, to its first key groups."""
 BASELINE_S = 2.0
 """How long the placements so far may take to be read."""
 
@@ -171,7 +173,7 @@ def _restore(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target
         def to_it(command: Command) -> bool:
             return command.kind is CommandKind.PREPARE and command.target == worker
 
-        if commands.first(decode_command, to_it, ROUND_LIMIT_S) is None:
+        if commands.first(decode_command, to_it, GIVEN_LIMIT_S) is None:
             raise RunError(f"{worker} was given nothing after its start")
         yield Target(worker=worker)
 
