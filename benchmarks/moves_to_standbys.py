@@ -3,13 +3,14 @@
     python -m benchmarks.moves_to_standbys [--seeds 10]
 
 Every app has unequal loads and states (log-normal), and one standby per key group as the controller places them (N-1).
-Then either one worker is drained, or the loads of a fifth of the key groups double.  Decider and solver are the real
-ones.  Printed are medians over the seeds: the share of the moved state that its target does not have, and the load
-distance that the plan leads to.
+Then one worker is drained, with these standbys or without any, or the loads of a fifth of the key groups double.
+Decider and solver are the real ones.  Printed are medians over the seeds: the share of the moved state that its target
+does not have, the most that one host has to restore (MB), and the load distance that the plan leads to.
 """
 
 import argparse
 import statistics
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,10 +38,11 @@ SOLVER_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One plan: the share of the moved state that has to be restored, and the load distance (pp)."""
+    """One plan: share of the moved state to restore, the most that a host has to restore (MB), load distance (pp)."""
 
     moves: int
     restored: float
+    most: float
     load_distance: float
 
 
@@ -105,14 +107,20 @@ def measured(view: AppView, placement: Placement, settings: Settings) -> tuple[R
 
 def row_of(view: AppView, placement: Placement, found: Answer) -> Row:
     """What the plan costs."""
-    moved = restored = 0
+    moved = 0
+    restored: Counter[int] = Counter()
     for place, target in found.moves:
         row = view.owned[place]
         size = row.state_bytes or 0
         moved += size
         warm = view.workers[target].id in placement.of(OPERATOR, row.key_group.partition)[1:]
-        restored += 0 if warm else size
-    return Row(moves=len(found.moves), restored=restored / max(1, moved), load_distance=found.load_distance)
+        restored[target] += 0 if warm else size
+    return Row(
+        moves=len(found.moves),
+        restored=restored.total() / max(1, moved),
+        most=max(restored.values(), default=0) / 1e6,
+        load_distance=found.load_distance,
+    )
 
 
 def main() -> None:
@@ -120,12 +128,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
     seeds = range(parser.parse_args().seeds)
-    print("workers, key groups, what      moves   restored: by load, standbys preferred   load distance (pp)")
+    head = "workers, key groups, what      moves   restored: by load, standbys preferred"
+    print(f"{head}   most on a host (MB)   load distance (pp)")
     for workers, key_groups in SIZES:
         settings = Settings(max_migrations=key_groups)
         apps = [balanced(workers, key_groups, seed) for seed in seeds]
         cases = {
             "drain": [measured(drained(view), placement, settings) for view, placement in apps],
+            "drain, no standbys": [
+                measured(drained(view), placement_of("c", APP, Epoch(1, 3), view.owners, None), settings)
+                for view, placement in apps
+            ],
             "shift": [
                 measured(shifted(view, seed), placement, settings)
                 for seed, (view, placement) in zip(seeds, apps, strict=True)
@@ -135,13 +148,13 @@ def main() -> None:
             by_load, preferred = zip(*rows, strict=True)
             figures = [
                 statistics.median(getattr(row, name) for row in side)
-                for name in ("restored", "load_distance")
+                for name in ("restored", "most", "load_distance")
                 for side in (by_load, preferred)
             ]
             moves = statistics.median(row.moves for row in by_load)
             print(
-                f"{workers:4} {key_groups:6} {what:6} {moves:18.0f} {figures[0]:14.0%} {figures[1]:14.0%} "
-                f"{figures[2]:22.2f} -> {figures[3]:.2f}",
+                f"{workers:4} {key_groups:6} {what:18} {moves:6.0f} {figures[0]:14.0%} {figures[1]:14.0%} "
+                f"{figures[2]:20.0f} -> {figures[3]:3.0f} {figures[4]:16.2f} -> {figures[5]:.2f}",
                 flush=True,
             )
 

@@ -3,7 +3,8 @@
 The solver plans with loads alone.  A move onto a worker that is a standby of the key group is nearly free, and one that
 has a copy of its state on its disk restores only what the copy lacks; any other target has to restore the whole state.
 So the moves of an answer are exchanged, or given other targets, as long as no worker gets further from the mean than
-the plan or a tolerance allows.
+the plan or a tolerance allows.  Then restores leave the host that has most of them, in the same limits: hosts restore
+side by side, so that one decides how long it takes until all is warm.
 """
 
 import heapq
@@ -28,6 +29,10 @@ PASSES = 3
 TRIED = 20
 """How many moves to a worker are tried for an exchange: those with the most similar loads."""
 SLACK_PP = 1e-9
+LEVELLED = 100
+"""How many exchanges are made at most so that no host has to restore much more than the others."""
+LEVEL_MOVES, LEVEL_TARGETS, LEVEL_PARTNERS = 5, 20, 5
+"""Of the host with the most to restore, its largest restores; the targets with the least; partners for an exchange."""
 
 
 def onto_copies(wanted: SolveWanted, answer: Answer, held: Held, settings: Settings) -> Answer:
@@ -43,6 +48,9 @@ def onto_copies(wanted: SolveWanted, answer: Answer, held: Held, settings: Setti
     for _ in range(PASSES):
         improved = [found.improve(place) for place in range(len(answer.moves))]
         if not any(improved):
+            break
+    for _ in range(LEVELLED):
+        if not found.level():
             break
     if not found.changed:
         return answer
@@ -77,6 +85,8 @@ class _Targets:
         self._sums: Floats = np.bincount(owner, weights=table.load, minlength=len(view.workers)).astype(np.float64)
         self._mean = float(table.load.sum() / self._capacity[self._kept].sum())
         self._allowed = np.maximum(np.abs(self._distances()), tolerance) + SLACK_PP
+        hosts = {host: place for place, host in enumerate(sorted({worker.host for worker in view.workers}))}
+        self._host = [hosts[worker.host] for worker in view.workers]
         self.changed = False
 
     @property
@@ -99,12 +109,62 @@ class _Targets:
         best = max(self._changes(place), key=lambda change: change.gain, default=None)
         if best is None or best.gain <= 0:
             return False
-        for at, target in best.targets.items():
+        self._make(best.targets)
+        return True
+
+    def level(self) -> bool:
+        """Let a restore leave the host that has most to restore, alone or in exchange for another; whether it did.
+
+        Hosts restore side by side, so this one decides how long the plan takes.  No more is restored in all.
+        """
+        sums = np.zeros(max(self._host) + 1)
+        np.add.at(sums, [self._host[each] for each in self._target], [self._lacks(*each) for each in self._pairs()])
+        fullest = int(sums.argmax())
+        here = [at for at, target in self._pairs() if self._host[target] == fullest]
+        best: tuple[float, dict[int, int]] | None = None
+        for place in heapq.nlargest(LEVEL_MOVES, here, key=lambda at: self._lacks(at, self._target[at])):
+            for targets in self._elsewhere(place, sums):
+                after = self._most_after(targets, sums)
+                if after < (best[0] if best else sums[fullest] - 1.0) and self._fits(targets):
+                    best = (after, targets)
+        if best is None:
+            return False
+        self._make(best[1])
+        return True
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        return list(enumerate(self._target))
+
+    def _lacks(self, at: int, target: int) -> float:
+        """Bytes that this target would have to restore for a move."""
+        return self._bytes[at] * self._lacking[at].get(target, 1.0)
+
+    def _elsewhere(self, place: int, sums: Floats) -> Iterator[dict[int, int]]:
+        """Other targets for a move: those on hosts that have the least to restore."""
+        left = self._target[place]
+        free = [each for each in np.flatnonzero(self._kept).tolist() if self._host[each] != self._host[left]]
+        for target in heapq.nsmallest(LEVEL_TARGETS, free, key=lambda each: (sums[self._host[each]], each)):
+            others = (at for at, present in self._pairs() if present == target)
+            alike = heapq.nsmallest(LEVEL_PARTNERS, others, key=lambda at: abs(self._load[at] - self._load[place]))
+            for targets in ({place: target}, *({place: target, at: left} for at in alike)):
+                saved = sum(self._gain(at, each) for at, each in targets.items())
+                if saved >= 0 and self._source_of_none(targets):
+                    yield targets
+
+    def _most_after(self, targets: Mapping[int, int], sums: Floats) -> float:
+        """The most that a host concerned would have to restore."""
+        after = {self._host[each]: 0.0 for at, target in targets.items() for each in (self._target[at], target)}
+        for at, target in targets.items():
+            after[self._host[self._target[at]]] -= self._lacks(at, self._target[at])
+            after[self._host[target]] += self._lacks(at, target)
+        return max(float(sums[host]) + change for host, change in after.items())
+
+    def _make(self, targets: Mapping[int, int]) -> None:
+        for at, target in targets.items():
             self._sums[self._target[at]] -= self._load[at]
             self._sums[target] += self._load[at]
             self._target[at] = target
         self.changed = True
-        return True
 
     def _changes(self, place: int) -> Iterator["_Change"]:
         """What can be done within the limits so that this move goes to a worker that lacks less."""

@@ -116,6 +116,18 @@ def test_moves_go_to_copies_on_disk_and_rather_to_a_standby() -> None:
     assert onto_copies(wanted(found), made, state, SETTINGS) is made, "a whole restore is saved where it is"
 
 
+def test_restores_leave_the_host_that_has_most_of_them() -> None:
+    found = view([0, 0, 0, 0, 1, 2, 3], [10.0] * 4 + [30.0] * 3, sizes=[900, 800, 50, 70, 1, 1, 1])
+    made = answer(found, (0, 1), (1, 1), (2, 2), (3, 3))
+    told = onto_copies(wanted(found), made, Held(), SETTINGS)
+    restoring = [sum(found.owned[at].state_bytes or 0 for at, target in told.moves if target == to) for to in (1, 2, 3)]
+    assert max(restoring) <= 950, "the two large ones are apart"
+    assert [sum(target == to for _, target in told.moves) for to in (1, 2, 3)] == [2, 1, 1], "loads are as they were"
+    heavy = view([0, 0, 0, 1, 2, 3], [30.0, 30.0, 5.0, 10.0, 70.0, 65.0], sizes=[900, 800, 50, 1, 1, 1])
+    made = answer(heavy, (0, 1), (1, 1), (2, 3))
+    assert onto_copies(wanted(heavy), made, Held(), SETTINGS) is made, "the balance comes first"
+
+
 def test_nothing_changes_without_standbys_or_with_albic() -> None:
     found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0])
     made = answer(found, (0, 1), (1, 2))
@@ -153,7 +165,15 @@ def test_the_same_key_groups_move_more_to_standbys_and_nobody_gets_too_far(data:
     def warm(targets: tuple[tuple[int, int], ...]) -> int:
         return sum(weight[at] for at, target in targets if standbys.get(at) == target)
 
+    def most(targets: tuple[tuple[int, int], ...]) -> int:
+        sums = [0] * len(WORKERS)
+        for at, target in targets:
+            sums[target] += 0 if standbys.get(at) == target else weight[at]
+        return max(sums)
+
     assert warm(told.moves) >= warm(moves)
+    if not any(standbys.get(at) in free for at in chosen):
+        assert most(told.moves) <= most(moves)
     assert abs(told.load_distance - distance(found, told.moves)) < 1e-6
 
 
