@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka.errors import KafkaError
 from faust.types import TP
@@ -32,6 +32,8 @@ LOOK_AGAIN_S = 600.0
 """How often it is looked at without a change: copies become too old."""
 READ_AT_ONCE = 50
 """Databases read per look, each in 20 to 100 ms of another thread; more of them wait for the next look."""
+ENDS_LIMIT_S = 10.0
+"""How long the broker may take to say where changelogs end."""
 MAX_AGE_S = 12 * 3600.0
 """Databases not written for so long count as none."""
 REWRITTEN = "rocksdict-config.json"
@@ -53,7 +55,9 @@ class Copies:
         self._ownership = ownership
         self._start = start
         self._offsets: dict[TP, int] = {}
-        """The stored offset of each closed database; it does not change until the database is opened here."""
+        """The stored offset of each closed database."""
+        self._read_at: dict[TP, float] = {}
+        """When each of them had been written last at that time."""
         self._due: asyncio.TimerHandle | None = None
         self._looking = False
 
@@ -86,7 +90,7 @@ class Copies:
         self._looking = True
         try:
             unread = await self._read()
-        except KafkaError as fault:  # the broker is away, or the worker ends
+        except (KafkaError, TimeoutError) as fault:  # the broker is away, or the group rebalances
             log.debug("cannot look for copies: %r", fault)
             unread = True
         finally:
@@ -97,19 +101,21 @@ class Copies:
         """Read databases, and keep what is found; whether some are still unread."""
         loop = asyncio.get_running_loop()
         operators = list(self._ownership.operators().values())
-        found: dict[TP, Path] = {}
+        found: dict[TP, Database] = {}
         for topic in {topic for each in operators for topic in each.changelogs}:
             store = self._ownership.table(TP(topic, 0)).data
-            paths = await loop.run_in_executor(None, databases, store.partition_path(0), time.time() - MAX_AGE_S)
-            found |= {TP(topic, partition): path for partition, path in paths.items()}
-        closed = {tp: path for tp, path in found.items() if not self._is_open(tp)}
-        self._offsets = {tp: offset for tp, offset in self._offsets.items() if tp in closed}
+            present = await loop.run_in_executor(None, databases, store.partition_path(0), time.time() - MAX_AGE_S)
+            found |= {TP(topic, partition): database for partition, database in present.items()}
+        closed = {tp: database for tp, database in found.items() if not self._is_open(tp)}
+        same = {tp for tp, database in closed.items() if self._read_at.get(tp) == database.written_at}
+        self._offsets = {tp: offset for tp, offset in self._offsets.items() if tp in same}
         unread = sorted(closed.keys() - self._offsets.keys())
         for tp in unread[:READ_AT_ONCE]:
             key = self._ownership.table(tp).data.offset_key
-            offset = await loop.run_in_executor(None, stored_offset, closed[tp], key)
+            offset = await loop.run_in_executor(None, stored_offset, closed[tp].path, key)
             if not self._is_open(tp):
-                self._offsets[tp] = offset
+                self._offsets[tp], self._read_at[tp] = offset, closed[tp].written_at
+        self._read_at = {tp: self._read_at[tp] for tp in self._offsets}
         if self._offsets:
             await self._drop_impossible()
         self._shared.copies = largest(self._copies(operators))
@@ -120,7 +126,8 @@ class Copies:
 
     async def _drop_impossible(self) -> None:
         """Count a database as empty if it is beyond its changelog's end: the topic is not the one that it was."""
-        ends = await self._app.consumer.highwaters(*self._offsets)
+        async with asyncio.timeout(ENDS_LIMIT_S):
+            ends = await self._app.consumer.highwaters(*self._offsets)
         self._offsets.update({tp: -1 for tp, offset in self._offsets.items() if offset > (ends.get(tp) or 0) - 1})
 
     def _copies(self, operators: Iterable[Operator]) -> Iterable[Copy]:
@@ -133,7 +140,14 @@ class Copies:
                     yield Copy(operator.id, partition, records)
 
 
-def databases(first: Path, oldest_s: float) -> dict[int, Path]:
+class Database(NamedTuple):
+    """A database on the disk; `written_at` in epoch seconds."""
+
+    path: Path
+    written_at: float
+
+
+def databases(first: Path, oldest_s: float) -> dict[int, Database]:
     """Per partition, the database of a table that has been written since (epoch seconds); `first` is partition 0's."""
     before, after = first.name.rsplit("0", 1)
     try:
@@ -141,8 +155,9 @@ def databases(first: Path, oldest_s: float) -> dict[int, Path]:
     except OSError:  # nothing is there yet
         return {}
     numbers = [name.removeprefix(before).removesuffix(after) for name in names if name.startswith(before)]
-    found = {int(each): first.with_name(before + each + after) for each in numbers if each.isdecimal()}
-    return {partition: path for partition, path in found.items() if _written_at(path) >= oldest_s}
+    paths = {int(each): first.with_name(before + each + after) for each in numbers if each.isdecimal()}
+    found = {partition: Database(path, _written_at(path)) for partition, path in paths.items()}
+    return {partition: database for partition, database in found.items() if database.written_at >= oldest_s}
 
 
 def _written_at(path: Path) -> float:

@@ -98,6 +98,8 @@ def test_what_is_open_here_is_no_copy_and_is_read_again_when_it_is_closed(worker
     first._dbs.clear()
     first.write(3, 99)
     assert worker.found() == (Copy(SUMS, 3, 105),)
+    first.write(3, 199)
+    assert worker.found() == (Copy(SUMS, 3, 205),), "opened and closed between two looks"
 
 
 def test_a_deleted_database_and_one_beyond_its_changelog_are_no_copies(worker: Worker) -> None:
@@ -129,7 +131,7 @@ def test_a_database_that_cannot_be_read_is_none_and_nothing_is_made(tmp_path: Pa
     (tmp_path / "sums-backups").mkdir()
     (tmp_path / "sums-x.db").mkdir()
     (tmp_path / "sums-7.db").mkdir()
-    assert databases(tmp_path / "sums-0.db", 1.0) == {0: broken}
+    assert {at: found.path for at, found in databases(tmp_path / "sums-0.db", 1.0).items()} == {0: broken}
 
 
 def test_one_look_follows_many_changes_and_goes_on_while_much_is_unread(
