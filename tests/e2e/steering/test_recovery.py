@@ -29,5 +29,6 @@ def test_the_standbys_take_over_warm_and_nothing_is_lost(tmp_path: Path) -> None
 
 
 @pytest.mark.e2e
+@pytest.mark.scenario
 def test_without_standbys_those_with_a_copy_restore_only_what_it_lacks(tmp_path: Path) -> None:
     assert asyncio.run(run(LOSS, tmp_path)).complaints == []
