@@ -75,6 +75,7 @@ NEW = {
     "reason": None,
     "declared": None,
     "in_parts": False,
+    "fresh": False,
     "copies": (),
 }
 KEPT = next(each for each in LINES if isinstance(each, KeptNoted))

@@ -325,7 +325,8 @@ class Decider:
         placement = self._execution.placements.get(app)
         if self._acting and (placed := self._first.decide(view, placement)) is not None:
             if isinstance(placed, Planned):
-                return with_restores(placed, self.known.snapshot, placement)
+                held = state_held(self.known.snapshot, app, placement)
+                return with_restores(placed, self.known.snapshot, held)
             return self._standbys.with_adopted(now, view, placement, placed)
         evaluation, windows = self.known.evaluations[app], self._history[app].windows
         if (changed := to_stop(view, self._execution) or self._sizes.decide(now, app)) is not None:
