@@ -33,6 +33,7 @@ from trimtab_agent.reporting.roster import Roster
 from trimtab_agent.sampler.derive import Limits
 from trimtab_agent.sampler.hardware import measure_speed
 from trimtab_agent.sampler.readings import CounterReader, Quotas, find_limits, find_quotas
+from trimtab_process.health import LIVE, READY, Verdict
 from trimtab_process.metrics_port import serve_metrics
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.commands import Ack, encode_ack
@@ -45,6 +46,9 @@ from trimtab_protocol.signing.keys import BadKey
 
 END_LIMIT_S = 1.0
 """How long a stopping agent waits for Kafka deliveries.  The whole stop takes less than two seconds."""
+
+STUCK_S = 60.0
+"""How long an agent may make no report, or three intervals."""
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +103,9 @@ class Agent:
             commands_topic=self._topics.commands,
         )
         self._link = KafkaLink(settings, self, loop, self._commands.positions)
+        self._reaches_kafka = False
+        self._reported_at = time.monotonic()
+        self._stuck_s = max(STUCK_S, 3 * configuration.interval_s)
         self._steering: dict[WorkerId, bool] = {}
         self._breaches: dict[WorkerId, int] = {}
         self._complaints = RateLimit(rate=1, burst=100)
@@ -166,11 +173,25 @@ class Agent:
         if self._listen is None:
             return
         try:
-            serve_metrics(self._listen, self._metrics.registry, {"cluster": self._cluster, "host": self._host})
+            labels = {"cluster": self._cluster, "host": self._host}
+            serve_metrics(self._listen, self._metrics.registry, labels, {LIVE: self.live, READY: self.ready})
         except OSError as exc:
             raise StartError(str(exc)) from exc
 
+    def live(self) -> Verdict:
+        """Whether reports are made.  Called by a thread of the metrics port."""
+        age_s = time.monotonic() - self._reported_at
+        return Verdict(age_s < self._stuck_s, f"the last report was made {age_s:.0f} s ago")
+
+    def ready(self) -> Verdict:
+        """Whether the agent reaches Kafka and reads its commands.  Called by a thread of the metrics port."""
+        if not self._reaches_kafka:
+            return Verdict(False, f"Kafka at {self._brokers} does not answer, or commands cannot be read")
+        steered = sum(self._steering.copy().values())
+        return Verdict(True, f"reaches Kafka; {len(self._steering)} workers connected, {steered} of them steered")
+
     def _produce_report(self, payload: bytes, done: Callable[[str | None], None]) -> None:
+        self._reported_at = time.monotonic()
         self._link.produce(self._topics.reports, self._host, payload, done)
 
     def _produce_ack(self, ack: Ack, done: Callable[[str | None], None]) -> None:
@@ -273,6 +294,7 @@ class Agent:
 
     def broker_changed(self, *, there: bool, detail: str) -> None:
         """Log that the broker went away or came back.  Called once per change."""
+        self._reaches_kafka = there
         self._metrics.broker_connected.set(there)
         told = fields(broker=self._brokers, detail=detail)
         if there:

@@ -1,4 +1,4 @@
-"""The HTTP server on which agent and controller serve their metrics.
+"""The HTTP server on which agent and controller serve their metrics and their health.
 
 Each connection takes a thread and a file descriptor.  So the number and the duration of connections are limited, also
 for clients that send nothing, send slowly or do not read the answer.
@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from socketserver import ThreadingTCPServer
+from types import MappingProxyType
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, MetricsHandler, ProcessCollector, disable_created_metrics
@@ -19,6 +20,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from trimtab_process.counts import from_zero
+from trimtab_process.health import Check, answer_of
 from trimtab_protocol.messages.rate_limit import RateLimit
 from trimtab_protocol.settings.listen import Listen
 
@@ -28,6 +30,8 @@ CONNECTION_LIMIT_S = 5.0
 """Longest duration of a connection, from accept to the end of the answer."""
 RETRY_S = 0.5
 """How long to wait after a connection could not be accepted."""
+
+NO_CHECKS: Mapping[str, Check] = MappingProxyType({})
 
 log = logging.getLogger(__name__)
 
@@ -55,18 +59,38 @@ class WithLabels:
         return WithLabels(self._metrics.restricted_registry(names), self._labels)
 
 
+class Handler(MetricsHandler):
+    """Answers one request."""
+
+    def do_GET(self) -> None:  # noqa: N802 - so the standard library calls it
+        """Serve the verdict of the check on this path, or else the metrics."""
+        assert isinstance(self.server, MetricsServer)
+        check = self.server.checks.get(self.path.partition("?")[0])
+        if check is None:
+            super().do_GET()
+            return
+        code, body = answer_of(check())
+        self.send_response(code)
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
 class MetricsServer(ThreadingTCPServer):
-    """Answers each request with the metrics, and counts connections that it closes without an answer."""
+    """Answers with the metrics, or a check's verdict on its path; counts connections closed without an answer."""
 
     allow_reuse_address = True
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, listen: Listen, registry: CollectorRegistry, labels: Mapping[str, str]) -> None:
+    def __init__(
+        self, listen: Listen, registry: CollectorRegistry, labels: Mapping[str, str], checks: Mapping[str, Check]
+    ) -> None:
         """Bind the address.  `labels` are added to every series.  Raises OSError if that fails."""
         self.address_family = socket.getaddrinfo(listen.address, listen.port, type=socket.SOCK_STREAM)[0][0]
-        served = WithLabels(registry, labels)
-        super().__init__((listen.address, listen.port), MetricsHandler.factory(served))
+        self.checks = checks
+        super().__init__((listen.address, listen.port), Handler.factory(WithLabels(registry, labels)))
         self._refused = refusal_counter(registry)
         self._ends: dict[socket.socket, float] = {}
         self._complaints = RateLimit(rate=1 / 60, burst=10)
@@ -115,15 +139,18 @@ def refusal_counter(registry: CollectorRegistry) -> Counter:
     return from_zero(counter, ("connections", "slow"))
 
 
-def serve_metrics(listen: Listen, registry: CollectorRegistry, labels: Mapping[str, str]) -> MetricsServer:
+def serve_metrics(
+    listen: Listen, registry: CollectorRegistry, labels: Mapping[str, str], checks: Mapping[str, Check] = NO_CHECKS
+) -> MetricsServer:
     """Start the server in its own thread, with the figures of this process (`process_cpu_seconds_total` and others).
 
-    `labels` are added to every series.  Raises OSError with a one-line message that names the address.
+    `labels` are added to every series; `checks` answer on paths of their own.  Raises OSError with a one-line message
+    that names the address.
     """
     disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter
     ProcessCollector(registry=registry)
     try:
-        server = MetricsServer(listen, registry, labels)
+        server = MetricsServer(listen, registry, labels, checks)
     except OSError as exc:
         place = f"{listen.address}:{listen.port}"
         raise OSError(f"metrics.listen: found {place}, which cannot be used: {exc.strerror or exc}") from exc

@@ -1,4 +1,7 @@
-"""`trimtab-agent`: run the agent, or check its configuration.  Help needs the standard library alone."""
+"""`trimtab-agent`: run the agent, check its configuration, ask for its health.
+
+Help needs the standard library alone.
+"""
 
 import argparse
 import sys
@@ -33,10 +36,11 @@ def _parser() -> argparse.ArgumentParser:
         "2: wrong usage or configuration, or a package is not installed.",
     )
     parser.add_argument("--version", action="version", version=f"trimtab-agent {version('trimtab')}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="run | check")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="run | check | health")
     for name, text in (
         ("run", "run until SIGTERM"),
         ("check", "check the configuration and show what it means on this host; starts nothing"),
+        ("health", "ask the agent on this host whether it reaches Kafka; exit code 1 if not"),
     ):
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("--config", type=Path, required=True, metavar="FILE", help="agent.toml")

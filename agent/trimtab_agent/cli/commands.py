@@ -1,4 +1,4 @@
-"""Implements `trimtab-agent run` and `trimtab-agent check`."""
+"""Implements the commands of `trimtab-agent`."""
 
 import logging
 import sys
@@ -10,18 +10,22 @@ from trimtab_agent.daemon import StartError, limits_of, run_agent
 from trimtab_agent.kafka_link import check_client
 from trimtab_agent.logs import log_to_stderr
 from trimtab_agent.sampler.readings import find_quotas
+from trimtab_process.health import READY, ask
 from trimtab_process.trust_file import TrustFile
+from trimtab_protocol.settings.listen import Listen
 from trimtab_protocol.signing.keys import BadKey
 
 
 def run_command(command: str, path: Path) -> int:
-    """Carry out `run` or `check` with the configuration at `path`; returns the exit code."""
+    """Carry out `run`, `check` or `health` with the configuration at `path`; returns the exit code."""
     try:
         configuration = load_configuration(path)
         check_client(configuration.kafka)
     except ConfigurationError as exc:
         print(f"{path}: {exc}", file=sys.stderr)
         return BAD_CONFIGURATION
+    if command == "health":
+        return show_health(configuration.metrics, path)
     if command == "check":
         try:
             print(describe(configuration))
@@ -36,6 +40,16 @@ def run_command(command: str, path: Path) -> int:
         logging.getLogger(__name__).error("%s", exc)
         return 1
     return 0
+
+
+def show_health(listen: Listen | None, path: Path) -> int:
+    """Print what the running agent answers; the exit code is 1 if it does not reach Kafka."""
+    if listen is None:
+        print(f"{path}: found no [metrics], expected listen", file=sys.stderr)
+        return BAD_CONFIGURATION
+    verdict = ask(listen, READY)
+    print(verdict.text)
+    return 0 if verdict.well else 1
 
 
 def describe(configuration: Configuration) -> str:

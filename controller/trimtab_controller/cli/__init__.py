@@ -21,6 +21,10 @@ COMMANDS = {
     **{name: (f"{PARSERS}.operator", text) for name, text in OPERATOR_COMMANDS.items()},
     "scale": (f"{PARSERS}.scale", "say how many workers an app should have, whatever its demand is"),
     "doctor": (f"{PARSERS}.doctor", "check this host, Kafka and the agents, and say how to fix what is wrong"),
+    "health": (
+        "trimtab_controller.cli.health",
+        "ask the controller on this host whether windows come, or whether it could take over",
+    ),
     "controller": (f"{PARSERS}.controller", "run the controller"),
     "solve": (f"{PARSERS}.solve", "solve one instance file"),
     "simulate": (f"{PARSERS}.simulate", "rounds of a policy on a generated or recorded workload"),

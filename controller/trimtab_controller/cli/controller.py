@@ -17,6 +17,7 @@ from trimtab_controller.kafka.publisher import FencedError, PublicationError
 from trimtab_controller.leadership.driver import Candidacy, LeaseView
 from trimtab_controller.leadership.group import MembershipError
 from trimtab_controller.leadership.metrics import ProcessMetrics
+from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.run import ControllerRun
 from trimtab_controller.loop.stream_process import StreamProcess, stream_command
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     try:
-        (_act if args.act else _look_on)(configuration, args.config, _serve(configuration), stopped.is_set)
+        (_act if args.act else _look_on)(configuration, args.config, stopped.is_set)
     except BadKey as error:
         print(f"trimtab controller: signing: {error}", file=sys.stderr)
         return BAD_CONFIGURATION
@@ -66,28 +67,48 @@ def _check_stream_modules(configuration: Configuration) -> None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-def _serve(configuration: Configuration) -> ProcessMetrics:
+def _serve(configuration: Configuration, health: Health) -> ProcessMetrics:
     metrics = ProcessMetrics()
     if (listen := configuration.metrics) is not None:
-        serve_metrics(listen, metrics.registry, {"cluster": configuration.cluster})
-        log.info("metrics on %s:%d", listen.address, listen.port)
+        serve_metrics(listen, metrics.registry, {"cluster": configuration.cluster}, health.checks())
+        log.info("metrics and health on %s:%d", listen.address, listen.port)
     return metrics
 
 
-def _look_on(configuration: Configuration, path: Path, served: ProcessMetrics, stopping: Callable[[], bool]) -> None:
+def _noting(health: Health, stopping: Callable[[], bool]) -> Callable[[], bool]:
+    """`stopping`, which is asked in each turn and in each wait, and so tells that the process is not stuck."""
+
+    def asked() -> bool:
+        health.turned()
+        return stopping()
+
+    return asked
+
+
+def _look_on(configuration: Configuration, path: Path, stopping: Callable[[], bool]) -> None:
     """Run a dry run; it sends no commands, so it takes no part in the election."""
-    metrics = Metrics()
-    served.show(metrics.registry)
     stream = StreamProcess(stream_command(path, acting=False)) if configuration.stream.embedded else None
-    ControllerRun(configuration, acting=False, stopping=stopping, stream=stream, metrics=metrics).run()
+    health = Health(configuration, stream)
+    served, metrics = _serve(configuration, health), Metrics()
+    served.show(metrics.registry)
+    ControllerRun(
+        configuration,
+        acting=False,
+        stopping=_noting(health, stopping),
+        stream=stream,
+        metrics=metrics,
+        health=health,
+    ).run()
 
 
-def _act(configuration: Configuration, path: Path, served: ProcessMetrics, stopping: Callable[[], bool]) -> None:
-    if configuration.signing is not None:
-        configuration.signing.load()  # a standby reports a bad key now, not when it takes over
+def _act(configuration: Configuration, path: Path, stopping: Callable[[], bool]) -> None:
     settings = configuration.stream
     stream = StreamProcess(stream_command(path, acting=True), warm=settings.warm_standby) if settings.embedded else None
     warm = stream if settings.warm_standby else None
+    health = Health(configuration, stream)
+    served = _serve(configuration, health)
+    if configuration.signing is not None:
+        configuration.signing.load()  # a standby reports a bad key now, not when it takes over
 
     def new_term(lease: LeaseView) -> ControllerRun:
         metrics = Metrics()
@@ -99,6 +120,7 @@ def _act(configuration: Configuration, path: Path, served: ProcessMetrics, stopp
             suspended=lease.suspended,
             stream=stream,
             metrics=metrics,
+            health=health,
         )
 
     candidacy = Candidacy(
@@ -107,9 +129,10 @@ def _act(configuration: Configuration, path: Path, served: ProcessMetrics, stopp
         configuration.lease_s,
         new_term=new_term,
         metrics=served,
-        stopping=stopping,
+        stopping=_noting(health, stopping),
         tend=warm.tick if warm is not None else lambda: None,
     )
+    health.follow(candidacy)
     try:
         candidacy.run()
     finally:

@@ -191,7 +191,8 @@ def _remedies(seen: Seen) -> Iterator[Text]:
     if status.paused:
         yield Text(f"{status.paused[:1].upper()}{status.paused[1:]}. `trimtab resume` ends the pause.", "yellow")
     if seen.snapshot_age_s is None:
-        yield Text("The stream needs half a minute to start, and agents must report. See the controller's log.")
+        yield Text("The stream needs half a minute to start, and agents must report.")
+        yield Text("If that takes longer: `trimtab health` on the controller's host says whether the stream has ended.")
     elif seen.snapshot_age_s > OLD_SNAPSHOT_S and seen.silent_s <= SILENT_AFTER_S:
         yield Text(
             "No new windows arrive. Do the agents report? Does the stream run? See the controller's log.", "yellow"

@@ -107,6 +107,16 @@ class Candidacy:
         finally:
             self._membership.leave()
 
+    @property
+    def role(self) -> Role:
+        """The present role."""
+        return self._candidate.role
+
+    @property
+    def heard_at(self) -> float | None:
+        """When the broker last answered this member of the group (epoch seconds); None = not yet."""
+        return self._membership.heard_at
+
     # --- the lease as the term sees it ----------------------------------------------------------------------------
 
     def over(self) -> bool:

@@ -1,8 +1,10 @@
 """The consumer group of a cluster's controllers: membership, and the list of members."""
 
+import json
 import logging
 import os
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +20,8 @@ log = logging.getLogger(__name__)
 
 SIGNS_PER_LEASE = 6
 """Number of heartbeats per lease; by these a standby also learns that the leader has left."""
+STATISTICS_MS = 2_000
+"""How often the client says when the broker last answered."""
 
 
 class MembershipError(Exception):
@@ -71,13 +75,16 @@ class Membership:
             # The partition stays with its owner while other members come and go.
             partition_assignment_strategy="cooperative-sticky",
             enable_auto_commit=False,
+            statistics_interval_ms=STATISTICS_MS,
         )
+        self.heard_at: float | None = None
+        """When the broker last answered (epoch seconds); None = not yet."""
         self._consumer: Consumer | None = None
         self._heard: list[GroupEvent] = []
 
     def join(self) -> None:
         """Ask to join the group."""
-        self._consumer = Consumer(self._settings)
+        self._consumer = Consumer({**self._settings, "stats_cb": self._measured})
         self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
     def poll(self, timeout_s: float) -> list[GroupEvent]:
@@ -110,6 +117,11 @@ class Membership:
         if _has_lease(partitions):
             self._heard.append(GroupEvent.EXPIRED)
 
+    def _measured(self, statistics: str) -> None:
+        silent_s = silence(statistics)
+        if silent_s is not None:
+            self.heard_at = time.time() - silent_s
+
     def _judge(self, error: KafkaError) -> None:
         """Raise an error that is final; return for one from which the client recovers."""
         if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
@@ -124,6 +136,13 @@ class Membership:
             raise KafkaException(error)
         if not is_transient(error):
             log.warning("error in the group of controllers: %s", error.str())
+
+
+def silence(statistics: str) -> float | None:
+    """Seconds since a broker last answered, by the client's statistics; None while none is connected."""
+    brokers = json.loads(statistics).get("brokers", {}).values()
+    idle_us = [broker["rxidle"] for broker in brokers if broker.get("state") == "UP" and broker.get("rxidle", -1) >= 0]
+    return min(idle_us) / 1e6 if idle_us else None
 
 
 def _has_lease(partitions: Sequence[TopicPartition]) -> bool:

@@ -29,6 +29,7 @@ from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.publisher import Publisher
+from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox, Received
 from trimtab_controller.loop.metrics import Metrics
@@ -75,6 +76,7 @@ class ControlLoop:
         acting: bool,
         key: SigningKey | None,
         metrics: Metrics,
+        health: Health | None = None,
         clock: Callable[[], float],
     ) -> None:
         recovered = resources.recovered
@@ -102,7 +104,9 @@ class ControlLoop:
             scaling=configuration.scaling,
             first=configuration.first,
         )
-        self._telemetry = Telemetry(configuration.cluster, metrics, acting=acting, previous=recovered.status)
+        self._telemetry = Telemetry(
+            configuration.cluster, metrics, acting=acting, previous=recovered.status, health=health
+        )
         self._acks_read: dict[int, int] = {}
         self._begun = False
         self._stopped: set[Stop] = set()

@@ -20,6 +20,7 @@ from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.publisher import Publisher
 from trimtab_controller.kafka.reader import ReadError, reading, since
 from trimtab_controller.loop.driver import POLL_S, ControlLoop, Resources
+from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics import Metrics
@@ -54,6 +55,7 @@ class ControllerRun:
         suspended: Callable[[], bool] = lambda: False,
         stream: StreamProcess | None = None,
         metrics: Metrics | None = None,
+        health: Health | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._configuration = configuration
@@ -65,6 +67,7 @@ class ControllerRun:
         self._topics = Topics(configuration.cluster)
         self._connection = Connection(kafka=configuration.kafka)
         self._metrics = metrics or Metrics()
+        self._health = health
         self._key, self._trusted = self._find_keys()
 
     def _find_keys(self) -> tuple[SigningKey | None, TrustedKeys | None]:
@@ -100,6 +103,8 @@ class ControllerRun:
         Raises StoppedError, FencedError, KafkaException.
         """
         self._metrics.acting.set(self._acting)
+        if self._health is not None:
+            self._health.see_window(None)
         collocating = self._configuration.balance.planned_with is Method.ALBIC
         solver = SolverProcess(serve=serve_collocating) if collocating else SolverProcess()
         stack.callback(solver.close)
@@ -132,6 +137,7 @@ class ControllerRun:
             acting=self._acting,
             key=self._key,
             metrics=self._metrics,
+            health=self._health,
             clock=self._clock,
         )
 

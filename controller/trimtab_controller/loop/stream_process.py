@@ -43,7 +43,17 @@ class StreamProcess:
         self._started_at = 0.0
         self._start_at = clock()
         self._failures = 0
+        self._code: int | None = None
         self.restarts = -1
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with the process; None while it runs, unless it has ended in the minute before."""
+        if self._code is None or (self._process is not None and self._clock() - self._started_at >= SETTLED_S):
+            return None
+        now = "runs again" if self._process is not None else "will be started again"
+        times = "once" if self._failures <= 1 else f"{self._failures} times in a row"
+        return f"Spark's process has ended {times}, at last with exit code {self._code}, and {now}"
 
     def tick(self) -> None:
         """Start the process if it has ended and the delay has passed."""
@@ -51,7 +61,7 @@ class StreamProcess:
         if self._process is not None and (code := self._process.poll()) is not None:
             if self._process.stdin is not None:
                 self._process.stdin.close()
-            self._process = None
+            self._process, self._code = None, code
             self._failures = 0 if now - self._started_at >= SETTLED_S else self._failures + 1
             delay_s = RESTARTS.after(self._failures) if self._failures else 0.0
             self._start_at = now + delay_s
@@ -97,5 +107,5 @@ class StreamProcess:
             self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()
-        self._process = None
+        self._process = self._code = None
         self.restarts = -1

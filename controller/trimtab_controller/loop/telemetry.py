@@ -1,4 +1,4 @@
-"""Reports the controller's work to operators: by log, metrics and status."""
+"""Reports the controller's work to operators: by log, metrics, health and status."""
 
 import logging
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from trimtab_controller.decider.view import first_few
 from trimtab_controller.execution.events import HandoverEnded, RestoreEnded, RoundEnded
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase
+from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
@@ -32,8 +33,11 @@ REPEAT_LOG_S = 60.0
 class Telemetry:
     """The telemetry of one term; it continues with the decisions and rounds of the `previous` status."""
 
-    def __init__(self, cluster: str, metrics: Metrics, *, acting: bool, previous: Status | None) -> None:
+    def __init__(
+        self, cluster: str, metrics: Metrics, *, acting: bool, previous: Status | None, health: Health | None = None
+    ) -> None:
         self._metrics = metrics
+        self._health = health
         metrics.read_from(Topics(cluster))
         self._acting = acting
         self._status_builder = StatusBuilder(cluster, acting=acting, previous=previous)
@@ -53,6 +57,8 @@ class Telemetry:
 
     def snapshot(self, snapshot: Snapshot, decider: Decider) -> None:
         """Report a window, as the decider evaluated it."""
+        if self._health is not None:
+            self._health.see_window(snapshot.end_ms / 1000.0)
         self._metrics.coverage.set(snapshot.coverage)
         self._metrics.see_evaluations(decider.known.evaluations)
         self._metrics.see_missing_standbys(decider.known.missing_standbys)

@@ -1,10 +1,12 @@
 """What the group refuses for good is said in words that name the setting; what passes is waited for."""
 
+import json
+
 import pytest
 from confluent_kafka import KafkaError
 
 from trimtab_controller.kafka.connection import Connection
-from trimtab_controller.leadership.group import Membership, MembershipError
+from trimtab_controller.leadership.group import Membership, MembershipError, silence
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.settings.kafka import KafkaSettings
 
@@ -38,3 +40,15 @@ def test_a_member_shows_several_times_per_lease_that_it_lives() -> None:
 def test_a_member_that_has_not_joined_hears_nothing_and_leaves_in_peace() -> None:
     assert MEMBERSHIP.poll(0.0) == []
     MEMBERSHIP.leave()
+
+
+def test_the_silence_of_kafka_is_that_of_the_broker_that_answered_last() -> None:
+    brokers = {
+        "a": {"state": "UP", "rxidle": 3_000_000},
+        "GroupCoordinator": {"state": "UP", "rxidle": 500_000},
+        "new": {"state": "UP", "rxidle": -1},
+        "gone": {"state": "DOWN", "rxidle": 1},
+    }
+    assert silence(json.dumps({"brokers": brokers})) == 0.5
+    assert silence(json.dumps({"brokers": {"gone": brokers["gone"], "new": brokers["new"]}})) is None
+    assert silence("{}") is None

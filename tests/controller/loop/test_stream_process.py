@@ -30,6 +30,32 @@ def test_the_stream_is_started_again_with_growing_delays_and_ended() -> None:
     assert process.returncode == -15
 
 
+def test_a_process_that_has_ended_is_told_until_it_has_run_for_a_minute() -> None:
+    clock = [0.0]
+    child = StreamProcess([sys.executable, "-c", "raise SystemExit(7)"], lambda: clock[0])
+    assert child.trouble is None
+    child.tick()
+    assert child.trouble is None
+    for _ in range(2):
+        process = child._process
+        assert process is not None
+        process.wait()
+        child.tick()
+        gone = child.trouble
+        clock[0] += 10
+        child._command = (
+            [sys.executable, "-c", "import sys; sys.stdin.read()"] if child._failures == 2 else child._command
+        )
+        child.tick()
+    assert gone == "Spark's process has ended 2 times in a row, at last with exit code 7, and will be started again"
+    again = "Spark's process has ended 2 times in a row, at last with exit code 7, and runs again"
+    assert child.trouble == again
+    clock[0] += 60
+    assert child.trouble is None
+    child.close()
+    assert child.trouble is None
+
+
 LISTENING = "import sys; [print(line.strip(), file=open(sys.argv[1], 'a'), flush=True) for line in sys.stdin]"
 
 
