@@ -15,7 +15,7 @@ OK, UNAVAILABLE = 200, 503
 WORDS = {OK: "ok: ", UNAVAILABLE: "not ok: "}
 """Status code of an answer -> how its one line begins."""
 ASK_LIMIT_S = 4.0
-"""How long the answer may take."""
+"""How long a command waits for the answer of a health check."""
 
 
 @dataclass(frozen=True, slots=True)

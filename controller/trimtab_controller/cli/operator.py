@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -48,6 +49,8 @@ from trimtab_protocol.messages.status import Status, decode_status, encode_statu
 from trimtab_protocol.signing.keys import BadKey
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
+CONFIG_VARIABLE = "TRIMTAB_CONFIG"
+"""Environment variable that names controller.toml where no option names the cluster."""
 WRITE_LIMIT_S = 15.0
 """How long an operator's command waits until the broker has stored what it writes."""
 
@@ -77,8 +80,10 @@ def run_with(args: argparse.Namespace, function: Callable[[argparse.Namespace, T
 
 def read_target(args: argparse.Namespace) -> Target:
     """The cluster that the options name.  Raises BadConfiguration, BadMessage."""
-    if args.config is not None:
-        configuration = load(args.config)
+    named = None if args.bootstrap else os.environ.get(CONFIG_VARIABLE)
+    path = args.config or (Path(named) if named else None)
+    if path is not None:
+        configuration = load(path)
     elif args.bootstrap and args.cluster:
         document = {
             "controller": {"cluster": args.cluster},

@@ -34,7 +34,7 @@ CALLS = [
     "completion bash",
     "sandbox up",
 ]
-NEED_NOTHING = {"acl", "jars"}
+NEED_NOTHING = {"acl", "health", "jars"}
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_a_command_names_the_package_and_the_extra_to_install(bare: Path, line: 
     assert (done.returncode, done.stdout) == (2, "")
 
 
-@pytest.mark.parametrize("command", ["run", "check"])
+@pytest.mark.parametrize("command", ["run", "check", "health"])
 def test_the_agent_names_the_package_and_the_extra_to_install(bare: Path, command: str) -> None:
     done = call(bare, "trimtab-agent", command, "--config", "agent.toml")
     expected = rf"trimtab-agent {command}: the package [a-z-]+ is not installed: pip install 'trimtab\[agent\]'\n"
