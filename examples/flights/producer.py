@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 import threading
 import time
@@ -127,7 +128,7 @@ class FlightProducer:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Send flights for some seconds; the last line on standard output describes in JSON what was sent."""
+    """Send flights for some seconds, or until SIGTERM; the last line on standard output is JSON: what was sent."""
     parser = argparse.ArgumentParser(prog="python -m flights.producer", description=__doc__)
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--rate", type=float, default=500.0, help="flights per second")
@@ -139,11 +140,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sent", type=Path, help="where to write what was sent, for flights.verify")
     given = parser.parse_args(arguments)
     surge = _parse_surge(given.surge) if given.surge else None
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     start = time.monotonic()
     with FlightProducer(
         given.bootstrap, list(read_flights()), key_groups=given.key_groups, rate=given.rate
     ) as producer:
-        while (passed := time.monotonic() - start) < given.seconds and not producer.finished:
+        while (passed := time.monotonic() - start) < given.seconds and not (producer.finished or stopped.is_set()):
             if surge and passed >= surge[0]:
                 producer.set_speed(surge[2], surge[1])
                 surge = None

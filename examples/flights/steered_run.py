@@ -10,10 +10,11 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Protocol, Self
 
+from flights.backlog import Backlog
 from flights.dataset import read_flights
 from flights.producer import FlightProducer
 from flights.replay import Sent
-from flights.watch import Backlog, StatusWatch, read_snapshots
+from flights.watch import StatusWatch, read_snapshots
 from flights.wire import APP, CHANGELOG, DELAYS, SOURCE, SUMS, partitions
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import Status
