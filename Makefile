@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format lock jars scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference dashboards bench-papers bench-peers bench-fleet bench-live clean
+.PHONY: help demo test test-deploy check lint format lock jars scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference dashboards bench-papers bench-peers bench-fleet bench-live clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, bal
 
 test: $(INSTALLED) jars ## pass all checks and tests, several at a time
 	$(BIN)/python -m tests.run_all
+
+test-deploy: $(INSTALLED) ## the containers: build all images, run the stack, kill its parts, tear it down (about 8 minutes)
+	$(BIN)/python -m tests.deploy
 
 check: $(INSTALLED) ## format, lint, types, import contracts, fast tests
 	$(BIN)/ruff format --check .

@@ -85,7 +85,11 @@ class MetricsServer(ThreadingTCPServer):
     request_queue_size = 128
 
     def __init__(
-        self, listen: Listen, registry: CollectorRegistry, labels: Mapping[str, str], checks: Mapping[str, Check]
+        self,
+        listen: Listen,
+        registry: CollectorRegistry,
+        labels: Mapping[str, str],
+        checks: Mapping[str, Check] = NO_CHECKS,
     ) -> None:
         """Bind the address.  `labels` are added to every series.  Raises OSError if that fails."""
         self.address_family = socket.getaddrinfo(listen.address, listen.port, type=socket.SOCK_STREAM)[0][0]

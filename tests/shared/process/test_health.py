@@ -21,7 +21,7 @@ def server(verdicts: dict[str, Verdict]) -> Iterator[MetricsServer]:
     registry = CollectorRegistry()
     Gauge("answer", "All there is.", registry=registry).set(42)
     checks = {path: lambda path=path: verdicts[path] for path in verdicts}
-    made = serve_metrics(Listen(address="127.0.0.1", port=0), registry, checks)
+    made = serve_metrics(Listen(address="127.0.0.1", port=0), registry, {}, checks)
     yield made
     made.shutdown()
     made.server_close()
@@ -59,7 +59,7 @@ def test_no_answer_names_the_place(server: MetricsServer) -> None:
 
 
 def test_another_server_is_no_health() -> None:
-    bare = serve_metrics(Listen(address="127.0.0.1", port=0), CollectorRegistry())
+    bare = serve_metrics(Listen(address="127.0.0.1", port=0), CollectorRegistry(), {})
     with_metrics_only = ask(Listen(address="127.0.0.1", port=port_of(bare)), READY)
     bare.shutdown()
     bare.server_close()
