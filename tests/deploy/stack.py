@@ -19,7 +19,7 @@ FILES = ("docker-compose.yml", "deploy/docker/docker-compose.host.yml")
 TARGETS = ("agent", "worker", "broker", "controller")
 PORTS = {"controller": 9100, "standby": 9110, "agent-1": 9101, "agent-2": 9102, "agent-3": 9103}
 """Service -> its metrics port."""
-NEEDED = (9092, 9093, 7077, *PORTS.values())
+NEEDED = (9092, 9093, 7077, 8080, 8081, *PORTS.values())
 
 
 @dataclass(frozen=True, slots=True)
