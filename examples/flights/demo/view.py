@@ -95,8 +95,7 @@ def closing(document: Mapping[str, Any]) -> RenderableType:
         f"{events['duplicated']} counted twice; {answers['checked']:,} sums checked, {answers['wrong']} wrong, "
         f"{answers['stepped_back']} counts stepped back",
         f"load distances in percentage points; after = of the mean loads, / windows until the next round; promised "
-        f"after the last round of a phase, but not while the load is high: at most {MAX_DISTANCE_OVER_BOUND:g} above "
-        "the bound",
+        f"after the last round of a phase: at most {MAX_DISTANCE_OVER_BOUND:g} above the bound",
         f"noise: standard deviation from window to window {_noise(document)} pp; {document['comparisons']} "
         f"comparisons, a false alarm in at most {FALSE_ALARM:.2%} of runs",
         "pauses: median / longest, of moved key groups, of the others meanwhile, and of all key groups in the same "
@@ -123,7 +122,7 @@ def _scaled(scaled: Mapping[str, Any]) -> list[str]:
     stopped = "not stopped" if scaled["stopped_after_s"] is None else f"stopped after {scaled['stopped_after_s']:.0f} s"
     return [
         f"load x {factor}: {worker} started {scaled['started_after_s']:.0f} s after it began to rise, had key groups "
-        f"{helped}, {scaled['key_groups']} at most; until then the highest worker used {_percent(scaled)}",
+        f"{helped}; the highest worker used {_percent(scaled)} until then; {worker} had up to {scaled['key_groups']}",
         f"load back: {worker} drained and {stopped}, {scaled['key_groups_left']} key groups left, "
         f"exit code {scaled['exit_code']}",
     ]
