@@ -32,7 +32,7 @@ lock: ## resolve requirements.lock and docs/requirements.lock anew
 		--no-emit-index-url --no-emit-find-links -o docs/requirements.lock docs/requirements.in
 	rm -rf $(VENV)-lock
 
-demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, scaled
+demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, drained
 	PYTHONPATH=examples $(BIN)/python -m flights.demo
 
 test: $(INSTALLED) jars ## pass all checks and tests, several at a time

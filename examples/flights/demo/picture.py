@@ -36,7 +36,7 @@ def draw(evidence: Evidence, course: Course, path: Path) -> None:
         loads_axis.text(at - started_at, height, name, ha=side, transform=loads_axis.get_xaxis_transform(), fontsize=8)
     loads_axis.set_ylabel("load, % of the worker's capacity")
     loads_axis.set_ylim(bottom=0)
-    loads_axis.legend(loc="upper left", ncols=5)
+    loads_axis.legend(loc="upper right", ncols=4)
     distance_axis.step(
         [at for at, _, _ in known], [distance or 0.0 for _, _, distance in known], where="pre", color="tab:red"
     )
