@@ -19,6 +19,8 @@ Stopping = Callable[[], bool]
 
 REQUEST_LIMIT_S = 10.0
 """How long the broker may take to answer one request."""
+TRY_LIMIT_S = 3.0
+"""How long one try waits for a broker that may be away: a controller that is stopped meanwhile ends after it."""
 
 
 class StoppedError(Exception):
@@ -48,7 +50,7 @@ def wait_for_broker(admin: AdminClient, connection: Connection, stopping: Stoppi
     failures = 0
     while not stopping():
         try:
-            admin.list_topics(timeout=REQUEST_LIMIT_S)
+            admin.list_topics(timeout=TRY_LIMIT_S)
         except KafkaException as error:
             failures += 1
             delay_s = BROKER.after(failures)
