@@ -1,13 +1,6 @@
-"""An agent as a process, both ends of its topics, and a worker that speaks the plug-in's side of its socket.
+"""An agent as a process, both ends of its topics, and workers that speak the plug-in's side of its socket."""
 
-This file is also that worker: `python agent_bench.py` connects as the environment says and answers like a plug-in.
-"""
-
-import os
-import signal
-import socket
 import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +8,8 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.e2e import fake_worker
+from tests.e2e.fake_worker import APP, OPERATOR, FakeWorker
 from tests.served_metrics import own_labels
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_protocol.messages.commands import (
@@ -25,88 +20,12 @@ from trimtab_protocol.messages.commands import (
     decode_ack,
     encode_command,
 )
-from trimtab_protocol.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
-from trimtab_protocol.messages.report import KeyGroupSample, Report, WorkerState, decode_report
+from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, Topics, WorkerId, topic_settings
+from trimtab_protocol.messages.report import Report, decode_report
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import SigningKey
 from trimtab_sandbox.broker import Broker, Topic, free_ports
 from trimtab_sandbox.processes import Child, Processes
-
-APP, OPERATOR = AppId("flights"), OperatorId("sums")
-ANSWERS = {
-    CommandKind.PREPARE: (Phase.PREPARED, Phase.TOOK),
-    CommandKind.RELEASE: (Phase.RELEASED,),
-    CommandKind.ABANDON: (Phase.ABANDONED,),
-    CommandKind.REJOIN: (Phase.REJOINED,),
-}
-
-
-class FakeWorker:
-    """A worker that owns `owned` partitions, reports them, and answers every command in a moment."""
-
-    def __init__(self, path: str, worker: str, owned: Sequence[int], interval_s: float = 0.2) -> None:
-        self.path, self.worker, self.owned = path, WorkerId(worker), list(owned)
-        self.interval_s = interval_s
-        self.commands: list[Command] = []
-        self.answer = True
-        self.stop = threading.Event()
-        self._threads = [threading.Thread(target=self._run, daemon=True)]
-        self._threads[0].start()
-
-    def _run(self) -> None:
-        """Connect for ever."""
-        while not self.stop.wait(0.1):
-            try:
-                with socket.socket(socket.AF_UNIX) as connection:
-                    connection.connect(self.path)
-                    self._speak(connection)
-            except OSError:
-                continue
-
-    def _speak(self, connection: socket.socket) -> None:
-        hello = Hello(
-            app=APP, worker=self.worker, pid=os.getpid(), steering=True, reason=None,
-            operators={OPERATOR: 8}, versions={"fake": "1"},
-        )  # fmt: skip
-        connection.sendall(encode_frame(hello))
-        connection.settimeout(self.interval_s)
-        buffer = b""
-        while not self.stop.is_set():
-            try:
-                received = connection.recv(65536)
-                if not received:
-                    return
-                buffer += received
-            except TimeoutError:
-                connection.sendall(encode_frame(self._statistics()))
-            *lines, buffer = buffer.split(b"\n")
-            for line in lines:
-                self._obey(connection, decode_frame(line))
-
-    def _obey(self, connection: socket.socket, frame: object) -> None:
-        if not isinstance(frame, Command):
-            assert isinstance(frame, Welcome)
-            return
-        self.commands.append(frame)
-        for phase in ANSWERS[frame.kind] if self.answer else ():
-            pause_s = 0.12 if phase is Phase.TOOK else None
-            ack = Ack.to(frame, phase, at=time.time(), pause_s=pause_s)
-            connection.sendall(encode_frame(ack))
-
-    def _statistics(self) -> Statistics:
-        samples = [
-            KeyGroupSample(key_group=KeyGroup(APP, OPERATOR, p), worker=self.worker, cpu_s=0.001, tuples_in=10)
-            for p in self.owned
-        ]
-        return Statistics(
-            at_ms=round(time.time() * 1000), interval_s=self.interval_s, state=WorkerState.RUNNING, cpu_s=0.01,
-            epoch=Epoch(1, 1), generation=4, complete=True, key_groups=tuple(samples), pairs=(),
-        )  # fmt: skip
-
-    def close(self) -> None:
-        self.stop.set()
-        self._threads[0].join(5)
 
 
 class Bench:
@@ -139,7 +58,7 @@ listen = "127.0.0.1:{self.metrics_port}"
 capacity = 0.25
 [workers.w1]
 app = "{APP}"
-command = ["{sys.executable}", "{__file__}"]
+command = ["{sys.executable}", "{fake_worker.__file__}"]
 """
         )
 
@@ -262,13 +181,3 @@ command = ["{sys.executable}", "{__file__}"]
     def close(self) -> None:
         for worker in self._workers:
             worker.close()
-
-
-def main() -> None:
-    """A worker without key groups; SIGTERM ends it with exit code 7."""
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
-    FakeWorker(os.environ["TRIMTAB_SOCKET"], os.environ["TRIMTAB_WORKER"], []).stop.wait()
-
-
-if __name__ == "__main__":
-    main()

@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.agent_bench import APP, OPERATOR, Bench
+from tests.e2e.agent_bench import Bench
+from tests.e2e.fake_worker import APP, OPERATOR
 from trimtab_process.credential_files import load_signing_key
 from trimtab_protocol.messages.commands import (
     CommandKind,

@@ -7,7 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.agent_bench import APP, Bench
+from tests.e2e.agent_bench import Bench
+from tests.e2e.fake_worker import APP
 from trimtab_protocol.messages.commands import CommandKind, Phase
 from trimtab_protocol.messages.report import Absence, WorkerSample, WorkerState
 from trimtab_sandbox.broker import Broker
