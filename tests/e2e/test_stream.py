@@ -248,7 +248,7 @@ def test_it_goes_on_in_real_time_counts_late_rows_and_repeats_no_window_after_ki
     long_ago = seen[-1].end_ms - 60_000
     rig.send_raw(encode_report(report(rig.cluster, "h0", long_ago)), "h0", seen[-1].end_ms)
     seen += keep_reporting(stream, lambda snapshot: snapshot.late_rows > 0)
-    assert seen[-1].late_rows == 5  # one host, one worker, two key groups, one pair
+    assert seen[-1].late_rows == 6  # one host, one worker and the app it is declared for, two key groups, one pair
     # A host that sends too many bytes: the others' windows stay complete.
     large = encode_report(report(rig.cluster, "h2", seen[-1].end_ms)) + b" " * (MAX_REPORT_BYTES // 2)
     for _ in range(8):
