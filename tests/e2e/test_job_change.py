@@ -23,6 +23,8 @@ from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.configuration import SandboxSettings
 
+pytestmark = pytest.mark.timeout(600)  # windows come late on a busy machine, and each change waits for some
+
 LIMIT_S = 240.0
 WORKERS = 2
 PARTITIONS = 4

@@ -166,7 +166,7 @@ def scraped() -> Callable[[bytes], None]:
     def decode(data: bytes) -> None:
         answer = ask(data)
         if next(numbers) % 1_000 == 0:
-            assert b"answer 42.0" in ask(SCRAPE)
+            assert b'answer{cluster="c"} 42.0' in ask(SCRAPE)
         if not answer.startswith(b"HTTP/1.0 200 "):
             raise Refused(answer[9:12].decode("latin-1") if answer.startswith(b"HTTP/") else "hung up")
 
