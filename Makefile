@@ -35,7 +35,7 @@ lock: ## resolve requirements.lock and docs/requirements.lock anew
 demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, drained
 	PYTHONPATH=examples $(BIN)/python -m flights.demo
 
-test: $(INSTALLED) jars ## pass all checks and tests, several at a time
+test: $(INSTALLED) ## pass all checks and tests, several at a time
 	$(BIN)/python -m tests.run_all
 
 test-deploy: $(INSTALLED) ## the containers: build all images, run the stack, kill its parts, tear it down (about 8 minutes)

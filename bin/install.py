@@ -18,7 +18,8 @@ LOCK = ROOT / "requirements.lock"
 TELL_S = 10.0
 SIZE = "about 660 MB to download, 1.3 GB when installed; 2 to 7 minutes"
 LAST_LINES = 20
-PIP_OPTIONS = ("--disable-pip-version-check", "--no-input", "--progress-bar", "off")
+PIP_OPTIONS = ("--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--no-compile")
+"""Modules are compiled when they are first imported: most never are."""
 
 
 def main() -> int:

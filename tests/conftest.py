@@ -7,9 +7,19 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.paths import END_TO_END, ROOT
+
 # How long an example takes says nothing on a machine that others use too.
 settings.register_profile("trimtab", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("trimtab")
+
+
+@pytest.hookimpl(trylast=True)  # after those that mark tests
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    folders = [ROOT / folder for folder in END_TO_END]
+    for item in items:
+        if item.get_closest_marker("e2e") and not any(folder in item.path.parents for folder in folders):
+            raise pytest.UsageError(f"{item.nodeid}: end-to-end tests are expected in {', '.join(END_TO_END)}")
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """`make test`: run all checks and tests, several at a time, and list at the end what failed and what was left out.
 
-The end-to-end tests mostly wait, so two of them run at a time, and the static checks and the fast tests run beside
-them.  Tests marked `alone` measure CPU or short times; they run last, with nothing beside them.  Scenarios take minutes
-each: `make scenarios` runs them.
+The end-to-end tests mostly wait, so two of them run at a time.  Tests marked `alone` measure CPU or short times; they
+run after the others, one at a time.  The static checks and the fast tests get the CPU that all of them leave: at the
+lowest priority they take next to nothing from whoever wants it.  Scenarios take minutes each: `make scenarios` runs
+them.
 """
 
 import signal
@@ -15,11 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
+from tests.paths import END_TO_END
 from tests.programs import left_out
 
 BIN = Path(sys.executable).parent
 PYTEST = (sys.executable, "-m", "pytest")
 SLOWEST = ("--durations=15", "--durations-min=20")
+IDLE = ("nice", "-n", "19")
+"""What gets the lowest priority takes longer, up to several times."""
 BESIDE = "e2e and not alone and not scenario"
 TAIL = 40
 """Lines of a failed part that are repeated at the end."""
@@ -41,23 +45,23 @@ class Part:
         return self.code == 0
 
 
-def beside_each_other() -> list[list[Part]]:
+def lanes() -> list[list[Part]]:
     """Lanes that run at the same time; the parts of a lane run one after the other."""
+    beside = ("-m", BESIDE, "-n2", "--dist=loadfile")
     return [
-        [Part("end-to-end tests", (*PYTEST, "-v", "-m", BESIDE, "-n2", "--dist=loadfile", *SLOWEST), live=True)],
         [
-            Part("format", (str(BIN / "ruff"), "format", "--check", ".")),
-            Part("lint", (str(BIN / "ruff"), "check", ".")),
-            Part("types", (str(BIN / "mypy"),)),
-            Part("import contracts", (str(BIN / "lint-imports"),)),
-            Part("fast tests", (*PYTEST, "-q", "-m", "not e2e")),
+            Part("jars", ("make", "--no-print-directory", "jars"), live=True),
+            Part("end-to-end tests", (*PYTEST, "-v", *beside, *SLOWEST, *END_TO_END), live=True),
+            Part("end-to-end tests that run alone", (*PYTEST, "-v", "-m", "alone", *SLOWEST, *END_TO_END), live=True),
+        ],
+        [
+            Part("format", (*IDLE, str(BIN / "ruff"), "format", "--check", ".")),
+            Part("lint", (*IDLE, str(BIN / "ruff"), "check", ".")),
+            Part("types", (*IDLE, str(BIN / "mypy"))),
+            Part("import contracts", (*IDLE, str(BIN / "lint-imports"))),
+            Part("fast tests", (*IDLE, *PYTEST, "-q", "-m", "not e2e", "--timeout=600")),
         ],
     ]
-
-
-def afterwards() -> list[Part]:
-    """What must not share the machine with other tests."""
-    return [Part("end-to-end tests that run alone", (*PYTEST, "-v", "-m", "alone", *SLOWEST), live=True)]
 
 
 class Runner:
@@ -112,16 +116,15 @@ def result(part: Part) -> str:
 
 def main() -> int:
     """Run everything; 0 if all parts passed."""
-    runner, lanes, last = Runner(), beside_each_other(), afterwards()
+    runner, all_lanes = Runner(), lanes()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with ThreadPoolExecutor(len(lanes)) as pool:
+    with ThreadPoolExecutor(len(all_lanes)) as pool:
         try:
-            for lane in [pool.submit(runner.run, lane) for lane in lanes]:
+            for lane in [pool.submit(runner.run, lane) for lane in all_lanes]:
                 lane.result()
-            pool.submit(runner.run, last).result()
         except KeyboardInterrupt:
             runner.stop()
-    parts = [*(part for lane in lanes for part in lane), *last]
+    parts = [part for lane in all_lanes for part in lane]
     failed = [part for part in parts if not part.passed]
     for part in filter(lambda part: part.lines, failed):
         print(f"\n==== end of the output of: {part.name}", *part.lines[-TAIL:], sep="\n")

@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.configuration import SandboxSettings
 
-pytestmark = pytest.mark.timeout(600)  # windows come late on a busy machine, and each change waits for some
+pytestmark = pytest.mark.timeout(900)  # windows come late on a busy machine, and each change waits for some
 
 LIMIT_S = 240.0
 WORKERS = 2
@@ -38,14 +38,14 @@ Sums = dict[str, list[int]]
 
 
 class Orders:
-    """Sends orders until it is ended, and knows what the sums must be."""
+    """Sends orders until it is ended, or the tests are, and knows what the sums must be."""
 
     def __init__(self, bootstrap: str) -> None:
         self.customers: Sums = defaultdict(lambda: [0, 0])
         self.countries: Sums = defaultdict(lambda: [0, 0])
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._send)
+        self._thread = threading.Thread(target=self._send, daemon=True)
         self._thread.start()
 
     def end(self) -> None:
@@ -126,39 +126,112 @@ def lack(app: AppStatus) -> str | None:
     return app.not_ready and app.not_ready.split(":")[0]
 
 
-ROLLED = (("named", 2 * PARTITIONS, {"customers", "countries"}), ("unnamed", PARTITIONS, {"all"}))
-"""Version of the app, and then the number of its key groups and its operators."""
+NAMED = (2 * PARTITIONS, {"customers", "countries"})
+UNNAMED = (PARTITIONS, {"all"})
+"""The number of key groups of a version of the app, and its operators."""
 
 
-@pytest.mark.parametrize(
-    "versions",
-    [pytest.param(ROLLED[:1], id="to named"), pytest.param(ROLLED, id="and back", marks=pytest.mark.scenario)],
-)
-def test_operators_that_are_named_in_a_rolling_upgrade(
-    cluster: Cluster, versions: Sequence[tuple[str, int, set[str]]]
-) -> None:
+class Job:
+    """The job on a running cluster.  Its methods change it as its owners would, and wait until the status says so."""
+
+    def __init__(self, cluster: Cluster, watch: StatusWatch) -> None:
+        self.cluster = cluster
+        self.watch = watch
+        self.bootstrap = cluster.broker.address
+        self.wait = partial(wait_for, cluster, watch)
+
+    def operators(self) -> set[str]:
+        return {row.key_group.operator for row in read_snapshots(self.bootstrap, self.cluster.topics)[-1].key_groups}
+
+    def is_steered(self, what: str, version: tuple[int, set[str]]) -> None:
+        key_groups, names = version
+        self.wait(what, lambda status: [(app.key_groups, app.not_ready) for app in status.apps] == [(key_groups, None)])
+        self.wait(what, lambda status: [row.reason for row in status.nodes] == [None] * WORKERS)
+        assert self.operators() == names
+
+    def all_miss(self, topic: str) -> None:
+        told = (True, f"the broker does not know these topics: {topic}")
+        self.wait("both tell it", lambda status: [(r.steering, r.reason) for r in status.nodes] == [told] * WORKERS)
+
+    def roll(self, environment: dict[str, str], version: tuple[int, set[str]]) -> None:
+        """Upgrade one worker after the other to a version with other operators."""
+        upgrade(self.cluster, 0, **environment)
+        self.wait("half upgraded", lambda status: "operators_differ" in str([app.not_ready for app in status.apps]))
+        self.wait("why both only report", lambda s: [said(row.reason) for row in s.nodes] == [DIFFER] * WORKERS)
+        upgrade(self.cluster, 1, **environment)
+        self.is_steered("all upgraded", version)
+
+    def clone(self, environment: dict[str, str]) -> None:
+        """Start the second worker under the first one's name for a while, as when a host was cloned."""
+        upgrade(self.cluster, 1, **environment, TRIMTAB_WORKER="w0")
+        self.wait("both are seen", lambda status: [lack(app) for app in status.apps] == ["worker_twice"])
+        rounds = len(self.watch.rounds)
+        status = self.watch.poll()
+        assert status is not None
+        assert [app.not_ready for app in status.apps] == [
+            "worker_twice: workers that run on several hosts under one name: w0 (h0, h1)"
+        ]
+        self.wait("it is the decision", lambda status: status.decisions[-1].reason == "worker_twice")
+        assert Seen(status=self.watch.last or status, controllers=None, now=time.time()).runbook == "worker_twice"
+        assert len(self.watch.rounds) == rounds, "nothing is planned meanwhile"
+
+        assert self.cluster.stop("w1") == 0
+        self.wait("one is left", lambda status: [lack(app) for app in status.apps] != ["worker_twice"])
+        self.cluster.environments["w1"] = environment
+        self.cluster.start_worker(1)
+        self.wait("each has its own name", lambda status: [lack(app) for app in status.apps] == [None])
+        self.wait("both are steered", lambda status: {r.worker for r in status.nodes if r.steering} == {"w0", "w1"})
+
+    def become(self, app: str, environment: dict[str, str], key_groups: int) -> None:
+        """Give the app another id: the old one works on until its last worker is started again with the new id."""
+
+        def wait(what: str, wanted: dict[str, tuple[int | None, str | None]]) -> None:
+            """Until the status has these apps: key groups, or the reason why they are not ready."""
+            self.wait(what, lambda status: {r.app: (r.key_groups, lack(r)) for r in status.apps} == wanted)
+
+        steered, gone = (key_groups, None), (None, "no_workers")
+        for index, old in enumerate((steered, gone)):
+            data = self.cluster.folder / f"w{index}" / app
+            upgrade(self.cluster, index, **environment, APP_ID=app, APP_DATADIR=str(data))
+            wait(f"w{index} has the new app", {"orders": old, app: steered})
+        command = ["forget", "orders", "--reason", f"it is {app} now", "--config", str(self.cluster.controller_toml)]
+        assert main(command) == 0
+        wait("the old app is forgotten", {app: steered})
+
+
+def test_a_job_that_is_changed_again_and_again_is_told_what_it_lacks_and_loses_nothing(cluster: Cluster) -> None:
+    """Its topic is missing, its operators are named, a host is cloned, and it gets another app id."""
+    cluster.start(act=True)
+    bootstrap = cluster.broker.address
+    with StatusWatch(bootstrap, cluster.topics) as watch:
+        job = Job(cluster, watch)
+        job.all_miss("orders")
+        cluster.broker.create_topics([Topic(name="orders", partitions=PARTITIONS)])
+        orders = Orders(bootstrap)
+        job.is_steered("nothing is missing", UNNAMED)
+        named = {"OPERATORS": "named"}
+        job.roll(named, NAMED)
+        job.clone(named)
+        job.become("orders-2", named, NAMED[0])
+
+    orders.end()
+    check_sums(bootstrap, orders, "orders-2")
+    assert changelog(bootstrap, "customers") == (committed(bootstrap, "orders", "orders", "customer"), 0)
+    repartitioned = "per_country-orders-Order.country-repartition"
+    assert changelog(bootstrap, "countries") == (committed(bootstrap, "orders", repartitioned, "country"), 0)
+    check_logs(cluster)
+
+
+@pytest.mark.scenario
+def test_operators_are_named_in_a_rolling_upgrade_and_unnamed_in_another(cluster: Cluster) -> None:
     cluster.start([Topic(name="orders", partitions=PARTITIONS)], act=True)
     bootstrap = cluster.broker.address
     orders = Orders(bootstrap)
     with StatusWatch(bootstrap, cluster.topics) as watch:
-        wait = partial(wait_for, cluster, watch)
-
-        def settled(key_groups: int) -> Callable[[Status], bool]:
-            return lambda status: [(app.key_groups, app.not_ready) for app in status.apps] == [(key_groups, None)]
-
-        def operators() -> set[str]:
-            return {row.key_group.operator for row in read_snapshots(bootstrap, cluster.topics)[-1].key_groups}
-
-        wait("first placement", settled(PARTITIONS))
-        assert operators() == {"all"}
-        for version, key_groups, names in versions:
-            upgrade(cluster, 0, OPERATORS=version)
-            wait("half upgraded", lambda status: "operators_differ" in str([app.not_ready for app in status.apps]))
-            wait("why both only report", lambda status: [said(row.reason) for row in status.nodes] == [DIFFER, DIFFER])
-            upgrade(cluster, 1, OPERATORS=version)
-            wait(f"all {version}", settled(key_groups))
-            wait("nothing to say", lambda status: [row.reason for row in status.nodes] == [None, None])
-            assert operators() == names
+        job = Job(cluster, watch)
+        job.is_steered("first placement", UNNAMED)
+        job.roll({"OPERATORS": "named"}, NAMED)
+        job.roll({"OPERATORS": "unnamed"}, UNNAMED)
 
     orders.end()
     check_sums(bootstrap, orders, "orders")
@@ -193,89 +266,3 @@ def committed(bootstrap: str, group: str, topic: str, field: str) -> Sums:
             sums[order[field]][0] += 1
             sums[order[field]][1] += order["cents"]
     return sums
-
-
-def test_another_app_id_is_another_app_and_the_old_one_is_not_waited_for(cluster: Cluster) -> None:
-    """As the README has it: the old app works on until its last worker is started again with the new id."""
-    cluster.start([Topic(name="orders", partitions=PARTITIONS)], act=True)
-    bootstrap, steered, gone = cluster.broker.address, (PARTITIONS, None), (None, "no_workers")
-    orders = Orders(bootstrap)
-    with StatusWatch(bootstrap, cluster.topics) as watch:
-
-        def wait(what: str, wanted: dict[str, tuple[int | None, str | None]]) -> None:
-            """Until the status has these apps: key groups, or the reason why they are not ready."""
-            wait_for(
-                cluster, watch, what, lambda status: {r.app: (r.key_groups, lack(r)) for r in status.apps} == wanted
-            )
-
-        wait("first placement", {"orders": steered})
-        for index, old in enumerate((steered, gone)):
-            data = cluster.folder / f"w{index}" / "orders-2"
-            upgrade(cluster, index, APP_ID="orders-2", APP_DATADIR=str(data))
-            wait(f"w{index} has the new app", {"orders": old, "orders-2": steered})
-        command = ["forget", "orders", "--reason", "it is orders-2 now", "--config", str(cluster.controller_toml)]
-        assert main(command) == 0
-        wait("the old app is forgotten", {"orders-2": steered})
-
-    orders.end()
-    check_sums(bootstrap, orders, "orders-2")
-    assert changelog(bootstrap, "customers") == (committed(bootstrap, "orders", "orders", "customer"), 0)
-    repartitioned = "per_country-orders-Order.country-repartition"
-    assert changelog(bootstrap, "countries") == (committed(bootstrap, "orders", repartitioned, "country"), 0)
-    check_logs(cluster)
-
-
-def test_two_workers_of_one_name_on_two_hosts_are_named_until_one_is_stopped(cluster: Cluster) -> None:
-    """As when a host was cloned: its worker starts under the other one's name, and its agent does not know better."""
-    cluster.start([Topic(name="orders", partitions=PARTITIONS)], act=True)
-    bootstrap = cluster.broker.address
-    orders = Orders(bootstrap)
-    with StatusWatch(bootstrap, cluster.topics) as watch:
-        wait = partial(wait_for, cluster, watch)
-
-        def lacks(reason: str | None) -> Callable[[Status], bool]:
-            return lambda status: [lack(app) for app in status.apps] == [reason]
-
-        wait("first placement", lacks(None))
-        upgrade(cluster, 1, TRIMTAB_WORKER="w0")
-        wait("both are seen", lacks("worker_twice"))
-        status = watch.poll()
-        assert status is not None
-        assert [app.not_ready for app in status.apps] == [
-            "worker_twice: workers that run on several hosts under one name: w0 (h0, h1)"
-        ]
-        wait("it is the decision", lambda status: status.decisions[-1].reason == "worker_twice")
-        assert Seen(status=watch.last or status, controllers=None, now=time.time()).runbook == "worker_twice"
-        assert watch.rounds == {}, "nothing is planned meanwhile"
-
-        assert cluster.stop("w1") == 0
-        wait("one is left", lambda status: [lack(app) for app in status.apps] != ["worker_twice"])
-        cluster.environments["w1"] = {}
-        cluster.start_worker(1)
-        wait("each has its own name", lacks(None))
-        wait("both are steered", lambda status: {r.worker for r in status.nodes if r.steering} == {"w0", "w1"})
-
-    orders.end()
-    check_sums(bootstrap, orders, "orders")
-    check_logs(cluster)
-
-
-def test_a_topic_that_is_missing_is_told_though_the_workers_run(cluster: Cluster) -> None:
-    cluster.start(act=True)
-    bootstrap = cluster.broker.address
-    with StatusWatch(bootstrap, cluster.topics) as watch:
-        wait = partial(wait_for, cluster, watch)
-
-        def all_say(reason: str | None) -> Callable[[Status], bool]:
-            return lambda status: [(row.steering, row.reason) for row in status.nodes] == [(True, reason)] * WORKERS
-
-        wait("both tell it", all_say("the broker does not know these topics: orders"))
-        cluster.broker.create_topics([Topic(name="orders", partitions=PARTITIONS)])
-        orders = Orders(bootstrap)
-        wait("nothing is missing", all_say(None))
-        wait(
-            "the app is steered", lambda status: [(a.key_groups, lack(a)) for a in status.apps] == [(PARTITIONS, None)]
-        )
-
-    orders.end()
-    check_sums(bootstrap, orders, "orders")

@@ -48,6 +48,15 @@ from trimtab_protocol.messages.status import decode_status
 from trimtab_protocol.signing.keys import PublicKey
 
 SEEDS = range(30)
+FOUND_BY = {
+    "answers are heeded twice": 4,
+    "no fencing": 2,
+    "another transactional id": 2,
+    "who was fenced stays away": 2,
+    "a placement written once more is the last": 17,
+    "a journal read before the predecessor is fenced": 24,
+}
+"""Where the search begins, if not with seed 0: the seed that found the defect when it was last looked for."""
 MOVING: tuple[Fault, ...] = (faults.shift_load, faults.kill_worker, faults.join)
 DEPOSING: tuple[Fault, ...] = (faults.stop_controller, faults.stop_controller, faults.lose_lease)
 FORGING: tuple[Fault, ...] = (faults.forge, faults.shift_load)
@@ -305,7 +314,7 @@ MODELS: dict[str, tuple[type[WorkerProcess], str]] = {
 def test_a_defect_of_the_product_is_found(defect: str) -> None:
     where, name, planted, what_fails, found = CASES[defect]
     with simulating() as run, patch.object(where, name, planted), pytest.raises(Violation, match=found):
-        until_found(lambda seed: run(seed, faults=what_fails))
+        until_found(lambda seed: run(seed, faults=what_fails), FOUND_BY.get(defect, 0))
 
 
 @pytest.mark.parametrize("defect", MODELS)
@@ -315,8 +324,8 @@ def test_a_defect_of_a_worker_is_found(defect: str) -> None:
         until_found(lambda seed: run(seed, faults=MOVING, worker_type=worker_type))
 
 
-def until_found(run: Callable[[int], object]) -> None:
-    for seed in SEEDS:
+def until_found(run: Callable[[int], object], first: int = 0) -> None:
+    for seed in (*SEEDS[first:], *SEEDS[:first]):
         run(seed)
 
 
@@ -333,13 +342,14 @@ OWN = Ledger.own
 
 
 def test_a_journal_read_before_the_predecessor_is_fenced_is_found() -> None:
+    first = FOUND_BY["a journal read before the predecessor is fenced"]
     with (
         simulating() as run,
         patch.object(starting, "Publisher", ReadsTooEarly),
         patch.object(starting, "recover", lambda *_, **__: early[-1]),
         pytest.raises(Violation, match=r"epochs|two leaders|not the last one|no convergence"),
     ):
-        until_found(lambda seed: run(seed, faults=(*DEPOSING, *MOVING)))
+        until_found(lambda seed: run(seed, faults=(*DEPOSING, *MOVING)), first)
 
 
 NEVER = 10**9

@@ -11,7 +11,7 @@ import pytest
 from tests.paths import ROOT, python_path
 from tests.sim.simulated.simulation import Outcome, play, simulating
 
-ROUNDS = 2_000
+ROUNDS = 1_000
 AT_ONCE = 30
 
 
