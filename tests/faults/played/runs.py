@@ -78,6 +78,8 @@ def run_stage(cells: Sequence[Cell], stage: Stage, seed: int) -> list[Result]:
             campaign = Campaign(stage, seed)
             while len(played) < len(cells) and not (played and played[-1].failure):
                 played.append(campaign.play(cells[len(played)]))
+            if not played[-1].failure and any(cell.hands_over for cell in cells[: len(played)]):
+                campaign.end_a_hand_over()
             stage.come_to_rest()
             stage.record([each.strike for each in played])
         verdict = judge(stage)
