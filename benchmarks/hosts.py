@@ -58,7 +58,12 @@ def with_hosts(asked: Question, cpu: float) -> Question:
     """The question with hosts of this much CPU."""
     hosts = (np.arange(len(asked.capacity)) // WORKERS_PER_HOST).astype(np.int32)
     count = int(hosts.max()) + 1
-    return replace(asked, hosts=Hosts(host=hosts, cpu=np.full(count, cpu), memory=np.full(count, np.inf)))
+    return replace(
+        asked,
+        hosts=Hosts(
+            host=hosts, cpu=np.full(count, cpu), memory=np.full(count, np.inf), link=np.full((2, count), np.inf)
+        ),
+    )
 
 
 def compare(seconds: float) -> Iterator[str]:

@@ -39,6 +39,7 @@ def table(partitions: np.ndarray, owner: np.ndarray, load: np.ndarray, names: tu
         owner=owner,
         load=load,
         state_bytes=np.full(count, 1_000_000),
+        traffic=np.full((2, count), np.nan),
     )
 
 

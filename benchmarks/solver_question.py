@@ -46,6 +46,7 @@ def view_of(key_groups: int, workers: int, *, flows: bool) -> AppView:
         owner=random.permutation(np.arange(count) % workers),
         load=random.exponential(0.5, count),
         state_bytes=random.integers(0, 1 << 24, count),
+        traffic=np.full((2, count), np.nan),
     )
     rates = random.exponential(10.0, count).tolist()
     sent = {

@@ -231,9 +231,10 @@ def _table_of(
         owner=np.full(count, -1),
         load=np.full(count, np.nan),
         state_bytes=np.full(count, UNKNOWN),
+        traffic=np.full((2, count), np.nan),
     )
     places = seen.places_in(table)
-    table.load[places], table.state_bytes[places] = seen.load, seen.state_bytes
+    table.load[places], table.state_bytes[places], table.traffic[:, places] = seen.load, seen.state_bytes, seen.traffic
     reporter = np.full(count, -1)
     reporter[places] = seen.owner
     return table, reporter, placed, list(codes)

@@ -11,20 +11,20 @@ What an app's workers may use for their key groups on a host, its *room*, is
 Where the capacities of these workers together are more than the first two leave, each counts with its *share* of it.
 So a worker with half a core to itself is as loaded by a quarter of a core as one with a whole core by a half.  A share
 changes only by SHARE_STEP or more, so that noise in what others use moves nothing.  The memory of a host has room for
-as much more state as is free.
+as much more state as is free, and its link for as many more bytes per second as are free up to LINK_SHARE, each way.
 
 CPU is counted in *reference cores*: what the same work would take on a host of speed 1 (`speeds.py`).
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from trimtab_controller.decider.demand import WorkerDemand
-from trimtab_controller.decider.owned import PERCENT_PER_CORE, OwnedTable
+from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
 from trimtab_controller.decider.speeds import CostBook
 from trimtab_controller.decider.view import AppView, FixedWorker, Room, Worker, first_few
 from trimtab_controller.execution.state import ENDED, Round
@@ -34,12 +34,15 @@ from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, Snapshot
 
 OTHERS_SHARE = 0.5
 """Share of a host's cores up to which processes that are not workers count."""
+LINK_SHARE = 0.9
+"""Share of a link that plans fill at most: traffic comes in bursts."""
 LEAST_SHARE = 0.1
 """A worker counts with at least this share of its capacity, however full its host is."""
 SHARE_STEP = 0.05
 """By how much the share of a worker must differ to be changed."""
 ROUNDING = 1e-6
 FULL_PCT = 100.0
+CPU, MEMORY = "CPU", "memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,16 @@ class Host:
         """Bytes."""
         used, limit = self.window.memory_bytes, self.window.memory_limit_bytes
         return None if used is None or limit is None else max(0.0, float(limit - used))
+
+    @property
+    def free_link(self) -> tuple[float, float]:
+        """Bytes per second that it can receive and send besides; infinite = unknown."""
+        window = self.window
+        if not window.link_bytes_s:
+            return math.inf, math.inf
+        most = LINK_SHARE * window.link_bytes_s
+        rates = (window.received_bytes_s, window.sent_bytes_s)
+        return tuple(math.inf if rate is None else max(0.0, most - rate) for rate in rates)  # type: ignore[return-value]
 
     @property
     def used(self) -> dict[str, float]:
@@ -184,18 +197,19 @@ class HostTracker:
         on_host: defaultdict[HostId, list[Worker]] = defaultdict(list)
         for worker in view.workers:
             on_host[worker.host].append(worker)
-        state_bytes, rooms, shares = _state_of_workers(view.owned), dict[HostId, Room](), dict[WorkerId, float]()
+        table, rooms, shares = view.owned, dict[HostId, Room](), dict[WorkerId, float]()
+        held = _sums_of_workers(table, [table.assumed_state_bytes, *table.assumed_traffic])
         for name, workers in on_host.items():
             host = self.seen.hosts.get(name)
             if host is None:
                 continue
             left = self._left(host, workers)
             fixed = sum(max(0.0, each.fixed) for each in self._asked_of(workers))
-            free = host.free_memory
-            rooms[name] = Room(
-                cpu=host.speed * max(0.0, left - fixed),
-                memory=math.inf if free is None else free + sum(state_bytes.get(each.id, 0.0) for each in workers),
-            )
+            ours = sum((held[each.id] for each in workers if each.id in held), np.zeros(3))
+            memory = math.inf if host.free_memory is None else host.free_memory
+            memory, received, sent = (np.array([memory, *host.free_link]) + ours).tolist()
+            cpu = host.speed * max(0.0, left - fixed)
+            rooms[name] = Room(cpu=cpu, memory=memory, received=received, sent=sent)
             share = left / (PERCENT_PER_CORE * sum(each.capacity for each in workers))
             shares |= {worker.id: self._share(worker.id, share) for worker in workers}
         shared = (replace(each, capacity=each.capacity * shares.get(each.id, 1.0)) for each in scaled.workers)
@@ -252,10 +266,12 @@ def _scaled_table(table: OwnedTable, speed: Mapping[WorkerId, float]) -> OwnedTa
     return table.with_load(table.load * np.array([speed.get(name, 1.0) for name in table.workers])[table.owner])
 
 
-def _state_of_workers(table: OwnedTable) -> dict[WorkerId, float]:
-    """Bytes of state of each worker's key groups."""
-    sums = np.bincount(table.owner, table.assumed_state_bytes, len(table.workers)) if len(table) else np.zeros(0)
-    return dict(zip(table.workers, sums.tolist(), strict=False))
+def _sums_of_workers(table: OwnedTable, amounts: Sequence[Floats | Integers]) -> dict[WorkerId, Floats]:
+    """What the key groups of each worker have in all, of each of these."""
+    if not len(table):
+        return {}
+    sums = np.array([np.bincount(table.owner, amount, len(table.workers)) for amount in amounts])
+    return dict(zip(table.workers, sums.T, strict=True))
 
 
 def with_arrivals(view: AppView, rounds: Iterable[Round], views: Mapping[AppId, object]) -> AppView:
@@ -272,8 +288,14 @@ def with_arrivals(view: AppView, rounds: Iterable[Round], views: Mapping[AppId, 
             if room is None:
                 continue
             places = other.owned.places_of(handover.key_groups)
-            load = float(other.owned.load[places[places >= 0]].sum())
-            rooms[handover.target_host] = replace(room, cpu=max(0.0, room.cpu - load))
+            known = places[places >= 0]
+            load, (received, sent) = other.owned.load[known].sum(), other.owned.assumed_traffic[:, known].sum(axis=1)
+            rooms[handover.target_host] = replace(
+                room,
+                cpu=max(0.0, room.cpu - float(load)),
+                received=max(0.0, room.received - float(received)),
+                sent=max(0.0, room.sent - float(sent)),
+            )
     return replace(view, rooms=rooms)
 
 
@@ -302,11 +324,22 @@ class Filled:
         return self.after > self.before + ROUNDING and self.after > self.room * (1 + ROUNDING) + ROUNDING
 
     def __str__(self) -> str:
-        if self.resource == "CPU":
+        if self.resource == CPU:
             amounts = f"{self.after / PERCENT_PER_CORE:.2f} of {self.room / PERCENT_PER_CORE:.2f} cores"
         else:
-            amounts = f"{self.after / 1e6:.0f} of {self.room / 1e6:.0f} MB"
+            amounts = f"{self.after / 1e6:.1f} of {self.room / 1e6:.1f} MB{'' if self.resource == MEMORY else '/s'}"
         return f"{self.resource} of {self.host} ({amounts})"
+
+
+def amounts_of(table: OwnedTable) -> list[tuple[str, Floats | Integers, Callable[[Room], float]]]:
+    """Each resource with what key groups use of it, and what a room has."""
+    received, sent = table.assumed_traffic
+    return [
+        (CPU, table.load, lambda room: room.cpu),
+        (MEMORY, table.assumed_state_bytes, lambda room: room.memory),
+        ("incoming traffic", received, lambda room: room.received),
+        ("outgoing traffic", sent, lambda room: room.sent),
+    ]
 
 
 def filled_by(view: AppView, moves: Mapping[int, WorkerId]) -> list[Filled]:
@@ -320,11 +353,11 @@ def filled_by(view: AppView, moves: Mapping[int, WorkerId]) -> list[Filled]:
     for row, target in moves.items():
         after[row] = places.get(view.hosts[target], nowhere)
     found = []
-    for resource, amount in (("CPU", table.load), ("memory", table.assumed_state_bytes)):
+    for resource, amount, room_of in amounts_of(table):
         each = float(amount.mean()) if len(amount) else 0.0
         used = [np.bincount(at, amount, nowhere + 1) for at in (before, after)]
         for host, place in places.items():
-            room = view.rooms[host].cpu if resource == "CPU" else view.rooms[host].memory
+            room = room_of(view.rooms[host])
             ends = (float(row[place]) for row in used)
             found.append(
                 Filled(host=host, resource=resource, before=next(ends), after=next(ends), room=room, each=each)

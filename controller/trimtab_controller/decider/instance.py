@@ -16,6 +16,7 @@ def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Quest
     return Question(
         load=table.load,
         state_bytes=table.assumed_state_bytes,
+        traffic=table.assumed_traffic if _has_narrow_links(view) else None,
         operator=table.operator.astype(np.int32),
         owner=np.array([places[name] for name in table.workers], np.int32)[table.owner],
         capacity=np.array([worker.capacity for worker in view.workers], np.float64),
@@ -41,7 +42,14 @@ def _hosts(view: AppView) -> Hosts | None:
         host=np.array([places[worker.host] for worker in view.workers], np.int32),
         cpu=np.array([room.cpu for room in rooms], np.float64),
         memory=np.array([room.memory for room in rooms], np.float64),
+        link=np.array([[room.received, room.sent] for room in rooms], np.float64).T,
     )
+
+
+def _has_narrow_links(view: AppView) -> bool:
+    """Whether the key groups together could fill the link of any host: else their traffic need not be told."""
+    most = view.owned.assumed_traffic.sum(axis=1)
+    return any(room.received < most[0] or room.sent < most[1] for room in view.rooms.values())
 
 
 def _flows(view: AppView) -> Flows:

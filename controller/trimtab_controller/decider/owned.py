@@ -22,19 +22,25 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """A key group with its reported owner.  `load` in percent of one core; `state_bytes` None = not measured."""
+    """A key group with its reported owner.
+
+    `load` in percent of one core.  `state_bytes` and bytes per second that it receives and sends: None = not measured.
+    """
 
     key_group: KeyGroup
     owner: WorkerId
     load: float
     state_bytes: int | None
+    received_bytes_s: float | None = None
+    sent_bytes_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OwnedTable(Sequence[Owned]):
     """The `Owned` rows of one app.  `operator` and `owner` index `operators` and `workers`.
 
-    An unknown state is -1.  An unknown load is NaN; only the key groups of fixed workers have such loads.
+    An unknown state is -1.  An unknown load is NaN; only the key groups of fixed workers have such loads.  `traffic` =
+    (2, K) bytes per second that key groups receive and send; NaN = unknown.
     """
 
     app: AppId
@@ -45,6 +51,7 @@ class OwnedTable(Sequence[Owned]):
     owner: Integers
     load: Floats
     state_bytes: Integers
+    traffic: Floats
 
     @classmethod
     def of(cls, app: AppId, rows: Sequence[Owned]) -> "OwnedTable":
@@ -62,6 +69,9 @@ class OwnedTable(Sequence[Owned]):
             owner=np.array([workers[row.owner] for row in rows], np.int64),
             load=np.array([row.load for row in rows], np.float64),
             state_bytes=np.array([UNKNOWN if row.state_bytes is None else row.state_bytes for row in rows], np.int64),
+            traffic=np.array(
+                [[row.received_bytes_s for row in rows], [row.sent_bytes_s for row in rows]], np.float64
+            ),  # None becomes NaN
         )
 
     @classmethod
@@ -74,7 +84,7 @@ class OwnedTable(Sequence[Owned]):
             name: place for place, name in enumerate(sorted({name for each in ordered for name in each.workers}))
         }
         columns: dict[str, list[NDArray[np.int64]]] = {"operator": [], "partition": [], "owner": [], "state_bytes": []}
-        loads = []
+        loads, traffic = [], []
         for place, block in enumerate(ordered):
             partition = np.frombuffer(block.partition, np.int64)
             order = np.argsort(partition, kind="stable")
@@ -85,11 +95,14 @@ class OwnedTable(Sequence[Owned]):
             columns["state_bytes"].append(np.frombuffer(block.state_bytes, np.int64)[order])
             cpu = np.frombuffer(block.cpu, np.float64)[order]
             loads.append(np.where(cpu == UNKNOWN, np.nan, PERCENT_PER_CORE * cpu))
+            rates = np.array([np.frombuffer(each, np.float64)[order] for each in (block.bytes_in_s, block.bytes_out_s)])
+            traffic.append(np.where(rates == UNKNOWN, np.nan, rates))
         return cls(
             app=app,
             operators=tuple(block.operator for block in ordered),
             workers=tuple(workers),
             load=np.concatenate(loads),
+            traffic=np.concatenate(traffic, axis=1),
             **{name: np.concatenate(parts) for name, parts in columns.items()},
         )
 
@@ -104,11 +117,14 @@ class OwnedTable(Sequence[Owned]):
         if isinstance(place, slice):
             return tuple(self[each] for each in range(*place.indices(len(self))))
         state_bytes = int(self.state_bytes[place])
+        received, sent = (None if np.isnan(rate) else float(rate) for rate in self.traffic[:, place])
         return Owned(
             key_group=KeyGroup(self.app, self.operators[self.operator[place]], int(self.partition[place])),
             owner=self.workers[self.owner[place]],
             load=float(self.load[place]),
             state_bytes=None if state_bytes == UNKNOWN else state_bytes,
+            received_bytes_s=received,
+            sent_bytes_s=sent,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -141,6 +157,15 @@ class OwnedTable(Sequence[Owned]):
         np.maximum.at(largest, self.operator, np.maximum(self.state_bytes, 0))
         return np.where(self.state_bytes == UNKNOWN, largest[self.operator], self.state_bytes)
 
+    @property
+    def assumed_traffic(self) -> Floats:
+        """(2, K) bytes per second received and sent; an unknown rate counts as the largest known of its operator."""
+        largest = np.zeros((2, len(self.operators)))
+        known = np.nan_to_num(self.traffic)
+        for row, rates in zip(largest, known, strict=True):
+            np.maximum.at(row, self.operator, rates)
+        return np.where(np.isnan(self.traffic), largest[:, self.operator], known)
+
     def places_of(self, key_groups: Iterable[KeyGroup]) -> Integers:
         """The row of each of these key groups; -1 for one that is not in the table."""
         codes = {name: code for code, name in enumerate(self.operators)}
@@ -168,7 +193,8 @@ class OwnedTable(Sequence[Owned]):
         """The rows that the mask selects; `workers` are then their owners."""
         owners, owner = np.unique(self.owner[rows], return_inverse=True)
         columns = {name: getattr(self, name)[rows] for name in ("operator", "partition", "load", "state_bytes")}
-        return replace(self, workers=tuple(self.workers[place] for place in owners), owner=owner, **columns)
+        named = tuple(self.workers[place] for place in owners)
+        return replace(self, workers=named, owner=owner, traffic=self.traffic[:, rows], **columns)
 
     def joined(self, other: "OwnedTable") -> "OwnedTable":
         """These rows, then those of `other`, which are of other key groups."""
@@ -188,6 +214,7 @@ class OwnedTable(Sequence[Owned]):
             owner=np.concatenate((self.owner, owner)),
             load=np.concatenate((self.load, other.load)),
             state_bytes=np.concatenate((self.state_bytes, other.state_bytes)),
+            traffic=np.concatenate((self.traffic, other.traffic), axis=1),
         )
 
     def places_in(self, other: "OwnedTable") -> Integers:

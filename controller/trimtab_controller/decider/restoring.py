@@ -3,8 +3,8 @@
 The solver plans with loads alone.  A move onto a worker that is a standby of the key group is nearly free, and one that
 has a copy of its state on its disk restores only what the copy lacks; any other target has to restore the whole state.
 So the moves of an answer are exchanged, or given other targets, as long as no worker gets further from the mean than
-the plan or a tolerance allows.  Then restores leave the host that has most of them, in the same limits: hosts restore
-side by side, so that one decides how long it takes until all is warm.
+the plan or a tolerance allows, and no host carries more than it can.  Then restores leave the host that has most of
+them, in the same limits: hosts restore side by side, so that one decides how long it takes until all is warm.
 """
 
 import heapq
@@ -16,8 +16,9 @@ import numpy as np
 from trimtab_controller.decider.copies import Held
 from trimtab_controller.decider.decide import Settings, SolveWanted
 from trimtab_controller.decider.decision import Planned, Skip
+from trimtab_controller.decider.hosts import amounts_of
 from trimtab_controller.decider.owned import Floats
-from trimtab_controller.decider.view import AppView
+from trimtab_controller.decider.view import UNLIMITED, AppView
 from trimtab_controller.plan import Move
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_protocol.messages.snapshot import Snapshot
@@ -38,8 +39,8 @@ LEVEL_MOVES, LEVEL_TARGETS, LEVEL_PARTNERS = 5, 20, 5
 def onto_copies(wanted: SolveWanted, answer: Answer, held: Held, settings: Settings) -> Answer:
     """The answer with targets that have as little state as possible to restore; the moved key groups are the same.
 
-    A worker may get as far from the mean load as in the answer, in a drain half the band.  With ALBIC the targets are
-    chosen for collocation, and stay.
+    A worker may get as far from the mean load as in the answer, in a drain half the band; hosts keep their limits.
+    With ALBIC the targets are chosen for collocation, and stay.
     """
     if settings.planned_with is Method.ALBIC or not answer.moves:
         return answer
@@ -87,6 +88,17 @@ class _Targets:
         self._allowed = np.maximum(np.abs(self._distances()), tolerance) + SLACK_PP
         hosts = {host: place for place, host in enumerate(sorted({worker.host for worker in view.workers}))}
         self._host = [hosts[worker.host] for worker in view.workers]
+        of_host, before = (
+            np.array(self._host, np.int64),
+            np.array([places[name] for name in table.workers])[table.owner],
+        )
+        amounts = amounts_of(table)
+        self._amounts = np.array([amount[self._key_groups] for _, amount, _ in amounts], np.float64)
+        """(resources, moves) what a moved key group uses, and (resources, hosts) what is used and may be used."""
+        self._used = np.array([np.bincount(of_host[owner], amount, len(hosts)) for _, amount, _ in amounts])
+        used_now = np.array([np.bincount(of_host[before], amount, len(hosts)) for _, amount, _ in amounts])
+        room = np.array([[room_of(view.rooms.get(host, UNLIMITED)) for host in hosts] for _, _, room_of in amounts])
+        self._most = np.maximum(room, used_now)
         self.changed = False
 
     @property
@@ -163,6 +175,8 @@ class _Targets:
         for at, target in targets.items():
             self._sums[self._target[at]] -= self._load[at]
             self._sums[target] += self._load[at]
+            self._used[:, self._host[self._target[at]]] -= self._amounts[:, at]
+            self._used[:, self._host[target]] += self._amounts[:, at]
             self._target[at] = target
         self.changed = True
 
@@ -186,14 +200,26 @@ class _Targets:
         return self._bytes[at] * (now - then)
 
     def _fits(self, targets: Mapping[int, int]) -> bool:
-        """Whether no worker gets further from the mean than it may."""
+        """Whether no worker gets further from the mean than it may, and no host carries more than it can."""
         sums: dict[int, float] = {}
         for at, target in targets.items():
             sums[target] = sums.get(target, float(self._sums[target])) + self._load[at]
             left = self._target[at]
             sums[left] = sums.get(left, float(self._sums[left])) - self._load[at]
-        return all(
+        balanced = all(
             abs(total / self._capacity[worker] - self._mean) <= self._allowed[worker] for worker, total in sums.items()
+        )
+        return balanced and self._fits_on_hosts(targets)
+
+    def _fits_on_hosts(self, targets: Mapping[int, int]) -> bool:
+        used: dict[int, Floats] = {}
+        for at, target in targets.items():
+            left, gets = self._host[self._target[at]], self._host[target]
+            used[left] = used.get(left, self._used[:, left]) - self._amounts[:, at]
+            used[gets] = used.get(gets, self._used[:, gets]) + self._amounts[:, at]
+        return all(
+            bool((amount <= np.maximum(self._most[:, host], self._used[:, host])).all())
+            for host, amount in used.items()
         )
 
 

@@ -42,11 +42,13 @@ def first_few(names: Iterable[object], count: int | None = None) -> str:
 class Room:
     """What the key groups of an app's workers may use together on a host; infinite = no limit is known.
 
-    `cpu` in the unit of loads; `memory` in bytes of state.
+    `cpu` in the unit of loads; `memory` in bytes of state; `received` and `sent` in bytes per second.
     """
 
     cpu: float
     memory: float
+    received: float = math.inf
+    sent: float = math.inf
 
 
 UNLIMITED = Room(cpu=math.inf, memory=math.inf)

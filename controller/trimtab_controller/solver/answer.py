@@ -22,7 +22,8 @@ class Method(StrEnum):
 class Question:
     """A balance problem of K key groups on N workers, and how long the solver may take (seconds).
 
-    Loads are in percent of a worker of capacity 1.  `hosts` None = no host has a limit.  `flows` (with ALBIC only) are
+    Loads are in percent of a worker of capacity 1.  `traffic` = bytes per second received and sent, None = no link is
+    narrow enough to matter.  `hosts` None = no host has a limit.  `flows` (with ALBIC only) are
     tuples per second, and `remote_cost` is the load, at each end, of a tuple per second that goes to another worker.
     """
 
@@ -40,6 +41,7 @@ class Question:
     method: Method = Method.MILP
     seed: int = 0
     hosts: "Hosts | None" = None
+    traffic: "NDArray[np.float64] | None" = None  # (2, K)
 
     @property
     def rows(self) -> int:
@@ -54,6 +56,7 @@ class Hosts:
     host: "NDArray[np.int32]"  # (N,) place of each worker's host
     cpu: "NDArray[np.float64]"  # (H,) in the unit of loads; infinite = no limit
     memory: "NDArray[np.float64]"  # (H,) bytes of state; infinite = no limit
+    link: "NDArray[np.float64]"  # (2, H) bytes per second to receive and to send; infinite = no limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

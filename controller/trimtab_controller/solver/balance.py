@@ -60,12 +60,14 @@ def problem_of(question: Question) -> Problem:
 
 
 def limits_of(question: Question) -> HostLimits | None:
-    """What the hosts can carry: CPU, and memory for state."""
-    if question.hosts is None:
+    """What the hosts can carry: CPU, memory for state, and traffic where a link is narrow."""
+    hosts = question.hosts
+    if hosts is None:
         return None
-    usage = np.array([question.load, question.state_bytes], np.float64).reshape(2, len(question.load))
-    room = np.array([question.hosts.cpu, question.hosts.memory])
-    return HostLimits(host=question.hosts.host.astype(np.int64), usage=usage, room=room)
+    usage, room = np.array([question.load, question.state_bytes], np.float64), np.array([hosts.cpu, hosts.memory])
+    if question.traffic is not None:
+        usage, room = np.concatenate((usage, question.traffic)), np.concatenate((room, hosts.link))
+    return HostLimits(host=hosts.host.astype(np.int64), usage=usage, room=room)
 
 
 def collocation_problem_of(question: Question) -> "CollocationProblem":

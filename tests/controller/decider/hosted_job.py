@@ -24,7 +24,10 @@ def kg(partition: int, operator: str = "sums", app: AppId = APP) -> KeyGroup:
 
 @dataclass
 class Machine:
-    """`slowness`: CPU that work takes here, relative to the others; `others` = cores that other processes use."""
+    """`slowness`: CPU that work takes here, relative to the others; `others` = cores that other processes use.
+
+    `link` = bytes per second that it can carry each way, of which `other_traffic` is not the workers'.
+    """
 
     cores: float
     slowness: float = 1.0
@@ -33,6 +36,8 @@ class Machine:
     speed: float | None = None
     memory_bytes: int | None = None
     memory_limit_bytes: int | None = None
+    link: float | None = None
+    other_traffic: float = 0.0
 
 
 @dataclass
@@ -47,6 +52,8 @@ class HostedJob:
     fixed: float = 0.02
     capacity: float = 1.0
     state_bytes: int = 1000
+    input_bytes: float | None = None
+    """Size of an input; nothing is sent."""
     pool: dict[WorkerId, HostId] = field(default_factory=dict)
     number: int = 100
 
@@ -61,6 +68,15 @@ class HostedJob:
     def used_on(self, host: HostId) -> float:
         """Cores used by the workers of a host."""
         return sum(self.used_by(worker) for worker, its in self.workers.items() if its == host)
+
+    def received_by(self, key_group: KeyGroup) -> float | None:
+        """Bytes per second."""
+        return None if self.input_bytes is None else self.input_bytes * self.rates[key_group]
+
+    def received_on(self, host: HostId) -> float:
+        """Bytes per second that a host receives."""
+        here = [each for each, owner in self.owners.items() if self.workers[owner] == host]
+        return self.machines[host].other_traffic + sum(self.received_by(each) or 0.0 for each in here)
 
     def window(self) -> Snapshot:
         self.number += 1
@@ -92,7 +108,8 @@ class HostedJob:
                 HostWindow(
                     host=host, covered_s=WINDOW_S, cpu=each.others + self.used_on(host), cores=each.cores,
                     basis=Basis.HOST, type=each.type, speed=each.speed, memory_bytes=each.memory_bytes,
-                    memory_limit_bytes=each.memory_limit_bytes,
+                    memory_limit_bytes=each.memory_limit_bytes, link_bytes_s=each.link,
+                    received_bytes_s=self.received_on(host), sent_bytes_s=each.other_traffic,
                 )
                 for host, each in self.machines.items()
             ),
@@ -101,6 +118,7 @@ class HostedJob:
                 KeyGroupWindow(
                     key_group=each, worker=owner, covered_s=WINDOW_S, cpu=self.cpu_of(each),
                     tuples_in_s=self.rates[each], state_bytes=self.state_bytes, backlog=0,
+                    bytes_in_s=self.received_by(each), bytes_out_s=None if self.input_bytes is None else 0.0,
                 )
                 for each, owner in self.owners.items()
             ),

@@ -78,12 +78,15 @@ def test_the_workers_of_other_apps_count_with_what_is_asked_of_them() -> None:
 
 
 def test_a_plan_never_overfills_a_host_whatever_the_cluster() -> None:
-    """Each plan is checked against the cores that were there, host by host, after it was carried out."""
-    plans = full = 0
+    """Each plan is checked against the cores and links that were there, host by host, after it was carried out."""
+    plans = full = busy_links = 0
     for seed in range(20):
         dice = random.Random(seed)
         machines = {
-            HostId(f"h{n}"): Machine(dice.choice([0.5, 1.0, 2.0]), others=dice.choice([0, 0.2])) for n in (0, 1, 2)
+            HostId(f"h{n}"): Machine(
+                dice.choice([0.5, 1.0, 2.0]), others=dice.choice([0, 0.2]), link=dice.choice([None, 0.5e6, 2e6])
+            )
+            for n in (0, 1, 2)
         }
         workers = {WorkerId(f"w{n}"): HostId(f"h{dice.randrange(3)}") for n in range(6)}
         made = job(machines, workers)
@@ -92,17 +95,23 @@ def test_a_plan_never_overfills_a_host_whatever_the_cluster() -> None:
             for each in made.owners
         }
         made.rates = {each: dice.choice([20.0, 80.0, 200.0]) for each in made.owners}
+        made.input_bytes = 1000.0
         decider = made.decider(max_migrations=dice.choice([3, 10, 50]))
         for _ in range(4):
             before = {host: made.used_on(host) for host in machines}
+            received = {host: made.received_on(host) for host in machines}
             decisions = made.round(decider)
             plans += any(isinstance(each, Planned) for each in decisions)
             for host, machine in machines.items():
                 available = max(machine.cores - machine.others, 0.5 * machine.cores)
                 assert made.used_on(host) <= max(available, before[host]) + 1e-6
                 full += made.used_on(host) > 0.9 * available
+                if machine.link is not None:
+                    assert made.received_on(host) <= max(0.9 * machine.link, received[host]) + 1e-6
+                    busy_links += made.received_on(host) > 0.6 * machine.link
     assert plans >= 20
     assert full >= 20, "hosts were really full"
+    assert busy_links >= 20, "links too"
 
 
 def test_a_full_host_is_named_in_the_decision() -> None:
@@ -127,6 +136,37 @@ def test_state_goes_only_where_memory_is_left() -> None:
     assert isinstance(decision, Planned)
     assert len(decision.plan.moves) == 3
     assert "full: memory of h1" in decision.plan.detail
+
+
+def test_key_groups_go_only_where_the_link_has_room_for_their_traffic() -> None:
+    """Each receives 50 kB/s; h1 has 1 MB/s, others use 0.7 of it, and plans fill 0.9: room for 4."""
+    made = job({H0: Machine(4.0), H1: Machine(4.0, link=1e6, other_traffic=0.7e6)}, {W0: H0, W1: H1}, partitions=16)
+    made.input_bytes = 1000.0
+    made.owners = dict.fromkeys(made.owners, W0)
+    decider = made.decider()
+    (decision,) = made.round(decider)
+    assert isinstance(decision, Planned)
+    assert len(decision.plan.moves) == 4
+    assert "full: incoming traffic of h1 (0.2 of 0.2 MB/s)" in decision.plan.detail
+    assert [each for each in made.round(decider) if isinstance(each, Planned)] == []
+
+
+def test_a_host_whose_link_is_too_full_already_gets_nothing_more_and_stops_no_plan() -> None:
+    machines = {H0: Machine(4.0), H1: Machine(4.0, link=1e6, other_traffic=0.95e6), H2: Machine(4.0)}
+    made = job(machines, {W0: H0, W1: H1, W2: H2}, partitions=16)
+    made.input_bytes = 1000.0
+    made.owners = {each: W1 if number < 2 else W0 for number, each in enumerate(made.owners)}
+    (decision,) = made.round(made.decider())
+    assert isinstance(decision, Planned)
+    assert {move.target for move in decision.plan.moves} <= {W0, W2}
+
+
+def test_of_links_and_traffic_that_nobody_knows_nothing_is_limited() -> None:
+    made = job({H0: Machine(4.0), H1: Machine(4.0, link=1.0)}, {W0: H0, W1: H1}, partitions=16)
+    made.owners = dict.fromkeys(made.owners, W0)
+    (decision,) = made.round(made.decider())
+    assert isinstance(decision, Planned)
+    assert len(decision.plan.moves) == 8
 
 
 def two_types(slowness: float, **names: float | None) -> HostedJob:
