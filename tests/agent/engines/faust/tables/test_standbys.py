@@ -123,3 +123,31 @@ def test_what_a_hand_over_waits_for_is_read_before_what_others_restore(monkeypat
         asyncio.run(tail._follow())
 
     assert asked == [(), (waiting,), (), (), ()]
+
+
+def test_a_hand_over_ends_the_pause_after_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting, asked = TP("log", 1), 0
+    tail = ChangelogReader({})
+    tail.follow(waiting, Table(), 0)
+
+    class Reader:
+        async def getmany(self, *tps: Any, **limits: Any) -> dict[Any, Any]:
+            nonlocal asked
+            asked += 1
+            if asked == 1:
+                asyncio.get_running_loop().call_soon(tail.prefer, [waiting])
+            else:
+                raise asyncio.CancelledError
+            return {}
+
+        async def start(self) -> None: ...
+        async def stop(self) -> None: ...
+        def unsubscribe(self) -> None: ...
+        def assign(self, tps: Any) -> None: ...
+        def seek(self, tp: Any, offset: int) -> None: ...
+
+    monkeypatch.setattr(changelog_reader, "AIOKafkaConsumer", lambda **_: Reader())
+    monkeypatch.setattr(changelog_reader, "IDLE_S", 3600.0)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(asyncio.wait_for(tail.run(), 30.0))
+    assert asked == 2
