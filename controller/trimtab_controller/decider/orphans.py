@@ -153,9 +153,8 @@ def place_orphans(
     """The next owner of each orphan, or of the MOST_AT_ONCE with the highest demand; None if no worker can take any.
 
     Resources are a worker's CPU, as it is asked for (`asked_pct`, or the loads of its key groups where that is not
-    known), its part of the memory for state on its host, and the host's link.  What a key group needs of the link is
-    not measured, so a busy link only keeps key groups away.  `operations` limits the time: trials of a key group on a
-    worker.
+    known), its part of the memory for state on its host, and the host's link: of what key groups receive and send, the
+    larger counts.  `operations` limits the time: trials of a key group on a worker.
     """
     workers = [worker for worker in view.workers if not worker.draining]
     if not workers:
@@ -164,13 +163,14 @@ def place_orphans(
     state = table.assumed_state_bytes.astype(np.float64)
     memory = _memory(view, workers, orphaned)
     with np.errstate(divide="ignore"):
-        per_unit = np.array([[1.0 / worker.capacity for worker in workers], FULL_PCT / memory.room])
+        link = np.array([_link_bytes_s(hosts, worker) for worker in workers])
+        per_unit = np.array([[1.0 / worker.capacity for worker in workers], FULL_PCT / memory.room, FULL_PCT / link])
     used = np.array([_asked(view, workers, orphaned, asked_pct), FULL_PCT * memory.share])
-    links = np.array([[_link_pct(hosts, worker) for worker in workers]])
+    links_pct = np.array([[_link_pct(hosts, worker) for worker in workers]])
     demands = Demands(
-        used=np.vstack((used, links)),
-        demand=np.vstack((table.load, state, np.zeros(len(table)))),
-        per_unit=np.vstack((per_unit, np.zeros_like(links))),
+        used=np.vstack((used, links_pct)),
+        demand=np.vstack((table.load, state, table.assumed_traffic.max(axis=0))),
+        per_unit=per_unit,
         ceiling=np.array([[np.inf], [FULL_PCT], [np.inf]]).repeat(len(workers), axis=1),
     )
     matched = match(demands, threshold=HEAVY_FROM, operations=operations, stop=Never())
@@ -210,6 +210,12 @@ def _asked(view: AppView, workers: list[Worker], orphaned: Orphaned, asked_pct: 
 def _link_pct(hosts: HostsSeen, worker: Worker) -> float:
     host = hosts.hosts.get(worker.host)
     return 0.0 if host is None else host.used.get("link", 0.0)
+
+
+def _link_bytes_s(hosts: HostsSeen, worker: Worker) -> float:
+    """What the link carries each way; infinite = unknown."""
+    host = hosts.hosts.get(worker.host)
+    return np.inf if host is None else host.window.link_bytes_s or np.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import Skip, StandbysPlaced
 from trimtab_controller.decider.events import Decided, ExecutionChanged, IntentsChanged, SnapshotArrived
-from trimtab_controller.decider.hosts import HostsSeen
+from trimtab_controller.decider.hosts import Host, HostsSeen
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.orphans import Orphaned, Placed, place_orphans
@@ -22,8 +23,8 @@ from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_protocol.messages.intents import Pause
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
-from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.messages.report import Basis, WorkerState
+from trimtab_protocol.messages.snapshot import HostWindow, Snapshot
 
 W0, W1, W2, W3 = (WorkerId(f"w{place}") for place in range(4))
 HEAVY, LIGHT = 0.30, 0.05
@@ -189,6 +190,22 @@ def test_state_goes_where_the_host_has_memory_for_it() -> None:
     rooms = {HostId("h-a"): Room(cpu=100.0, memory=1_000.0), HostId("h-b"): Room(cpu=100.0, memory=1_000_000.0)}
     seen_ = view({"a": 1.0, "b": 1.0}, {0: ("a", 10.0), 1: ("b", 30.0)}, rooms=rooms)
     assert placed(seen_, orphaned({5: 10.0}, state_bytes=5_000)).targets == {kg(5): "b"}
+
+
+def test_traffic_goes_where_the_link_has_room_for_it() -> None:
+    """a is less busy, but 0.3 of its 1 MB/s is used, and the orphan sends 0.6 MB/s."""
+    window = HostWindow(
+        host=HostId("h-a"), covered_s=10.0, cpu=0.1, cores=1.0, basis=Basis.HOST, link_bytes_s=1e6,
+        received_bytes_s=0.3e6, sent_bytes_s=0.3e6,
+    )  # fmt: skip
+    seen_ = view({"a": 1.0, "b": 1.0}, {0: ("a", 10.0), 1: ("b", 30.0)})
+    lost = orphaned({5: 10.0})
+    lost = replace(lost, table=replace(lost.table, traffic=np.array([[1e3], [0.6e6]])))
+    hosts = HostsSeen(hosts={window.host: Host(id=window.host, window=window, others=0.0, speed=1.0, asked=0.1)})
+    found = place_orphans(seen_, lost, hosts, {}, operations=1_000)
+    assert found is not None
+    assert found.targets == {kg(5): "b"}
+    assert placed(seen_, lost).targets == {kg(5): "a"}, "the link is unknown"
 
 
 def test_a_draining_worker_gets_none_and_without_others_nothing_is_placed() -> None:
