@@ -4,6 +4,8 @@ All loads are taken to grow alike; what belongs to no key group, and what other 
 figures: with the key groups where they are; with free moves; and a bound that no placement can exceed.  The difference
 of the first two is what balancing can gain, before another worker is needed.
 
+As placed, traffic grows with the input too, and the link of a host may be full first.
+
 With free moves, key groups go heaviest first to the worker that is least loaded with them.  For very many key groups
 what that reaches at least is stated instead: no worker more than one key group above the mean.  Pure.
 """
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_controller.decider.hosts import HostsSeen, HostTracker
+from trimtab_controller.decider.hosts import HostsSeen, HostTracker, sums_of_workers
 from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats
 from trimtab_controller.decider.speeds import CostBook
 from trimtab_controller.decider.view import UNLIMITED, AppView, NotReady, Worker
@@ -30,8 +32,8 @@ TINY = 1e-9
 class Headroom:
     """Multiples of the present input: `as_placed`, `potential` with free moves, and their `bound`.
 
-    `first` = what is full first as placed: a worker, or a host.  `heaviest` = the key group that limits the bound; None
-    if all workers together do.
+    `first` = what is full first as placed: a worker, a host, or its link.  `heaviest` = the key group that limits the
+    bound; None if all workers together do.
     """
 
     as_placed: float
@@ -43,7 +45,7 @@ class Headroom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carrier:
-    """A worker, or a host with all workers on it, and the load that its key groups may have (percent of a core)."""
+    """A worker, a host with all workers on it, or its link; `load` of the key groups and their room, in one unit."""
 
     name: str
     load: float
@@ -121,11 +123,15 @@ def _carriers(view: AppView, rooms: Mapping[WorkerId, float]) -> Iterator[Carrie
     loads = view.owned.loads_of_workers()
     for worker in view.workers:
         yield Carrier(name=worker.id, load=loads.get(worker.id, 0.0), room=rooms[worker.id])
-    on_host: dict[HostId, float] = {}
+    of_worker = sums_of_workers(view.owned, [view.owned.load, *view.owned.assumed_traffic])
+    on_host: dict[HostId, Floats] = {}
     for worker in view.workers:
-        on_host[worker.host] = on_host.get(worker.host, 0.0) + loads.get(worker.id, 0.0)
+        on_host[worker.host] = on_host.get(worker.host, np.zeros(3)) + of_worker.get(worker.id, np.zeros(3))
     for host, room in view.rooms.items():
-        yield Carrier(name=f"host {host}", load=on_host.get(host, 0.0), room=room.cpu)
+        load, received, sent = on_host.get(host, np.zeros(3)).tolist()
+        yield Carrier(name=f"host {host}", load=load, room=room.cpu)
+        yield Carrier(name=f"link of host {host}", load=received, room=room.received)
+        yield Carrier(name=f"link of host {host}", load=sent, room=room.sent)
 
 
 def _within_hosts(view: AppView, kept: Sequence[Worker], limits: Floats) -> Floats:

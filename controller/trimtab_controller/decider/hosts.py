@@ -198,7 +198,7 @@ class HostTracker:
         for worker in view.workers:
             on_host[worker.host].append(worker)
         table, rooms, shares = view.owned, dict[HostId, Room](), dict[WorkerId, float]()
-        held = _sums_of_workers(table, [table.assumed_state_bytes, *table.assumed_traffic])
+        held = sums_of_workers(table, [table.assumed_state_bytes, *table.assumed_traffic])
         for name, workers in on_host.items():
             host = self.seen.hosts.get(name)
             if host is None:
@@ -266,7 +266,7 @@ def _scaled_table(table: OwnedTable, speed: Mapping[WorkerId, float]) -> OwnedTa
     return table.with_load(table.load * np.array([speed.get(name, 1.0) for name in table.workers])[table.owner])
 
 
-def _sums_of_workers(table: OwnedTable, amounts: Sequence[Floats | Integers]) -> dict[WorkerId, Floats]:
+def sums_of_workers(table: OwnedTable, amounts: Sequence[Floats | Integers]) -> dict[WorkerId, Floats]:
     """What the key groups of each worker have in all, of each of these."""
     if not len(table):
         return {}

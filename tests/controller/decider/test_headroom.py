@@ -52,6 +52,16 @@ def test_a_heavy_key_group_or_a_small_host_limits_the_headroom() -> None:
     assert its.as_placed == pytest.approx(48 / 25, rel=0.05)
 
 
+def test_a_link_may_be_full_first() -> None:
+    """8 key groups receive 50 kB/s each; others use 0.3 of h0's 1 MB/s, so 0.6 is left for the 0.2 of its own."""
+    machines = {H0: Machine(4.0, link=1e6, other_traffic=0.3e6), H1: Machine(4.0, link=1e8)}
+    made = job(machines, {W0: H0, W1: H1}, partitions=8, rate=50.0)
+    made.input_bytes = 1000.0
+    its = found(seen(made))
+    assert (its.first, its.as_placed) == ("link of host h0", pytest.approx(3.0))
+    assert its.potential == pytest.approx(98 / 20), "free moves are limited by CPU alone"
+
+
 def test_without_load_there_is_no_headroom() -> None:
     idle = job({H0: Machine(4.0)}, {W0: H0}, partitions=2, rate=0.0)
     assert seen(idle).known.capacity.headrooms == {}
