@@ -22,6 +22,7 @@ PROGRAMS = (
         package="prometheus",
         tests=("tests/deploy/test_promtool.py", "tests/deploy/test_dashboards.py"),
     ),
+    Program(name="systemd-analyze", package="systemd", tests=("tests/deploy/test_units.py",)),
     Program(name="prometheus", package="prometheus", tests=("tests/e2e/test_alerting.py",)),
     Program(name="prometheus-alertmanager", package="prometheus-alertmanager", tests=("tests/e2e/test_alerting.py",)),
 )

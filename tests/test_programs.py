@@ -27,10 +27,12 @@ def test_what_is_left_out_is_named_with_what_it_needs(bare: Path) -> None:
     assert left_out() == [
         "left out: what needs promtool in tests/deploy/test_dashboards.py",
         "left out: what needs promtool in tests/deploy/test_promtool.py",
+        "left out: what needs systemd-analyze in tests/deploy/test_units.py",
         "left out: what needs prometheus and prometheus-alertmanager in tests/e2e/test_alerting.py",
-        "to run it: apt-get install prometheus prometheus-alertmanager",
+        "to run it: apt-get install prometheus prometheus-alertmanager systemd",
     ]
     put(bare, "promtool")
+    put(bare, "systemd-analyze")
     put(bare, "prometheus")
     assert left_out() == [
         "left out: what needs prometheus-alertmanager in tests/e2e/test_alerting.py",
@@ -48,15 +50,15 @@ def test_with_all_programs_nothing_is_left_out(bare: Path) -> None:
 
 
 MACHINES = {
-    "no apt-get": ("", "not installed, as this needs root and apt-get: prometheus prometheus-alertmanager"),
-    "no packages": ("exit 100", "apt-get cannot fetch: prometheus prometheus-alertmanager"),
+    "no apt-get": ("", "not installed, as this needs root and apt-get: prometheus prometheus-alertmanager systemd"),
+    "no packages": ("exit 100", "apt-get cannot fetch: prometheus prometheus-alertmanager systemd"),
     "broken dpkg": (
         'case "$*" in *--no-download*) exit 100;; esac',
         "apt-get cannot install: prometheus prometheus-alert",
     ),
     "all is well": ('[ -x "$POLICY" ] || exit 1', ""),
 }
-"""What apt-get does on a machine without Prometheus, and what is said."""
+"""What apt-get does on a machine without these programs, and what is said."""
 
 
 @pytest.mark.parametrize("machine", MACHINES)

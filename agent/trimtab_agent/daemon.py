@@ -35,6 +35,7 @@ from trimtab_agent.sampler.hardware import measure_speed
 from trimtab_agent.sampler.readings import CounterReader, Quotas, find_limits, find_quotas
 from trimtab_process.health import LIVE, READY, Verdict
 from trimtab_process.metrics_port import serve_metrics
+from trimtab_process.service_manager import ServiceManager
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.commands import Ack, encode_ack
 from trimtab_protocol.messages.decode import BadMessage
@@ -60,7 +61,8 @@ class StartError(Exception):
 class Agent:
     """One running agent; implements `plugin_server.Listener` and `kafka_link.LinkHandler`."""
 
-    def __init__(self, configuration: Configuration, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, configuration: Configuration, loop: asyncio.AbstractEventLoop, manager: ServiceManager) -> None:
+        self._manager = manager
         self._host = configuration.host
         self._cluster = configuration.cluster
         self._brokers = configuration.kafka.bootstrap_servers
@@ -145,7 +147,7 @@ class Agent:
             raise StartError(f"agent.socket: {exc}") from exc
         self._link.start()
         self._commands.resume()
-        tasks = [asyncio.create_task(self._reporter.run()), asyncio.create_task(self._commands.run())]
+        tasks = [asyncio.create_task(each) for each in (self._reporter.run(), self._commands.run(), self._tell())]
         stopped = asyncio.create_task(self._stop.wait())
         await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in (stopped, *tasks):
@@ -168,6 +170,12 @@ class Agent:
     def _fail(self, fault: str) -> None:
         self._fault = fault
         self._stop.set()
+
+    async def _tell(self) -> None:
+        while True:
+            if self.live().well:
+                self._manager.tell(lambda: self.ready().text)
+            await asyncio.sleep(self._manager.interval_s)
 
     def _serve_metrics(self) -> None:
         if self._listen is None:
@@ -337,8 +345,10 @@ def run_agent(configuration: Configuration) -> None:
     except OSError as exc:
         raise StartError(f"agent.state_dir: {configuration.state_dir}: {exc.strerror}") from exc
 
+    manager = ServiceManager()
+
     async def run() -> None:
-        await Agent(configuration, asyncio.get_running_loop()).run()
+        await Agent(configuration, asyncio.get_running_loop(), manager).run()
 
     try:
         asyncio.run(run())

@@ -205,7 +205,7 @@ def test_check_tells_the_basis_of_each_capacity(tmp_path: Path, capsys: pytest.C
 
 
 def test_the_sample_file_is_valid_with_and_without_its_comments(tmp_path: Path) -> None:
-    sample = (Path(__file__).parents[2] / "agent" / "agent.sample.toml").read_text()
+    sample = (Path(__file__).parents[2] / "deploy" / "samples" / "agent.toml").read_text()
     head, *rest = sample.splitlines(keepends=True)
     bare = head + "".join(line.removeprefix("# ") for line in rest)
 

@@ -13,7 +13,7 @@ from trimtab_controller.execution.events import Limits
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_protocol.settings.listen import Listen
 
-SAMPLE = Path(__file__).parents[2] / "controller" / "controller.sample.toml"
+SAMPLE = Path(__file__).parents[2] / "deploy" / "samples" / "controller.toml"
 LEAST = """
 [controller]
 cluster = "demo"

@@ -83,7 +83,7 @@ def test_what_is_copied_is_there() -> None:
     assert {stage for stage, _ in copied} <= {None, *STAGES}
     own = [name for stage, names in copied if stage is None for name in names]
     assert [name for name in own if not (ROOT / name).exists() or not is_sent(name)] == []
-    assert [is_sent(path) for path in ("deploy/docker/demo", "deploy/grafana", "tests")] == [True, False, False]
+    assert [is_sent(path) for path in ("deploy/docker/demo", "docs", "tests")] == [True, False, False]
 
 
 def test_what_the_wheel_is_made_of_is_copied() -> None:

@@ -268,7 +268,7 @@ def test_the_pool_and_workers_that_were_given_up_are_shown(world: World) -> None
     assert [(row["kind"], row["text"]) for row in shown["concerns"]] == [("worker_crashes", f"w7 on h0 {said}")]
     text = world.trimtab("status")
     assert "1 worker can be started: w5 on h0" in text
-    assert "runbooks/worker_crashes.md" in text
+    assert "trimtab runbook worker_crashes" in text
     assert world.metric(f'trimtab_controller_pool_workers{{app="{APP}"}}') == 1
     assert world.metric(f'trimtab_controller_concern{{app="{APP}",kind="worker_crashes"}}') == 1
     world.publish_window()

@@ -32,6 +32,14 @@ COMMANDS = {
     "keys": (f"{PARSERS}.keys", "create, show and rotate the key that signs commands"),
     "acl": ("trimtab_controller.cli.acl", "print the least-privilege ACLs for agent, worker, controller and reader"),
     "jars": ("trimtab_controller.cli.jars", "download the jars that Spark and the sandbox's broker need (54 MB)"),
+    "sample": (
+        "trimtab_controller.cli.shipped",
+        "print a sample configuration, a systemd unit, the alerts or a dashboard",
+    ),
+    "runbook": (
+        "trimtab_controller.cli.shipped",
+        "print a runbook: what an alert or a reason means, and what to do",
+    ),
     "completion": (f"{PARSERS}.completion", "print a completion script for bash, zsh or fish"),
 }
 """Command -> (module with `add_parser(commands)`, help)."""

@@ -22,6 +22,7 @@ from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.run import ControllerRun
 from trimtab_controller.loop.stream_process import StreamProcess, stream_command
 from trimtab_process.metrics_port import serve_metrics
+from trimtab_process.service_manager import ServiceManager
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey
 
@@ -77,9 +78,11 @@ def _serve(configuration: Configuration, health: Health) -> ProcessMetrics:
 
 def _noting(health: Health, stopping: Callable[[], bool]) -> Callable[[], bool]:
     """`stopping`, which is asked in each turn and in each wait, and so tells that the process is not stuck."""
+    manager = ServiceManager()
 
     def asked() -> bool:
         health.turned()
+        manager.tell(lambda: health.ready().text)
         return stopping()
 
     return asked

@@ -202,7 +202,7 @@ def _remedies(seen: Seen) -> Iterator[Text]:
     for concern in status.concerns:
         yield Text(f"{concern.kind} ({concern.app}): {concern.text}", "bold yellow")
     if seen.runbook is not None:
-        yield Text(f"What to check and what to do: runbooks/{seen.runbook}.md")
+        yield Text(f"What to check and what to do: trimtab runbook {seen.runbook}")
 
 
 def _apps(status: Status) -> Table | None:

@@ -1,8 +1,8 @@
 """Fetches the jars of the sandbox's broker and of Spark's Kafka connector once, and verifies them at each use.
 
-`<set>.ivy.xml` lists a set of jars, `<set>.sha256` their checksums.  Both are in the folder `jars/` at the top of the
-repository (in a wheel: beside this module).  The Ivy that PySpark ships fetches them, so Java is the only tool needed.
-The two sets have separate folders, because their Kafka clients differ in version.
+`jars/<set>.ivy.xml` lists a set of jars, `jars/<set>.sha256` their checksums; both come with Trimtab.  The Ivy
+that PySpark ships fetches them, so Java is the only tool needed.  The two sets have separate folders, because their
+Kafka clients differ in version.
 """
 
 import fcntl
@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from trimtab_controller.jars.java import JavaMissingError, java_command
+from trimtab_process.shipped import shipped
 
 SETS = {"broker": "the Kafka broker, 44 MB", "spark": "Spark's Kafka connector, 10 MB"}
 """Name of each set -> what it is for, and its size."""
@@ -84,9 +85,8 @@ def jars_of(
 
 
 def list_folder() -> Path:
-    """The folder of Ivy files and checksum lists: beside this module in a wheel, else at the top of the repository."""
-    shipped = Path(__file__).with_name("lists")
-    return shipped if shipped.is_dir() else Path(__file__).parents[3] / "jars"
+    """The folder of Ivy files and checksum lists."""
+    return shipped("jars")
 
 
 def cache_folder() -> Path:

@@ -21,10 +21,11 @@ from trimtab_reference import ROOT
 from trimtab_reference.markdown import ENDLESS, NONE, code, source_link, table, without_article
 from trimtab_reference.source import Undocumented
 
+SHIPPED = ROOT / "deploy" / "samples"
 Read = Callable[[Mapping[str, Any]], object]
 SAMPLES: Mapping[str, tuple[Path, Read]] = {
-    "controller.toml": (ROOT / "controller" / "controller.sample.toml", decode),
-    "agent.toml": (ROOT / "agent" / "agent.sample.toml", read_configuration),
+    "controller.toml": (SHIPPED / "controller.toml", decode),
+    "agent.toml": (SHIPPED / "agent.toml", read_configuration),
 }
 COMMENTED = re.compile(r'^# (?=\[|"?[\w.-]+"? = )')
 SECTION = re.compile(r"\[([\w.]+)\]\s*(?:# (.*))?")

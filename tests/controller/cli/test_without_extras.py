@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from trimtab_controller.cli.shipped import SAMPLES, UNIT_BIN
 from trimtab_process.extras import PACKAGES
 
 ROOT = Path(__file__).parents[3]
@@ -34,7 +35,7 @@ CALLS = [
     "completion bash",
     "sandbox up",
 ]
-NEED_NOTHING = {"acl", "health", "jars"}
+NEED_NOTHING = {"acl", "health", "jars", "runbook", "sample"}
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +95,26 @@ def test_help_works_for_all_commands(bare: Path) -> None:
 def test_acls_need_no_extra(bare: Path) -> None:
     done = call(bare, "trimtab", "acl", "--cluster", "prod")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_samples_and_runbooks_are_in_the_wheel(bare: Path) -> None:
+    listed = call(bare, "trimtab", "sample").stdout.splitlines()
+    assert [line.split()[0] for line in listed] == list(SAMPLES)
+    for name, (path, _) in SAMPLES.items():
+        written = (ROOT / path).read_text()
+        assert call(bare, "trimtab", "sample", name).stdout == written.replace(UNIT_BIN, str(bare)), name
+    listed = call(bare, "trimtab", "runbook").stdout.splitlines()
+    runbooks = sorted(path for path in (ROOT / "runbooks").glob("*.md") if path.name != "README.md")
+    assert [line.split()[0] for line in listed] == [path.stem for path in runbooks]
+    assert call(bare, "trimtab", "runbook", runbooks[0].stem).stdout == runbooks[0].read_text()
+
+
+@pytest.mark.parametrize(("command", "one"), [("sample", "agent.toml"), ("runbook", "no_leader")])
+def test_an_unknown_name_is_answered_with_the_known_ones(bare: Path, command: str, one: str) -> None:
+    done = call(bare, "trimtab", command, "no_such")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"trimtab {command}: found 'no_such', expected one of ")
+    assert one in done.stderr
 
 
 def test_the_jars_say_that_ivy_comes_with_an_extra(bare: Path) -> None:

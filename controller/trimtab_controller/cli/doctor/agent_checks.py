@@ -140,19 +140,19 @@ def _judge_workers(seen: ReportsSeen) -> Iterator[Finding]:
         yield warning(Check.AGENTS, text, remedy)
     if only_report:
         text = f"these workers only report, so they are not balanced: {listed(only_report)}"
-        yield warning(Check.AGENTS, text, "see the worker's log, and runbooks/worker_not_steering.md")
+        yield warning(Check.AGENTS, text, "see the worker's log, and `trimtab runbook worker_not_steering`")
 
 
 def judge_refusals(seen: ReportsSeen) -> Iterator[Finding]:
     """Which agents refuse records because of their signatures."""
     if seen.refusing:
         text = f"recently refused a signature: {listed(f'{host} ({how})' for host, how in seen.refusing.items())}"
-        yield warning(Check.SIGNING, text, "copy the trust file to these hosts; see runbooks/bad_commands.md")
+        yield warning(Check.SIGNING, text, "copy the trust file to these hosts; see `trimtab runbook bad_commands`")
 
 
 def judge_leader(seen: LeaderSeen) -> Iterator[Finding]:
     """Whether a controller leads and works."""
-    start = "start `trimtab controller run --act`; see runbooks/no_leader.md"
+    start = "start `trimtab controller run --act`; see `trimtab runbook no_leader`"
     waiting: Sequence[str] = seen.standbys
     also = f"; standing by: {listed(waiting)}" if waiting else ""
     dry_run = seen.dry_run_heard_s is not None and seen.dry_run_heard_s <= SILENT_AFTER_S
@@ -169,6 +169,6 @@ def judge_leader(seen: LeaderSeen) -> Iterator[Finding]:
         yield ok(Check.LEADER, f"{seen.leader} leads{also}")
     if seen.hold is not None:
         text = f"on hold, nothing moves: {seen.hold}"
-        yield fault(Check.LEADER, text, "see runbooks/journal.md; `trimtab resume --accept-journal` ends it")
+        yield fault(Check.LEADER, text, "see `trimtab runbook journal`; `trimtab resume --accept-journal` ends it")
     if seen.paused is not None:
         yield warning(Check.LEADER, seen.paused, "`trimtab resume` ends the pause")
