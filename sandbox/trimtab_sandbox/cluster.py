@@ -34,6 +34,8 @@ from trimtab_sandbox.readiness import connected_workers
 from trimtab_sandbox.state import SOCKETS_PREFIX, SandboxState, StartedProcess
 from trimtab_sandbox.toml import to_toml
 
+CONTROLLER_TOML = Path(CONTROLLER, "controller.toml")
+"""Where the controller's configuration lies in the folder of a sandbox."""
 AGENT_READY_LIMIT_S = 60.0
 POLL_S = 0.2
 SOCKET_PATH_BYTES = 100
@@ -132,7 +134,7 @@ class Cluster:
     @property
     def controller_toml(self) -> Path:
         """Path of the controller's configuration, also for `trimtab status`; `write_controller_toml` creates it."""
-        return self.folder / CONTROLLER / "controller.toml"
+        return self.folder / CONTROLLER_TOML
 
     def write_controller_toml(self) -> Path:
         """Write the controller's configuration; returns its path."""

@@ -11,7 +11,7 @@ from textwrap import indent
 from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.jars.java import JavaMissingError
 from trimtab_sandbox.broker import BrokerError, Topic, log_end
-from trimtab_sandbox.cluster import Cluster, ClusterError
+from trimtab_sandbox.cluster import CONTROLLER_TOML, Cluster, ClusterError
 from trimtab_sandbox.configuration import SandboxSettings
 from trimtab_sandbox.parser import FLIGHTS_APP
 from trimtab_sandbox.readiness import missing_modules
@@ -73,8 +73,11 @@ def run_up(arguments: argparse.Namespace) -> int:
 
 
 def run_status(arguments: argparse.Namespace) -> int:
-    """Print which processes run; returns 0 if all do."""
-    return 0 if _print_state(_required_state(arguments.folder)) else 1
+    """Print which processes run, and what shows windows and plans; returns 0 if all processes run."""
+    state = _required_state(arguments.folder)
+    alive = _print_state(state)
+    print(f"windows and plans: trimtab status --config {arguments.folder / CONTROLLER_TOML}")
+    return 0 if alive else 1
 
 
 def run_down(arguments: argparse.Namespace) -> int:
