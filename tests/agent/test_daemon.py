@@ -149,3 +149,19 @@ def test_whether_commands_are_verified_is_said_at_the_start(agents: Agents) -> N
     trust.write_text(write_trust([key]))
     agents.start()
     agents.await_log(f'event="commands are verified" keys={key.id}')
+
+
+def test_systemd_hears_that_the_agent_has_started_when_workers_can_connect(
+    agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(LIMIT_S)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "400000")
+        agents.start()
+        first = manager.recv(4096).decode()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as worker:
+            worker.connect(str(agents.socket))
+        assert first.startswith("READY=1\nWATCHDOG=1\nSTATUS=Kafka at 127.0.0.1:1 does not answer")
+        assert manager.recv(4096).decode() == first, "it is told again, in time for the watchdog"
