@@ -61,8 +61,7 @@ class StartError(Exception):
 class Agent:
     """One running agent; implements `plugin_server.Listener` and `kafka_link.LinkHandler`."""
 
-    def __init__(self, configuration: Configuration, loop: asyncio.AbstractEventLoop, manager: ServiceManager) -> None:
-        self._manager = manager
+    def __init__(self, configuration: Configuration, loop: asyncio.AbstractEventLoop) -> None:
         self._host = configuration.host
         self._cluster = configuration.cluster
         self._brokers = configuration.kafka.bootstrap_servers
@@ -134,7 +133,7 @@ class Agent:
         log.info("commands are verified", **fields(keys=",".join(trust.keys)))
         return trust
 
-    async def run(self) -> None:
+    async def run(self, manager: ServiceManager) -> None:
         """Run until SIGTERM or SIGINT.  Raises StartError, also for a fault that ends the agent later."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -147,7 +146,9 @@ class Agent:
             raise StartError(f"agent.socket: {exc}") from exc
         self._link.start()
         self._commands.resume()
-        tasks = [asyncio.create_task(each) for each in (self._reporter.run(), self._commands.run(), self._tell())]
+        tasks = [
+            asyncio.create_task(each) for each in (self._reporter.run(), self._commands.run(), self._tell(manager))
+        ]
         stopped = asyncio.create_task(self._stop.wait())
         await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in (stopped, *tasks):
@@ -171,11 +172,11 @@ class Agent:
         self._fault = fault
         self._stop.set()
 
-    async def _tell(self) -> None:
+    async def _tell(self, manager: ServiceManager) -> None:
         while True:
             if self.live().well:
-                self._manager.tell(lambda: self.ready().text)
-            await asyncio.sleep(self._manager.interval_s)
+                manager.tell(lambda: self.ready().text)
+            await asyncio.sleep(manager.interval_s)
 
     def _serve_metrics(self) -> None:
         if self._listen is None:
@@ -348,7 +349,7 @@ def run_agent(configuration: Configuration) -> None:
     manager = ServiceManager()
 
     async def run() -> None:
-        await Agent(configuration, asyncio.get_running_loop(), manager).run()
+        await Agent(configuration, asyncio.get_running_loop()).run(manager)
 
     try:
         asyncio.run(run())

@@ -76,7 +76,7 @@ def test_a_unit_exposes_little(unit: Path) -> None:
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_what_a_unit_starts_exists(unit: Path) -> None:
     path, *arguments = settings(unit)["ExecStart"].split()
-    parser = {"trimtab-agent": agent_parser, "trimtab": lambda: parser_for(arguments[0])}[Path(path).name]()
+    parser = agent_parser() if Path(path).name == "trimtab-agent" else parser_for(arguments[0])
     options = parser.parse_args([each for each in arguments if not each.startswith("$")])
     assert f"ConditionPathExists={options.config}\n" in unit.read_text()
     assert str(options.config).startswith("/etc/trimtab/")
