@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-deploy check lint format lock jars scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference dashboards bench-papers bench-peers bench-fleet bench-live clean
+.PHONY: help demo test test-deploy check lint format lock jars deb scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference dashboards bench-papers bench-peers bench-fleet bench-live clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, bal
 test: $(INSTALLED) ## pass all checks and tests, several at a time
 	$(BIN)/python -m tests.run_all
 
-test-deploy: $(INSTALLED) ## the containers: build all images, run the stack, kill its parts, tear it down (about 8 minutes)
+test-deploy: deb ## the containers: images, stack, crashes; packages and units on a machine with systemd (about 12 minutes)
 	$(BIN)/python -m tests.deploy
 
 check: $(INSTALLED) ## format, lint, types, import contracts, fast tests
@@ -47,6 +47,9 @@ check: $(INSTALLED) ## format, lint, types, import contracts, fast tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q -m "not e2e"
+
+deb: $(INSTALLED) ## build the Debian packages of agent and controller into out/packages
+	$(BIN)/python -m deploy.debian
 
 format: $(INSTALLED) ## bring the code into its format
 	$(BIN)/ruff format .

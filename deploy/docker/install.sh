@@ -12,13 +12,4 @@ fi
 python3 -m venv --without-pip /opt/trimtab
 python3 /opt/build/bin/locked.py "$@" > /tmp/locked.txt
 pip --require-hashes -r /tmp/locked.txt
-
-cd /opt/trimtab/lib/python3.11/site-packages
-rm -rf numpy/*/tests numpy/tests pandas/tests pyarrow/include pyarrow/tests
-# What Spark brings and a stream of reports does not use: Hive, machine learning, Spark Connect, RocksDB, other systems.
-if [ -d pyspark ]; then
-  cd pyspark/jars
-  rm -rf ../examples ./*breeze* ./cats-kernel* ./connect* ./datanucleus* ./derby* ./hive-* ./spark-connect* \
-    ./spark-hive* ./spark-mllib* ./spire* ./algebra_* ./JTransforms* ./arpack* ./blas* ./lapack* ./rocksdbjni* \
-    ./netty-*-osx-* ./netty-*-windows-*
-fi
+sh /opt/build/bin/prune.sh /opt/trimtab/lib/python3.11/site-packages

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.deploy.engine import CannotTest, engine
+from tests.deploy.machine import test_machine
 from tests.deploy.stack import PORTS, TARGETS, Stack, ports_taken
 
 HOSTS = ("1", "2", "3")
@@ -32,6 +33,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="trimtab-deploy-") as scratch, engine(Path(scratch)) as running:
             kind = running.docker("info", "--format", "{{.ServerVersion}}, {{.Driver}}, cgroup v{{.CgroupVersion}}")
             say(f"engine {kind.strip()}{' and base image' if running.base else ''}")
+            test_machine(running, say)
             stack = Stack(running)
             for target in TARGETS:
                 say(f"image {target}: {stack.build(target) / 1e6:.0f} MB")

@@ -1,0 +1,1 @@
+"""The Debian packages of agent and controller."""
