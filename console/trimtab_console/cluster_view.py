@@ -65,6 +65,7 @@ def bars(status: Status, app: AppId | None, most: int) -> Bars:
         count=[len(group) for group in groups],
         load=[_highest(row.load_pct for row in group) for group in groups],
         used=[_highest(row.used_pct for row in group) for group in groups],
+        used_mean=[_mean([row.used_pct for row in group if row.used_pct is not None]) for group in groups],
         demand=[_highest(row.demand_pct for row in group) for group in groups],
         remark=[next((found for row in group if (found := remark(row))), None) for group in groups],
     )
@@ -84,6 +85,10 @@ def _mean_load(rows: Sequence[NodeStatus]) -> float | None:
     known = [(row.load_pct, row.capacity) for row in rows if row.load_pct is not None]
     capacity = sum(cores for _, cores in known)
     return sum(load * cores for load, cores in known) / capacity if capacity else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
 
 
 def _highest(values: Iterable[float | None]) -> float | None:

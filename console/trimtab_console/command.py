@@ -57,8 +57,9 @@ def _serve(configuration: Configuration, watch: Watch, stopped: threading.Event)
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: object) -> None:
+            # Uvicorn's own would raise the signal again at the end, and so take the exit code.
             stopped.set()  # ends the open streams, for which uvicorn waits
-            super().handle_exit(sig, frame)  # type: ignore[arg-type]
+            self.should_exit = True
 
     source = Source(cluster=configuration.cluster, watch=watch, clock=time.time, stopping=stopped.is_set)
     server = Server(
@@ -79,6 +80,4 @@ def _serve(configuration: Configuration, watch: Watch, stopped: threading.Event)
         server.run()
     except SystemExit:  # it cannot listen, and has said why
         return False
-    except KeyboardInterrupt:
-        pass
     return True

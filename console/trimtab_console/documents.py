@@ -74,8 +74,8 @@ class Cluster(Document):
 class Bars(Document):
     """Workers as columns, one entry per bar, ordered by host; a bar stands for at most `workers_per_bar` workers.
 
-    `load`, `used`, `demand` = the highest of its workers, in percent of the worker's capacity; `remark` = what the
-    first of them that is not running and steered is.
+    `load`, `used`, `demand` = the highest of its workers, `used_mean` = their mean, in percent of a worker's capacity;
+    `remark` = what the first of them that is not running and steered is.
     """
 
     total: int
@@ -86,6 +86,7 @@ class Bars(Document):
     count: list[int]
     load: list[float | None]
     used: list[float | None]
+    used_mean: list[float | None]
     demand: list[float | None]
     remark: list[str | None]
 

@@ -17,6 +17,11 @@ export const maybe = (path, otherwise = null) =>
 
 export const name = encodeURIComponent;
 
+// The console's time in epoch seconds, by its last answer: a browser's clock may be wrong.
+let ahead = 0;
+export const now = () => Date.now() / 1000 + ahead;
+export const setNow = (at) => { ahead = at - Date.now() / 1000; };
+
 // Calls `changed` at most once a second while the cluster changes, and `lost` when the console does not answer.
 export function live(changed, lost) {
   let due = false, at = 0;

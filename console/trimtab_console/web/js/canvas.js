@@ -1,8 +1,10 @@
 // Draws what has too many parts for elements: bars of workers, and the map of key groups.
 
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+let palette = null;
+const css = (name) => palette.getPropertyValue(name).trim();
 
 export function prepared(canvas) {
+  palette = getComputedStyle(document.documentElement);
   const { width, height } = canvas.getBoundingClientRect();
   const scale = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * scale);
@@ -41,7 +43,9 @@ export function drawBars(canvas, data, selected) {
   for (let at = 0; at < count; at += 1) {
     const x = LEFT + at * slot + (slot - inner) / 2;
     if (at === selected) { c.fillStyle = css("--soft"); c.fillRect(LEFT + at * slot, TOP, slot, base - TOP); }
-    bar(c, x, beside ? inner * 0.58 : inner, data.used[at], y, base, css("--accent"));
+    const several = data.count[at] > 1;
+    bar(c, x, beside ? inner * 0.58 : inner, data.used[at], y, base, css(several ? "--ease" : "--accent"));
+    if (several && data.used_mean[at] !== null) bar(c, x, beside ? inner * 0.58 : inner, data.used_mean[at], y, base, css("--accent"));
     if (beside) bar(c, x + inner * 0.62, inner * 0.38, data.demand[at], y, base, css("--demand"));
   }
   if (!beside) trace(c, data.demand, slot, y);

@@ -1,5 +1,5 @@
 // The cluster: workers against capacity and mean, apps, load distance over time.
-import { get, maybe, name } from "./api.js";
+import { get, maybe, name, now } from "./api.js";
 import { barAt, choosing, drawBars } from "./canvas.js";
 import { chart } from "./chart.js";
 import { ago, card, clock, h, key, number, percent, show, table, tile, times, UNKNOWN } from "./dom.js";
@@ -9,12 +9,15 @@ const SHOWN = 12;
 export function cluster(root) {
   const tiles = h("div", { class: "tiles" }), canvas = h("canvas", { class: "plot bars", role: "img" });
   const said = h("p", { class: "said muted", "aria-live": "polite" }), note = h("span", { class: "note" });
-  const workers = card("Workers by host", "", canvas, said);
-  workers.firstChild.append(note, key("use", "use"), key("demand", "demand"), key("mean", "mean load"), key("full", "capacity"), key("none", "unknown"));
-  const apps = card("Apps", "half", h("div")), over = h("div", { class: "chart" });
-  const history = card("Load distance over time", "half", over), top = card("Most asked of", "half", h("div"));
-  const decisions = card("Last decisions", "half", h("div"));
-  root.replaceChildren(h("h1", {}, "Cluster"), tiles, workers, history, apps, top, decisions);
+  const highest = key("ease", "highest use"), workers = card("Workers by host", "", canvas, said);
+  workers.firstChild.append(note, key("use", "use"), highest, key("demand", "demand"), key("mean", "mean load"), key("full", "capacity"), key("none", "unknown"));
+  const apps = card("Apps", "", h("div")), over = h("div", { class: "chart" });
+  const none = h("p", { class: "empty" }, "No load distance is known yet.");
+  const history = card("Load distance over time", "", none, over), top = card("Most asked of", "", h("div"));
+  const decisions = card("Last decisions", "", h("div"));
+  over.hidden = true;
+  root.replaceChildren(h("h1", {}, "Cluster"), tiles, workers,
+    h("div", { class: "half stack" }, history, top), h("div", { class: "half stack" }, apps, decisions));
   let bars = null;
   const say = (at) => { said.textContent = at === null || !bars ? hint(bars) : barText(bars, at); };
   const redraw = choosing(canvas, {
@@ -39,15 +42,18 @@ export function cluster(root) {
     bars = found;
     if (bars) {
       canvas.setAttribute("aria-label", `Use and demand of ${bars.total} workers in percent of their capacity; arrow keys choose a bar`);
-      note.textContent = bars.workers_per_bar > 1 ? `${number(bars.total)} workers, ${bars.workers_per_bar} to a bar: the highest of each` : `${number(bars.total)}`;
+      note.textContent = bars.workers_per_bar > 1 ? `${number(bars.total)}, ${bars.workers_per_bar} to a bar: mean use, above it the highest use and demand` : `${number(bars.total)}`;
+      highest.hidden = bars.workers_per_bar === 1;
       redraw();
       if (!said.textContent) say(null);
     }
     const worst = widest(list.items);
-    history.firstChild.lastChild.textContent = worst ? `Load distance over time: ${worst.app}` : "Load distance over time";
+    history.firstChild.firstChild.textContent = worst ? `Load distance over time: ${worst.app}` : "Load distance over time";
     if (worst) {
       const points = (await get(`apps/${name(worst.app)}/history`)).items.reverse();
-      plot([points.map((row) => row.at), points.map((row) => row.load_distance), points.map((row) => row.bound)]);
+      const known = points.some((row) => row.load_distance !== null);
+      none.hidden = known; over.hidden = !known;
+      if (known) plot([points.map((row) => row.at), points.map((row) => row.load_distance), points.map((row) => row.bound)]);
     }
   };
 }
@@ -59,14 +65,15 @@ const least = (apps, of) => Math.min(...apps.map(of).filter((value) => value !==
 const finite = (value) => (Number.isFinite(value) ? value : null);
 
 function barText(bars, at) {
-  const several = bars.count[at] > 1 ? ` and ${bars.count[at] - 1} more: the highest of each` : "";
+  const several = bars.count[at] > 1 ? ` and ${bars.count[at] - 1} more: the highest of each (mean use ${percent(bars.used_mean[at])})` : "";
   const remark = bars.remark[at] ? `, ${bars.remark[at]}` : "";
   return `${bars.first[at]} on ${bars.host[at]}${several}: use ${percent(bars.used[at])}, demand ${percent(bars.demand[at])}, load of its key groups ${percent(bars.load[at])}${remark}`;
 }
 
 function tilesOf(totals, apps) {
   const worst = widest(apps), head = finite(least(apps, (row) => row.capacity?.headroom)), loss = finite(most(apps, (row) => row.n_minus_1_pct));
-  const lacking = apps.map((row) => row.missing_standbys).filter((value) => value !== null).reduce((a, b) => a + b, 0);
+  const standbys = apps.map((row) => row.missing_standbys).filter((value) => value !== null);
+  const lacking = standbys.length ? standbys.reduce((a, b) => a + b) : null;
   const full = totals && totals.capacity_cores ? (100 * totals.demand_cores) / totals.capacity_cores : null;
   return [
     tile("Workers running", totals ? number(totals.running) : UNKNOWN, totals && totals.running < totals.workers ? `of ${number(totals.workers)}` : "", totals ? `on ${number(totals.hosts)} hosts` : ""),
@@ -92,5 +99,5 @@ export const workersTable = (workers) => table("Workers", [
 ], workers, "No worker has reported yet.");
 
 export const decisionList = (rows) => (rows.length
-  ? h("ul", { class: "list" }, rows.map((row) => h("li", {}, h("time", { title: `${ago(Date.now() / 1000 - row.at)} ago` }, clock(row.at)), h("span", {}, row.text))))
+  ? h("ul", { class: "list" }, rows.map((row) => h("li", {}, h("time", { title: `${ago(now() - row.at)} ago` }, clock(row.at)), h("span", {}, row.text))))
   : h("p", { class: "empty" }, "No decision has been made yet."));

@@ -5,7 +5,7 @@ import { ago, card, clock, h, number, percent, show, table } from "./dom.js";
 import { markdown } from "./markdown.js";
 
 export function health(root, wanted) {
-  const findings = card("What is missing", "half", h("div")), book = card("Runbook", "half", h("div", { class: "text" }));
+  const findings = card("What is missing", "half", h("div")), book = card("Runbook", "half tall", h("div", { class: "text" }));
   const intents = card("What operators asked for", "half", h("div")), decisions = card("Decisions", "half", h("div"));
   const rejected = card("Refused messages", "", h("div"));
   root.replaceChildren(h("h1", {}, "Health"), findings, book, intents, decisions, rejected);
@@ -15,8 +15,8 @@ export function health(root, wanted) {
       get("cluster"), maybe("concerns?limit=200", { items: [], total: 0 }), maybe("intents", { items: [] }), maybe("decisions?limit=30", { items: [] }), maybe("apps", { items: [] }),
     ]);
     const rows = missing(summary, concerns, controllers.items);
-    show(findings.lastChild, rows, () => (rows.length ? h("ul", { class: "list" }, rows.map(([runbook, text]) =>
-      h("li", {}, runbook ? h("a", { href: `#/health/${name(runbook)}` }, runbook) : h("span"), h("span", {}, text)))) : h("p", { class: "empty" }, "Nothing: every value is there, and no app has a problem.")));
+    show(findings.lastChild, rows, () => (rows.length ? h("ul", { class: "list findings" }, rows.map(([runbook, text]) =>
+      h("li", {}, runbook ? h("a", { href: `#/health/${name(runbook)}` }, runbook) : null, h("span", {}, text)))) : h("p", { class: "empty" }, "Nothing: every value is there, and no app has a problem.")));
     const open = wanted ?? summary.runbook ?? rows.find(([runbook]) => runbook)?.[0];
     const text = open ? await maybe(`runbooks/${name(open)}`) : null;
     show(book.lastChild, [open, text], () => (text ? markdown(text.text) : h("p", { class: "empty" }, open ? `The runbook ${open} is not installed.` : "No runbook is needed now.")));

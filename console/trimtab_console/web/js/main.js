@@ -1,5 +1,5 @@
 // Chooses the page by the address, and refreshes it while the cluster changes.
-import { get, live } from "./api.js";
+import { get, live, setNow } from "./api.js";
 import { app } from "./app.js";
 import { cluster } from "./cluster.js";
 import { ago } from "./dom.js";
@@ -31,6 +31,7 @@ async function update() {
   const mine = ticket;
   try {
     const [summary] = await Promise.all([get("cluster"), refresh()]);
+    setNow(summary.at);
     header(summary);
     main.dataset.version = summary.version;
     warn(summary.fault ? `The console cannot read Kafka: ${summary.fault}. What is shown may be old.`

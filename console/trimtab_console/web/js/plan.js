@@ -1,5 +1,5 @@
 // Plans: what moves and why, predicted and measured, how far it is.
-import { get, maybe, name } from "./api.js";
+import { maybe, name, now } from "./api.js";
 import { ago, bytes, card, clock, h, number, show, table, UNKNOWN } from "./dom.js";
 
 const PAGE = 50;
@@ -30,7 +30,7 @@ export function plan(root, wanted) {
 function about(row) {
   const total = Object.values(row.handovers).reduce((a, b) => a + b, 0);
   const done = ["done", "failed", "unresolved"].reduce((sum, phase) => sum + (row.handovers[phase] ?? 0), 0);
-  const state = row.ended_at === null ? `in flight for ${ago(Date.now() / 1000 - row.started_at)}` : `ended after ${ago(row.ended_at - row.started_at)}`;
+  const state = row.ended_at === null ? `in flight for ${ago(now() - row.started_at)}` : `ended after ${ago(row.ended_at - row.started_at)}`;
   const phases = Object.entries(row.handovers).map(([phase, count]) => `${count} ${phase}`).join(", ");
   return [
     h("p", {}, h("span", { class: `badge ${row.ended_at === null ? "good" : ""}` }, state), " ", `began at ${clock(row.started_at)}`),
@@ -64,7 +64,7 @@ function movesOf(moving, go) {
   const last = moving.offset + moving.items.length;
   return [
     table("Moves", [
-      ["key groups", (row) => row.key_groups.join(", ")], ["from", (row) => row.source], ["to", (row) => `→ ${row.target}`],
+      ["key groups", (row) => row.key_groups.slice(0, 3).join(", ") + (row.key_groups.length > 3 ? ` and ${row.key_groups.length - 3} more` : "")], ["from", (row) => row.source], ["to", (row) => `→ ${row.target}`],
       ["phase", (row) => h("span", { class: `badge ${{ done: "good", failed: "bad", unresolved: "bad" }[row.phase] ?? "warn"}` }, row.phase)],
       ["state", (row) => bytes(row.state_bytes), true], ["pause", (row) => seconds(row.pause_s), true], ["", (row) => row.detail ?? ""],
     ], moving.items, "No moves."),
