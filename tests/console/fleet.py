@@ -95,6 +95,10 @@ class Fleet:
         spread = 14.0 * math.exp(-(window % 40) / 6.0) + 1.5
         return [max(2.0, chosen.gauss(62.0 + 6.0 * math.sin(window / 20.0), spread)) for _ in range(self.workers)]
 
+    def uses(self) -> list[float]:
+        """Use per worker, in percent of its capacity."""
+        return [min(100.0, load + 9.0) for load in self.loads()]
+
     def snapshot(self, window: int = 0) -> Snapshot:
         end_ms = int((NOW - 4 + window * WINDOW_S) * 1000)
         hosts = sorted({self.host(index) for index in range(self.workers)})

@@ -38,7 +38,7 @@ def test_the_cluster_says_how_it_stands(client: TestClient) -> None:
     assert found["controllers"] == [{"name": "ctl-1:2817", "leads": True}]
     totals = found["totals"]
     assert (totals["workers"], totals["running"], totals["hosts"], totals["unknown"]) == (4, 4, 4, 0)
-    assert totals["used_cores"] == pytest.approx(sum(row.used_pct for row in FLEET.status().nodes) / 100)
+    assert totals["used_cores"] == pytest.approx(sum(FLEET.uses()) / 100)
 
 
 def test_a_cluster_of_which_nothing_is_known_is_no_error() -> None:
@@ -81,7 +81,7 @@ def test_many_workers_become_few_bars_with_the_highest_of_each() -> None:
     client = client_of(watching(fleet))
     found = get(client, "workers/bars?most=100")
     assert (found["total"], found["workers_per_bar"], sum(found["count"])) == (1000, 10, 1000)
-    assert max(found["load"]) == pytest.approx(max(row.load_pct for row in fleet.status().nodes))
+    assert max(found["load"]) == pytest.approx(max(fleet.loads()))
 
 
 def test_key_groups_of_a_map_are_those_of_the_window(client: TestClient) -> None:

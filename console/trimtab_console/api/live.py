@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from http import HTTPStatus
 
 from fastapi import APIRouter, HTTPException
@@ -26,7 +26,7 @@ async def get_live(source: From) -> StreamingResponse:
     return StreamingResponse(changes(source), media_type="text/event-stream")
 
 
-async def changes(source: Source) -> AsyncIterator[bytes]:
+async def changes(source: Source) -> AsyncGenerator[bytes]:
     """The events of one stream; it ends with the process."""
     told, silent_s = -1, 0.0
     source.streams.open += 1
