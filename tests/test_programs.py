@@ -52,7 +52,10 @@ def test_with_all_programs_nothing_is_left_out(bare: Path) -> None:
 
 
 MACHINES = {
-    "no apt-get": ("", "not installed, as this needs root and apt-get: chromium prometheus prometheus-alertmanager systemd"),
+    "no apt-get": (
+        "",
+        "not installed, as this needs root and apt-get: chromium prometheus prometheus-alertmanager systemd",
+    ),
     "no packages": ("exit 100", "apt-get cannot fetch: chromium prometheus prometheus-alertmanager systemd"),
     "broken dpkg": (
         'case "$*" in *--no-download*) exit 100;; esac',

@@ -10,7 +10,8 @@ OURS = sorted(path for path in WEB.rglob("*") if path.suffix in (".js", ".css", 
 
 def test_the_vendored_files_are_those_of_the_checksums() -> None:
     vendor = WEB / "vendor"
-    sums = dict(reversed(line.split()) for line in (vendor / "SHA256SUMS").read_text().splitlines())
+    lines = (vendor / "SHA256SUMS").read_text().splitlines()
+    sums = {name: digest for digest, name in (line.split() for line in lines)}
     assert set(sums) == {path.name for path in vendor.iterdir()} - {"SHA256SUMS"}
     for name, digest in sums.items():
         assert hashlib.sha256((vendor / name).read_bytes()).hexdigest() == digest, name
