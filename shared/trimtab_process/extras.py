@@ -4,6 +4,7 @@ PACKAGES = {
     "confluent_kafka": "confluent-kafka",
     "cronsim": "cronsim",
     "cryptography": "cryptography",
+    "fastapi": "fastapi",
     "numpy": "numpy",
     "ortools": "ortools",
     "pandas": "pandas",
@@ -14,9 +15,10 @@ PACKAGES = {
     "pyspark": "pyspark",
     "rich": "rich",
     "shtab": "shtab",
+    "uvicorn": "uvicorn",
     "zstandard": "zstandard",
 }
-"""Module -> package, for the extras `agent`, `models` and `controller`.  A test compares it with pyproject.toml."""
+"""Module -> package, for all extras but `faust`.  A test compares it with pyproject.toml."""
 
 
 def explain_missing(error: ModuleNotFoundError, *, extra: str) -> str | None:

@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter's own flush fails too
         return CUT_OFF
     except ModuleNotFoundError as error:
-        if (explanation := explain_missing(error, extra="controller")) is None:
+        if (explanation := explain_missing(error, extra=getattr(options, "extra", "controller"))) is None:
             raise
         print(f"trimtab {called}: {explanation}", file=sys.stderr)
         return BAD_USAGE

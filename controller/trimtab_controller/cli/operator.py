@@ -18,7 +18,8 @@ from rich.console import Console
 
 from trimtab_controller.cli.known import CommandError, Target, read_known, view_of
 from trimtab_controller.cli.plan_view import decision_document, show_decision
-from trimtab_controller.cli.status_view import SILENT_AFTER_S, Seen, State, show_status, summary
+from trimtab_controller.cli.seen import SILENT_AFTER_S, Seen, State, most_telling, summary
+from trimtab_controller.cli.status_view import show_status
 from trimtab_controller.configuration import BadConfiguration, decode, load
 from trimtab_controller.decider.instance import instance_of
 from trimtab_controller.decider.view import first_few
@@ -138,8 +139,7 @@ def read_status(target: Target) -> Status | None:
         told = [decode_status(message.value()) for message in found.latest(target.topics.status)]
     except BadMessage as error:
         raise CommandError(f"the status cannot be read: {error}") from error
-    alive = [status for status in told if status.acting and time.time() - status.at <= SILENT_AFTER_S]
-    return max(alive or told, key=lambda status: status.at, default=None)
+    return most_telling(told, time.time())
 
 
 def run_plan(args: argparse.Namespace, target: Target) -> int:

@@ -6,7 +6,7 @@ import time
 from trimtab_controller.cli import operator
 from trimtab_controller.cli.known import CommandError, Target
 from trimtab_controller.cli.operator import read_status, say, take_back, who, write
-from trimtab_controller.cli.status_view import Seen, State
+from trimtab_controller.cli.seen import Seen, State
 from trimtab_controller.decider.view import first_few
 from trimtab_protocol.messages.decode import NAME_PATTERN
 from trimtab_protocol.messages.intents import MAX_WORKERS, Scale, scale_key

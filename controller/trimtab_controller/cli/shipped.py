@@ -14,6 +14,7 @@ DONE, BAD_USAGE = 0, 2
 SAMPLES = {
     "agent.toml": ("deploy/samples/agent.toml", "configuration of trimtab-agent, every key"),
     "controller.toml": ("deploy/samples/controller.toml", "configuration of trimtab controller, every key"),
+    "console.toml": ("deploy/samples/console.toml", "configuration of trimtab console, every key"),
     "trimtab-agent.service": ("deploy/systemd/trimtab-agent.service", "systemd unit of the agent"),
     "trimtab-controller.service": ("deploy/systemd/trimtab-controller.service", "systemd unit of the controller"),
     "trimtab.rules.yml": ("deploy/prometheus/trimtab.rules.yml", "alerts for Prometheus"),

@@ -2,8 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
 from rich import box
 from rich.console import Console
@@ -11,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from trimtab_controller.cli.seen import OLD_SNAPSHOT_S, SILENT_AFTER_S, Seen, State
 from trimtab_controller.cli.status_hosts import (
     SHOWN_NODES,
     headroom_text,
@@ -21,43 +20,15 @@ from trimtab_controller.cli.status_hosts import (
     size_of,
 )
 from trimtab_controller.cli.status_plans import ago, clock, last_plans, plans_in_flight
-from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import first_few
-from trimtab_controller.leadership.group import Member
 from trimtab_models.elastic import Level
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import AppStatus, NodeStatus, Status
 from trimtab_protocol.messages.status_size import SizeStatus
 
-SILENT_AFTER_S = 15.0
-"""Age from which a status counts as silence; a controller publishes one every 5 s."""
-OLD_SNAPSHOT_S = 60.0
-"""Age from which a snapshot is shown as old; what the controller takes for stale depends on its windows."""
 SHOWN_DECISIONS = 5
 SHOWN_REASONS = 10
 INDENT = (0, 0, 0, 2)
-CALM = frozenset(
-    {
-        SkipReason.INSIDE_BAND,
-        SkipReason.INSIDE_NOISE,
-        SkipReason.TOO_SOON,
-        SkipReason.PLAN_IN_FLIGHT,
-        SkipReason.SCALING_IN_FLIGHT,
-        SkipReason.WINDOW_TOO_EARLY,
-        SkipReason.TOO_FEW_WINDOWS,
-    }
-)
-"""Reasons to do nothing that need no action; every other reason is the name of a runbook."""
-
-
-class State(StrEnum):
-    """The state of the controller as a whole."""
-
-    SILENT = "silent"  # no status for SILENT_AFTER_S; the real state is unknown
-    HOLD = "hold"
-    PAUSED = "paused"
-    ACTING = "acting"
-    DRY_RUN = "dry run"
 
 
 STYLES = {
@@ -67,64 +38,6 @@ STYLES = {
     State.ACTING: "bold green",
     State.DRY_RUN: "bold cyan",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A status at the time `now`, and the group of controllers; None: the broker did not answer."""
-
-    status: Status
-    controllers: Sequence[Member] | None
-    now: float
-
-    @property
-    def state(self) -> State:
-        """The most serious state that applies."""
-        if self.silent_s > SILENT_AFTER_S:
-            return State.SILENT
-        if self.status.hold:
-            return State.HOLD
-        if self.status.paused:
-            return State.PAUSED
-        return State.ACTING if self.status.acting else State.DRY_RUN
-
-    @property
-    def silent_s(self) -> float:
-        """Seconds since the controller last published a status."""
-        return max(0.0, self.now - self.status.at)
-
-    @property
-    def snapshot_age_s(self) -> float | None:
-        """Seconds since the last window ended; None before the first window."""
-        return None if self.status.window_end is None else max(0.0, self.now - self.status.window_end)
-
-    @property
-    def leader(self) -> str | None:
-        """The controller that leads, according to the broker."""
-        return next((row.name for row in self.controllers or () if row.leads), None)
-
-    @property
-    def runbook(self) -> str | None:
-        """The name of the runbook to open; None if there is no problem."""
-        last = self.status.decisions[-1] if self.status.decisions else None
-        if self.state is State.SILENT:
-            return "no_leader"
-        if self.state is State.HOLD:
-            return str(SkipReason.JOURNAL)
-        if last is not None and last.kind == "skip" and last.reason not in CALM:
-            return last.reason
-        return next((concern.kind for concern in self.status.concerns), None)
-
-
-def summary(seen: Seen) -> dict[str, object]:
-    """The first lines of the status as a JSON object."""
-    return {
-        "state": str(seen.state),
-        "leader": seen.leader,
-        "silent_s": seen.silent_s,
-        "snapshot_age_s": seen.snapshot_age_s,
-        "runbook": seen.runbook,
-    }
 
 
 def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> None:

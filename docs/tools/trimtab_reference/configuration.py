@@ -1,4 +1,4 @@
-"""docs/reference/configuration.md: both configuration files, as their readers take them.
+"""docs/reference/configuration.md: the configuration files, as their readers take them.
 
 Meanings are the comments of the sample files.  Types, ranges, defaults and what is required come from the readers: each
 key of a sample in turn is left out or given a wrong value, and the page says what the reader says.
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab_agent.configuration import read_configuration
+from trimtab_console.configuration import decode as read_console
 from trimtab_controller.configuration import decode
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_reference import ROOT
@@ -26,6 +27,7 @@ Read = Callable[[Mapping[str, Any]], object]
 SAMPLES: Mapping[str, tuple[Path, Read]] = {
     "controller.toml": (SHIPPED / "controller.toml", decode),
     "agent.toml": (SHIPPED / "agent.toml", read_configuration),
+    "console.toml": (SHIPPED / "console.toml", read_console),
 }
 COMMENTED = re.compile(r'^# (?=\[|"?[\w.-]+"? = )')
 SECTION = re.compile(r"\[([\w.]+)\]\s*(?:# (.*))?")
@@ -50,7 +52,7 @@ def render() -> str:
     """The page."""
     parts = [
         "# Configuration",
-        "Both files are TOML. They are read strictly: a key that is unknown, missing, of another type or out of its "
+        "The files are TOML. They are read strictly: a key that is unknown, missing, of another type or out of its "
         "range is refused with one line that names the key, what was found and what was expected. "
         "`trimtab-agent check --config FILE` shows what the agent's file means on its host.",
     ]

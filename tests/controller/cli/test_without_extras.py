@@ -34,8 +34,11 @@ CALLS = [
     "keys init --config controller.toml",
     "completion bash",
     "sandbox up",
+    "console --config console.toml",
 ]
 NEED_NOTHING = {"acl", "health", "jars", "runbook", "sample"}
+OURS = ("agent", "models", "controller", "console")
+"""The extras whose packages our programs import."""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +70,9 @@ def commands(help_text: str) -> set[str]:
 @pytest.mark.parametrize("line", CALLS)
 def test_a_command_names_the_package_and_the_extra_to_install(bare: Path, line: str) -> None:
     done = call(bare, "trimtab", *line.split())
-    expected = rf"trimtab {line.split()[0]}: the package [a-z-]+ is not installed: pip install 'trimtab\[controller\]'"
+    name = line.split()[0]
+    extra = "console" if name == "console" else "controller"
+    expected = rf"trimtab {name}: the package [a-z-]+ is not installed: pip install 'trimtab\[{extra}\]'"
     assert re.fullmatch(expected + "\n", done.stderr), done.stderr
     assert (done.returncode, done.stdout) == (2, "")
 
@@ -127,5 +132,5 @@ def test_the_jars_say_that_ivy_comes_with_an_extra(bare: Path) -> None:
 
 def test_every_package_of_the_extras_is_known() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    required = {re.split(r"[^a-z0-9-]", line)[0] for name in ("agent", "models", "controller") for line in extras[name]}
+    required = {re.split(r"[^a-z0-9-]", line)[0] for name in OURS for line in extras[name]}
     assert set(PACKAGES.values()) == required - {"trimtab"}

@@ -1,0 +1,102 @@
+"""Cluster, workers, hosts, decisions, concerns, intents."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from trimtab_console.api.source import From, Limit, Offset, found, page_of
+from trimtab_console.cluster_view import bars, cluster_document
+from trimtab_console.documents import Bars, Cluster, IntentDocument, Page, Runbook
+from trimtab_console.intents import intent_document
+from trimtab_console.runbooks import read_runbook
+from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.status import ConcernStatus, DecisionStatus, HostStatus, NodeStatus, PoolStatus
+
+MAX_BARS = 4_000
+"""Bars of one answer."""
+
+router = APIRouter()
+
+
+class Order(StrEnum):
+    """How workers are ordered; loads with the highest first, unknown ones last."""
+
+    NAME = "name"
+    LOAD = "load"
+    DEMAND = "demand"
+    USED = "used"
+
+
+def _place(row: NodeStatus, order: Order) -> tuple[float, str]:
+    values = {Order.NAME: 0.0, Order.LOAD: row.load_pct, Order.DEMAND: row.demand_pct, Order.USED: row.used_pct}
+    value = values[order]
+    return (1.0 if value is None else -value, row.worker)
+
+
+@router.get("/cluster")
+def get_cluster(source: From) -> Cluster:
+    """The state, who leads, and the sums over all workers."""
+    return cluster_document(source.cluster, source.watch.known, source.clock())
+
+
+@router.get("/workers")
+def get_workers(
+    source: From,
+    app: str | None = None,
+    host: str | None = None,
+    order: Order = Order.NAME,
+    offset: Offset = 0,
+    limit: Limit = 100,
+) -> Page[NodeStatus]:
+    """The workers, of one app or host if it is named."""
+    rows = [row for row in source.status.nodes if app in (None, row.app) and host in (None, row.host)]
+    return page_of(sorted(rows, key=lambda row: _place(row, order)), offset, limit)
+
+
+@router.get("/workers/bars")
+def get_bars(source: From, app: str | None = None, most: Annotated[int, Query(ge=1, le=MAX_BARS)] = 1_000) -> Bars:
+    """All workers as at most `most` bars, ordered by host."""
+    return bars(source.status, None if app is None else AppId(app), most)
+
+
+@router.get("/workers/{worker}")
+def get_worker(source: From, worker: str) -> NodeStatus:
+    """One worker."""
+    return found(next((row for row in source.status.nodes if row.worker == worker), None), "such worker")
+
+
+@router.get("/hosts")
+def get_hosts(source: From, offset: Offset = 0, limit: Limit = 100) -> Page[HostStatus]:
+    """The hosts, by name."""
+    return page_of(source.status.hosts, offset, limit)
+
+
+@router.get("/pool")
+def get_pool(source: From, offset: Offset = 0, limit: Limit = 100) -> Page[PoolStatus]:
+    """The workers that can be started."""
+    return page_of(source.status.pool, offset, limit)
+
+
+@router.get("/decisions")
+def get_decisions(source: From, offset: Offset = 0, limit: Limit = 100) -> Page[DecisionStatus]:
+    """The last decisions, newest first."""
+    return page_of(source.status.decisions[::-1], offset, limit)
+
+
+@router.get("/concerns")
+def get_concerns(source: From, offset: Offset = 0, limit: Limit = 100) -> Page[ConcernStatus]:
+    """The problems of apps; `kind` is the name of the runbook."""
+    return page_of(source.status.concerns, offset, limit)
+
+
+@router.get("/intents")
+def get_intents(source: From, offset: Offset = 0, limit: Limit = 100) -> Page[IntentDocument]:
+    """What operators asked for and has not been revoked."""
+    return page_of([intent_document(each) for each in source.watch.known.intents], offset, limit)
+
+
+@router.get("/runbooks/{name}")
+def get_runbook(name: str) -> Runbook:
+    """What an alert or a reason means, and what to do, as Markdown."""
+    return Runbook(name=name, text=found(read_runbook(name), "such runbook"))

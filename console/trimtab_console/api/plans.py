@@ -1,0 +1,30 @@
+"""Plans, and what they move."""
+
+from fastapi import APIRouter
+
+from trimtab_console.api.source import From, Limit, Offset, found, page_of
+from trimtab_console.documents import Moving, Page, Plan
+from trimtab_console.plans import moves_of, plan_document
+
+router = APIRouter()
+
+
+@router.get("/plans")
+def get_plans(source: From, app: str | None = None, offset: Offset = 0, limit: Limit = 100) -> Page[Plan]:
+    """Plans in flight and past ones, newest first."""
+    rows = [row for row in source.status.rounds if app in (None, row.app)]
+    return page_of([plan_document(row) for row in sorted(rows, key=lambda row: -row.started_at)], offset, limit)
+
+
+@router.get("/plans/{plan}")
+def get_plan(source: From, plan: str) -> Plan:
+    """One plan."""
+    row = next((row for row in source.status.rounds if row.plan == plan), None)
+    return plan_document(found(row, "such plan"))
+
+
+@router.get("/plans/{plan}/moves")
+def get_moves(source: From, plan: str, offset: Offset = 0, limit: Limit = 100) -> Page[Moving]:
+    """What a plan moves, by the journal: the plans in flight, the last one of each app, and those seen before."""
+    row = source.watch.known.rounds.get(plan)
+    return page_of(moves_of(found(row, "journal entry of this plan since the console started")), offset, limit)

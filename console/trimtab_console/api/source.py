@@ -1,0 +1,80 @@
+"""What every resource starts from: the newest state, or a problem that says why there is none."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Annotated, TypeVar
+
+from fastapi import Depends, HTTPException, Query, Request
+
+from trimtab_console.documents import Page
+from trimtab_console.watch import Watch
+from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.messages.status import AppStatus, Status
+
+T = TypeVar("T")
+MAX_PAGE = 1_000
+"""Items of one answer."""
+
+Offset = Annotated[int, Query(ge=0, le=100_000_000)]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
+
+
+@dataclass(slots=True)
+class Streams:
+    """How many browsers are told of changes now."""
+
+    open: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The cluster, what is known of it, the time, and whether the process ends."""
+
+    cluster: str
+    watch: Watch
+    clock: Callable[[], float]
+    stopping: Callable[[], bool]
+    streams: Streams = field(default_factory=Streams)
+
+    @property
+    def status(self) -> Status:
+        """The status that tells most.  Raises HTTPException."""
+        seen = self.watch.known.seen(self.clock())
+        if seen is None:
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "no controller has reported on this cluster yet")
+        return seen.status
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The last window.  Raises HTTPException."""
+        snapshot = self.watch.known.snapshot
+        if snapshot is None:
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "no window has been published lately")
+        return snapshot
+
+    def app(self, name: str) -> AppStatus:
+        """The status of an app.  Raises HTTPException."""
+        return found(next((row for row in self.status.apps if row.app == AppId(name)), None), f"app {name[:200]!r}")
+
+
+def _source(request: Request) -> Source:
+    source = request.app.state.source
+    assert isinstance(source, Source)
+    return source
+
+
+From = Annotated[Source, Depends(_source)]
+
+
+def found(value: T | None, what: str) -> T:
+    """The value.  Raises HTTPException if there is none."""
+    if value is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND, f"there is no {what}")
+    return value
+
+
+def page_of(items: Sequence[T], offset: int, limit: int) -> Page[T]:
+    """Some of these items."""
+    return Page(items=items[offset : offset + limit], total=len(items), offset=offset)

@@ -1,0 +1,95 @@
+"""The cluster as a whole, and its workers as bars: what the first page shows at once.  Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from trimtab_console.documents import Bars, Cluster, Controller, Totals
+from trimtab_console.watch import Known
+from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.status import NodeStatus, Status
+
+
+def cluster_document(name: str, known: Known, now: float) -> Cluster:
+    """The state, who leads, and the sums over all workers."""
+    seen = known.seen(now)
+    if seen is None:
+        return Cluster(cluster=name, version=known.version, at=now, read=known.read, fault=known.fault)
+    status, last = seen.status, seen.status.decisions[-1] if seen.status.decisions else None
+    told = None if known.controllers is None else [Controller(name=r.name, leads=r.leads) for r in known.controllers]
+    return Cluster(
+        cluster=name,
+        version=known.version,
+        at=now,
+        read=known.read,
+        fault=known.fault,
+        state=str(seen.state),
+        runbook=seen.runbook,
+        silent_s=seen.silent_s,
+        snapshot_age_s=seen.snapshot_age_s,
+        coverage=status.coverage,
+        epoch=str(status.epoch),
+        paused=status.paused,
+        hold=status.hold.text if status.hold else None,
+        controllers=told,
+        last_decision=last.text if last else None,
+        last_decision_at=last.at if last else None,
+        totals=_totals(status),
+        rejected={**known.rejected, **status.rejected},
+    )
+
+
+def _totals(status: Status) -> Totals:
+    running = [row for row in status.nodes if row.state is not WorkerState.AWAY]
+    return Totals(
+        workers=len(status.nodes),
+        running=len(running),
+        hosts=len({row.host for row in status.nodes} | {row.host for row in status.hosts}),
+        capacity_cores=sum(row.capacity for row in running),
+        used_cores=sum(row.capacity * row.used_pct / 100.0 for row in running if row.used_pct is not None),
+        demand_cores=sum(row.capacity * row.demand_pct / 100.0 for row in running if row.demand_pct is not None),
+        unknown=sum(row.used_pct is None or row.demand_pct is None for row in running),
+    )
+
+
+def bars(status: Status, app: AppId | None, most: int) -> Bars:
+    """The workers of an app, or of all (None), as at most `most` bars."""
+    rows = sorted((row for row in status.nodes if app in (None, row.app)), key=lambda row: (row.host, row.worker))
+    size = max(1, -(-len(rows) // most))
+    groups = [rows[start : start + size] for start in range(0, len(rows), size)]
+    return Bars(
+        total=len(rows),
+        workers_per_bar=size,
+        mean_load=_mean_load(rows),
+        first=[group[0].worker for group in groups],
+        host=[group[0].host for group in groups],
+        count=[len(group) for group in groups],
+        load=[_highest(row.load_pct for row in group) for group in groups],
+        used=[_highest(row.used_pct for row in group) for group in groups],
+        used_mean=[_mean([row.used_pct for row in group if row.used_pct is not None]) for group in groups],
+        demand=[_highest(row.demand_pct for row in group) for group in groups],
+        remark=[next((found for row in group if (found := remark(row))), None) for group in groups],
+    )
+
+
+def remark(row: NodeStatus) -> str | None:
+    """How a worker differs from one that runs and is steered."""
+    if row.state is not WorkerState.RUNNING:
+        return str(row.absence or row.state)
+    if row.draining:
+        return "draining" if row.key_groups else "drained"
+    return None if row.steering else "only reports"
+
+
+def _mean_load(rows: Sequence[NodeStatus]) -> float | None:
+    """The load of all workers together, in percent of their capacity; None if none is known."""
+    known = [(row.load_pct, row.capacity) for row in rows if row.load_pct is not None]
+    capacity = sum(cores for _, cores in known)
+    return sum(load * cores for load, cores in known) / capacity if capacity else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _highest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)

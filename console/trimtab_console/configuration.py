@@ -1,0 +1,89 @@
+"""Reads console.toml strictly into frozen values; an error names file, key, found value and expected value."""
+
+import ipaddress
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trimtab_process.credential_files import read_private
+from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields
+from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
+from trimtab_protocol.settings.listen import Listen
+from trimtab_protocol.settings.paths import read_path
+
+LISTEN = Listen(address="127.0.0.1", port=8750)
+MAX_HOSTS = 20
+"""Names under which browsers may ask for the console."""
+
+
+class BadConfiguration(Exception):
+    """The file cannot be used; the message tells the operator why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """The configuration of the console.
+
+    `hosts`: names, besides those of the loopback, that a request's Host header may have.  `trust_file`: the keys that
+    may sign placements; None: they are not verified.
+    """
+
+    cluster: str
+    kafka: KafkaSettings
+    listen: Listen = LISTEN
+    hosts: tuple[str, ...] = ()
+    trust_file: Path | None = None
+
+
+def load(path: Path) -> Configuration:
+    """Read a configuration file; raises BadConfiguration."""
+    try:
+        return decode(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise BadConfiguration(f"{path}: {error.strerror or error}") from error
+    except BadMessage as error:
+        raise BadConfiguration(f"{path}: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise BadConfiguration(f"{path}: not TOML: {error}") from error
+
+
+def decode(document: Mapping[str, Any]) -> Configuration:
+    """Decode a parsed document; raises BadMessage."""
+    fields = Fields(dict(document), "")
+    console = fields.fields("console")
+    port = console.optional("port", lambda name: console.integer(name, low=1, high=65_535))
+    address = console.optional("address", lambda name: _read_loopback(console, name))
+    configuration = Configuration(
+        cluster=console.name("cluster"),
+        kafka=read_kafka(fields.fields("kafka"), read_private),
+        listen=Listen(address=address or LISTEN.address, port=port or LISTEN.port),
+        hosts=_read_hosts(console, "hosts") if console.has("hosts") else (),
+        trust_file=console.optional("trust_file", lambda name: read_path(console, name)),
+    )
+    console.done()
+    fields.done()
+    return configuration
+
+
+def _read_loopback(fields: Fields, name: str) -> str:
+    """An address that only this machine reaches: the console has no login of its own."""
+    text = fields.text(name, limit=100)
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        found = None
+    if found is None or not found.is_loopback:
+        expected = "127.0.0.1 or ::1: the console has no login; put a reverse proxy with TLS and a login before it"
+        raise BadMessage(Fault.RANGE, fields.at(name), text, expected)
+    return text
+
+
+def _read_hosts(fields: Fields, name: str) -> tuple[str, ...]:
+    hosts = []
+    for path, value in fields.items(name, limit=MAX_HOSTS):
+        if not isinstance(value, str) or not NAME_PATTERN.fullmatch(value):
+            raise BadMessage(Fault.RANGE, path, value, "the name of a host, without a port")
+        hosts.append(value.lower())
+    return tuple(hosts)

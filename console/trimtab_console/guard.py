@@ -1,0 +1,105 @@
+"""Stands before every request: who may ask, how often, and what a browser may do with the answer."""
+
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+METHODS = frozenset({"GET", "HEAD"})
+PER_S, AT_ONCE = 30.0, 150.0
+"""Requests per second from one address, and in one burst."""
+MAX_CLIENTS = 1_000
+"""Addresses whose requests are counted separately; the one that has been quiet longest is forgotten."""
+MAX_REQUEST_TARGET = 2_000
+"""Bytes of path and query."""
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = (
+    (b"content-security-policy", CSP.encode()),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
+PROBLEM = "application/problem+json"
+
+
+class Guard:
+    """Refuses foreign Host headers (DNS rebinding), other methods than GET and HEAD, and floods."""
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._app = app
+        self._hosts = frozenset({*LOOPBACK, *hosts})
+        self._clock = clock
+        self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":  # lifespan; web sockets are not served
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+
+        async def hardened(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                found = {name.lower() for name, _ in message["headers"]}
+                added = [*HEADERS, *([] if b"cache-control" in found else [(b"cache-control", b"no-store")])]
+                message["headers"] = [*message["headers"], *added]
+            await send(message)
+
+        refusal = self._refusal(scope)
+        if refusal is None:
+            await self._app(scope, receive, hardened)
+        else:
+            await _refuse(hardened, *refusal)
+
+    def _refusal(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
+        headers = dict(scope["headers"])
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        if _without_port(host) not in self._hosts:
+            return HTTPStatus.MISDIRECTED_REQUEST, "the Host header names a host that is not in console.hosts"
+        if scope["method"] not in METHODS:
+            return HTTPStatus.METHOD_NOT_ALLOWED, "the console only reads: GET and HEAD"
+        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_REQUEST_TARGET:
+            return HTTPStatus.REQUEST_URI_TOO_LONG, f"path and query have more than {MAX_REQUEST_TARGET} bytes"
+        if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
+            return HTTPStatus.FORBIDDEN, "another site asked for this"
+        if not self._spend((scope.get("client") or ("", 0))[0]):
+            return HTTPStatus.TOO_MANY_REQUESTS, f"more than {PER_S:g} requests per second"
+        return None
+
+    def _spend(self, client: str) -> bool:
+        """Whether this address may ask once more now."""
+        now = self._clock()
+        left, at = self._clients.pop(client, (AT_ONCE, now))
+        left = min(AT_ONCE, left + (now - at) * PER_S)
+        self._clients[client] = (max(0.0, left - 1.0), now)
+        while len(self._clients) > MAX_CLIENTS:
+            self._clients.popitem(last=False)
+        return left >= 1.0
+
+
+def problem(status: HTTPStatus, detail: str) -> bytes:
+    """The body of an error, as RFC 9457 has it."""
+    return json.dumps({"type": "about:blank", "title": status.phrase, "status": status, "detail": detail}).encode()
+
+
+async def _refuse(send: Send, status: HTTPStatus, detail: str) -> None:
+    headers = [(b"content-type", PROBLEM.encode())]
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        headers.append((b"allow", b"GET, HEAD"))
+    if status is HTTPStatus.TOO_MANY_REQUESTS:
+        headers.append((b"retry-after", b"1"))
+    await send({"type": "http.response.start", "status": int(status), "headers": headers})
+    await send({"type": "http.response.body", "body": problem(status, detail)})
+
+
+def _without_port(host: str) -> str:
+    name, _, port = host.rpartition(":")
+    return name if name and port.isdigit() else host

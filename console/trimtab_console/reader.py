@@ -1,0 +1,95 @@
+"""Reads the topics of the cluster as a reader: it joins no group, writes nothing, and survives broker and topics."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from trimtab_console.watch import Watch
+from trimtab_controller.kafka.connection import Connection, pause
+from trimtab_controller.kafka.follower import Follower
+from trimtab_controller.kafka.reader import ReadError, drain, reading, since, starts
+from trimtab_controller.leadership.group import members
+from trimtab_process.backoff import BROKER
+from trimtab_process.kafka_errors import error_text, is_transient
+from trimtab_protocol.messages.names import Topics
+
+log = logging.getLogger(__name__)
+
+LOOK_BACK_S = 300.0
+"""How far back snapshots are read at the start; a stale window is better than none."""
+CONTROLLERS_EVERY_S = 10.0
+"""How often the broker is asked who is in the group of controllers."""
+AT_ONCE = 500
+"""Most messages to take in between two looks at whether the process should end."""
+
+
+class Reader:
+    """Feeds a watch from Kafka until `stopping`."""
+
+    def __init__(self, connection: Connection, topics: Topics, watch: Watch, stopping: Callable[[], bool]) -> None:
+        self._connection = connection
+        self._topics = topics
+        self._watch = watch
+        self._stopping = stopping
+
+    def start(self) -> list[threading.Thread]:
+        """Start reading; the threads end soon after `stopping`."""
+        threads = [
+            threading.Thread(target=run, name=name, daemon=True)
+            for name, run in (("reader", self.run), ("controllers", self.ask_for_controllers))
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def run(self) -> None:
+        """Read; after a fault, from the beginning again."""
+        failures = 0
+        while not self._stopping():
+            try:
+                self._read()
+                failures = 0
+            except (KafkaException, ReadError) as error:
+                failures += 1
+                text = error_text(error) if isinstance(error, KafkaException) else str(error)
+                log.warning("cannot read the topics of %s: %s", self._topics.cluster, text)
+                self._watch.set_reading(read=self._watch.known.read, fault=text)
+                pause(BROKER.after(failures), self._stopping)
+
+    def _read(self) -> None:
+        """Read all topics to their ends and go on; returns when topics were made anew.  Raises KafkaException."""
+        topics = self._topics
+        compacted = (topics.status, topics.intents, topics.placement, topics.journal)
+        with reading(self._connection, "console") as consumer:
+            at = time.time() - LOOK_BACK_S
+            found = drain(consumer, [*starts(consumer, compacted), *since(consumer, topics.snapshots, at)])
+        self._watch.restart()
+        for message in found.messages:
+            self._watch.take(message)
+        positions = [each for topic in (*compacted, topics.snapshots) for each in found.positions(topic)]
+        del found
+        self._watch.set_reading(read=True, fault=None)
+        follower = Follower(self._connection, "console", positions)
+        try:
+            while not self._stopping() and not follower.take_recreated():
+                for message in follower.consume(AT_ONCE, timeout_s=0.2):
+                    if message.error() is None:
+                        self._watch.take(message)
+                    elif not is_transient(message.error()):
+                        raise KafkaException(message.error())
+        finally:
+            follower.close()
+
+    def ask_for_controllers(self) -> None:
+        """Ask from time to time who is in the group of controllers."""
+        admin = AdminClient(self._connection.client("trimtab-console-admin"))
+        while not self._stopping():
+            try:
+                self._watch.set_controllers(members(admin, self._topics.cluster))
+            except (KafkaException, TimeoutError):
+                self._watch.set_controllers(None)
+            pause(CONTROLLERS_EVERY_S, self._stopping)

@@ -1,0 +1,64 @@
+"""The web application: API, pages, errors as problem details."""
+
+from collections.abc import Iterable
+from http import HTTPStatus
+from importlib import metadata
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+
+from trimtab_console.api import apps, cluster, live, plans
+from trimtab_console.api.source import Source
+from trimtab_console.documents import Problem
+from trimtab_console.guard import PROBLEM, Guard, problem
+
+WEB = Path(__file__).with_name("web")
+PREFIX = "/api/v1"
+COMPRESSED_FROM = 2_000
+"""Bytes from which an answer is compressed."""
+
+
+def application(source: Source, hosts: Iterable[str] = ()) -> FastAPI:
+    """The application for what this source knows; `hosts` = further names that a Host header may have."""
+    web = FastAPI(
+        title="Trimtab console",
+        version=metadata.version("trimtab"),
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+    )
+    web.state.source = source
+    answers: dict[int | str, dict[str, object]] = {code: {"model": Problem} for code in (404, 422, 429, 503)}
+    for router in (cluster.router, apps.router, plans.router, live.router):
+        web.include_router(router, prefix=PREFIX, responses=answers)
+    web.mount("/", StaticFiles(directory=WEB, html=True))
+    web.add_exception_handler(HTTPException, _refused)
+    web.add_exception_handler(RequestValidationError, _invalid)
+    web.add_exception_handler(Exception, _failed)
+    web.add_middleware(GZipMiddleware, minimum_size=COMPRESSED_FROM, compresslevel=1)
+    web.add_middleware(Guard, hosts=tuple(hosts))
+    return web
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _problem(HTTPStatus(error.status_code), str(error.detail))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:5])
+    return _problem(HTTPStatus.UNPROCESSABLE_ENTITY, told[:1_000])
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return _problem(HTTPStatus.INTERNAL_SERVER_ERROR, "see the log of the console")
+
+
+def _problem(status: HTTPStatus, detail: str) -> Response:
+    return Response(problem(status, detail), status_code=status, media_type=PROBLEM)

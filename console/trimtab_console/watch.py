@@ -1,0 +1,152 @@
+"""What the topics say about the cluster: takes messages in, and holds the newest state.  No I/O."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from confluent_kafka import Message
+
+from trimtab_console.history import History, Point
+from trimtab_controller.cli.seen import Seen, most_telling
+from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
+from trimtab_controller.execution.journal import JournalEntry
+from trimtab_controller.execution.state import Round
+from trimtab_controller.leadership.group import Member
+from trimtab_controller.loop.inbox import Inbox
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.intents import Intent
+from trimtab_protocol.messages.names import AppId, Topics
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.messages.status import Status, decode_status, status_key
+from trimtab_protocol.signing.keys import TrustedKeys
+
+STATUS_KEYS = frozenset({status_key(acting=True), status_key(acting=False)})
+MAX_ROUNDS = 100
+"""Plans whose hand-overs are kept."""
+COMPARED = frozenset({"controllers", "read", "fault"})
+"""What is noted again and again, mostly unchanged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """The newest state; nothing in it changes.  `version` grows with each change.
+
+    `statuses` by record key; `rounds` by plan, as last journalled; `controllers` None: the broker did not answer.
+    `read` = whether the topics have been read to the ends that they had when the console started; `fault` = why Kafka
+    cannot be read now.
+    """
+
+    version: int = 0
+    statuses: Mapping[bytes, Status] = field(default_factory=dict)
+    snapshot: Snapshot | None = None
+    placements: Mapping[AppId, Placement] = field(default_factory=dict)
+    intents: tuple[Intent, ...] = ()
+    rounds: Mapping[str, Round] = field(default_factory=dict)
+    controllers: Sequence[Member] | None = None
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    read: bool = False
+    fault: str | None = None
+
+    def seen(self, now: float) -> Seen | None:
+        """The status that tells most at this time; None: no controller has reported."""
+        status = most_telling(self.statuses.values(), now)
+        return None if status is None else Seen(status=status, controllers=self.controllers, now=now)
+
+
+class Watch:
+    """One thread takes messages in; any number of others read `known`."""
+
+    def __init__(self, topics: Topics, clock: Callable[[], float], *, trusted: TrustedKeys | None = None) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._trusted = trusted
+        self._inbox = Inbox(topics, clock, trusted=trusted)
+        self._history = History()
+        self._rejected: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._known = Known()
+
+    @property
+    def known(self) -> Known:
+        """The newest state."""
+        return self._known
+
+    def history(self, app: AppId) -> tuple[Point, ...]:
+        """The points of an app, oldest first."""
+        with self._lock:
+            return self._history.of(app)
+
+    def take(self, message: Message) -> None:
+        """Note a message.  One that cannot be read is counted, and changes nothing else."""
+        if message.topic() == self._topics.status:
+            self._take_status(message)
+        else:
+            self._take_event(message)
+
+    def set_controllers(self, controllers: Sequence[Member] | None) -> None:
+        """Note who is in the group of controllers."""
+        self._change(controllers=controllers)
+
+    def set_reading(self, *, read: bool, fault: str | None) -> None:
+        """Note how reading goes."""
+        self._change(read=read, fault=fault)
+
+    def restart(self) -> None:
+        """Forget what the topics said: they were made anew, and are read from their beginning."""
+        with self._lock:
+            self._history.restart()
+        self._inbox = Inbox(self._topics, self._clock, trusted=self._trusted)
+        self._change(statuses={}, snapshot=None, placements={}, intents=(), rounds={})
+
+    def _take_status(self, message: Message) -> None:
+        key, statuses = message.key() or b"", dict(self._known.statuses)
+        if message.value() is None:
+            statuses.pop(key, None)
+            self._change(statuses=MappingProxyType(statuses))
+            return
+        try:
+            status = decode_status(message.value())
+        except BadMessage as error:
+            self._rejected[f"{message.topic()}.{error.fault}"] += 1
+            self._change(rejected=self._counts())
+            return
+        if key not in STATUS_KEYS or status.cluster != self._topics.cluster:
+            return
+        statuses[key] = status
+        if status.acting or status_key(acting=True) not in statuses:
+            with self._lock:
+                self._history.note(status)
+        self._change(statuses=MappingProxyType(statuses))
+
+    def _take_event(self, message: Message) -> None:
+        before = self._inbox.rejected.total()
+        event = self._inbox.take(message)
+        match event:
+            case SnapshotArrived(snapshot=snapshot):
+                self._change(snapshot=snapshot)
+            case IntentsChanged(intents=intents):
+                self._change(intents=intents)
+            case Placement():
+                self._change(placements=MappingProxyType({**self._known.placements, event.app: event}))
+            case JournalEntry(execution=execution):
+                rounds = {**self._known.rounds, **{row.plan: row for row in execution.rounds.values()}}
+                newest = sorted(rounds.values(), key=lambda row: row.started_at)[-MAX_ROUNDS:]
+                self._change(rounds=MappingProxyType({row.plan: row for row in newest}))
+            case _:
+                pass
+        if self._inbox.rejected.total() != before:
+            self._change(rejected=self._counts())
+
+    def _counts(self) -> Mapping[str, int]:
+        refused = {f"{topic}.{fault}": count for (topic, fault), count in self._inbox.rejected.items()}
+        return MappingProxyType({**refused, **self._rejected})
+
+    def _change(self, **changed: object) -> None:
+        with self._lock:
+            before = self._known
+            if all(name in COMPARED and getattr(before, name) == value for name, value in changed.items()):
+                return
+            self._known = replace(before, version=before.version + 1, **changed)  # type: ignore[arg-type]

@@ -1,0 +1,37 @@
+// The API, and what is live.
+
+export class Problem extends Error {
+  constructor(status, detail) { super(detail); this.status = status; }
+}
+
+export async function get(path) {
+  const response = await fetch(`api/v1/${path}`, { headers: { accept: "application/json" } });
+  if (response.ok) return response.json();
+  const problem = await response.json().catch(() => ({ detail: response.statusText }));
+  throw new Problem(response.status, problem.detail);
+}
+
+// The answer, or `otherwise` where there is nothing to tell (404, 503).
+export const maybe = (path, otherwise = null) =>
+  get(path).catch((error) => { if ([404, 503].includes(error.status)) return otherwise; throw error; });
+
+export const name = encodeURIComponent;
+
+// The console's time in epoch seconds, by its last answer: a browser's clock may be wrong.
+let ahead = 0;
+export const now = () => Date.now() / 1000 + ahead;
+export const setNow = (at) => { ahead = at - Date.now() / 1000; };
+
+// Calls `changed` at most once a second while the cluster changes, and `lost` when the console does not answer.
+export function live(changed, lost) {
+  let due = false, at = 0;
+  const tell = () => { due = false; at = Date.now(); changed(); };
+  const source = new EventSource("api/v1/live");
+  source.addEventListener("change", () => {
+    if (due || document.hidden) return;
+    due = true;
+    setTimeout(tell, Math.max(0, at + 1000 - Date.now()));
+  });
+  source.addEventListener("error", lost);
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) tell(); });
+}

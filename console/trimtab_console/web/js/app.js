@@ -1,0 +1,87 @@
+// One app: its operators, and their key groups as a map coloured by load.
+import { get, maybe, name } from "./api.js";
+import { choosing, drawMap } from "./canvas.js";
+import { bytes, card, h, key, number, percent, share, show, table, tile, times, UNKNOWN } from "./dom.js";
+
+export function app(root, wanted) {
+  const title = h("h1", {}, wanted ?? "Apps"), which = h("div", { class: "chips", role: "group", "aria-label": "App" });
+  const tiles = h("div", { class: "tiles" }), chips = h("div", { class: "chips", role: "group", "aria-label": "Operator" });
+  const canvas = h("canvas", { class: "plot map", role: "img" }), said = h("p", { class: "said muted", "aria-live": "polite" });
+  const note = h("span", { class: "note" }), scale = h("span", { class: "key" });
+  const map = card("Key groups by load", "wide", chips, h("p"), canvas, said), size = card("Size", "third", h("div"));
+  map.firstChild.append(note, scale, key("none", "not measured"));
+  const operators = card("Operators", "half", h("div")), hottest = card("Hottest key groups", "half", h("div"));
+  root.replaceChildren(title, which, tiles, map, size, operators, hottest);
+  let data = null, operator = null, drawn = null;
+  const say = (at) => { said.textContent = at === null || !data ? "Point at a cell, or use the arrow keys, to read its values." : cellText(data, at); };
+  const redraw = choosing(canvas, {
+    count: () => data?.first.length ?? 0, step: () => drawn?.columns ?? 1, say,
+    at: (x, y) => {
+      const place = drawn ? Math.floor(y / drawn.tall) * drawn.columns + Math.min(drawn.columns - 1, Math.floor(x / drawn.cell)) : -1;
+      return data && place >= 0 && place < data.first.length ? place : null;
+    },
+    draw: (selected) => { if (data) drawn = drawMap(canvas, data, selected); },
+  });
+
+  return async function refresh() {
+    const list = await maybe("apps", { items: [] }), row = list.items.find((each) => each.app === wanted) ?? list.items[0];
+    if (!row) return show(tiles, null, () => h("p", { class: "empty" }, "No app has reported yet."));
+    title.textContent = row.app;
+    show(which, [list.items.map((each) => each.app), row.app], () => (list.items.length < 2 ? [] : list.items.map((each) =>
+      h("button", { "aria-pressed": String(each.app === row.app), onclick: () => { location.hash = `#/app/${name(each.app)}`; } }, each.app))));
+    show(tiles, row, () => tilesOf(row));
+    show(size.lastChild, row, () => sizeOf(row));
+    const found = await maybe(`apps/${name(row.app)}/operators`, []);
+    show(operators.lastChild, found, () => operatorsTable(found));
+    operator = found.some((each) => each.operator === operator) ? operator : found[0]?.operator;
+    show(chips, [found.map((each) => each.operator), operator], () => found.map((each) =>
+      h("button", { "aria-pressed": String(each.operator === operator), onclick: () => { operator = each.operator; refresh(); } }, each.operator)));
+    if (!operator) { said.textContent = "No window has been published lately."; return; }
+    const path = `apps/${name(row.app)}/operators/${name(operator)}`;
+    const cells = Math.max(64, Math.min(16384, Math.floor((canvas.clientWidth * canvas.clientHeight) / 30)));
+    const [cellData, hot] = await Promise.all([get(`${path}/map?cells=${cells}`), get(`${path}/key-groups?order=load&limit=10`)]);
+    data = cellData;
+    const peak = Math.max(0, ...data.peak.map((value) => value ?? 0));
+    show(scale, peak, () => [`0`, h("i", { class: "ramp" }), `${number(peak, 1)} % of a core`]);
+    note.textContent = data.per_cell > 1 ? `${number(data.key_groups)}, ${data.per_cell} to a cell: the hottest of each` : number(data.key_groups);
+    canvas.setAttribute("aria-label", `Load of ${data.key_groups} key groups of ${operator}; arrow keys choose a cell`);
+    redraw();
+    if (!said.textContent) say(null);
+    show(hottest.lastChild, hot.items, () => hottestTable(hot.items));
+  };
+}
+
+function cellText(data, at) {
+  const worker = data.workers[data.worker[at]], load = data.peak[at];
+  const which = data.per_cell > 1 ? `key group ${data.hottest[at]}, the hottest of ${data.first[at]} to ${data.first[at] + data.per_cell - 1}` : `key group ${data.first[at]}`;
+  return load === null ? `${which} on ${worker}: not measured in the last window` : `${which} on ${worker}: ${percent(load, 2)} of a core${data.per_cell > 1 ? `; mean of the cell ${percent(data.mean[at], 2)}` : ""}`;
+}
+
+function tilesOf(row) {
+  const loss = row.n_minus_1_worker ? `at ${row.n_minus_1_worker}; bound ${percent(row.n_minus_1_bound_pct)}` : "unknown while key groups lack a standby";
+  return [
+    tile("Load distance", number(row.load_distance, 1), "pp", row.not_ready ?? `noise ${number(row.noise, 1)} pp`, row.not_ready ? "warn" : ""),
+    tile("Mean load", percent(row.mean_load), "", `${number(row.key_groups)} key groups`),
+    tile("Headroom", times(row.capacity?.headroom ?? null), "", row.capacity?.first ? `until ${row.capacity.first} is full` : "", row.capacity?.headroom !== null && row.capacity?.headroom < 1 ? "bad" : ""),
+    tile("With free moves", times(row.capacity?.potential ?? null), "", `no placement exceeds ${times(row.capacity?.bound ?? null)}`),
+    tile("After the loss of a host", percent(row.n_minus_1_pct), "", loss, row.n_minus_1_pct > 100 ? "bad" : ""),
+    tile("Lack a standby", number(row.missing_standbys), "", `load unknown: ${share(row.unknown_load)}`, row.missing_standbys ? "warn" : ""),
+  ];
+}
+
+function sizeOf(row) {
+  const fixed = row.fixed.length ? [h("h2", {}, `Fixed workers: ${row.fixed.length}`), h("p", { class: "muted" }, "Plans are made around them."),
+    h("ul", {}, row.fixed.slice(0, 8).map((each) => h("li", {}, `${each.worker}: ${each.reason}${each.text ? `, ${each.text}` : ""}`)))] : [];
+  return [h("p", {}, row.size ? row.size.text : "The controller does not judge the size of this app."), ...fixed];
+}
+
+const operatorsTable = (rows) => table("Operators", [
+  ["operator", (row) => row.operator], ["key groups", (row) => number(row.key_groups), true], ["cores", (row) => number(row.cpu_cores, 2), true],
+  ["inputs/s", (row) => number(row.tuples_in_s), true], ["backlog", (row) => number(row.backlog), true], ["state", (row) => bytes(row.state_bytes), true],
+  ["not measured", (row) => (row.unmeasured ? number(row.unmeasured) : UNKNOWN), true],
+], rows, "No window has been published lately.");
+
+const hottestTable = (rows) => table("Hottest key groups", [
+  ["key group", (row) => number(row.partition), true], ["worker", (row) => row.worker], ["load of a core", (row) => percent(row.load_pct, 2), true],
+  ["inputs/s", (row) => number(row.tuples_in_s), true], ["state", (row) => bytes(row.state_bytes), true],
+], rows);

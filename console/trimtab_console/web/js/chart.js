@@ -1,0 +1,26 @@
+// Figures over time, drawn by uPlot.
+import uPlot from "../vendor/uPlot.esm.js";
+import { clock } from "./dom.js";
+
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+export function chart(place, series, unit) {
+  let plot = null, last = null, width = 0;
+  const make = () => {
+    plot?.destroy();
+    width = place.clientWidth;
+    const axis = { stroke: css("--muted"), grid: { stroke: css("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+    plot = new uPlot({
+      width, height: 215, legend: { live: true }, cursor: { points: { size: 6 } }, padding: [8, 8, 0, 0],
+      scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, (high ?? 1) * 1.1)] } },
+      axes: [{ ...axis, space: 80, values: (_, at) => at.map(clock) }, { ...axis, size: 46, values: (_, values) => values.map((value) => `${value}${unit}`) }],
+      series: [{ label: "at", value: (_, at) => (at === null ? "–" : clock(at)) }, ...series.map(({ label, colour, dash }) => ({
+        label, stroke: css(colour), width: 2, dash, spanGaps: false, points: { show: false },
+        value: (_, value) => (value === null || value === undefined ? "–" : `${value.toFixed(1)} ${unit}`),
+      }))],
+    }, last, place);
+  };
+  new ResizeObserver(() => { if (plot && place.clientWidth !== width) make(); }).observe(place);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (plot) make(); });
+  return (data) => { last = data; if (plot) plot.setData(data); else make(); };
+}

@@ -1,0 +1,103 @@
+// The cluster: workers against capacity and mean, apps, load distance over time.
+import { get, maybe, name, now } from "./api.js";
+import { barAt, choosing, drawBars } from "./canvas.js";
+import { chart } from "./chart.js";
+import { ago, card, clock, h, key, number, percent, show, table, tile, times, UNKNOWN } from "./dom.js";
+
+const SHOWN = 12;
+
+export function cluster(root) {
+  const tiles = h("div", { class: "tiles" }), canvas = h("canvas", { class: "plot bars", role: "img" });
+  const said = h("p", { class: "said muted", "aria-live": "polite" }), note = h("span", { class: "note" });
+  const highest = key("ease", "highest use"), workers = card("Workers by host", "", canvas, said);
+  workers.firstChild.append(note, key("use", "use"), highest, key("demand", "demand"), key("mean", "mean load"), key("full", "capacity"), key("none", "unknown"));
+  const apps = card("Apps", "", h("div")), over = h("div", { class: "chart" });
+  const none = h("p", { class: "empty" }, "No load distance is known yet.");
+  const history = card("Load distance over time", "", none, over), top = card("Most asked of", "", h("div"));
+  const decisions = card("Last decisions", "", h("div"));
+  over.hidden = true;
+  root.replaceChildren(h("h1", {}, "Cluster"), tiles, workers,
+    h("div", { class: "half stack" }, history, top), h("div", { class: "half stack" }, apps, decisions));
+  let bars = null;
+  const say = (at) => { said.textContent = at === null || !bars ? hint(bars) : barText(bars, at); };
+  const redraw = choosing(canvas, {
+    count: () => bars?.first.length ?? 0, step: () => 10, say,
+    at: (x) => (bars ? barAt(canvas, x, bars.first.length) : null),
+    draw: (selected) => { if (bars) drawBars(canvas, bars, selected); },
+  });
+  const plot = chart(over, [
+    { label: "load distance", colour: "--accent" }, { label: "bound of the last plan", colour: "--muted", dash: [5, 4] },
+  ], "pp");
+
+  return async () => {
+    const most = Math.max(40, Math.min(2000, Math.floor(canvas.clientWidth / 2.5)));
+    const [summary, found, list, loaded, decided] = await Promise.all([
+      get("cluster"), maybe(`workers/bars?most=${most}`), maybe("apps", { items: [], total: 0 }),
+      maybe(`workers?order=demand&limit=${SHOWN}`, { items: [], total: 0 }), maybe("decisions?limit=6", { items: [] }),
+    ]);
+    show(tiles, [summary.totals, list], () => tilesOf(summary.totals, list.items));
+    show(apps.lastChild, list.items, () => appsTable(list.items));
+    show(top.lastChild, loaded.items, () => workersTable(loaded.items));
+    show(decisions.lastChild, decided.items, () => decisionList(decided.items));
+    bars = found;
+    if (bars) {
+      canvas.setAttribute("aria-label", `Use and demand of ${bars.total} workers in percent of their capacity; arrow keys choose a bar`);
+      note.textContent = bars.workers_per_bar > 1 ? `${number(bars.total)}, ${bars.workers_per_bar} to a bar: mean use, above it the highest use and demand` : `${number(bars.total)}`;
+      highest.hidden = bars.workers_per_bar === 1;
+      redraw();
+      if (!said.textContent) say(null);
+    }
+    const worst = widest(list.items);
+    history.firstChild.firstChild.textContent = worst ? `Load distance over time: ${worst.app}` : "Load distance over time";
+    if (worst) {
+      const points = (await get(`apps/${name(worst.app)}/history`)).items.reverse();
+      const known = points.some((row) => row.load_distance !== null);
+      none.hidden = known; over.hidden = !known;
+      if (known) plot([points.map((row) => row.at), points.map((row) => row.load_distance), points.map((row) => row.bound)]);
+    }
+  };
+}
+
+const hint = (bars) => (bars ? "Point at a bar, or use the arrow keys, to read its values." : "No worker has reported yet.");
+const widest = (apps) => [...apps].sort((a, b) => (b.load_distance ?? -1) - (a.load_distance ?? -1))[0];
+const most = (apps, of) => Math.max(...apps.map(of).filter((value) => value !== null && value !== undefined));
+const least = (apps, of) => Math.min(...apps.map(of).filter((value) => value !== null && value !== undefined));
+const finite = (value) => (Number.isFinite(value) ? value : null);
+
+function barText(bars, at) {
+  const several = bars.count[at] > 1 ? ` and ${bars.count[at] - 1} more: the highest of each (mean use ${percent(bars.used_mean[at])})` : "";
+  const remark = bars.remark[at] ? `, ${bars.remark[at]}` : "";
+  return `${bars.first[at]} on ${bars.host[at]}${several}: use ${percent(bars.used[at])}, demand ${percent(bars.demand[at])}, load of its key groups ${percent(bars.load[at])}${remark}`;
+}
+
+function tilesOf(totals, apps) {
+  const worst = widest(apps), head = finite(least(apps, (row) => row.capacity?.headroom)), loss = finite(most(apps, (row) => row.n_minus_1_pct));
+  const standbys = apps.map((row) => row.missing_standbys).filter((value) => value !== null);
+  const lacking = standbys.length ? standbys.reduce((a, b) => a + b) : null;
+  const full = totals && totals.capacity_cores ? (100 * totals.demand_cores) / totals.capacity_cores : null;
+  return [
+    tile("Workers running", totals ? number(totals.running) : UNKNOWN, totals && totals.running < totals.workers ? `of ${number(totals.workers)}` : "", totals ? `on ${number(totals.hosts)} hosts` : ""),
+    tile("Demand", percent(full), "", totals ? `${number(totals.demand_cores, 1)} of ${number(totals.capacity_cores, 1)} cores; in use ${number(totals.used_cores, 1)}${totals.unknown ? `; ${totals.unknown} workers unknown` : ""}` : "", full > 100 ? "bad" : full > 85 ? "warn" : ""),
+    tile("Load distance", number(worst?.load_distance ?? null, 1), "pp", worst ? `${worst.app}, noise ${number(worst.noise, 1)} pp` : ""),
+    tile("Headroom", times(head), "", "of the present input, as placed", head !== null && head < 1 ? "bad" : ""),
+    tile("After the loss of a host", percent(loss), "", "highest load of any worker (N-1)", loss > 100 ? "bad" : ""),
+    tile("Lack a standby", number(lacking), "", "key groups", lacking ? "warn" : ""),
+  ];
+}
+
+const appsTable = (apps) => table("Apps", [
+  ["app", (row) => h("a", { href: `#/app/${name(row.app)}` }, row.app)], ["key groups", (row) => number(row.key_groups), true],
+  ["load distance", (row) => (row.load_distance === null ? UNKNOWN : `${number(row.load_distance, 1)} pp`), true],
+  ["mean load", (row) => percent(row.mean_load), true], ["N-1", (row) => percent(row.n_minus_1_pct), true],
+  ["headroom", (row) => times(row.capacity?.headroom), true],
+], apps, "No app has reported yet.");
+
+export const workersTable = (workers) => table("Workers", [
+  ["worker", (row) => row.worker], ["host", (row) => row.host], ["use", (row) => percent(row.used_pct), true],
+  ["demand", (row) => h("span", { class: row.demand_pct > 100 ? "bad-text" : null }, percent(row.demand_pct)), true],
+  ["load", (row) => percent(row.load_pct), true], ["key groups", (row) => number(row.key_groups), true], ["backlog", (row) => number(row.backlog), true],
+], workers, "No worker has reported yet.");
+
+export const decisionList = (rows) => (rows.length
+  ? h("ul", { class: "list" }, rows.map((row) => h("li", {}, h("time", { title: `${ago(now() - row.at)} ago` }, clock(row.at)), h("span", {}, row.text))))
+  : h("p", { class: "empty" }, "No decision has been made yet."));

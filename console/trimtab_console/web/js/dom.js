@@ -1,0 +1,66 @@
+// Builds elements and words numbers. Text is always set as text: what comes over the wire is never parsed as HTML.
+
+export function h(name, attributes, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes ?? {})) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (value === true) element.setAttribute(key, "");
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export const UNKNOWN = "–";
+export const number = (value, digits = 0) =>
+  value === null || value === undefined ? UNKNOWN
+    : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+export const percent = (value, digits = 0) => (value === null || value === undefined ? UNKNOWN : `${number(value, digits)} %`);
+export const share = (value) => percent(value === null || value === undefined ? null : value * 100, 1);
+export const times = (value) => (value === null || value === undefined ? UNKNOWN : `${number(value, 2)}×`);
+
+export function bytes(value) {
+  if (value === null || value === undefined) return UNKNOWN;
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let at = 0;
+  while (value >= 1000 && at < units.length - 1) { value /= 1000; at += 1; }
+  return `${number(value, at && value < 100 ? 1 : 0)} ${units[at]}`;
+}
+
+export function ago(seconds) {
+  if (seconds === null || seconds === undefined) return UNKNOWN;
+  if (seconds < 90) return `${number(Math.max(0, seconds))} s`;
+  if (seconds < 5400) return `${number(seconds / 60)} min`;
+  return seconds < 172800 ? `${number(seconds / 3600)} h` : `${number(seconds / 86400)} days`;
+}
+
+export const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
+
+export const tile = (name, value, unit, more, kind) =>
+  h("div", { class: `tile ${kind ?? ""}` }, h("div", { class: "name" }, name),
+    h("div", { class: "value" }, value, unit && value !== UNKNOWN ? h("span", { class: "unit" }, unit) : null),
+    h("div", { class: "more" }, more ?? ""));
+
+export const card = (title, width, ...children) =>
+  h("section", { class: `card ${width}`, "aria-label": title },
+    h("div", { class: "head" }, h("h2", {}, title)), ...children);
+
+export const key = (kind, text) => h("span", { class: "key" }, h("i", { class: `swatch ${kind}` }), text);
+
+// `columns`: [name, of a row: text or element, whether it is a number]
+export function table(caption, columns, rows, empty) {
+  if (!rows.length) return h("p", { class: "empty" }, empty ?? "none");
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    h("table", {},
+      h("thead", {}, h("tr", {}, columns.map(([name, , n]) => h("th", { scope: "col", class: n ? "n" : null }, name)))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, columns.map(([, of, n]) => h("td", { class: n ? "n" : null }, of(row))))))));
+}
+
+// Replaces the children of a place only if what they show has changed: focus and scroll positions stay.
+const shown = new WeakMap();
+export function show(place, data, make) {
+  const text = JSON.stringify(data);
+  if (shown.get(place) === text) return;
+  shown.set(place, text);
+  place.replaceChildren(...[make()].flat());
+}

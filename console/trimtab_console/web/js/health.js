@@ -1,0 +1,55 @@
+// What is missing, and the runbook beside it.
+import { get, maybe, name } from "./api.js";
+import { decisionList } from "./cluster.js";
+import { ago, card, clock, h, number, percent, show, table } from "./dom.js";
+import { markdown } from "./markdown.js";
+
+export function health(root, wanted) {
+  const findings = card("What is missing", "half", h("div")), book = card("Runbook", "half tall", h("div", { class: "text" }));
+  const intents = card("What operators asked for", "half", h("div")), decisions = card("Decisions", "half", h("div"));
+  const rejected = card("Refused messages", "", h("div"));
+  root.replaceChildren(h("h1", {}, "Health"), findings, book, intents, decisions, rejected);
+
+  return async () => {
+    const [summary, concerns, asked, decided, controllers] = await Promise.all([
+      get("cluster"), maybe("concerns?limit=200", { items: [], total: 0 }), maybe("intents", { items: [] }), maybe("decisions?limit=30", { items: [] }), maybe("apps", { items: [] }),
+    ]);
+    const rows = missing(summary, concerns, controllers.items);
+    show(findings.lastChild, rows, () => (rows.length ? h("ul", { class: "list findings" }, rows.map(([runbook, text]) =>
+      h("li", {}, runbook ? h("a", { href: `#/health/${name(runbook)}` }, runbook) : null, h("span", {}, text)))) : h("p", { class: "empty" }, "Nothing: every value is there, and no app has a problem.")));
+    const open = wanted ?? summary.runbook ?? rows.find(([runbook]) => runbook)?.[0];
+    const text = open ? await maybe(`runbooks/${name(open)}`) : null;
+    show(book.lastChild, [open, text], () => (text ? markdown(text.text) : h("p", { class: "empty" }, open ? `The runbook ${open} is not installed.` : "No runbook is needed now.")));
+    show(intents.lastChild, asked.items, () => intentsTable(asked.items));
+    show(decisions.lastChild, decided.items, () => decisionList(decided.items));
+    const refused = Object.entries(summary.rejected);
+    rejected.hidden = !refused.length;
+    show(rejected.lastChild, refused, () => table("Refused messages", [["topic and fault", ([what]) => what], ["messages", ([, count]) => number(count), true]], refused));
+  };
+}
+
+// [runbook, text] of each thing that is not as it should be.
+function missing(summary, concerns, apps) {
+  const rows = [];
+  if (summary.fault) rows.push(["broker_away", `The console cannot read Kafka: ${summary.fault}`]);
+  if (!summary.state) rows.push(["no_leader", summary.read ? "No controller has reported on this cluster yet." : "The topics are being read."]);
+  if (summary.state === "silent") rows.push(["no_leader", `No status from the controller for ${ago(summary.silent_s)}; what is shown is that old.`]);
+  if (summary.hold) rows.push(["journal", `On hold, nothing moves: ${summary.hold}`]);
+  if (summary.paused) rows.push(["paused", summary.paused]);
+  if (summary.state && summary.snapshot_age_s === null) rows.push(["no_snapshot", "No window has come yet."]);
+  if (summary.snapshot_age_s > 60) rows.push(["stale_snapshot", `The last window ended ${ago(summary.snapshot_age_s)} ago.`]);
+  if (summary.coverage !== null && summary.coverage < 1) rows.push(["low_coverage", `The last window is from ${percent(summary.coverage * 100)} of the hosts.`]);
+  if (summary.controllers === null) rows.push(["broker_away", "The broker did not say who leads."]);
+  else if (summary.state && summary.state !== "dry run" && !summary.controllers.some((each) => each.leads)) rows.push(["no_leader", "No controller leads."]);
+  for (const row of concerns.items) rows.push([row.kind, `${row.app}: ${row.text}`]);
+  if (concerns.total > concerns.items.length) rows.push([null, `and ${concerns.total - concerns.items.length} more concerns`]);
+  for (const row of apps) if (row.not_ready) rows.push([row.not_ready.split(":")[0], `${row.app} is not ready: ${row.not_ready}`]);
+  for (const row of apps) if (row.missing_standbys) rows.push([null, `${row.app}: ${number(row.missing_standbys)} key groups lack a standby`]);
+  if (summary.totals?.unknown) rows.push([null, `${number(summary.totals.unknown)} running workers have no measured use or demand`]);
+  return rows;
+}
+
+const intentsTable = (rows) => table("Intents", [
+  ["what", (row) => [row.kind, row.about, row.workers].filter((each) => each !== null).join(" ")], ["by", (row) => row.by],
+  ["at", (row) => clock(row.at)], ["why", (row) => row.reason],
+], rows, "Nothing is asked for.");

@@ -1,0 +1,83 @@
+// Plans: what moves and why, predicted and measured, how far it is.
+import { maybe, name, now } from "./api.js";
+import { ago, bytes, card, clock, h, number, show, table, UNKNOWN } from "./dom.js";
+
+const PAGE = 50;
+
+export function plan(root, wanted) {
+  const detail = card("Plan", "half", h("div")), effect = card("Load distance", "half", h("div"));
+  const moves = card("Moves", "", h("div")), list = card("Plans", "", h("div"));
+  const empty = h("p", { class: "empty" }, "No plan has been made yet.");
+  root.replaceChildren(h("h1", {}, "Plans"), empty, detail, effect, moves, list);
+  let offset = 0;
+
+  return async function refresh() {
+    const found = await maybe("plans?limit=100", { items: [] });
+    const row = wanted ? found.items.find((each) => each.plan === wanted) : found.items[0];
+    empty.hidden = found.items.length > 0;
+    for (const each of [detail, effect, moves]) each.hidden = !row;
+    list.hidden = !found.items.length;
+    show(list.lastChild, [found.items, row?.plan], () => plansTable(found.items));
+    if (!row) { if (wanted && found.items.length) { empty.hidden = false; empty.textContent = `Plan ${wanted} is not among the last ones.`; } return; }
+    detail.firstChild.firstChild.textContent = `Plan ${row.plan} of ${row.app}`;
+    show(detail.lastChild, row, () => about(row));
+    show(effect.lastChild, row, () => steps(row));
+    const moving = await maybe(`plans/${name(row.plan)}/moves?offset=${offset}&limit=${PAGE}`);
+    show(moves.lastChild, moving, () => movesOf(moving, (to) => { offset = to; refresh(); }));
+  };
+}
+
+function about(row) {
+  const total = Object.values(row.handovers).reduce((a, b) => a + b, 0);
+  const done = ["done", "failed", "unresolved"].reduce((sum, phase) => sum + (row.handovers[phase] ?? 0), 0);
+  const state = row.ended_at === null ? `in flight for ${ago(now() - row.started_at)}` : `ended after ${ago(row.ended_at - row.started_at)}`;
+  const phases = Object.entries(row.handovers).map(([phase, count]) => `${count} ${phase}`).join(", ");
+  return [
+    h("p", {}, h("span", { class: `badge ${row.ended_at === null ? "good" : ""}` }, state), " ", `began at ${clock(row.started_at)}`),
+    h("p", {}, row.reason), row.stopped ? h("p", { class: "warn-text" }, row.stopped) : null,
+    h("progress", { max: Math.max(1, total), value: done, "aria-label": "hand-overs that have ended" }),
+    h("p", { class: "muted" }, `hand-overs: ${phases || "none"}; ${number(row.migrations)} key groups moved${row.failed ? `, ${row.failed} not moved` : ""}, ${bytes(row.bytes_moved)} of state`),
+    h("p", { class: "muted" }, `pause of a hand-over: median ${seconds(row.pause_median_s)}, longest ${seconds(row.pause_longest_s)}`),
+    row.recovery_planned_s === null ? null : h("p", { class: "muted" }, `all warm after ${seconds(row.recovery_s)}; ${seconds(row.recovery_planned_s)} planned, bound ${seconds(row.recovery_bound_s)}`),
+    h("p", { class: "muted" }, `solver: ${row.status}${row.fallback ? ", by the greedy method" : ""}`),
+  ].filter(Boolean);
+}
+
+const seconds = (value) => (value === null ? UNKNOWN : `${number(value, 2)} s`);
+
+function steps(row) {
+  const high = Math.max(row.before, row.planned, row.after ?? 0, row.lower_bound, 0.1);
+  const line = (label, value, kind) => {
+    const fill = h("i");
+    fill.style.width = `${value === null ? 0 : Math.max(0.5, (100 * value) / high)}%`;
+    return [h("span", {}, label), h("div", { class: `bar ${kind}` }, fill), h("b", {}, value === null ? UNKNOWN : `${number(value, 2)} pp`)];
+  };
+  const later = row.incomparable ? `Not comparable: ${row.incomparable}.` : row.after === null ? "It is measured in the first whole window after the plan." : null;
+  return [
+    h("div", { class: "steps" }, line("before", row.before, "before"), line("predicted", row.planned, ""), line("measured", row.after, ""), line("lower bound", row.lower_bound, "soft")),
+    later ? h("p", { class: "muted" }, later) : null,
+  ].filter(Boolean);
+}
+
+function movesOf(moving, go) {
+  if (!moving) return h("p", { class: "empty" }, "The journal keeps the moves of the last plan of each app. This plan ended before the console started.");
+  const last = moving.offset + moving.items.length;
+  return [
+    table("Moves", [
+      ["key groups", (row) => row.key_groups.slice(0, 3).join(", ") + (row.key_groups.length > 3 ? ` and ${row.key_groups.length - 3} more` : "")], ["from", (row) => row.source], ["to", (row) => `→ ${row.target}`],
+      ["phase", (row) => h("span", { class: `badge ${{ done: "good", failed: "bad", unresolved: "bad" }[row.phase] ?? "warn"}` }, row.phase)],
+      ["state", (row) => bytes(row.state_bytes), true], ["pause", (row) => seconds(row.pause_s), true], ["", (row) => row.detail ?? ""],
+    ], moving.items, "No moves."),
+    moving.total > PAGE ? h("div", { class: "pager" },
+      h("button", { disabled: moving.offset === 0, onclick: () => go(Math.max(0, moving.offset - PAGE)) }, "Previous"),
+      `${moving.offset + 1} to ${last} of ${moving.total} hand-overs`,
+      h("button", { disabled: last >= moving.total, onclick: () => go(last) }, "Next")) : null,
+  ].filter(Boolean);
+}
+
+const plansTable = (rows) => table("Plans", [
+  ["plan", (row) => h("a", { href: `#/plan/${name(row.plan)}` }, row.plan)], ["app", (row) => row.app], ["began", (row) => clock(row.started_at)],
+  ["took", (row) => (row.ended_at === null ? "in flight" : ago(row.ended_at - row.started_at)), true], ["moved", (row) => number(row.migrations), true],
+  ["before", (row) => number(row.before, 1), true], ["predicted", (row) => number(row.planned, 1), true], ["measured", (row) => number(row.after, 1), true], ["bound", (row) => number(row.lower_bound, 1), true],
+  ["why", (row) => row.reason],
+], rows);
