@@ -29,7 +29,7 @@ def test_what_is_left_out_is_named_with_what_it_needs(bare: Path) -> None:
         "left out: what needs promtool in tests/deploy/test_promtool.py",
         "left out: what needs systemd-analyze in tests/deploy/test_units.py",
         "left out: what needs prometheus and prometheus-alertmanager in tests/e2e/test_alerting.py",
-        "left out: what needs chromium in tests/e2e/test_console.py",
+        "left out: what needs chromium in tests/e2e/test_doctor.py",
         "to run it: apt-get install chromium prometheus prometheus-alertmanager systemd",
     ]
     put(bare, "promtool")

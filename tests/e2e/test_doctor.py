@@ -1,4 +1,7 @@
-"""`trimtab doctor` on a real cluster: nothing to say while it is healthy, and the right fault for what is broken."""
+"""`trimtab doctor` on a real cluster: nothing to say while it is healthy, and the right fault for what is broken.
+
+The console is looked at beside the same cluster.
+"""
 
 import json
 import os
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
+from tests.e2e.console_pages import check_pages
 from trimtab_protocol.messages.names import Topics
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster
@@ -84,6 +88,11 @@ def test_a_healthy_cluster_is_all_right(cluster: Cluster) -> None:
     text = "this client may do everything: the brokers have no authorizer, or it is a super user"
     assert found["rights"] == [("ok", text)]
     assert found["agents"][0][1].startswith("1 host reports")
+
+
+def test_the_console_shows_it_in_a_browser(cluster: Cluster, tmp_path: Path) -> None:
+    """Here because the cluster is up."""
+    check_pages(cluster, tmp_path)
 
 
 def test_what_this_host_lacks(cluster: Cluster, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The console in a real browser beside a real cluster: every page loads clean, and live values arrive."""
+"""Looks at the console in a real browser beside a real cluster: every page loads clean, and live values arrive."""
 
 import json
 import os
@@ -17,11 +17,8 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.paths import ROOT
 from tests.programs import program
-from trimtab_sandbox.broker import Topic, free_ports
+from trimtab_sandbox.broker import free_ports
 from trimtab_sandbox.cluster import Cluster
-from trimtab_sandbox.command import FLIGHTS_ENVIRONMENT, FLIGHTS_TOPICS
-from trimtab_sandbox.configuration import SandboxSettings
-from trimtab_sandbox.parser import FLIGHTS_APP
 
 SCREENSHOTS = ROOT / "out" / "console"
 LIMIT_MS = 60_000
@@ -34,7 +31,7 @@ def console(folder: Path, cluster: Cluster) -> Iterator[str]:
     port = free_ports(1)[0]
     path = folder / "console.toml"
     path.write_text(
-        f'[console]\ncluster = "{cluster.settings.cluster}"\nport = {port}\n'
+        f'[console]\ncluster = "{cluster.settings.cluster}"\nport = {port}\ntrust_file = "{cluster.keys.trust}"\n'
         f'[kafka]\nbootstrap_servers = "{cluster.broker.address}"\n'
     )
     command = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())", "console"]
@@ -65,50 +62,38 @@ def wait_for_windows(address: str, workers: int) -> None:
     pytest.fail("no window with all workers came")
 
 
-def test_every_page_shows_the_real_cluster_and_follows_it(tmp_path: Path) -> None:
+def check_pages(cluster: Cluster, folder: Path) -> None:
+    """Load every page of a console beside this cluster; nothing is amiss, and live values arrive."""
     browser_path = program("chromium")
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    settings = SandboxSettings(
-        app=FLIGHTS_APP, app_folder=ROOT / "examples", workers=2, environment=dict(FLIGHTS_ENVIRONMENT)
-    )
-    topics = [Topic(name=name, partitions=int(count)) for name, _, count in (t.rpartition(":") for t in FLIGHTS_TOPICS)]
-    cluster = Cluster(settings, tmp_path / "sandbox")
-    with cluster:
-        cluster.start_broker()
-        cluster.broker.create_topics(topics)
-        cluster.start_controller(act=False)  # the stream starts meanwhile
-        for index in range(settings.workers):
-            cluster.start_agent(index)
-            cluster.start_worker(index)
-        with console(tmp_path, cluster) as address, sync_playwright() as playwright:
-            wait_for_windows(address, 2)
-            browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
-            page = browser.new_page(viewport={"width": 1280, "height": 900})
-            faults: list[str] = []
-            page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-            page.on("pageerror", lambda error: faults.append(str(error)))
-            page.on("request", lambda sent: None if sent.url.startswith(address) else faults.append(sent.url))
-            for name, heading in PAGES.items():
-                page.goto(f"{address}/#/{name}")
-                expect(page.get_by_role("heading", name=heading, exact=False).first).to_be_visible(timeout=LIMIT_MS)
-                page.wait_for_selector("main[data-version]")
-                page.wait_for_timeout(500)
-                page.screenshot(path=SCREENSHOTS / f"{name}-sandbox.png", full_page=True)
-            see_live_values(page, address)
-            browser.close()
+    with console(folder, cluster) as address, sync_playwright() as playwright:
+        wait_for_windows(address, cluster.settings.workers)
+        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        faults: list[str] = []
+        page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("request", lambda sent: None if sent.url.startswith(address) else faults.append(sent.url))
+        for name, heading in PAGES.items():
+            page.goto(f"{address}/#/{name}")
+            expect(page.get_by_role("heading", name=heading).first).to_be_visible(timeout=LIMIT_MS)
+            page.wait_for_selector("main[data-version]")
+            page.screenshot(path=SCREENSHOTS / f"{name}-sandbox.png", full_page=True)
+        see_live_values(page, address)
+        browser.close()
     assert faults == []
 
 
 def see_live_values(page: Page, address: str) -> None:
     """The cluster's page shows the API's values, and a newer version without being loaded again."""
     page.goto(f"{address}/#/cluster")
-    expect(page.locator("#state")).to_have_text("dry run", timeout=LIMIT_MS)
-    expect(page.locator(".tile .value").first).to_have_text("2", timeout=LIMIT_MS)
-    expect(page.locator("#age")).to_have_text(re.compile(r"window \d+ s old"))
+    expect(page.locator("#state")).to_have_text("acting", timeout=LIMIT_MS)
+    names = [row["worker"] for row in ask(address, "workers")["items"]]
+    expect(page.locator(".tile .value").first).to_have_text(str(len(names)), timeout=LIMIT_MS)
+    expect(page.locator("#age")).to_have_text(re.compile(r"leads · window \d+ s old"))
     before = page.locator("main").get_attribute("data-version") or ""
     expect(page.locator("main")).not_to_have_attribute("data-version", before, timeout=LIMIT_MS)
     assert int(page.locator("main").get_attribute("data-version") or 0) > int(before)
-    names = [row["worker"] for row in ask(address, "workers")["items"]]
     for name in names:
         expect(page.get_by_role("cell", name=name, exact=True)).to_be_visible()
     page.locator("canvas.bars").focus()
