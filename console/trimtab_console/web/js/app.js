@@ -1,7 +1,7 @@
 // One app: its operators, and their key groups as a map coloured by load.
 import { get, maybe, name } from "./api.js";
 import { choosing, drawMap } from "./canvas.js";
-import { bytes, card, h, key, number, percent, share, show, table, tile, times, UNKNOWN } from "./dom.js";
+import { bytes, card, h, key, number, percent, share, show, table, tile, times } from "./dom.js";
 
 export function app(root, wanted) {
   const title = h("h1", {}, wanted ?? "Apps"), which = h("div", { class: "chips", role: "group", "aria-label": "App" });
@@ -78,7 +78,7 @@ function sizeOf(row) {
 const operatorsTable = (rows) => table("Operators", [
   ["operator", (row) => row.operator], ["key groups", (row) => number(row.key_groups), true], ["cores", (row) => number(row.cpu_cores, 2), true],
   ["inputs/s", (row) => number(row.tuples_in_s), true], ["backlog", (row) => number(row.backlog), true], ["state", (row) => bytes(row.state_bytes), true],
-  ["not measured", (row) => (row.unmeasured ? number(row.unmeasured) : UNKNOWN), true],
+  ["not measured", (row) => number(row.unmeasured), true],
 ], rows, "No window has been published lately.");
 
 const hottestTable = (rows) => table("Hottest key groups", [
