@@ -45,10 +45,16 @@ def _totals(status: Status) -> Totals:
         running=len(running),
         hosts=len({row.host for row in status.nodes} | {row.host for row in status.hosts}),
         capacity_cores=sum(row.capacity for row in running),
-        used_cores=sum(row.capacity * row.used_pct / 100.0 for row in running if row.used_pct is not None),
-        demand_cores=sum(row.capacity * row.demand_pct / 100.0 for row in running if row.demand_pct is not None),
+        used_cores=_cores((row.capacity, row.used_pct) for row in running),
+        demand_cores=_cores((row.capacity, row.demand_pct) for row in running),
         unknown=sum(row.used_pct is None or row.demand_pct is None for row in running),
     )
+
+
+def _cores(workers: Iterable[tuple[float, float | None]]) -> float | None:
+    """The sum over (capacity, percent of it) where it is known; None if it is nowhere."""
+    known = [capacity * percent / 100.0 for capacity, percent in workers if percent is not None]
+    return sum(known) if known else None
 
 
 def bars(status: Status, app: AppId | None, most: int) -> Bars:

@@ -33,14 +33,17 @@ class Controller(Document):
 
 
 class Totals(Document):
-    """The running workers together, in cores; `demand_cores` and `used_cores` only of those whose value is known."""
+    """The running workers together, in cores.
+
+    `demand_cores` and `used_cores` are the sums of those that are known, None if none is.
+    """
 
     workers: int
     running: int
     hosts: int
     capacity_cores: float
-    used_cores: float
-    demand_cores: float
+    used_cores: float | None
+    demand_cores: float | None
     unknown: int
 
 
@@ -108,7 +111,8 @@ class Operator(Document):
 class KeyGroupMap(Document):
     """The key groups of an operator as columns, one entry per cell, each of at most `per_cell` consecutive partitions.
 
-    `peak` and `mean` in percent of a core; `hottest` = the partition with the highest load, `worker` = its owner.
+    `first` and `last` = its partitions; `peak` and `mean` in percent of a core; `hottest` = the partition with the
+    highest load, `worker` = its owner.
     """
 
     app: str
@@ -117,6 +121,7 @@ class KeyGroupMap(Document):
     per_cell: int
     workers: list[str]
     first: list[int]
+    last: list[int]
     peak: list[float | None]
     mean: list[float | None]
     hottest: list[int]

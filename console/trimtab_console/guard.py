@@ -3,13 +3,13 @@
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-METHODS = frozenset({"GET", "HEAD"})
+METHODS = frozenset({"GET"})
 PER_S, AT_ONCE = 30.0, 150.0
 """Requests per second from one address, and in one burst."""
 MAX_CLIENTS = 1_000
@@ -31,7 +31,7 @@ PROBLEM = "application/problem+json"
 
 
 class Guard:
-    """Refuses foreign Host headers (DNS rebinding), other methods than GET and HEAD, and floods."""
+    """Refuses foreign Host headers (DNS rebinding), other methods than GET, and floods."""
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._app = app
@@ -65,10 +65,10 @@ class Guard:
         if _without_port(host) not in self._hosts:
             return HTTPStatus.MISDIRECTED_REQUEST, "the Host header names a host that is not in console.hosts"
         if scope["method"] not in METHODS:
-            return HTTPStatus.METHOD_NOT_ALLOWED, "the console only reads: GET and HEAD"
+            return HTTPStatus.METHOD_NOT_ALLOWED, "the console only reads: GET"
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_REQUEST_TARGET:
             return HTTPStatus.REQUEST_URI_TOO_LONG, f"path and query have more than {MAX_REQUEST_TARGET} bytes"
-        if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
+        if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none") and not _is_link(headers):
             return HTTPStatus.FORBIDDEN, "another site asked for this"
         if not self._spend((scope.get("client") or ("", 0))[0]):
             return HTTPStatus.TOO_MANY_REQUESTS, f"more than {PER_S:g} requests per second"
@@ -93,11 +93,16 @@ def problem(status: HTTPStatus, detail: str) -> bytes:
 async def _refuse(send: Send, status: HTTPStatus, detail: str) -> None:
     headers = [(b"content-type", PROBLEM.encode())]
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
-        headers.append((b"allow", b"GET, HEAD"))
+        headers.append((b"allow", b"GET"))
     if status is HTTPStatus.TOO_MANY_REQUESTS:
         headers.append((b"retry-after", b"1"))
     await send({"type": "http.response.start", "status": int(status), "headers": headers})
     await send({"type": "http.response.body", "body": problem(status, detail)})
+
+
+def _is_link(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether somebody follows a link, from an alert or after a login; the other site cannot read the answer."""
+    return (headers.get(b"sec-fetch-mode"), headers.get(b"sec-fetch-dest")) == (b"navigate", b"document")
 
 
 def _without_port(host: str) -> str:

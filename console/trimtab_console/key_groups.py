@@ -68,6 +68,7 @@ def map_of(block: KeyGroupBlock, cells: int) -> KeyGroupMap:
         per_cell=size,
         workers=list(block.workers),
         first=partition[starts].tolist(),
+        last=partition[np.minimum(starts + size, len(order)) - 1].tolist(),
         peak=[None if value < 0 else round(value, 3) for value in peak.tolist()],
         mean=[round(total / n, 3) if n else None for total, n in zip(sums.tolist(), counts.tolist(), strict=True)],
         hottest=partition[hottest].tolist(),

@@ -3,9 +3,9 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
 from trimtab_console.watch import Watch
@@ -16,6 +16,7 @@ from trimtab_controller.leadership.group import members
 from trimtab_process.backoff import BROKER
 from trimtab_process.kafka_errors import error_text, is_transient
 from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.signing.envelope import headers_in
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,15 @@ CONTROLLERS_EVERY_S = 10.0
 """How often the broker is asked who is in the group of controllers."""
 AT_ONCE = 500
 """Most messages to take in between two looks at whether the process should end."""
+
+
+def newest_windows(messages: Sequence[Message], snapshots: str) -> Iterator[Message]:
+    """The messages, but only the last two windows: reading one of a fleet takes seconds, and the last may be a part."""
+    window = {
+        number: dict(headers_in(m)).get("snapshot") for number, m in enumerate(messages) if m.topic() == snapshots
+    }
+    newest = list(dict.fromkeys(window.values()))[-2:]
+    return (m for number, m in enumerate(messages) if number not in window or window[number] in newest)
 
 
 class Reader:
@@ -57,8 +67,15 @@ class Reader:
                 failures += 1
                 text = error_text(error) if isinstance(error, KafkaException) else str(error)
                 log.warning("cannot read the topics of %s: %s", self._topics.cluster, text)
-                self._watch.set_reading(read=self._watch.known.read, fault=text)
-                pause(BROKER.after(failures), self._stopping)
+                self._rest(text, failures)
+            except Exception as error:  # a fault of ours: say so rather than show old values as if they were new
+                failures += 1
+                log.exception("cannot go on with the topics of %s", self._topics.cluster)
+                self._rest(repr(error), failures)
+
+    def _rest(self, fault: str, failures: int) -> None:
+        self._watch.set_reading(read=self._watch.known.read, fault=fault)
+        pause(BROKER.after(failures), self._stopping)
 
     def _read(self) -> None:
         """Read all topics to their ends and go on; returns when topics were made anew.  Raises KafkaException."""
@@ -68,7 +85,7 @@ class Reader:
             at = time.time() - LOOK_BACK_S
             found = drain(consumer, [*starts(consumer, compacted), *since(consumer, topics.snapshots, at)])
         self._watch.restart()
-        for message in found.messages:
+        for message in newest_windows(found.messages, topics.snapshots):
             self._watch.take(message)
         positions = [each for topic in (*compacted, topics.snapshots) for each in found.positions(topic)]
         del found
@@ -86,9 +103,10 @@ class Reader:
 
     def ask_for_controllers(self) -> None:
         """Ask from time to time who is in the group of controllers."""
-        admin = AdminClient(self._connection.client("trimtab-console-admin"))
+        admin: AdminClient | None = None
         while not self._stopping():
             try:
+                admin = admin or AdminClient(self._connection.client("trimtab-console-admin"))
                 self._watch.set_controllers(members(admin, self._topics.cluster))
             except (KafkaException, TimeoutError):
                 self._watch.set_controllers(None)

@@ -201,5 +201,9 @@ def test_only_known_names_are_answered(host: str, code: int) -> None:
 def test_the_console_only_reads() -> None:
     client = client_of(watching(FLEET))
     response = client.post("/api/v1/intents", json={})
-    assert (response.status_code, response.headers["allow"]) == (405, "GET, HEAD")
-    assert client.get("/api/v1/cluster", headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    assert (response.status_code, response.headers["allow"]) == (405, "GET")
+    elsewhere = {"sec-fetch-site": "cross-site"}
+    assert client.get("/api/v1/cluster", headers=elsewhere).status_code == 403
+    link = {**elsewhere, "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    assert client.get("/", headers=link).status_code == 200, "a link in an alert"
+    assert client.get("/", headers={**link, "sec-fetch-dest": "iframe"}).status_code == 403

@@ -53,7 +53,7 @@ export function app(root, wanted) {
 
 function cellText(data, at) {
   const worker = data.workers[data.worker[at]], load = data.peak[at];
-  const which = data.per_cell > 1 ? `key group ${data.hottest[at]}, the hottest of ${data.first[at]} to ${data.first[at] + data.per_cell - 1}` : `key group ${data.first[at]}`;
+  const which = data.per_cell > 1 ? `key group ${data.hottest[at]}, the hottest of ${data.first[at]} to ${data.last[at]}` : `key group ${data.first[at]}`;
   return load === null ? `${which} on ${worker}: not measured in the last window` : `${which} on ${worker}: ${percent(load, 2)} of a core${data.per_cell > 1 ? `; mean of the cell ${percent(data.mean[at], 2)}` : ""}`;
 }
 

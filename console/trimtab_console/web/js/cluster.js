@@ -74,7 +74,7 @@ function tilesOf(totals, apps) {
   const worst = widest(apps), head = finite(least(apps, (row) => row.capacity?.headroom)), loss = finite(most(apps, (row) => row.n_minus_1_pct));
   const standbys = apps.map((row) => row.missing_standbys).filter((value) => value !== null);
   const lacking = standbys.length ? standbys.reduce((a, b) => a + b) : null;
-  const full = totals && totals.capacity_cores ? (100 * totals.demand_cores) / totals.capacity_cores : null;
+  const full = totals && totals.capacity_cores && totals.demand_cores !== null ? (100 * totals.demand_cores) / totals.capacity_cores : null;
   return [
     tile("Workers running", totals ? number(totals.running) : UNKNOWN, totals && totals.running < totals.workers ? `of ${number(totals.workers)}` : "", totals ? `on ${number(totals.hosts)} hosts` : ""),
     tile("Demand", percent(full), "", totals ? `${number(totals.demand_cores, 1)} of ${number(totals.capacity_cores, 1)} cores; in use ${number(totals.used_cores, 1)}${totals.unknown ? `; ${totals.unknown} workers unknown` : ""}` : "", full > 100 ? "bad" : full > 85 ? "warn" : ""),
