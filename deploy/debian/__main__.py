@@ -114,6 +114,8 @@ def build(package: Package, version: str, wheel: Path, root: Path) -> Path:
         write(root / "etc" / "default" / package.name, default.read_text(encoding="utf-8"))
     documents(package, version, root / "usr" / "share")
     control(package, version, root)
+    for old in OUT.glob(f"{package.name}_*.deb"):
+        old.unlink()
     made = OUT / f"{package.name}_{version}_{architecture()}.deb"
     for each in (root, *root.rglob("*")):
         if not each.is_symlink():

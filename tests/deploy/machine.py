@@ -97,8 +97,8 @@ def machine(running: Engine) -> Iterator[Machine]:
     # Not --privileged: that asks for every capability, and where this runs one may be lacking.
     rights = ["--cap-add", "SYS_ADMIN", "--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined"]
     places = ["--tmpfs", "/run", "--tmpfs", "/run/lock", "-v", f"{groups}:{groups}:rw", "--cgroupns=host"]
-    running.docker("run", "-d", "--name", NAME, "--network=none", *rights, *places, "-e", "container=docker", NAME)
     try:
+        running.docker("run", "-d", "--name", NAME, "--network=none", *rights, *places, "-e", "container=docker", NAME)
         booted = Machine(running)
         until(
             lambda: booted.shell("systemctl is-system-running") in {"running", "degraded"}, "a machine that has booted"
