@@ -32,8 +32,8 @@ lock: ## resolve requirements.lock and docs/requirements.lock anew
 		--no-emit-index-url --no-emit-find-links -o docs/requirements.lock docs/requirements.in
 	rm -rf $(VENV)-lock
 
-demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, drained
-	PYTHONPATH=examples $(BIN)/python -m flights.demo
+demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, drained; KEEP=1: it stays up
+	PYTHONPATH=examples $(BIN)/python -m flights.demo $(if $(KEEP),--keep)
 
 test: $(INSTALLED) ## pass all checks and tests, several at a time
 	$(BIN)/python -m tests.run_all

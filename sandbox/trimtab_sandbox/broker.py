@@ -6,6 +6,7 @@ import random
 import shutil
 import time
 import uuid
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +65,9 @@ SETTINGS: Mapping[str, str] = {
 
 BOOTSTRAP = ".checkpoint"
 """Suffix of a cluster's bootstrap record: the feature levels with which a new cluster begins."""
+
+GIVEN = 1_000
+_given: deque[int] = deque(maxlen=GIVEN)
 
 LOGGING = """\
 rootLogger.level = INFO
@@ -299,13 +303,17 @@ class Broker:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Distinct ports on 127.0.0.1 that are free now.  Raises BrokerError."""
+    """Distinct ports on 127.0.0.1 that are free now.  Raises BrokerError.
+
+    The last GIVEN are not given again: who got them may not listen yet.
+    """
     chosen: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
         if len(chosen) == count:
             return tuple(chosen)
-        if can_bind(port):
+        if port not in _given and can_bind(port):
             chosen.append(port)
+            _given.append(port)
     raise BrokerError(f"no {count} free ports between {PORTS.start} and {PORTS.stop}")
 
 

@@ -16,6 +16,7 @@ from trimtab_protocol.messages.names import Topics, TopicSettings, topic_setting
 from trimtab_sandbox.broker import Broker, Detour, Topic, free_ports, log_end
 from trimtab_sandbox.configuration import (
     BROKER,
+    CONSOLE,
     CONTROLLER,
     LOOPBACK,
     MAX_WORKERS,
@@ -75,7 +76,8 @@ class Cluster:
         self.sockets = make_socket_folder(self.folder)
         self.keys = make_keys(self.folder / "keys")
         self._web_ports = free_ports(settings.workers)
-        self._metrics_ports = free_ports(settings.workers + 1)
+        ports = free_ports(settings.workers + 2)
+        self._metrics_ports, self._console_port = ports[:-1], ports[-1]
         self._children: dict[str, Child] = {}
         self._released = False
         self._meter = CpuMeter().start()
@@ -130,6 +132,22 @@ class Cluster:
         path = self.write_controller_toml()
         command = program("trimtab_controller.cli", "controller", "run", "--config", str(path))
         return self._run(CONTROLLER, Part.DECIDER, [*command, "--act"] if act else command, _PYTHON)
+
+    def start_console(self) -> str:
+        """Start the console; returns the address of its pages, which are there a second later."""
+        table = {
+            "console": {
+                "cluster": self.settings.cluster,
+                "port": self._console_port,
+                "trust_file": str(self.keys.trust),
+            },
+            "kafka": {"bootstrap_servers": self.broker.address},
+        }
+        path = self._folder(self.folder / CONSOLE) / "console.toml"
+        path.write_text(to_toml(table), encoding="utf-8")
+        command = program("trimtab_controller.cli", "console", "--config", str(path))
+        self._run(CONSOLE, Part.CONSOLE, command, _PYTHON)
+        return f"http://{LOOPBACK}:{self._console_port}/"
 
     @property
     def controller_toml(self) -> Path:
@@ -193,7 +211,8 @@ class Cluster:
     def ports(self) -> dict[str, tuple[int, ...]]:
         """The ports on which each process listens, by its name."""
         hosts = {host_name(index): (port,) for index, port in enumerate(self._metrics_ports[:-1])}
-        return {BROKER: self.broker.ports, **hosts, CONTROLLER: self._metrics_ports[-1:]}
+        console = {CONSOLE: (self._console_port,)} if CONSOLE in self._children else {}
+        return {BROKER: self.broker.ports, **hosts, CONTROLLER: self._metrics_ports[-1:], **console}
 
     def cpu_seconds(self) -> dict[Part, float]:
         """CPU seconds per part so far, including processes that have ended."""

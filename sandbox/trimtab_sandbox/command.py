@@ -14,7 +14,7 @@ from trimtab_sandbox.broker import BrokerError, Topic, log_end
 from trimtab_sandbox.cluster import CONTROLLER_TOML, Cluster, ClusterError
 from trimtab_sandbox.configuration import SandboxSettings
 from trimtab_sandbox.parser import FLIGHTS_APP
-from trimtab_sandbox.readiness import missing_modules
+from trimtab_sandbox.readiness import CONSOLE_MODULES, missing_modules
 from trimtab_sandbox.state import SandboxState, StateError, forget_state, load_state
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -27,7 +27,7 @@ FLIGHTS_ENVIRONMENT = {
 CONNECT_LIMIT_S = 60.0
 LOG_LINES = 5
 """Lines that are shown from the log of a process that has ended."""
-OWN_ENTRIES = re.compile(r"broker|controller|keys|logs|sockets|state\.json|[wh]\d+")
+OWN_ENTRIES = re.compile(r"broker|console|controller|keys|logs|sockets|state\.json|[wh]\d+")
 """Names that a sandbox creates in its folder, and may remove."""
 
 
@@ -58,6 +58,7 @@ def run_up(arguments: argparse.Namespace) -> int:
     print(f"starting, logs in {folder / 'logs'}", flush=True)
     with Cluster(settings, folder) as cluster:
         cluster.start(topics, act=arguments.act)
+        address = None if missing_modules(CONSOLE_MODULES) else cluster.start_console()
         away = cluster.wait_for_workers(CONNECT_LIMIT_S)
         state = cluster.state()
         state.save(folder)
@@ -69,6 +70,7 @@ def run_up(arguments: argparse.Namespace) -> int:
             "does the app call install(app)?"
         )
     print(f"trimtab status --config {cluster.controller_toml}")
+    print(f"console: {address or 'not started, add the extra `console`'}")
     return 0 if alive else 1
 
 

@@ -80,15 +80,16 @@ def host_name(index: int) -> str:
 
 
 CONTROLLER = "controller"
+CONSOLE = "console"
 BROKER = "broker"
 
 
 def shutdown_order(names: Iterable[str]) -> list[list[str]]:
-    """Process names in the order of shutdown: [controller], [workers], [agents], [broker]."""
+    """Process names in the order of shutdown: [controller, console], [workers], [agents], [broker]."""
 
     def rank(name: str) -> int:
-        if name in (CONTROLLER, BROKER):
-            return 0 if name == CONTROLLER else 3
+        if name in (CONTROLLER, CONSOLE, BROKER):
+            return 3 if name == BROKER else 0
         return 1 if name.startswith("w") else 2
 
     present = list(names)

@@ -16,6 +16,7 @@ class Part(StrEnum):
     AGENTS = "agents"
     DECIDER = "decider"
     SPARK = "spark"
+    CONSOLE = "console"
 
 
 STREAM_MODULE = "trimtab_controller.stream"

@@ -11,6 +11,8 @@ from trimtab_sandbox.configuration import LOOPBACK
 
 WORKER_MODULES = ("faust", "mode", "aiokafka", "rocksdict")
 """Modules of the extra `faust`, which workers import.  A sandbox runs its workers with its own interpreter."""
+CONSOLE_MODULES = ("fastapi", "uvicorn")
+"""Modules of the extra `console`, without which a sandbox has none."""
 CONNECTED = "trimtab_agent_workers_connected"
 ANSWER_LIMIT_S = 2.0
 

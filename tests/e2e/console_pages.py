@@ -1,15 +1,9 @@
 """Looks at the console in a real browser beside a real cluster: every page loads clean, and live values arrive."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,31 +11,11 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.paths import ROOT
 from tests.programs import program
-from trimtab_sandbox.broker import free_ports
 from trimtab_sandbox.cluster import Cluster
 
 SCREENSHOTS = ROOT / "out" / "console"
 LIMIT_MS = 60_000
 PAGES = {"cluster": "Workers by host", "app": "Key groups by load", "plan": "Plans", "health": "What is missing"}
-
-
-@contextmanager
-def console(folder: Path, cluster: Cluster) -> Iterator[str]:
-    """The address of a console of this cluster."""
-    port = free_ports(1)[0]
-    path = folder / "console.toml"
-    path.write_text(
-        f'[console]\ncluster = "{cluster.settings.cluster}"\nport = {port}\ntrust_file = "{cluster.keys.trust}"\n'
-        f'[kafka]\nbootstrap_servers = "{cluster.broker.address}"\n'
-    )
-    command = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())", "console"]
-    with (folder / "console.log").open("w") as log:
-        process = subprocess.Popen([*command, "--config", str(path)], stderr=log, env=dict(os.environ))
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        assert process.wait(timeout=15) == 0, (folder / "console.log").read_text()
 
 
 def ask(address: str, path: str) -> Any:
@@ -62,11 +36,12 @@ def wait_for_windows(address: str, workers: int) -> None:
     pytest.fail("no window with all workers came")
 
 
-def check_pages(cluster: Cluster, folder: Path) -> None:
+def check_pages(cluster: Cluster) -> None:
     """Load every page of a console beside this cluster; nothing is amiss, and live values arrive."""
     browser_path = program("chromium")
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    with console(folder, cluster) as address, sync_playwright() as playwright:
+    address = cluster.start_console().rstrip("/")
+    with sync_playwright() as playwright:
         wait_for_windows(address, cluster.settings.workers)
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 900})
@@ -82,6 +57,7 @@ def check_pages(cluster: Cluster, folder: Path) -> None:
         see_live_values(page, address)
         browser.close()
     assert faults == []
+    assert cluster.stop("console") == 0
 
 
 def see_live_values(page: Page, address: str) -> None:

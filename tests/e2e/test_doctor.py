@@ -90,9 +90,9 @@ def test_a_healthy_cluster_is_all_right(cluster: Cluster) -> None:
     assert found["agents"][0][1].startswith("1 host reports")
 
 
-def test_the_console_shows_it_in_a_browser(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_console_shows_it_in_a_browser(cluster: Cluster) -> None:
     """Here because the cluster is up."""
-    check_pages(cluster, tmp_path)
+    check_pages(cluster)
 
 
 def test_what_this_host_lacks(cluster: Cluster, tmp_path: Path) -> None:

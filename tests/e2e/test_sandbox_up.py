@@ -78,14 +78,14 @@ def test_up_status_down(mark: str, tmp_path: Path) -> None:
 
     state = load_state(folder)
     assert state is not None
-    assert state.alive() == dict.fromkeys(("broker", "h0", "h1", "w0", "w1", "controller"), True)
+    assert state.alive() == dict.fromkeys(("broker", "h0", "h1", "w0", "w1", "controller", "console"), True)
     assert running(state.bootstrap_servers, 2) == {"w0", "w1"}
     assert "commands are verified" in (folder / "logs" / "h0.log").read_text()
     assert "placements are not verified" not in (folder / "logs" / "w0.log").read_text()
     with sandbox(mark, "status", folder=tmp_path) as status:
         output, _ = status.communicate(timeout=60)
     assert status.returncode == 0
-    assert output.count(" alive ") == 6
+    assert output.count(" alive ") == 7
 
     with sandbox(mark, "down", folder=tmp_path) as down:
         assert down.communicate(timeout=120) == (f"stopped; data and logs are kept in {folder}\n", "")

@@ -25,6 +25,8 @@ LIMIT_S = 400.0
 """It takes half a minute on two free cores; on busy ones the five JVMs of this test start slowly."""
 WINDOW_S = 300
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1"}
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Five JVMs for one window: the optimising compiler would cost more than it saves."""
 
 
 def spark_home() -> Path:
@@ -74,7 +76,8 @@ class Cluster:
 
     def _start(self, name: str, main: str, *arguments: str) -> None:
         command = [str(spark_home() / "bin" / "spark-class"), main, *arguments]
-        self._processes.start(name, command, environment={**LOOPBACK, "SPARK_HOME": str(spark_home())})
+        environment = {**LOOPBACK, "SPARK_HOME": str(spark_home()), "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA}
+        self._processes.start(name, command, environment=environment)
 
 
 @pytest.fixture
@@ -142,7 +145,8 @@ def test_a_snapshot_from_a_standalone_cluster(
     limits = {
         "spark.executor.memory": "512m",
         "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": "-Xss16m",
+        "spark.driver.extraJavaOptions": f"-Xss16m {QUICK_JAVA}",
+        "spark.executor.extraJavaOptions": QUICK_JAVA,
     }
     command = [str(spark_home() / "bin" / "spark-submit"), "--master", cluster.master, "--deploy-mode", "client"]
     command += ["--jars", ",".join(map(str, spark_jars()))]

@@ -1,4 +1,7 @@
-"""`python -m flights.demo [--out FOLDER]`: run, check, write summary and picture; exit code 0 unless data is wrong."""
+"""`python -m flights.demo [--out FOLDER] [--keep]`: run, check, write summary and picture.
+
+The exit code is 0 unless data is wrong.
+"""
 
 import argparse
 import json
@@ -35,7 +38,7 @@ It takes 5 to 6 minutes. Ctrl-C ends everything that was started."""
 NEXT = """\
 What to try next, in the same folder:
   PATH="$PWD/.venv/bin:$PATH"
-  trimtab sandbox up --act          the same cluster, to play with; it keeps running
+  trimtab sandbox up --act          the same cluster, with a console, to play with; it keeps running
   CONFIG=out/sandbox/controller/controller.toml
   trimtab status --config $CONFIG   what the controller sees and does
   trimtab plan --config $CONFIG     what it would do now
@@ -50,14 +53,16 @@ def main() -> int:
     """Run the demo; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m flights.demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=OUT, help="folder for summary, picture and logs")
-    out: Path = parser.parse_args().out.absolute()
+    parser.add_argument("--keep", action="store_true", help="stay up when all has been shown, until Ctrl-C")
+    given = parser.parse_args()
+    out: Path = given.out.absolute()
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     console.print(OPENING, markup=False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        document = run(out, DemoSettings(), console)
+        document = run(out, DemoSettings(keep=given.keep), console)
     except (RunError, NotDelivered, ClusterError, BrokerError, JarError, JavaMissingError) as error:
         console.print(f"the demo failed: {error}\nlogs: {out / 'sandbox' / 'logs'}", style="red", markup=False)
         return 1

@@ -1,5 +1,7 @@
 """The scenario of the demo: unbalanced, balanced, shifted, drained.  Operates a sandbox with `trimtab`."""
 
+import contextlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,6 +39,8 @@ class DemoSettings:
     judged_windows: int = 6
     settle_limit_s: float = 75.0
     drain_limit_s: float = 120.0
+    keep: bool = False
+    """Whether everything stays up, when all has been shown, until Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +83,7 @@ class Scenario:
 
     def __init__(self, cluster: Cluster, settings: DemoSettings, view: View) -> None:
         self._settings = settings
+        self._view = view
         self._run = SteeredRun(cluster, key_groups=settings.key_groups, rate=settings.rate, view=view)
 
     def play(self) -> Outcome:
@@ -88,6 +93,8 @@ class Scenario:
 
     def _play(self) -> Outcome:
         run, settings = self._run, self._settings
+        address = run.cluster.start_console()
+        self._view.say(f"console, while the demo runs: {address}")
         run.phase("flights flow, the controller is paused")
         run.until(self._whole_windows(1), WINDOW_LIMIT_S, "a window with load")
         calm_from = time.time()
@@ -111,6 +118,10 @@ class Scenario:
         run.until(lambda: not run.cluster.child(drained).alive, settings.drain_limit_s, f"{drained} stopped")
         stopped_at = time.time()
         self._settle(stopped_at + STOP_MARGIN_S)
+        if settings.keep:
+            self._view.say(f"All has been shown.  Everything stays up until Ctrl-C; console: {address}")
+            with contextlib.suppress(KeyboardInterrupt):
+                run.until(lambda: False, math.inf, "Ctrl-C")
 
         return Outcome(
             sent=run.finish(),

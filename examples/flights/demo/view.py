@@ -30,6 +30,10 @@ class View:
         self._phase = text
         self._console.print(f"[bold]{seconds:6.1f} s  {text}[/bold]")
 
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(text, markup=False, highlight=False)
+
     def show(self, status: Status | None, seconds: float, sent: int) -> None:
         """Show the present state."""
         if status is None:

@@ -5,10 +5,10 @@ import { ago, card, clock, h, number, percent, show, table } from "./dom.js";
 import { markdown } from "./markdown.js";
 
 export function health(root, wanted) {
-  const findings = card("What is missing", "half", h("div")), book = card("Runbook", "half tall", h("div", { class: "text" }));
-  const intents = card("What operators asked for", "half", h("div")), decisions = card("Decisions", "half", h("div"));
+  const findings = card("What is missing", "", h("div")), book = card("Runbook", "half", h("div", { class: "text" }));
+  const intents = card("What operators asked for", "", h("div")), decisions = card("Decisions", "", h("div"));
   const rejected = card("Refused messages", "", h("div"));
-  root.replaceChildren(h("h1", {}, "Health"), findings, book, intents, decisions, rejected);
+  root.replaceChildren(h("h1", {}, "Health"), h("div", { class: "stack half" }, findings, intents, decisions), book, rejected);
 
   return async () => {
     const [summary, concerns, asked, decided, controllers] = await Promise.all([

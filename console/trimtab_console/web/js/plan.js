@@ -36,7 +36,7 @@ function about(row) {
     h("p", {}, h("span", { class: `badge ${row.ended_at === null ? "good" : ""}` }, state), " ", `began at ${clock(row.started_at)}`),
     h("p", {}, row.reason), row.stopped ? h("p", { class: "warn-text" }, row.stopped) : null,
     h("progress", { max: Math.max(1, total), value: done, "aria-label": "hand-overs that have ended" }),
-    h("p", { class: "muted" }, `hand-overs: ${phases || "none"}; ${number(row.migrations)} key groups moved${row.failed ? `, ${row.failed} not moved` : ""}, ${bytes(row.bytes_moved)} of state`),
+    h("p", { class: "muted" }, `hand-overs: ${phases || "none"}; ${number(row.migrations)} key group${row.migrations === 1 ? "" : "s"} moved${row.failed ? `, ${row.failed} not moved` : ""}, ${bytes(row.bytes_moved)} of state`),
     h("p", { class: "muted" }, `pause of a hand-over: median ${seconds(row.pause_median_s)}, longest ${seconds(row.pause_longest_s)}`),
     row.recovery_planned_s === null ? null : h("p", { class: "muted" }, `all warm after ${seconds(row.recovery_s)}; ${seconds(row.recovery_planned_s)} planned, bound ${seconds(row.recovery_bound_s)}`),
     h("p", { class: "muted" }, `solver: ${row.status}${row.fallback ? ", by the greedy method" : ""}`),
