@@ -65,7 +65,7 @@ def bars(status: Status, app: AppId | None, most: int) -> Bars:
     return Bars(
         total=len(rows),
         workers_per_bar=size,
-        mean_load=_mean_load(rows),
+        mean_use=_mean_use(rows),
         first=[group[0].worker for group in groups],
         host=[group[0].host for group in groups],
         count=[len(group) for group in groups],
@@ -86,11 +86,11 @@ def remark(row: NodeStatus) -> str | None:
     return None if row.steering else "only reports"
 
 
-def _mean_load(rows: Sequence[NodeStatus]) -> float | None:
-    """The load of all workers together, in percent of their capacity; None if none is known."""
-    known = [(row.load_pct, row.capacity) for row in rows if row.load_pct is not None]
+def _mean_use(rows: Sequence[NodeStatus]) -> float | None:
+    """What all workers together use, in percent of their capacity; None if it is known of none."""
+    known = [(row.used_pct, row.capacity) for row in rows if row.used_pct is not None]
     capacity = sum(cores for _, cores in known)
-    return sum(load * cores for load, cores in known) / capacity if capacity else None
+    return sum(used * cores for used, cores in known) / capacity if capacity else None
 
 
 def _mean(values: Sequence[float]) -> float | None:

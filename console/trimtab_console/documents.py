@@ -78,12 +78,13 @@ class Bars(Document):
     """Workers as columns, one entry per bar, ordered by host; a bar stands for at most `workers_per_bar` workers.
 
     `load`, `used`, `demand` = the highest of its workers, `used_mean` = their mean, in percent of a worker's capacity;
-    `remark` = what the first of them that is not running and steered is.
+    `remark` = what the first of them that is not running and steered is.  `mean_use` = what all workers use together, in
+    percent of their capacity.
     """
 
     total: int
     workers_per_bar: int
-    mean_load: float | None
+    mean_use: float | None
     first: list[str]
     host: list[str]
     count: list[int]

@@ -82,6 +82,9 @@ def test_many_workers_become_few_bars_with_the_highest_of_each() -> None:
     found = get(client, "workers/bars?most=100")
     assert (found["total"], found["workers_per_bar"], sum(found["count"])) == (1000, 10, 1000)
     assert max(found["load"]) == pytest.approx(max(fleet.loads()))
+    known = [row for row in fleet.status().nodes if row.used_pct is not None]
+    used = sum(row.used_pct * row.capacity for row in known if row.used_pct is not None)
+    assert found["mean_use"] == pytest.approx(used / sum(row.capacity for row in known))
 
 
 def test_key_groups_of_a_map_are_those_of_the_window(client: TestClient) -> None:
@@ -94,6 +97,8 @@ def test_key_groups_of_a_map_are_those_of_the_window(client: TestClient) -> None
 
 def test_cells_of_a_map_have_the_hottest_of_their_key_groups(client: TestClient) -> None:
     found = get(client, f"apps/{APP}/operators/{OPERATORS[0]}/map?cells=5")
+    assert found["last"][-1] == found["key_groups"] - 1
+    assert found["first"][1:] == [last + 1 for last in found["last"][:-1]]
     rows = get(client, f"apps/{APP}/operators/{OPERATORS[0]}/key-groups")["items"]
     assert (found["per_cell"], found["first"]) == (7, [0, 7, 14, 21, 28])
     for place, first in enumerate(found["first"]):

@@ -23,7 +23,7 @@ export const barAt = (canvas, x, count) => {
   return at >= 0 && at < count ? at : null;
 };
 
-// Use and demand of each bar against the capacity (100 %) and the mean load.
+// Use and demand of each bar against the capacity (100 %) and the mean use.
 export function drawBars(canvas, data, selected) {
   const { context: c, width, height } = prepared(canvas);
   const count = data.first.length;
@@ -50,8 +50,8 @@ export function drawBars(canvas, data, selected) {
   }
   if (!beside) trace(c, data.demand, slot, y);
   c.lineWidth = 1.5; c.strokeStyle = css("--bad"); line(c, LEFT, width, y(100));
-  if (data.mean_load !== null) {
-    c.setLineDash([5, 4]); c.strokeStyle = css("--ink"); line(c, LEFT, width, y(data.mean_load)); c.setLineDash([]);
+  if (data.mean_use !== null) {
+    c.setLineDash([5, 4]); c.strokeStyle = css("--ink"); line(c, LEFT, width, y(data.mean_use)); c.setLineDash([]);
   }
   labels(c, data, slot, base, width);
 }

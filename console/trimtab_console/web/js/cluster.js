@@ -10,7 +10,7 @@ export function cluster(root) {
   const tiles = h("div", { class: "tiles" }), canvas = h("canvas", { class: "plot bars", role: "img" });
   const said = h("p", { class: "said muted", "aria-live": "polite" }), note = h("span", { class: "note" });
   const highest = key("ease", "highest use"), workers = card("Workers by host", "", canvas, said);
-  workers.firstChild.append(note, key("use", "use"), highest, key("demand", "demand"), key("mean", "mean load"), key("full", "capacity"), key("none", "unknown"));
+  workers.firstChild.append(note, key("use", "use"), highest, key("demand", "demand"), key("mean", "mean use"), key("full", "capacity"), key("none", "unknown"));
   const apps = card("Apps", "", h("div")), over = h("div", { class: "chart" });
   const none = h("p", { class: "empty" }, "No load distance is known yet.");
   const history = card("Load distance over time", "", none, over), top = card("Most asked of", "", h("div"));
