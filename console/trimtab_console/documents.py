@@ -78,8 +78,8 @@ class Bars(Document):
     """Workers as columns, one entry per bar, ordered by host; a bar stands for at most `workers_per_bar` workers.
 
     `load`, `used`, `demand` = the highest of its workers, `used_mean` = their mean, in percent of a worker's capacity;
-    `remark` = what the first of them that is not running and steered is.  `mean_use` = what all workers use together, in
-    percent of their capacity.
+    `remark` = what the first of them that is not running and steered is.  `mean_use` = the use of all workers together,
+    in percent of their capacity.
     """
 
     total: int

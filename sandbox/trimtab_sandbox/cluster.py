@@ -33,7 +33,7 @@ from trimtab_sandbox.cpu import CpuMeter, Part
 from trimtab_sandbox.processes import Child, LeftOver, Processes
 from trimtab_sandbox.readiness import connected_workers
 from trimtab_sandbox.state import SOCKETS_PREFIX, SandboxState, StartedProcess
-from trimtab_sandbox.toml import to_toml
+from trimtab_sandbox.toml import Table, to_toml
 
 CONTROLLER_TOML = Path(CONTROLLER, "controller.toml")
 """Where the controller's configuration lies in the folder of a sandbox."""
@@ -135,7 +135,7 @@ class Cluster:
 
     def start_console(self) -> str:
         """Start the console; returns the address of its pages, which are there a second later."""
-        table = {
+        table: Table = {
             "console": {
                 "cluster": self.settings.cluster,
                 "port": self._console_port,
