@@ -3,6 +3,7 @@
 import numpy as np
 
 from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.owned import Floats
 from trimtab_controller.decider.view import UNLIMITED, AppView
 from trimtab_controller.solver.answer import Flows, Hosts, Method, Question
 from trimtab_models.instances import BalanceInstance, Budget, Flow, Node, Options
@@ -16,7 +17,7 @@ def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Quest
     return Question(
         load=table.load,
         state_bytes=table.assumed_state_bytes,
-        traffic=table.assumed_traffic if _has_narrow_links(view) else None,
+        traffic=_traffic(view),
         operator=table.operator.astype(np.int32),
         owner=np.array([places[name] for name in table.workers], np.int32)[table.owner],
         capacity=np.array([worker.capacity for worker in view.workers], np.float64),
@@ -46,10 +47,12 @@ def _hosts(view: AppView) -> Hosts | None:
     )
 
 
-def _has_narrow_links(view: AppView) -> bool:
-    """Whether the key groups together could fill the link of any host: else their traffic need not be told."""
-    most = view.owned.assumed_traffic.sum(axis=1)
-    return any(room.received < most[0] or room.sent < most[1] for room in view.rooms.values())
+def _traffic(view: AppView) -> Floats | None:
+    """The traffic of the key groups; None if all of them together would fill no host's link."""
+    traffic = view.owned.assumed_traffic
+    received, sent = traffic.sum(axis=1)
+    narrow = any(room.received < received or room.sent < sent for room in view.rooms.values())
+    return traffic if narrow else None
 
 
 def _flows(view: AppView) -> Flows:

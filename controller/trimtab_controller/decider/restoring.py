@@ -80,19 +80,16 @@ class _Targets:
             for row in (table[each] for each in self._key_groups)
         ]
         """Per move, the share of the state that workers lack; the others lack all of it."""
-        owner = np.array([places[name] for name in table.workers], np.int64)[table.owner].copy()
-        self._home: list[int] = owner[self._key_groups].tolist()
+        before = np.array([places[name] for name in table.workers], np.int64)[table.owner]
+        self._home: list[int] = before[self._key_groups].tolist()
+        owner = before.copy()
         owner[self._key_groups] = self._target
         self._sums: Floats = np.bincount(owner, weights=table.load, minlength=len(view.workers)).astype(np.float64)
         self._mean = float(table.load.sum() / self._capacity[self._kept].sum())
         self._allowed = np.maximum(np.abs(self._distances()), tolerance) + SLACK_PP
         hosts = {host: place for place, host in enumerate(sorted({worker.host for worker in view.workers}))}
         self._host = [hosts[worker.host] for worker in view.workers]
-        of_host, before = (
-            np.array(self._host, np.int64),
-            np.array([places[name] for name in table.workers])[table.owner],
-        )
-        amounts = amounts_of(table)
+        of_host, amounts = np.array(self._host, np.int64), amounts_of(table)
         self._amounts = np.array([amount[self._key_groups] for _, amount, _ in amounts], np.float64)
         """(resources, moves) what a moved key group uses, and (resources, hosts) what is used and may be used."""
         self._used = np.array([np.bincount(of_host[owner], amount, len(hosts)) for _, amount, _ in amounts])
