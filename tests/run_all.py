@@ -1,6 +1,6 @@
 """`make test`: run all checks and tests, several at a time, and list at the end what failed and what was left out.
 
-The end-to-end tests mostly wait, so two of them run at a time.  Tests marked `alone` measure CPU or short times; they
+The end-to-end tests mostly wait, so three of them run at a time.  Tests marked `alone` measure CPU or short times; they
 run after the others, one at a time.  The static checks and the fast tests get the CPU that all of them leave: at the
 lowest priority they take next to nothing from whoever wants it.  Scenarios take minutes each: `make scenarios` runs
 them.
@@ -47,7 +47,7 @@ class Part:
 
 def lanes() -> list[list[Part]]:
     """Lanes that run at the same time; the parts of a lane run one after the other."""
-    beside = ("-m", BESIDE, "-n2", "--dist=loadfile")
+    beside = ("-m", BESIDE, "-n3", "--dist=loadfile")
     return [
         [
             Part("jars", ("make", "--no-print-directory", "jars"), live=True),

@@ -98,11 +98,8 @@ class CommandMachine:
         return self._restarts.given_up
 
     def absences(self, now: float) -> dict[WorkerId, tuple[Absence, str | None]]:
-        """Why workers that the agent can start are not connected, and what an operator must know of it.
-
-        Empty just after the start: they may be about to return.
-        """
-        return {} if now < self._hold_until else self._restarts.absences(self._connected)
+        """Why workers that the agent can start are not connected, and what an operator must know of it."""
+        return self._restarts.absences(now, self._connected)
 
     # --- state that survives a restart
 

@@ -38,6 +38,7 @@ class Restarts:
         self._startable = startable
         self._not_before = not_before
         self._starting: set[WorkerId] = set()  # their processes have been asked for, and have not been seen yet
+        self._crashed: set[WorkerId] = set()  # this agent saw them crash
 
     @property
     def given_up(self) -> frozenset[WorkerId]:
@@ -57,13 +58,15 @@ class Restarts:
             if not kept.given_up and worker not in busy
         }
 
-    def absences(self, connected: Collection[WorkerId]) -> dict[WorkerId, tuple[Absence, str | None]]:
+    def absences(self, now: float, connected: Collection[WorkerId]) -> dict[WorkerId, tuple[Absence, str | None]]:
         """The workers that can be started and are not connected: why, and what an operator must know of it.
 
-        One whose process ends, or was left behind by a stop that took too long, is neither stopped nor starting.
+        One whose process ends, or was left behind by a stop that took too long, is neither stopped nor starting.  Just
+        after the start, workers may be about to connect again: then only those are listed that this agent saw crash.
         """
         found: dict[WorkerId, tuple[Absence, str | None]] = {}
-        for worker in self._startable.difference(connected):
+        known = self._startable if now >= self._not_before else self._crashed
+        for worker in known.difference(connected):
             kept = self._ledger.kept.get(worker)
             if kept is not None:
                 absence = Absence.CRASHED if kept.given_up else Absence.STARTING
@@ -130,6 +133,7 @@ class Restarts:
         kept = self._ledger.kept.get(worker)
         if kept is not None and not kept.given_up:
             kept = after_crash(kept, now, detail, self._rules, ran=ran)
+            self._crashed.add(worker)
             yield from self._keep(worker, kept)
             yield SayCrash(worker=worker, kept=kept)
 

@@ -265,6 +265,8 @@ def test_a_worker_that_crashed_while_the_agent_was_away_is_started_once_workers_
 
     assert m.absences(NOW) == {}
     assert act(m, ended(exit_code=None), NOW + 0.5) == crash(Kept(at=NOW + 0.5, crashes=1, detail="unknown exit code"))
+    said = "crashed once, the agent starts it again; last: unknown exit code"
+    assert m.absences(NOW + 0.5) == {W1: (Absence.STARTING, said)}, "reports say so before it is started"
     assert m.wake_at == NOW + WORKERS_RETURN_S
     assert not starts(m.on_tick(NOW + 2)), "a stop may not have been read yet"
     assert starts(m.on_tick(NOW + WORKERS_RETURN_S))
