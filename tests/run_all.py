@@ -47,7 +47,7 @@ class Part:
 
 def lanes() -> list[list[Part]]:
     """Lanes that run at the same time; the parts of a lane run one after the other."""
-    beside = ("-m", BESIDE, "-n3", "--dist=loadfile")
+    beside = ("-m", BESIDE, "-n3", "--dist=loadfile", "--no-loadscope-reorder")
     return [
         [
             Part("jars", ("make", "--no-print-directory", "jars"), live=True),

@@ -199,6 +199,7 @@ class Job:
         wait("the old app is forgotten", {app: steered})
 
 
+@pytest.mark.early
 def test_a_job_that_is_changed_again_and_again_is_told_what_it_lacks_and_loses_nothing(cluster: Cluster) -> None:
     """Its topic is missing, its operators are named, a host is cloned, and it gets another app id."""
     cluster.start(act=True)
