@@ -86,8 +86,7 @@ def fault(
 def _kill_worker(stage: Stage, target: Target) -> Iterator[None]:
     kill_worker(stage, target.worker)
     yield
-    if target.worker not in stage.kept:
-        stage.cluster.start_worker(target.index)
+    revive(stage, target)
 
 
 @fault("worker stopped", STOPPED_S, SILENT_WORKER, victims=the_worker)
@@ -173,7 +172,7 @@ def _start_in_vain(stage: Stage, target: Target) -> Iterator[None]:
         finally:
             del stage.cluster.environments[target.worker]
         kill_worker(stage, target.worker)
-    stage.cluster.start_worker(target.index)
+    revive(stage, target)
 
 
 # ---------------------------------------------------------------------- network
@@ -213,7 +212,7 @@ def _lose_hosts(stage: Stage, target: Target) -> Iterator[None]:
     yield
     for worker in lost:
         stage.cluster.start_agent(Target(worker=worker).index)
-        stage.cluster.start_worker(Target(worker=worker).index)
+        revive(stage, Target(worker=worker))
 
 
 # ---------------------------------------------------------------------- disks, clocks
@@ -229,8 +228,7 @@ def _fill_journal(stage: Stage, target: Target) -> Iterator[None]:
 def _fill_store(stage: Stage, target: Target) -> Iterator[None]:
     with stage.disks[target.worker].full():
         yield
-    if not stage.processes_of(target.worker):  # one that the agent had started: it is not ours to revive
-        stage.cluster.start_worker(target.index)
+    revive(stage, target)
 
 
 @fault("agent's clock 1 h ahead", 40.0, "rejected reports future_dated", spares_job=True, needs_round=True)
@@ -269,6 +267,12 @@ def kill_worker(stage: Stage, worker: str) -> None:
     stage.cluster.child(worker).ended_here = True
     with suppress(RuntimeError):  # it may have been drained and stopped just now
         kill(stage.processes_of(worker))
+
+
+def revive(stage: Stage, target: Target) -> None:
+    """Start a worker that is gone, unless its agent does or has done so."""
+    if target.worker not in stage.kept and not stage.processes_of(target.worker):
+        stage.cluster.start_worker(target.index)
 
 
 @contextmanager
