@@ -5,6 +5,8 @@ Texts come from the code that owns them: docstrings, help texts, sample files, r
 code says nothing about something that it lists, and the error names the place where the text belongs.
 """
 
+import re
+import textwrap
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +27,7 @@ PAGES: Mapping[str, str] = {
 }
 """Page -> module with `render() -> str`. A module is imported only when its page is rendered."""
 
+WIDTH = 120
 NOTICE = f"<!-- Written by `{COMMAND}` from the code. Do not edit. -->"
 
 
@@ -37,7 +40,22 @@ def render(page: str) -> str:
     """The text that the page should have."""
     text: str = import_module(PAGES[page]).render()
     title, _, body = text.strip().partition("\n")
-    return f"{title}\n\n{NOTICE}\n{body}\n"
+    return f"{title}\n\n{NOTICE}\n{wrapped(body)}\n"
+
+
+def wrapped(text: str) -> str:
+    """The text in lines of at most WIDTH characters.  Tables, headings and code fences stay as they are."""
+    lines, fenced = [], False
+    for line in text.split("\n"):
+        fenced ^= line.startswith("```")
+        if fenced or line.startswith(("|", "#", "```")):
+            lines.append(line)
+        else:
+            found = re.match(r"\s*(- |\d+\. )?", line)
+            indent = " " * len(found[0]) if found else ""
+            options = {"subsequent_indent": indent, "break_long_words": False, "break_on_hyphens": False}
+            lines += textwrap.wrap(line, WIDTH, **options) or [""]
+    return "\n".join(lines)
 
 
 def is_stale(page: str) -> bool:

@@ -16,7 +16,7 @@ from trimtab_protocol.messages.names import WorkerId
 
 T = TypeVar("T")
 
-ROUND_LIMIT_S = 45.0
+ROUND_LIMIT_S = 90.0
 """From a shift of the load to the round it causes; three windows when all is well."""
 TRIES = 3
 REQUEST_LIMIT_S = 10.0
