@@ -53,8 +53,9 @@ def wrapped(text: str) -> str:
         else:
             found = re.match(r"\s*(- |\d+\. )?", line)
             indent = " " * len(found[0]) if found else ""
-            options = {"subsequent_indent": indent, "break_long_words": False, "break_on_hyphens": False}
-            lines += textwrap.wrap(line, WIDTH, **options) or [""]
+            lines += textwrap.wrap(
+                line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+            ) or [""]
     return "\n".join(lines)
 
 
