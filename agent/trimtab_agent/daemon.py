@@ -24,7 +24,7 @@ from trimtab_agent.commands.processes import identify
 from trimtab_agent.commands.verifier import CommandVerifier
 from trimtab_agent.configuration import Configuration
 from trimtab_agent.kafka_link import DELIVERY_LIMIT_S, KafkaLink, LinkSettings
-from trimtab_agent.logs import fields
+from trimtab_process.logs import fields
 from trimtab_agent.metrics import Metrics
 from trimtab_agent.plugin_server import PluginServer
 from trimtab_agent.reporting.report import ReportHead

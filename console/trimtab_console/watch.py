@@ -9,7 +9,7 @@ from types import MappingProxyType
 from confluent_kafka import Message
 
 from trimtab_console.history import History, Point
-from trimtab_controller.cli.seen import Seen, most_telling
+from trimtab_controller.seen import Seen, most_telling
 from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
 from trimtab_controller.execution.journal import JournalEntry
 from trimtab_controller.execution.state import Round

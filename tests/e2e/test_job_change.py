@@ -17,7 +17,7 @@ from flights.readback import read_topic
 from flights.watch import StatusWatch, read_snapshots
 from tests.paths import ROOT
 from trimtab_controller.cli import main
-from trimtab_controller.cli.seen import Seen
+from trimtab_controller.seen import Seen
 from trimtab_protocol.messages.status import AppStatus, Status
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from trimtab_agent.logs import fields
+from trimtab_process.logs import fields
 from trimtab_agent.metrics import Metrics
 from trimtab_agent.reporting.report import ReportHead, assemble, interval_end, settle_s, until_interval_end
 from trimtab_agent.reporting.roster import Absences, Roster

@@ -30,7 +30,7 @@ COMMANDS = {
     "simulate": (f"{PARSERS}.simulate", "rounds of a policy on a generated or recorded workload"),
     "compare": (f"{PARSERS}.simulate", "policies side by side on the same workload and seed"),
     "keys": (f"{PARSERS}.keys", "create, show and rotate the key that signs commands"),
-    "acl": ("trimtab_controller.cli.acl", "print the least-privilege ACLs for agent, worker, controller and reader"),
+    "acl": ("trimtab_controller.cli.acl", "print the least-privilege ACLs for each kind of client"),
     "jars": ("trimtab_controller.cli.jars", "download the jars that Spark and the sandbox's broker need (54 MB)"),
     "sample": (
         "trimtab_controller.cli.shipped",

@@ -8,7 +8,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from trimtab_controller.configuration import BadConfiguration, load
-from trimtab_controller.decider.view import first_few
+from trimtab_controller.wording import first_few
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.kafka.signers import placements_signed_by

@@ -12,43 +12,32 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
 from trimtab_controller.cli.known import CommandError, Target, read_known, view_of
 from trimtab_controller.cli.plan_view import decision_document, show_decision
-from trimtab_controller.cli.seen import SILENT_AFTER_S, Seen, State, most_telling, summary
 from trimtab_controller.cli.status_view import show_status
 from trimtab_controller.configuration import BadConfiguration, decode, load
 from trimtab_controller.decider.instance import instance_of
-from trimtab_controller.decider.view import first_few
+from trimtab_controller.intents import actions
+from trimtab_controller.intents.change import Asked, Change, Refusal
 from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.intents import NotWrittenError, write_intents
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.leadership.group import Member, members
 from trimtab_controller.loop.preview import preview_decision, read_cluster_state
+from trimtab_controller.seen import Seen, most_telling, summary
 from trimtab_models.instances import encode_snapshot
 from trimtab_process.kafka_errors import is_transient
-from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage
-from trimtab_protocol.messages.intents import (
-    PAUSE_KEY,
-    AcceptJournal,
-    Drain,
-    ForgetApp,
-    ForgetWorker,
-    Intent,
-    Pause,
-    Stop,
-    Undrain,
-    decode_intent,
-    drain_key,
-    encode_intent,
-)
-from trimtab_protocol.messages.names import AppId, Topics, WorkerId
-from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.intents import Intent, decode_intent
+from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.status import Status, decode_status, encode_status
 from trimtab_protocol.signing.keys import BadKey
 
+Intents = dict[str, Intent | None]
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 CONFIG_VARIABLE = "TRIMTAB_CONFIG"
 """Environment variable that names controller.toml where no option names the cluster."""
@@ -69,7 +58,7 @@ def run_with(args: argparse.Namespace, function: Callable[[argparse.Namespace, T
         return refuse(str(error), BAD_USAGE)
     try:
         return function(args, target)
-    except (CommandError, ReadError, BadKey) as error:
+    except (CommandError, ReadError, BadKey, Refusal, NotWrittenError) as error:
         return refuse(str(error), FAILED)
     except BadMessage as error:
         return refuse(str(error), BAD_USAGE)
@@ -177,168 +166,70 @@ def run_snapshot(args: argparse.Namespace, target: Target) -> int:
 
 def run_drain(args: argparse.Namespace, target: Target) -> int:
     """Ask the controller to drain a worker that it knows."""
-    node = _name(args.node)
-    status = read_status(target)
-    known = [row.worker for row in status.nodes] if status else []
-    if known and node not in known:
-        raise CommandError(f"no worker {node!r} reports; there are {first_few(known)}")
-    intent = Drain(worker=WorkerId(node), by=who(), at=time.time(), reason=args.reason)
-    write(target, intent.key, intent)
-    text = (
-        f"{node} will be drained as the budget of each round allows, then stopped; `trimtab undrain {node}` cancels it"
-    )
-    return say(args, "\n".join([text, *_caveats(status, WorkerId(node))]), intent.key)
-
-
-def _caveats(status: Status | None, node: WorkerId) -> list[str]:
-    """The reasons why a drain does not start at once."""
-    if status is None:
-        return ["no controller has reported yet: the drain starts when one leads"]
-    why_not = {
-        State.SILENT: "but no controller is running: the drain starts when one leads again, see `trimtab status`",
-        State.HOLD: "but the controller is on hold and moves nothing: `trimtab status` shows why, and how to end it",
-        State.PAUSED: "but the controller is paused: the drain starts after `trimtab resume`",
-        State.DRY_RUN: "but the controller is a dry run: it only logs what it would do",
-    }
-    state = Seen(status=status, controllers=None, now=time.time()).state
-    caveats = [why_not[state]] if state in why_not else []
-    app = next((row.app for row in status.nodes if row.worker == node), None)
-    others = [row for row in status.nodes if row.app == app and row.worker != node and not row.draining]
-    if status.nodes and not others:
-        caveats.append("but no other worker could take its key groups: it keeps them until there is one")
-    return caveats
+    return carry_out(args, target, actions.drain(asked(args, status=read_status(target)), args.node))
 
 
 def run_undrain(args: argparse.Namespace, target: Target) -> int:
     """Cancel a drain, an operator's or the controller's own."""
-    node = WorkerId(_name(args.node))
-    key = drain_key(node)
-    status = read_status(target)
-    leaving = [app.size.leaving for app in status.apps if app.size is not None] if status else []
-    if any(node in workers for workers in leaving) and key not in read_intents(target):
-        intent = Undrain(worker=node, by=who(), at=time.time(), reason=args.reason)
-        write(target, intent.key, intent)
-        text = f"{node} stays: it takes key groups again; `trimtab scale` sets the size of an app for longer"
-        return say(args, text, intent.key)
-    text, idle = f"the drain of {node} is cancelled: it takes key groups again", f"{node} is not being drained"
-    return take_back(args, target, key, text, idle)
+    known = asked(args, status=read_status(target), intents=read_intents(target))
+    return carry_out(args, target, actions.undrain(known, args.node))
 
 
 def run_forget(args: argparse.Namespace, target: Target) -> int:
     """Ask the controller to forget an app or a worker that no longer runs."""
     if (args.app is None) == (args.worker is None):
         return refuse("name what to forget: either APP, or --worker NAME", BAD_USAGE)
-    by, at = who(), time.time()
-    status = read_status(target)
-    nodes = () if status is None or at - status.at > SILENT_AFTER_S else status.nodes
-    running = [row for row in nodes if row.state is not WorkerState.AWAY]
-    intent: Intent
-    if args.app is not None:
-        intent = ForgetApp(app=AppId(_name(args.app, "an app's id")), by=by, at=at, reason=args.reason)
-        found, what = [row for row in running if row.app == args.app], f"app {args.app}"
-    else:
-        intent = ForgetWorker(worker=WorkerId(_name(args.worker)), by=by, at=at, reason=args.reason)
-        found, what = [row for row in running if row.worker == args.worker], f"worker {args.worker}"
-    if found:
-        where = first_few(f"{row.worker} on {row.host}" for row in found)
-        raise CommandError(f"{what} still runs: {where}; stop it first")
-    write(target, intent.key, intent)
-    text = f"{what} will be forgotten with the next window; `trimtab status` then lists it among the decisions"
-    return say(args, text, intent.key)
+    known = asked(args, status=read_status(target))
+    forgotten = actions.forget_worker(known, args.worker) if args.app is None else actions.forget_app(known, args.app)
+    return carry_out(args, target, forgotten)
 
 
 def run_pause(args: argparse.Namespace, target: Target) -> int:
     """Pause the controller."""
-    intent = Pause(by=who(), at=time.time(), reason=args.reason)
-    write(target, intent.key, intent)
-    return say(args, "paused: a plan in flight is finished, no new one starts until `trimtab resume`", intent.key)
+    return carry_out(args, target, actions.pause(asked(args)))
 
 
 def run_stop(args: argparse.Namespace, target: Target) -> int:
     """End the plans in flight of an app, or of all apps."""
-    app = None if args.app is None else AppId(_name(args.app, "an app's id"))
-    status = read_status(target)
-    known = [row.app for row in status.apps] if status else []
-    if app is not None and known and app not in known:
-        raise CommandError(f"no app {app!r} reports; there are {first_few(known)}")
-    by, at = who(), time.time()
-    if args.pause:
-        pause = Pause(by=by, at=at, reason=args.reason)
-        write(target, pause.key, pause)
-    stop = Stop(app=app, by=by, at=at, reason=args.reason)
-    write(target, stop.key, stop)
-    plans = [row.plan for row in status.plans_in_flight if app in (None, row.app)] if status else []
-    what = f"stopping plan {first_few(plans)}" if plans else "no plan was reported in flight; stopping any that is"
-    then = (
-        "no new one starts until `trimtab resume`" if args.pause else "new ones may follow, see `trimtab stop --pause`"
-    )
-    return say(args, f"{what}: released key groups arrive, all others stay where they are; {then}", stop.key)
+    known = asked(args, status=read_status(target))
+    return carry_out(args, target, actions.stop(known, args.app, with_pause=args.pause))
 
 
 def run_resume(args: argparse.Namespace, target: Target) -> int:
     """End a pause or a hold."""
     if args.accept_journal:
-        return _accept_journal(args, target)
-    idle = "the controller is not paused; `trimtab resume --accept-journal` ends a hold"
-    return take_back(args, target, PAUSE_KEY, "the controller decides again", idle)
+        return carry_out(args, target, actions.accept_journal(asked(args, status=read_status(target))))
+    return carry_out(args, target, actions.resume(asked(args, intents=read_intents(target))))
 
 
-def _accept_journal(args: argparse.Namespace, target: Target) -> int:
-    status = read_status(target)
-    if status is None or status.hold is None:
-        raise CommandError("the controller is not on hold: there is nothing to accept")
-    intent = AcceptJournal(hold=status.hold.id, by=who(), at=time.time(), reason=args.reason)
-    write(target, intent.key, intent)
-    return say(
-        args,
-        f"accepted: {status.hold.text}; the controller rebuilds its state from the placement and the reports",
-        intent.key,
-    )
+def asked(args: argparse.Namespace, *, status: Status | None = None, intents: Intents | None = None) -> Asked:
+    """This user's request, now, with what was read for it."""
+    return Asked(by=who(), at=time.time(), reason=args.reason, status=status, intents=intents or {})
 
 
-def take_back(args: argparse.Namespace, target: Target, key: str, text: str, idle: str) -> int:
-    """Revoke the intent with this key; `idle` is said if there is none."""
-    if key not in read_intents(target):
-        return say(args, f"nothing to do: {idle}", key)
-    write(target, key, None)
-    return say(args, text, key)
+def carry_out(args: argparse.Namespace, target: Target, change: Change) -> int:
+    """Write what a change consists of, and tell what follows."""
+    if change.records:
+        write_intents(target.connection, target.topics, change.records, limit_s=WRITE_LIMIT_S)
+    text = "\n".join([change.text, *change.caveats])
+    if args.json:
+        print_json({"intent": change.key, "text": text})
+    else:
+        print(text)
+    return DONE
 
 
-def read_intents(target: Target) -> dict[str, Intent | None]:
+def read_intents(target: Target) -> Intents:
     """The intents in force, by key; None for one that cannot be read (it can still be cancelled)."""
     with reading(target.connection, "intents") as consumer:
         found = drain(consumer, starts(consumer, [target.topics.intents]))
-    intents: dict[str, Intent | None] = {}
+    intents: Intents = {}
     for message in found.latest(target.topics.intents):
         try:
             intents[message.key().decode(errors="replace")] = decode_intent(message.key(), message.value())
         except BadMessage:
             intents[message.key().decode(errors="replace")] = None
     return intents
-
-
-def write(target: Target, key: str, intent: Intent | None) -> None:
-    """Write one intent, or its tombstone, and wait until the broker has stored it.  Raises CommandError, BadMessage."""
-    value = None if intent is None else encode_intent(intent)
-    if value is not None:
-        decode_intent(key.encode(), value)  # check it here: a refusal by the controller would not be seen here
-    failures: list[str] = []
-    producer = Producer(target.connection.client("trimtab-cli", enable_idempotence=True))
-    producer.produce(
-        target.topics.intents,
-        key=key.encode(),
-        value=value,
-        on_delivery=lambda error, _: failures.append(error.str()) if error is not None else None,
-    )
-    if producer.flush(WRITE_LIMIT_S) or failures:
-        why = failures[0] if failures else f"no answer within {WRITE_LIMIT_S:g} s"
-        raise CommandError(f"nothing was written: Kafka at {target.configuration.kafka.bootstrap_servers}: {why}")
-
-
-def _name(text: str, what: str = "a worker's name") -> str:
-    if not NAME_PATTERN.fullmatch(text):
-        raise CommandError(f"found {text!r}, expected {what}")
-    return text
 
 
 def who() -> str:
@@ -348,15 +239,6 @@ def who() -> str:
     except (KeyError, OSError):  # a container's user need not have a name
         user = str(os.getuid())
     return f"{user}@{socket.gethostname()}"[:200]
-
-
-def say(args: argparse.Namespace, text: str, key: str) -> int:
-    """Tell what was written."""
-    if args.json:
-        print_json({"intent": key, "text": text})
-    else:
-        print(text)
-    return DONE
 
 
 def print_json(document: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 import numpy as np
 
 from trimtab_controller.decider.demand import Blocked, WorkerDemand
-from trimtab_controller.decider.view import first_few
+from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.report import WorkerState

@@ -11,7 +11,8 @@ from trimtab_controller.decider.fixed import refusal
 from trimtab_controller.decider.hosts import bottleneck_of, filled_by
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.reasons import OF_BALANCE, SkipReason
-from trimtab_controller.decider.view import AppView, NotReady, first_few
+from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_controller.wording import first_few
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, Method

@@ -40,7 +40,8 @@ from trimtab_controller.decider.demand_history import (
     remembered,
 )
 from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
-from trimtab_controller.decider.view import NAMED, AppView
+from trimtab_controller.decider.view import AppView
+from trimtab_controller.wording import NAMED
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId

@@ -15,7 +15,8 @@ import numpy as np
 
 from trimtab_controller.decider.owned import Integers, OwnedTable
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.view import FixedWorker, NotReady, first_few
+from trimtab_controller.decider.view import FixedWorker, NotReady
+from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from trimtab_controller.decider.fixed import Reported, check_agreement, check_workers, divide, runs_and_steers
 from trimtab_controller.decider.liveness import Liveness
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.view import AppView, FixedWorker, NotReady, Worker, first_few
+from trimtab_controller.decider.view import AppView, FixedWorker, NotReady, Worker
+from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock, KeyGroupTable
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId

@@ -23,7 +23,8 @@ from trimtab_controller.decider.decision import StandbysPlaced
 from trimtab_controller.decider.demand import WorkerDemand
 from trimtab_controller.decider.hosts import HostsSeen
 from trimtab_controller.decider.owned import Floats, OwnedTable
-from trimtab_controller.decider.view import AppView, Worker, first_few
+from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.wording import first_few
 from trimtab_models.elastic import Demands, Level, level_of, match
 from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE
 from trimtab_models.solving import Never

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.decider.view import first_few
+from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import Absence
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot

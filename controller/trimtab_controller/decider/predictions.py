@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.evaluate import NOISE_ERRORS, evaluate
 from trimtab_controller.decider.owned import Floats
-from trimtab_controller.decider.view import AppView, first_few
+from trimtab_controller.decider.view import AppView
+from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import WorkerId
 
 MISSES_BEFORE_HOLD = 2

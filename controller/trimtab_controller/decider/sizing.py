@@ -14,7 +14,8 @@ from trimtab_controller.decider.headroom import Capacity, times_placed
 from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats
 from trimtab_controller.decider.pool import PoolWorker
 from trimtab_controller.decider.speeds import Cost, TypeName
-from trimtab_controller.decider.view import AppView, first_few
+from trimtab_controller.decider.view import AppView
+from trimtab_controller.wording import first_few
 from trimtab_models.sizing import Problem, max_rate
 from trimtab_protocol.messages.names import AppId, HostId
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from trimtab_controller.decider.owned import Floats, Integers, OwnedTable
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.view import AppView, Worker, first_few
+from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.wording import first_few
 from trimtab_models.standbys import (
     UNPLACED,
     Budget,

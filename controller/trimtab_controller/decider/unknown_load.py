@@ -14,7 +14,8 @@ import numpy as np
 from trimtab_controller.decider.fixed import refusal
 from trimtab_controller.decider.owned import Floats, OwnedTable
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.view import AppView, FixedWorker, NotReady, first_few
+from trimtab_controller.decider.view import AppView, FixedWorker, NotReady
+from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
 
 ROUNDING = 1e-9

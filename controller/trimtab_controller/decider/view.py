@@ -2,18 +2,14 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from types import MappingProxyType
 
 from trimtab_controller.decider.owned import Owned, OwnedTable
 from trimtab_controller.decider.reasons import NOT_READY, SkipReason
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
-
-NAMED = 5
-"""Number of names shown in a line; the others are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +23,6 @@ class NotReady:
     def __post_init__(self) -> None:
         if self.reason not in NOT_READY:
             raise ValueError(f"{self.reason} says nothing about what is missing")
-
-
-def first_few(names: Iterable[object], count: int | None = None) -> str:
-    """The first names, and how many more there are.  `count` = total number, if `names` has only some of them."""
-    if count is None:
-        names = list(names)
-        count = len(names)
-    first = ", ".join(map(str, islice(names, NAMED)))
-    return first + (f" and {count - NAMED} more" if count > NAMED else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from trimtab_controller.decider.headroom import NO_CAPACITY
 from trimtab_controller.decider.levels import Levels
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.view import first_few
+from trimtab_controller.wording import first_few
 from trimtab_controller.execution.events import HandoverEnded, RestoreEnded, RoundEnded
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase

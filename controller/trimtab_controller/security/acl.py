@@ -1,7 +1,7 @@
 """The least-privilege rules for each kind of client on a Kafka cluster.
 
 An agent writes reports and acks, and reads commands.  A worker reads placements and hands over.  Only the controller
-writes commands.  `Read` and `Write` include `Describe`.  An idempotent producer needs only `Write` on its topics (since
+writes commands, and an operator nothing but intents.  `Read` and `Write` include `Describe`.  An idempotent producer needs only `Write` on its topics (since
 Kafka 2.8); a consumer that joins no group needs only `Describe` on the group that it names.
 """
 
@@ -30,6 +30,7 @@ class Role(StrEnum):
     WORKER = "worker"
     CONTROLLER = "controller"
     READER = "reader"
+    OPERATOR = "operator"
 
 
 class Resource(StrEnum):
@@ -86,7 +87,9 @@ class Rules:
             case Role.CONTROLLER:
                 rules = self._controller()
             case Role.READER:
-                rules = self._reader()
+                rules = self._reader(Role.READER)
+            case Role.OPERATOR:
+                rules = self._operator()
         return tuple(dict.fromkeys(rules))
 
     def _names(self) -> list[str]:
@@ -130,11 +133,15 @@ class Rules:
         yield Rule(role=Role.CONTROLLER, resource=Resource.GROUP, name=group, operation=Operation.READ)
         yield _on_groups(Role.CONTROLLER)
 
-    def _reader(self) -> Iterator[Rule]:
-        yield from _on_topics(Role.READER, Operation.READ, *self._names())
+    def _reader(self, role: Role) -> Iterator[Rule]:
+        yield from _on_topics(role, Operation.READ, *self._names())
         group = controllers_group(self.topics.cluster)
-        yield Rule(role=Role.READER, resource=Resource.GROUP, name=group, operation=Operation.DESCRIBE)
-        yield _on_groups(Role.READER)
+        yield Rule(role=role, resource=Resource.GROUP, name=group, operation=Operation.DESCRIBE)
+        yield _on_groups(role)
+
+    def _operator(self) -> Iterator[Rule]:
+        yield from self._reader(Role.OPERATOR)
+        yield from _on_topics(Role.OPERATOR, Operation.WRITE, self.topics.intents)
 
 
 def commands(rules: Iterable[Rule], *, principal: str, bootstrap_servers: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from trimtab_controller.cli.seen import Seen, State, summary
+from trimtab_controller.seen import Seen, State, summary
 from trimtab_controller.cli.status_hosts import SHOWN_NODES
 from trimtab_controller.cli.status_view import show_status
 from trimtab_controller.leadership.group import Member

@@ -22,9 +22,15 @@ def topics(role: Role, *operations: Operation) -> set[str]:
 
 def test_only_the_controller_commands_and_places() -> None:
     for role in Role:
-        commanding = {TOPICS.commands, TOPICS.placement, TOPICS.journal, TOPICS.intents, TOPICS.status}
+        commanding = {TOPICS.commands, TOPICS.placement, TOPICS.journal, TOPICS.status}
         assert (commanding <= topics(role, *CHANGING)) is (role is Role.CONTROLLER)
         assert commanding.isdisjoint(topics(role, *CHANGING)) is (role is not Role.CONTROLLER)
+
+
+def test_an_operator_reads_everything_and_writes_intents() -> None:
+    assert topics(Role.OPERATOR, Operation.READ) == topics(Role.READER, Operation.READ)
+    assert topics(Role.OPERATOR, *CHANGING) == {TOPICS.intents}
+    assert [role for role in Role if TOPICS.intents in topics(role, *CHANGING)] == [Role.CONTROLLER, Role.OPERATOR]
 
 
 def test_an_agent_says_what_it_sees_and_hears_what_to_do() -> None:
@@ -43,10 +49,11 @@ def test_a_reader_changes_nothing() -> None:
     assert {rule.operation for rule in RULES.of(Role.READER)} == {Operation.READ, Operation.DESCRIBE}
 
 
-def test_only_controllers_are_members_of_their_group_and_readers_see_who_is() -> None:
+def test_only_controllers_are_members_of_their_group_and_others_see_who_is() -> None:
     groups = {role: [rule for rule in RULES.of(role) if rule.name == "trimtab.c.controllers"] for role in Role}
     allowed = {role: [rule.operation for rule in rules] for role, rules in groups.items() if rules}
-    assert allowed == {Role.CONTROLLER: [Operation.READ], Role.READER: [Operation.DESCRIBE]}
+    seeing = [Operation.DESCRIBE]
+    assert allowed == {Role.CONTROLLER: [Operation.READ], Role.READER: seeing, Role.OPERATOR: seeing}
 
 
 @pytest.mark.parametrize("role", list(Role))

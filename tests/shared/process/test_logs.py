@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from trimtab_agent.logs import KeyValueFormatter, fields
+from trimtab_process.logs import KeyValueFormatter, fields
 
 
 def line(message: str, **extra: object) -> str:

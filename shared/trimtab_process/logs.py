@@ -1,4 +1,4 @@
-"""Log format of the daemon: one key=value line per record, on standard error."""
+"""Log format of the agent and the console: one key=value line per record, on standard error."""
 
 import json
 import logging

@@ -1,0 +1,174 @@
+"""The operators' actions, one function each: from a request and what is known to a change.  All raise Refusal."""
+
+from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, app_named, one, take_back, worker_named
+from trimtab_controller.seen import SILENT_AFTER_S, State
+from trimtab_controller.wording import first_few
+from trimtab_protocol.messages.intents import (
+    MAX_WORKERS,
+    PAUSE_KEY,
+    AcceptJournal,
+    Drain,
+    ForgetApp,
+    ForgetWorker,
+    Pause,
+    Scale,
+    Stop,
+    Undrain,
+    drain_key,
+    scale_key,
+)
+from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.status import NodeStatus
+
+
+def drain(asked: Asked, worker: str) -> Change:
+    """Empty a worker that the controller knows, then stop it."""
+    name = worker_named(worker)
+    known = [row.worker for row in asked.nodes]
+    if known and name not in known:
+        raise Refusal(Fault.UNKNOWN, f"no worker {name!r} reports; there are {first_few(known)}")
+    intent = Drain(worker=name, by=asked.by, at=asked.at, reason=asked.reason)
+    text = (
+        f"{name} will be drained as the budget of each round allows, then stopped; `trimtab undrain {name}` cancels it"
+    )
+    return one(intent, text, (*_not_now(asked, "the drain starts", "moves"), *_nowhere_to_go(asked, name)))
+
+
+def undrain(asked: Asked, worker: str) -> Change:
+    """Cancel a drain, an operator's or the controller's own."""
+    name = worker_named(worker)
+    key = drain_key(name)
+    leaving = [app.size.leaving for app in asked.status.apps if app.size is not None] if asked.status else []
+    if any(name in workers for workers in leaving) and key not in asked.intents:
+        intent = Undrain(worker=name, by=asked.by, at=asked.at, reason=asked.reason)
+        text = f"{name} stays: it takes key groups again; `trimtab scale` sets the size of an app for longer"
+        return one(intent, text)
+    text, idle = f"the drain of {name} is cancelled: it takes key groups again", f"{name} is not being drained"
+    return take_back(asked, key, text, idle)
+
+
+def forget_app(asked: Asked, app: str) -> Change:
+    """Drop an app that no longer runs."""
+    name = app_named(app)
+    _check_gone([row for row in _running(asked) if row.app == name], f"app {name}")
+    return _forgotten(ForgetApp(app=name, by=asked.by, at=asked.at, reason=asked.reason), f"app {name}")
+
+
+def forget_worker(asked: Asked, worker: str) -> Change:
+    """Drop a worker that no longer runs."""
+    name = worker_named(worker)
+    _check_gone([row for row in _running(asked) if row.worker == name], f"worker {name}")
+    return _forgotten(ForgetWorker(worker=name, by=asked.by, at=asked.at, reason=asked.reason), f"worker {name}")
+
+
+def pause(asked: Asked) -> Change:
+    """Start no new plan."""
+    intent = Pause(by=asked.by, at=asked.at, reason=asked.reason)
+    return one(intent, "paused: a plan in flight is finished, no new one starts until `trimtab resume`")
+
+
+def stop(asked: Asked, app: str | None, *, with_pause: bool = False) -> Change:
+    """End the plans in flight of an app, or of all apps (None); `with_pause`: start no new one either."""
+    name = None if app is None else _known_app(asked, app)
+    stopping = Stop(app=name, by=asked.by, at=asked.at, reason=asked.reason)
+    pausing = Pause(by=asked.by, at=asked.at, reason=asked.reason)
+    plans = [row.plan for row in asked.status.plans_in_flight if name in (None, row.app)] if asked.status else []
+    what = f"stopping plan {first_few(plans)}" if plans else "no plan was reported in flight; stopping any that is"
+    then = (
+        "no new one starts until `trimtab resume`" if with_pause else "new ones may follow, see `trimtab stop --pause`"
+    )
+    return Change(
+        key=stopping.key,
+        records=((pausing.key, pausing), (stopping.key, stopping)) if with_pause else ((stopping.key, stopping),),
+        text=f"{what}: released key groups arrive, all others stay where they are; {then}",
+    )
+
+
+def resume(asked: Asked) -> Change:
+    """End a pause."""
+    idle = "the controller is not paused; `trimtab resume --accept-journal` ends a hold"
+    return take_back(asked, PAUSE_KEY, "the controller decides again", idle)
+
+
+def accept_journal(asked: Asked) -> Change:
+    """End the hold that the status names: go on without the content of the journal."""
+    hold = asked.status.hold if asked.status else None
+    if hold is None:
+        raise Refusal(Fault.CONFLICT, "the controller is not on hold: there is nothing to accept")
+    intent = AcceptJournal(hold=hold.id, by=asked.by, at=asked.at, reason=asked.reason)
+    text = f"accepted: {hold.text}; the controller rebuilds its state from the placement and the reports"
+    return one(intent, text)
+
+
+def scale(asked: Asked, app: str, workers: int) -> Change:
+    """Set how many workers an app should have, whatever its demand is."""
+    name = _known_app(asked, app)
+    if not 1 <= workers <= MAX_WORKERS:
+        raise Refusal(Fault.INVALID, f"found {workers}, expected a number of workers from 1 to {MAX_WORKERS}")
+    intent = Scale(app=name, workers=workers, by=asked.by, at=asked.at, reason=asked.reason)
+    text = f"{name} will have {workers} worker{'' if workers == 1 else 's'}; `trimtab scale {name} auto` ends that"
+    return one(intent, text, (*_not_now(asked, "it happens", "changes"), *_too_few_to_start(asked, name, workers)))
+
+
+def scale_auto(asked: Asked, app: str) -> Change:
+    """Let the size of an app follow its demand again."""
+    name = app_named(app)
+    text = f"the size of {name} follows its demand again, as [scaling] says"
+    return take_back(asked, scale_key(name), text, f"nobody has set the size of {name}")
+
+
+def _known_app(asked: Asked, app: str) -> AppId:
+    name = app_named(app)
+    if asked.apps and name not in asked.apps:
+        raise Refusal(Fault.UNKNOWN, f"no app {name!r} reports; there are {first_few(asked.apps)}")
+    return name
+
+
+def _running(asked: Asked) -> list[NodeStatus]:
+    """The workers that run, by a status that is not old."""
+    if asked.status is None or asked.at - asked.status.at > SILENT_AFTER_S:
+        return []
+    return [row for row in asked.nodes if row.state is not WorkerState.AWAY]
+
+
+def _check_gone(found: list[NodeStatus], what: str) -> None:
+    if found:
+        where = first_few(f"{row.worker} on {row.host}" for row in found)
+        raise Refusal(Fault.CONFLICT, f"{what} still runs: {where}; stop it first")
+
+
+def _forgotten(intent: ForgetApp | ForgetWorker, what: str) -> Change:
+    text = f"{what} will be forgotten with the next window; `trimtab status` then lists it among the decisions"
+    return one(intent, text)
+
+
+def _not_now(asked: Asked, what: str, does: str) -> tuple[str, ...]:
+    """Why the controller does not begin at once; `what` begins then, and a controller on hold `does` nothing."""
+    why = {
+        None: f"no controller has reported yet: {what} when one leads",
+        State.SILENT: f"but no controller is running: {what} when one leads again, see `trimtab status`",
+        State.HOLD: f"but the controller is on hold and {does} nothing: `trimtab status` shows why, and how to end it",
+        State.PAUSED: f"but the controller is paused: {what} after `trimtab resume`",
+        State.DRY_RUN: "but the controller is a dry run: it only logs what it would do",
+    }
+    return (why[asked.state],) if asked.state in why else ()
+
+
+def _nowhere_to_go(asked: Asked, worker: WorkerId) -> tuple[str, ...]:
+    app = next((row.app for row in asked.nodes if row.worker == worker), None)
+    others = [row for row in asked.nodes if row.app == app and row.worker != worker and not row.draining]
+    if not asked.nodes or others:
+        return ()
+    return ("but no other worker could take its key groups: it keeps them until there is one",)
+
+
+def _too_few_to_start(asked: Asked, app: AppId, workers: int) -> tuple[str, ...]:
+    rows = asked.status.apps if asked.status else ()
+    size = next((row.size for row in rows if row.app == app and row.size is not None), None)
+    if asked.status is None or size is None or size.workers is None:
+        return ()
+    pool = sum(row.app == app for row in asked.status.pool) + len(size.leaving)
+    if workers <= size.workers + pool:
+        return ()
+    return (f"but only {size.workers} run, and {pool} more can be started; `trimtab status` lists them",)

@@ -1,0 +1,102 @@
+"""What an operator's request becomes: intents to write with a text that says what follows, or a refusal."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from trimtab_controller.seen import Seen, State
+from trimtab_protocol.messages.decode import NAME_PATTERN
+from trimtab_protocol.messages.intents import Intent
+from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.status import NodeStatus, Status
+
+Record = tuple[str, Intent | None]
+"""Key of an intent and the intent; None revokes it."""
+NO_REASON = "no reason given"
+
+
+class Fault(StrEnum):
+    """Why a request is refused."""
+
+    INVALID = "invalid"  # it makes no sense, whatever the cluster does
+    UNKNOWN = "unknown"  # it names what does not report
+    CONFLICT = "conflict"  # the cluster is not in a state for it
+
+
+class Refusal(Exception):
+    """The request is not carried out; the text names what was found and what was expected."""
+
+    def __init__(self, fault: Fault, text: str) -> None:
+        self.fault = fault
+        super().__init__(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Who asks when (epoch seconds) and why, and what is known then.
+
+    `status` None: no controller has reported.  `intents` in force by key, None for one that cannot be read; only what
+    revokes an intent needs them.
+    """
+
+    by: str
+    at: float
+    reason: str = NO_REASON
+    status: Status | None = None
+    intents: Mapping[str, Intent | None] = field(default_factory=dict)
+
+    @property
+    def state(self) -> State | None:
+        """The state of the controller; None if none has reported."""
+        return None if self.status is None else Seen(status=self.status, controllers=None, now=self.at).state
+
+    @property
+    def nodes(self) -> tuple[NodeStatus, ...]:
+        """The workers that are known."""
+        return tuple(self.status.nodes) if self.status else ()
+
+    @property
+    def apps(self) -> tuple[AppId, ...]:
+        """The apps that are known."""
+        return tuple(row.app for row in self.status.apps) if self.status else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The records to write, in this order; `text` = what follows, `caveats` = why it does not at once or in full.
+
+    `key` = the intent that it is about.  No records: there is nothing to do.
+    """
+
+    key: str
+    records: tuple[Record, ...]
+    text: str
+    caveats: tuple[str, ...] = ()
+
+
+def one(intent: Intent, text: str, caveats: tuple[str, ...] = ()) -> Change:
+    """A change that writes this intent."""
+    return Change(key=intent.key, records=((intent.key, intent),), text=text, caveats=caveats)
+
+
+def take_back(asked: Asked, key: str, text: str, idle: str) -> Change:
+    """Revoke the intent with this key; `idle` is said if there is none."""
+    if key not in asked.intents:
+        return Change(key=key, records=(), text=f"nothing to do: {idle}")
+    return Change(key=key, records=((key, None),), text=text)
+
+
+def worker_named(text: str) -> WorkerId:
+    """The worker's name.  Raises Refusal."""
+    return WorkerId(_name(text, "a worker's name"))
+
+
+def app_named(text: str) -> AppId:
+    """The app's id.  Raises Refusal."""
+    return AppId(_name(text, "an app's id"))
+
+
+def _name(text: str, expected: str) -> str:
+    if not NAME_PATTERN.fullmatch(text):
+        raise Refusal(Fault.INVALID, f"found {text[:200]!r}, expected {expected}")
+    return text

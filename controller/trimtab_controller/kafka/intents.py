@@ -1,0 +1,56 @@
+"""Writes operators' intents to their topic."""
+
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from trimtab_controller.kafka.connection import Connection
+from trimtab_protocol.messages.intents import Intent, decode_intent, encode_intent
+from trimtab_protocol.messages.names import Topics
+
+DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+
+
+class NotWrittenError(Exception):
+    """The broker has not stored the intents; the message says why."""
+
+
+def write_intents(
+    connection: Connection, topics: Topics, records: Sequence[tuple[str, Intent | None]], *, limit_s: float
+) -> int:
+    """Write intents, or tombstones, in this order, and wait until the broker has stored them.
+
+    Returns the offset of the last one.  Raises NotWrittenError, and BadMessage for an intent that the controller would
+    refuse, which would not be seen here.
+    """
+    values = [(key, None if intent is None else encode_intent(intent)) for key, intent in records]
+    for key, value in values:
+        if value is not None:
+            decode_intent(key.encode(), value)
+    stored: list[int] = []
+    failures: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            stored.append(message.offset())
+        else:
+            failures.append(error)
+
+    # After the limit nothing is sent any more: what was called not written must not be written later.
+    limit_ms = int(limit_s * 1000)
+    producer = Producer(connection.client("trimtab-intents", enable_idempotence=True, message_timeout_ms=limit_ms))
+    for key, value in values:
+        producer.produce(topics.intents, key=key.encode(), value=value, on_delivery=delivered)
+    left = producer.flush(limit_s + 1.0)
+    if failures and failures[0].code() in DENIED:
+        remedy = "this client needs the rights of `trimtab acl --role operator`"
+        raise NotWrittenError(f"{_where(connection)}: {failures[0].str()}: {remedy}")
+    if failures:
+        raise NotWrittenError(f"{_where(connection)}: {failures[0].str()}")
+    if left:
+        raise NotWrittenError(f"{_where(connection)}: no answer within {limit_s:g} s")
+    return max(stored)
+
+
+def _where(connection: Connection) -> str:
+    return f"nothing was written: Kafka at {connection.kafka.bootstrap_servers}"
