@@ -30,6 +30,7 @@ def cluster_document(name: str, known: Known, now: float) -> Cluster:
         epoch=str(status.epoch),
         paused=status.paused,
         hold=status.hold.text if status.hold else None,
+        hold_id=status.hold.id if status.hold else None,
         controllers=told,
         last_decision=last.text if last else None,
         last_decision_at=last.at if last else None,

@@ -2,20 +2,27 @@
 
 import argparse
 import logging
+import ssl
 import sys
 import threading
 import time
+from functools import partial
 
 import uvicorn
 from confluent_kafka import KafkaException
 
+from trimtab_console.access.entrance import Entrance
+from trimtab_console.access.tokens import BadTokens, TokenFile
 from trimtab_console.api.source import Source
-from trimtab_console.configuration import BadConfiguration, Configuration, load
+from trimtab_console.configuration import BadConfiguration, Configuration, Tls, literal, load
+from trimtab_console.desk import Desk
 from trimtab_console.reader import Reader
 from trimtab_console.server import application
 from trimtab_console.watch import Watch
 from trimtab_controller.kafka.connection import Connection
-from trimtab_process.credential_files import load_trust
+from trimtab_controller.kafka.intents import write_intents
+from trimtab_process.credential_files import load_trust, read_private
+from trimtab_process.logs import fields, log_to_stderr
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey
 
@@ -24,36 +31,76 @@ log = logging.getLogger(__name__)
 ENDED, FAILED, BAD_CONFIGURATION = 0, 1, 2
 END_LIMIT_S = 3
 """How long open connections may last when the console ends."""
+WRITE_LIMIT_S = 10.0
+"""How long a change waits until the broker has stored it."""
 MAX_CONNECTIONS = 200
 """Connections that are served at the same time."""
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal; the exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    if args.config is None:
+        return _refuse("name the configuration: --config console.toml")
+    log_to_stderr()
     try:
         configuration = load(args.config)
         trusted = load_trust(configuration.trust_file) if configuration.trust_file else None
-    except (BadConfiguration, BadKey) as error:
-        print(f"trimtab console: {error}", file=sys.stderr)
-        return BAD_CONFIGURATION
-    stopped, topics = threading.Event(), Topics(configuration.cluster)
+        tokens = TokenFile(configuration.tokens, time.time) if configuration.tokens else None
+        if configuration.tls is not None:
+            check_tls(configuration.tls)
+    except (BadConfiguration, BadKey, BadTokens) as error:
+        return _refuse(str(error))
+    stopped, topics, connection = threading.Event(), Topics(configuration.cluster), Connection(kafka=configuration.kafka)
     watch = Watch(topics, time.time, trusted=trusted)
+    write = partial(write_intents, connection, topics, limit_s=WRITE_LIMIT_S)
+    source = Source(
+        cluster=configuration.cluster,
+        watch=watch,
+        clock=time.time,
+        stopping=stopped.is_set,
+        entrance=Entrance(tokens, time.time),
+        desk=Desk(watch, write, time.time),
+    )
     try:
-        threads = Reader(Connection(kafka=configuration.kafka), topics, watch, stopped.is_set).start()
+        threads = Reader(connection, topics, watch, stopped.is_set).start()
     except KafkaException as error:
         print(f"trimtab console: Kafka: {error.args[0].str()}", file=sys.stderr)
         return FAILED
-    served = _serve(configuration, watch, stopped)
+    served = _serve(configuration, source, stopped)
     stopped.set()
     for thread in threads:
         thread.join(END_LIMIT_S)
     return ENDED if served else FAILED
 
 
-def _serve(configuration: Configuration, watch: Watch, stopped: threading.Event) -> bool:
+def check_tls(tls: Tls) -> None:
+    """Raises BadConfiguration unless the files are a certificate and its key, which only its owner may read."""
+    try:
+        read_private(tls.key)
+        tls.certificate.read_bytes()
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key, password=_no_password)
+    except ssl.SSLError as error:
+        expected = "a certificate and its key, both PEM, the key not encrypted"
+        raise BadConfiguration(f"{tls.certificate}, {tls.key}: {error.reason or error}, expected {expected}") from error
+    except OSError as error:
+        raise BadConfiguration(f"{error.filename or tls.key}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise BadConfiguration(f"{tls.key}: not PEM: {error}") from error
+
+
+def _no_password() -> str:
+    """Else OpenSSL would ask for one on the terminal."""
+    return ""
+
+
+def _refuse(reason: str) -> int:
+    print(f"trimtab console: {reason}", file=sys.stderr)
+    return BAD_CONFIGURATION
+
+
+def _serve(configuration: Configuration, source: Source, stopped: threading.Event) -> bool:
     """Serve until a signal; whether it could listen."""
-    listen = configuration.listen
+    listen, tls = configuration.listen, configuration.tls
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: object) -> None:
@@ -61,12 +108,13 @@ def _serve(configuration: Configuration, watch: Watch, stopped: threading.Event)
             stopped.set()  # ends the open streams, for which uvicorn waits
             self.should_exit = True
 
-    source = Source(cluster=configuration.cluster, watch=watch, clock=time.time, stopping=stopped.is_set)
     server = Server(
         uvicorn.Config(
-            application(source, configuration.hosts),
+            application(source, (*configuration.hosts, literal(listen.address))),
             host=listen.address,
             port=listen.port,
+            ssl_certfile=tls.certificate if tls else None,
+            ssl_keyfile=tls.key if tls else None,
             access_log=False,
             log_config=None,
             server_header=False,
@@ -74,8 +122,8 @@ def _serve(configuration: Configuration, watch: Watch, stopped: threading.Event)
             timeout_graceful_shutdown=END_LIMIT_S,
         )
     )
-    where = f"[{listen.address}]" if ":" in listen.address else listen.address
-    log.info("console of cluster %s: http://%s:%d/", configuration.cluster, where, listen.port)
+    access = "by token" if source.entrance.asks_for_tokens else "anybody on this machine reads, nobody changes anything"
+    log.info("console listens", **fields(cluster=configuration.cluster, address=configuration.address, access=access))
     try:
         server.run()
     except SystemExit:  # it cannot listen, and has said why

@@ -23,11 +23,20 @@ class BadConfiguration(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """PEM files; the certificate with its chain, the key not encrypted."""
+
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """The configuration of the console.
 
     `hosts`: names, besides those of the loopback, that a request's Host header may have.  `trust_file`: the keys that
-    may sign placements; None: they are not verified.
+    may sign placements; None: they are not verified.  `tokens`: who may use the console; None: everybody who reaches it
+    may read.
     """
 
     cluster: str
@@ -35,6 +44,18 @@ class Configuration:
     listen: Listen = LISTEN
     hosts: tuple[str, ...] = ()
     trust_file: Path | None = None
+    tokens: Path | None = None
+    tls: Tls | None = None
+
+    @property
+    def address(self) -> str:
+        """Where browsers find the console."""
+        return f"{'https' if self.tls else 'http'}://{literal(self.listen.address)}:{self.listen.port}/"
+
+
+def literal(address: str) -> str:
+    """An IP address as URLs and Host headers have it."""
+    return f"[{address}]" if ":" in address else address
 
 
 def load(path: Path) -> Configuration:
@@ -54,28 +75,47 @@ def decode(document: Mapping[str, Any]) -> Configuration:
     fields = Fields(dict(document), "")
     console = fields.fields("console")
     port = console.optional("port", lambda name: console.integer(name, low=1, high=65_535))
-    address = console.optional("address", lambda name: _read_loopback(console, name))
+    tls = fields.optional("tls", lambda name: _read_tls(fields.fields(name)))
+    tokens = fields.optional("access", lambda name: _read_access(fields.fields(name)))
+    is_open = tls is None or tokens is None
+    address = console.optional("address", lambda name: _read_address(console, name, loopback_only=is_open))
     configuration = Configuration(
         cluster=console.name("cluster"),
         kafka=read_kafka(fields.fields("kafka"), read_private),
         listen=Listen(address=address or LISTEN.address, port=port or LISTEN.port),
         hosts=_read_hosts(console, "hosts") if console.has("hosts") else (),
         trust_file=console.optional("trust_file", lambda name: read_path(console, name)),
+        tokens=tokens,
+        tls=tls,
     )
     console.done()
     fields.done()
     return configuration
 
 
-def _read_loopback(fields: Fields, name: str) -> str:
-    """An address that only this machine reaches: the console has no login of its own."""
+def _read_access(fields: Fields) -> Path:
+    path = read_path(fields, "tokens")
+    fields.done()
+    return path
+
+
+def _read_tls(fields: Fields) -> Tls:
+    tls = Tls(certificate=read_path(fields, "certificate"), key=read_path(fields, "key"))
+    fields.done()
+    return tls
+
+
+def _read_address(fields: Fields, name: str, *, loopback_only: bool) -> str:
+    """An address of this machine; one that others reach needs TLS and tokens."""
     text = fields.text(name, limit=100)
     try:
         found = ipaddress.ip_address(text)
     except ValueError:
         found = None
-    if found is None or not found.is_loopback:
-        expected = "127.0.0.1 or ::1: the console has no login; put a reverse proxy with TLS and a login before it"
+    if found is None:
+        raise BadMessage(Fault.RANGE, fields.at(name), text, "an IP address")
+    if loopback_only and not found.is_loopback:
+        expected = "127.0.0.1 or ::1: any other address needs [tls] and [access]"
         raise BadMessage(Fault.RANGE, fields.at(name), text, expected)
     return text
 

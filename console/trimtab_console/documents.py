@@ -67,6 +67,7 @@ class Cluster(Document):
     epoch: str | None = None
     paused: str | None = None
     hold: str | None = None
+    hold_id: str | None = None
     controllers: Sequence[Controller] | None = None
     last_decision: str | None = None
     last_decision_at: float | None = None
@@ -207,6 +208,39 @@ class IntentDocument(Document):
     by: str
     at: float
     reason: str
+
+
+class SessionDocument(Document):
+    """Who asks, and what they may do.
+
+    `name` None: nobody is logged in, or no login is needed.  `login` = whether a token is needed to read.  `until` = when
+    the session, or the token, ends.  `why_not` = why this person may change nothing, None if they may.
+    `failed_logins` = since the console started, told to operators.
+    """
+
+    name: str | None
+    role: str | None
+    login: bool
+    may_change: bool
+    why_not: str | None
+    until: float | None = None
+    failed_logins: int | None = None
+
+
+class ChangeDocument(Document):
+    """What a change is, or would be in a dry run.
+
+    `text` = what follows; `caveats` = why it does not at once, or not in full; `intents` = the record keys that are
+    written or revoked, none if there is nothing to do; `written` = whether the broker has stored them; `by` = whom the
+    intent names.
+    """
+
+    action: str
+    text: str
+    caveats: list[str]
+    intents: list[str]
+    written: bool
+    by: str
 
 
 class Runbook(Document):

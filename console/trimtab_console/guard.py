@@ -9,7 +9,12 @@ from http import HTTPStatus
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-METHODS = frozenset({"GET"})
+READING = frozenset({"GET"})
+CHANGING = frozenset({"POST", "DELETE"})
+OWN_PAGES = b"trimtab"
+"""X-Requested-With of our own pages: a header that a page of another site cannot send without asking first."""
+MAX_BODY = 20_000
+"""Bytes of a request's body."""
 PER_S, AT_ONCE = 30.0, 150.0
 """Requests per second from one address, and in one burst."""
 MAX_CLIENTS = 1_000
@@ -31,7 +36,7 @@ PROBLEM = "application/problem+json"
 
 
 class Guard:
-    """Refuses foreign Host headers (DNS rebinding), other methods than GET, and floods."""
+    """Refuses foreign Host headers (DNS rebinding), changes that another site asks for, long bodies, and floods."""
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._app = app
@@ -64,8 +69,10 @@ class Guard:
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if _without_port(host) not in self._hosts:
             return HTTPStatus.MISDIRECTED_REQUEST, "the Host header names a host that is not in console.hosts"
-        if scope["method"] not in METHODS:
-            return HTTPStatus.METHOD_NOT_ALLOWED, "the console only reads: GET"
+        if scope["method"] not in READING | CHANGING:
+            return HTTPStatus.METHOD_NOT_ALLOWED, f"expected one of {', '.join(sorted(READING | CHANGING))}"
+        if scope["method"] in CHANGING and (refusal := _change_refusal(headers)) is not None:
+            return refusal
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_REQUEST_TARGET:
             return HTTPStatus.REQUEST_URI_TOO_LONG, f"path and query have more than {MAX_REQUEST_TARGET} bytes"
         if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none") and not _is_link(headers):
@@ -93,11 +100,29 @@ def problem(status: HTTPStatus, detail: str) -> bytes:
 async def _refuse(send: Send, status: HTTPStatus, detail: str) -> None:
     headers = [(b"content-type", PROBLEM.encode())]
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
-        headers.append((b"allow", b"GET"))
+        headers.append((b"allow", ", ".join(sorted(READING | CHANGING)).encode()))
     if status is HTTPStatus.TOO_MANY_REQUESTS:
         headers.append((b"retry-after", b"1"))
     await send({"type": "http.response.start", "status": int(status), "headers": headers})
     await send({"type": "http.response.body", "body": problem(status, detail)})
+
+
+def _change_refusal(headers: Mapping[bytes, bytes]) -> tuple[HTTPStatus, str] | None:
+    """Why a request that changes something is refused (CSRF, bodies without end); None if it is not."""
+    origin = headers.get(b"origin")
+    if headers.get(b"sec-fetch-site", b"same-origin") != b"same-origin":
+        return HTTPStatus.FORBIDDEN, "another site asked for this"
+    if origin is not None and origin.partition(b"://")[2].lower() != headers.get(b"host", b"").lower():
+        return HTTPStatus.FORBIDDEN, f"found the Origin {origin[:200].decode('latin-1')!r}, expected this console's own"
+    if b"authorization" not in headers and headers.get(b"x-requested-with") != OWN_PAGES:
+        expected = "a bearer token, or the header `X-Requested-With: trimtab` of a browser's session"
+        return HTTPStatus.FORBIDDEN, f"found neither, expected {expected}"
+    if b"transfer-encoding" in headers:
+        return HTTPStatus.LENGTH_REQUIRED, "found a body of unknown length, expected Content-Length"
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit() or int(length) > MAX_BODY:
+        return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"found a body of {length[:20]!r} bytes, expected at most {MAX_BODY}"
+    return None
 
 
 def _is_link(headers: Mapping[bytes, bytes]) -> bool:

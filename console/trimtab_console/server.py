@@ -1,24 +1,28 @@
 """The web application: API, pages, errors as problem details."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 
-from trimtab_console.api import apps, cluster, live, plans
+from trimtab_console.api import apps, changes, cluster, live, plans, session
+from trimtab_console.api.person import viewer
 from trimtab_console.api.source import Source
 from trimtab_console.documents import Problem
 from trimtab_console.guard import PROBLEM, Guard, problem
 
 WEB = Path(__file__).with_name("web")
 PREFIX = "/api/v1"
+READING = (401, 404, 422, 429, 503)
+"""Codes of the problems that every resource can answer with."""
 COMPRESSED_FROM = 2_000
 """Bytes from which an answer is compressed."""
 
@@ -33,9 +37,10 @@ def application(source: Source, hosts: Iterable[str] = ()) -> FastAPI:
         redoc_url=None,
     )
     web.state.source = source
-    answers: dict[int | str, dict[str, object]] = {code: {"model": Problem} for code in (404, 422, 429, 503)}
     for router in (cluster.router, apps.router, plans.router, live.router):
-        web.include_router(router, prefix=PREFIX, responses=answers)
+        web.include_router(router, prefix=PREFIX, responses=_problems(*READING), dependencies=[Depends(viewer)])
+    web.include_router(changes.router, prefix=PREFIX, responses=_problems(*READING, 400, 403, 409, 413))
+    web.include_router(session.router, prefix=PREFIX, responses=_problems(401, 403, 422, 429))
     web.mount("/", StaticFiles(directory=WEB, html=True))
     web.add_exception_handler(HTTPException, _refused)
     web.add_exception_handler(RequestValidationError, _invalid)
@@ -45,9 +50,14 @@ def application(source: Source, hosts: Iterable[str] = ()) -> FastAPI:
     return web
 
 
+def _problems(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """How the API's description names the errors with these codes."""
+    return {code: {"model": Problem, "content": {PROBLEM: {}}} for code in codes}
+
+
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _problem(HTTPStatus(error.status_code), str(error.detail))
+    return _problem(HTTPStatus(error.status_code), str(error.detail), error.headers)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
@@ -60,5 +70,5 @@ async def _failed(request: Request, error: Exception) -> Response:
     return _problem(HTTPStatus.INTERNAL_SERVER_ERROR, "see the log of the console")
 
 
-def _problem(status: HTTPStatus, detail: str) -> Response:
-    return Response(problem(status, detail), status_code=status, media_type=PROBLEM)
+def _problem(status: HTTPStatus, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(problem(status, detail), status_code=status, headers=headers, media_type=PROBLEM)

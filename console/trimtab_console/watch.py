@@ -14,7 +14,7 @@ from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
 from trimtab_controller.execution.journal import JournalEntry
 from trimtab_controller.execution.state import Round
 from trimtab_controller.leadership.group import Member
-from trimtab_controller.loop.inbox import Inbox
+from trimtab_controller.loop.inbox import MAX_INTENTS, Inbox
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, Topics
@@ -35,6 +35,8 @@ class Known:
     """The newest state; nothing in it changes.  `version` grows with each change.
 
     `statuses` by record key; `rounds` by plan, as last journalled; `controllers` None: the broker did not answer.
+    `intent_keys` = keys of the intents in force, also of those that cannot be read; `intents_read` = offset of the last
+    record of their topic, None before the first.
     `read` = whether the topics have been read to the ends that they had when the console started; `fault` = why Kafka
     cannot be read now.
     """
@@ -44,11 +46,18 @@ class Known:
     snapshot: Snapshot | None = None
     placements: Mapping[AppId, Placement] = field(default_factory=dict)
     intents: tuple[Intent, ...] = ()
+    intent_keys: frozenset[str] = frozenset()
+    intents_read: int | None = None
     rounds: Mapping[str, Round] = field(default_factory=dict)
     controllers: Sequence[Member] | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
     read: bool = False
     fault: str | None = None
+
+    @property
+    def asked(self) -> dict[str, Intent | None]:
+        """The intents in force by key; None for one that cannot be read."""
+        return {**dict.fromkeys(self.intent_keys), **{intent.key: intent for intent in self.intents}}
 
     def seen(self, now: float) -> Seen | None:
         """The status that tells most at this time; None: no controller has reported."""
@@ -99,7 +108,7 @@ class Watch:
         with self._lock:
             self._history.restart()
         self._inbox = Inbox(self._topics, self._clock, trusted=self._trusted)
-        self._change(statuses={}, snapshot=None, placements={}, intents=(), rounds={})
+        self._change(statuses={}, snapshot=None, placements={}, intents=(), intent_keys=frozenset(), intents_read=None, rounds={})
 
     def _take_status(self, message: Message) -> None:
         key, statuses = message.key() or b"", dict(self._known.statuses)
@@ -124,21 +133,34 @@ class Watch:
     def _take_event(self, message: Message) -> None:
         before = self._inbox.rejected.total()
         event = self._inbox.take(message)
+        changed: dict[str, object] = {}
         match event:
             case SnapshotArrived(snapshot=snapshot):
-                self._change(snapshot=snapshot)
+                changed["snapshot"] = snapshot
             case IntentsChanged(intents=intents):
-                self._change(intents=intents)
+                changed["intents"] = intents
             case Placement():
-                self._change(placements=MappingProxyType({**self._known.placements, event.app: event}))
+                changed["placements"] = MappingProxyType({**self._known.placements, event.app: event})
             case JournalEntry(execution=execution):
                 rounds = {**self._known.rounds, **{row.plan: row for row in execution.rounds.values()}}
                 newest = sorted(rounds.values(), key=lambda row: row.started_at)[-MAX_ROUNDS:]
-                self._change(rounds=MappingProxyType({row.plan: row for row in newest}))
+                changed["rounds"] = MappingProxyType({row.plan: row for row in newest})
             case _:
                 pass
+        if message.topic() == self._topics.intents:
+            changed |= self._intent_noted(message)
         if self._inbox.rejected.total() != before:
-            self._change(rejected=self._counts())
+            changed["rejected"] = self._counts()
+        if changed:
+            self._change(**changed)
+
+    def _intent_noted(self, message: Message) -> dict[str, object]:
+        keys, key = self._known.intent_keys, (message.key() or b"").decode(errors="replace")
+        if message.value() is None:
+            keys -= {key}
+        elif len(keys) < MAX_INTENTS:
+            keys |= {key}
+        return {"intent_keys": keys, "intents_read": message.offset()}
 
     def _counts(self) -> Mapping[str, int]:
         refused = {f"{topic}.{fault}": count for (topic, fault), count in self._inbox.rejected.items()}

@@ -5,7 +5,9 @@ import random
 from array import array
 from dataclasses import dataclass, field
 
+from trimtab_console.access.entrance import Entrance
 from trimtab_console.api.source import Source
+from trimtab_console.desk import Desk
 from trimtab_console.watch import Watch
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, encode_entry
@@ -51,6 +53,7 @@ class Record:
     of_key: bytes | None
     of_value: bytes | None
     of_headers: list[tuple[str, bytes]] = field(default_factory=list)
+    of_offset: int = 0
 
     def topic(self) -> str:
         return self.of
@@ -65,7 +68,7 @@ class Record:
         return self.of_headers
 
     def offset(self) -> int:
-        return 0
+        return self.of_offset
 
     def error(self) -> None:
         return None
@@ -263,5 +266,12 @@ def watching(fleet: Fleet, windows: int = 0) -> Watch:
     return watch
 
 
-def source_of(watch: Watch) -> Source:
-    return Source(cluster=CLUSTER, watch=watch, clock=lambda: NOW, stopping=lambda: False)
+def source_of(watch: Watch, entrance: Entrance | None = None, desk: Desk | None = None) -> Source:
+    return Source(
+        cluster=CLUSTER,
+        watch=watch,
+        clock=lambda: NOW,
+        stopping=lambda: False,
+        entrance=entrance or Entrance(None, lambda: NOW),
+        desk=desk,
+    )

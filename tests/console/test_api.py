@@ -203,12 +203,22 @@ def test_only_known_names_are_answered(host: str, code: int) -> None:
     assert client.get("/api/v1/cluster", headers={"host": host}).status_code == code
 
 
-def test_the_console_only_reads() -> None:
+def test_what_another_site_asks_for_is_refused() -> None:
     client = client_of(watching(FLEET))
-    response = client.post("/api/v1/intents", json={})
-    assert (response.status_code, response.headers["allow"]) == (405, "GET")
     elsewhere = {"sec-fetch-site": "cross-site"}
     assert client.get("/api/v1/cluster", headers=elsewhere).status_code == 403
     link = {**elsewhere, "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
     assert client.get("/", headers=link).status_code == 200, "a link in an alert"
     assert client.get("/", headers={**link, "sec-fetch-dest": "iframe"}).status_code == 403
+
+
+def test_without_a_token_file_nobody_changes_anything() -> None:
+    client = client_of(watching(FLEET))
+    response = client.put("/api/v1/intents", json={})
+    assert (response.status_code, response.headers["allow"]) == (405, "DELETE, GET, POST")
+    ours = {"x-requested-with": "trimtab"}
+    response = client.post("/api/v1/intents/pause", json={"reason": "test"}, headers=ours)
+    assert (response.status_code, response.headers["content-type"]) == (403, PROBLEM)
+    assert "token file" in response.json()["detail"]
+    found = get(client, "session")
+    assert (found["role"], found["login"], found["may_change"]) == ("viewer", False, False)

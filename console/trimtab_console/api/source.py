@@ -7,6 +7,8 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, HTTPException, Query, Request
 
+from trimtab_console.access.entrance import Entrance
+from trimtab_console.desk import Desk
 from trimtab_console.documents import Page
 from trimtab_console.watch import Watch
 from trimtab_protocol.messages.names import AppId
@@ -30,12 +32,17 @@ class Streams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The cluster, what is known of it, the time, and whether the process ends."""
+    """The cluster, what is known of it, who may ask, who carries changes out, the time, and whether the process ends.
+
+    `desk` None: nothing can be changed.
+    """
 
     cluster: str
     watch: Watch
     clock: Callable[[], float]
     stopping: Callable[[], bool]
+    entrance: Entrance
+    desk: Desk | None
     streams: Streams = field(default_factory=Streams)
 
     @property
@@ -59,13 +66,14 @@ class Source:
         return found(next((row for row in self.status.apps if row.app == AppId(name)), None), f"app {name[:200]!r}")
 
 
-def _source(request: Request) -> Source:
+def source_of(request: Request) -> Source:
+    """The source of the application."""
     source = request.app.state.source
     assert isinstance(source, Source)
     return source
 
 
-From = Annotated[Source, Depends(_source)]
+From = Annotated[Source, Depends(source_of)]
 
 
 def found(value: T | None, what: str) -> T:

@@ -91,11 +91,16 @@ def resume(asked: Asked) -> Change:
     return take_back(asked, PAUSE_KEY, "the controller decides again", idle)
 
 
-def accept_journal(asked: Asked) -> Change:
-    """End the hold that the status names: go on without the content of the journal."""
+def accept_journal(asked: Asked, expected: str | None = None) -> Change:
+    """End the hold that the status names: go on without the content of the journal.
+
+    `expected` = the id of the hold that the operator has seen; None: whichever there is.
+    """
     hold = asked.status.hold if asked.status else None
     if hold is None:
         raise Refusal(Fault.CONFLICT, "the controller is not on hold: there is nothing to accept")
+    if expected not in (None, hold.id):
+        raise Refusal(Fault.CONFLICT, f"found another hold, {hold.id}, expected {expected}: {hold.text}")
     intent = AcceptJournal(hold=hold.id, by=asked.by, at=asked.at, reason=asked.reason)
     text = f"accepted: {hold.text}; the controller rebuilds its state from the placement and the reports"
     return one(intent, text)

@@ -1,0 +1,1 @@
+"""Who may use the console: tokens, sessions of browsers, failed logins."""

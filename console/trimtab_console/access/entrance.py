@@ -1,0 +1,105 @@
+"""Lets in who has a token or a session, and says what they may do."""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trimtab_console.access.sessions import Session, Sessions
+from trimtab_console.access.tokens import Role, Token, TokenFile, digest_of
+from trimtab_process.logs import fields
+from trimtab_protocol.messages.rate_limit import RateLimits
+
+log = logging.getLogger(__name__)
+
+FAILURES_PER_S, FAILURES_AT_ONCE = 0.2, 5
+"""Failed logins of one address that are answered and logged; more are only counted, and told to wait.
+
+A right token is always let in: behind a proxy all browsers have one address, and a stranger must not lock them out.
+"""
+MAX_ADDRESSES = 1_000
+MAX_SECRET = 200
+"""Characters of a token."""
+
+
+class NotLetIn(Exception):
+    """There is no token, or none that may be used; the message says what is expected."""
+
+
+class TooManyFailures(NotLetIn):
+    """This address has failed too often lately."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Who asks; `name` None: anybody on this machine, where no token file is configured."""
+
+    name: str | None
+    role: Role
+    until: float | None = None
+
+    @property
+    def may_change(self) -> bool:
+        """Whether they may do more than read."""
+        return self.role is Role.OPERATOR
+
+
+ANYBODY = Person(name=None, role=Role.VIEWER)
+
+
+class Entrance:
+    """Knows tokens and sessions.  `tokens` None: everybody may read, and nobody may change anything."""
+
+    def __init__(self, tokens: TokenFile | None, clock: Callable[[], float]) -> None:
+        self._tokens = tokens
+        self._clock = clock
+        self._sessions = Sessions(clock)
+        self._lock = threading.Lock()
+        self._failures = RateLimits(rate=FAILURES_PER_S, burst=FAILURES_AT_ONCE, most=MAX_ADDRESSES)
+        self.failed = 0
+        """Logins that failed since the start."""
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether there is a token file."""
+        return self._tokens is not None
+
+    def by_token(self, secret: str, address: str) -> Person:
+        """Who has this token.  Raises NotLetIn."""
+        token = self._token(secret, address)
+        return Person(name=token.name, role=token.role, until=token.expires)
+
+    def by_session(self, name: str) -> Person | None:
+        """Whose session this is; None if it has ended, or its token may no longer be used."""
+        session = self._sessions.find(name)
+        token = self._tokens.find(session.digest) if session is not None and self._tokens is not None else None
+        return None if session is None or token is None else _of(token, session)
+
+    def log_in(self, secret: str, address: str) -> tuple[str, Person]:
+        """Open a session: its id, and whose it is.  Raises NotLetIn."""
+        token = self._token(secret, address)
+        name, session = self._sessions.open(token.digest)
+        log.info("logged in", **fields(who=token.name, role=token.role, address=address))
+        return name, _of(token, session)
+
+    def log_out(self, name: str) -> None:
+        """End a session."""
+        self._sessions.close(name)
+
+    def _token(self, secret: str, address: str) -> Token:
+        if self._tokens is None:
+            raise NotLetIn("no token is known: the console has no token file, see [access]")
+        token = self._tokens.find(digest_of(secret)) if len(secret) <= MAX_SECRET else None
+        if token is not None:
+            return token
+        with self._lock:
+            self.failed += 1
+            told = self._failures.spend(address, self._clock())
+        if not told:
+            raise TooManyFailures(f"more than {FAILURES_AT_ONCE} failed logins: wait {1 / FAILURES_PER_S:g} s")
+        log.warning("login failed", **fields(address=address, failed=self.failed))
+        raise NotLetIn("found a token that is unknown or has expired, expected one of `trimtab console token`")
+
+
+def _of(token: Token, session: Session) -> Person:
+    return Person(name=token.name, role=token.role, until=session.until)

@@ -1,0 +1,158 @@
+"""The token file: names, roles and the hashes of secrets that only their owners have.
+
+A secret is 256 random bits that this module makes, so nobody can guess it from its hash, at any speed. A slow hash as
+for passwords would add nothing to that, but would let a stranger keep the console busy with wrong tokens.
+"""
+
+import hashlib
+import logging
+import re
+import secrets
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+from trimtab_process.credential_files import read_private
+from trimtab_process.logs import fields
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
+
+log = logging.getLogger(__name__)
+
+MAX_TOKENS = 1_000
+SECRET_BYTES = 32
+PREFIX = "trimtab_"
+"""With which every secret begins, so that scanners of source code find one that was committed."""
+DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class BadTokens(Exception):
+    """The token file cannot be used; the message tells the operator why."""
+
+
+class Role(StrEnum):
+    """What the owner of a token may do."""
+
+    VIEWER = "viewer"  # read
+    OPERATOR = "operator"  # read and change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """`digest` = SHA-256 of the secret in hexadecimal; `expires` in epoch seconds, None: never."""
+
+    name: str
+    role: Role
+    digest: str
+    expires: float | None = None
+
+    def is_valid(self, now: float) -> bool:
+        """Whether it may still be used."""
+        return self.expires is None or now < self.expires
+
+
+def new_secret() -> str:
+    """A new secret, of 256 random bits."""
+    return PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+
+
+def digest_of(secret: str) -> str:
+    """What the token file has of a secret."""
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
+
+
+def to_table(token: Token) -> str:
+    """The token as a table of the file."""
+    lines = ["[[token]]", f'name = "{token.name}"', f'role = "{token.role}"', f'sha256 = "{token.digest}"']
+    if token.expires is not None:
+        lines.append(f"expires = {datetime.fromtimestamp(token.expires, UTC):%Y-%m-%dT%H:%M:%SZ}")
+    return "\n".join(lines) + "\n"
+
+
+def decode_tokens(text: str) -> tuple[Token, ...]:
+    """The tokens of a file.  Raises BadMessage, and ValueError if it is not TOML."""
+    document = Fields(tomllib.loads(text), "")
+    rows = [_decode(row) for row in document.objects("token", limit=MAX_TOKENS)] if document.has("token") else []
+    document.done()
+    names, digests = [row.name for row in rows], [row.digest for row in rows]
+    for values, what in ((names, "name"), (digests, "sha256")):
+        for number, value in enumerate(values):
+            if value in values[:number]:
+                raise BadMessage(Fault.RANGE, f"token[{number}].{what}", value, "each only once")
+    return tuple(rows)
+
+
+def _decode(row: Fields) -> Token:
+    digest = row.text("sha256", limit=64)
+    if not DIGEST.fullmatch(digest):
+        raise BadMessage(Fault.RANGE, row.at("sha256"), f"{len(digest)} characters", "64 hexadecimal digits")
+    token = Token(
+        name=row.name("name"),
+        role=row.choice("role", Role),
+        digest=digest,
+        expires=row.optional("expires", lambda name: _moment(row, name)),
+    )
+    row.done()
+    return token
+
+
+def _moment(row: Fields, name: str) -> float:
+    value = row.take(name)
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise BadMessage(Fault.TYPE, row.at(name), value, "a date and time with its zone: 2027-01-31T00:00:00Z")
+    return value.timestamp()
+
+
+def load_tokens(path: Path) -> tuple[Token, ...]:
+    """The tokens of a file of mode 0600.  Raises BadTokens."""
+    try:
+        return decode_tokens(read_private(path))
+    except OSError as error:
+        raise BadTokens(f"{path}: {error.strerror or error}") from error
+    except BadMessage as error:
+        raise BadTokens(f"{path}: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise BadTokens(f"{path}: not TOML: {error}") from error
+
+
+class TokenFile:
+    """The tokens of a file, read again when it changes; while it cannot be read, there are none."""
+
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        """Raises BadTokens."""
+        self._path = path
+        self._clock = clock
+        self._seen = self._mark()
+        self._tokens = self._by_digest()
+
+    def find(self, digest: str) -> Token | None:
+        """The token with this digest, if it may be used now."""
+        self._refresh()
+        token = self._tokens.get(digest)
+        return token if token is not None and token.is_valid(self._clock()) else None
+
+    def _refresh(self) -> None:
+        mark = self._mark()
+        if mark == self._seen:
+            return
+        self._seen = mark
+        try:
+            self._tokens = self._by_digest()
+        except BadTokens as error:
+            self._tokens = {}
+            log.error("no token is accepted any more", **fields(reason=str(error)))
+        else:
+            log.info("token file read again", **fields(tokens=len(self._tokens)))
+
+    def _by_digest(self) -> Mapping[str, Token]:
+        return {token.digest: token for token in load_tokens(self._path)}
+
+    def _mark(self) -> tuple[int, int, int, int] | None:
+        """What changes with the file."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode

@@ -1,0 +1,165 @@
+"""What operators ask of the controller.  Each request has a reason, a dry run, and an idempotency key."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, HTTPException, Request
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from trimtab_console.api.person import Operator, address_of
+from trimtab_console.api.source import From
+from trimtab_console.desk import Decide, Desk, Refused
+from trimtab_console.desk import Request as Wanted
+from trimtab_console.documents import ChangeDocument
+from trimtab_controller.intents import actions
+from trimtab_protocol.messages.intents import MAX_WORKERS
+
+MAX_NAME, MAX_REASON, MAX_KEY = 200, 2_000, 200
+
+router = APIRouter(prefix="/intents", tags=["changes"])
+
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+
+
+class Asking(BaseModel):
+    """`reason` is shown in the status and in the controller's log; `dry_run`: tell what would follow, write nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
+    dry_run: bool = False
+
+
+class WorkerAsking(Asking):
+    """About one worker."""
+
+    worker: Name
+
+
+class StopAsking(Asking):
+    """`app` null: the plans of all apps; `pause`: start no new plan either."""
+
+    app: Name | None = None
+    pause: bool = False
+
+
+class ScaleAsking(Asking):
+    """`workers` null: the size follows the demand again."""
+
+    app: Name
+    workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None
+
+
+class ForgetAsking(Asking):
+    """Either an app or a worker."""
+
+    app: Name | None = None
+    worker: Name | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> "ForgetAsking":
+        if (self.app is None) == (self.worker is None):
+            raise ValueError("expected either app or worker")
+        return self
+
+
+class AcceptAsking(Asking):
+    """`hold` = the id of the hold that the operator has seen, as `cluster` has it; another one is not accepted."""
+
+    hold: Name | None = None
+
+
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        max_length=MAX_KEY,
+        description="Any text that is new; needed unless it is a dry run. A request that is repeated with the same key "
+        "and body gets the same answer, and writes nothing again.",
+    ),
+]
+
+
+class Counter:
+    """Where a request is handed in."""
+
+    def __init__(self, request: Request, source: From, person: Operator, key: Key = None) -> None:
+        if source.desk is None or person.name is None:
+            raise HTTPException(HTTPStatus.FORBIDDEN, "this console only reads")
+        self._desk: Desk = source.desk
+        self._by = person.name
+        self._key = key
+        self._address = address_of(request)
+
+    def hand_in(self, action: str, asking: Asking, decide: Decide) -> ChangeDocument:
+        """The answer.  Raises HTTPException."""
+        wanted = Wanted(
+            action=action,
+            arguments=asking.model_dump_json(exclude={"dry_run", "reason"}),
+            reason=asking.reason,
+            dry_run=asking.dry_run,
+            key=self._key,
+            by=self._by,
+            address=self._address,
+        )
+        try:
+            return self._desk.carry_out(wanted, decide)
+        except Refused as refused:
+            raise HTTPException(refused.status, refused.detail) from refused
+
+
+At = Annotated[Counter, Depends(Counter)]
+
+
+@router.post("/drain")
+def post_drain(asking: WorkerAsking, at: At) -> ChangeDocument:
+    """Move everything off a worker, then stop it."""
+    return at.hand_in("drain", asking, lambda asked: actions.drain(asked, asking.worker))
+
+
+@router.post("/undrain")
+def post_undrain(asking: WorkerAsking, at: At) -> ChangeDocument:
+    """Cancel a drain."""
+    return at.hand_in("undrain", asking, lambda asked: actions.undrain(asked, asking.worker))
+
+
+@router.post("/pause")
+def post_pause(asking: Asking, at: At) -> ChangeDocument:
+    """Start no new plan; a plan in flight is finished."""
+    return at.hand_in("pause", asking, actions.pause)
+
+
+@router.post("/resume")
+def post_resume(asking: Asking, at: At) -> ChangeDocument:
+    """End a pause."""
+    return at.hand_in("resume", asking, actions.resume)
+
+
+@router.post("/stop")
+def post_stop(asking: StopAsking, at: At) -> ChangeDocument:
+    """End the plans in flight: released key groups arrive, all others stay where they are."""
+    return at.hand_in("stop", asking, lambda asked: actions.stop(asked, asking.app, with_pause=asking.pause))
+
+
+@router.post("/scale")
+def post_scale(asking: ScaleAsking, at: At) -> ChangeDocument:
+    """Say how many workers an app should have, whatever its demand is; or take that back."""
+    app, workers = asking.app, asking.workers
+    if workers is None:
+        return at.hand_in("scale", asking, lambda asked: actions.scale_auto(asked, app))
+    return at.hand_in("scale", asking, lambda asked: actions.scale(asked, app, workers))
+
+
+@router.post("/forget")
+def post_forget(asking: ForgetAsking, at: At) -> ChangeDocument:
+    """Drop an app, or a worker's name, that is gone for good."""
+    app, worker = asking.app, asking.worker
+    if app is not None:
+        return at.hand_in("forget", asking, lambda asked: actions.forget_app(asked, app))
+    assert worker is not None
+    return at.hand_in("forget", asking, lambda asked: actions.forget_worker(asked, worker))
+
+
+@router.post("/accept-journal")
+def post_accept_journal(asking: AcceptAsking, at: At) -> ChangeDocument:
+    """End a hold: carry on without the state that was lost with the journal."""
+    return at.hand_in("accept journal", asking, lambda asked: actions.accept_journal(asked, asking.hold))

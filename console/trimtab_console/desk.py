@@ -1,0 +1,179 @@
+"""Carries out what operators ask: once per idempotency key, with a line in the log for each."""
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from trimtab_console.documents import ChangeDocument
+from trimtab_console.once import AnotherRequest, Once, StillRunning
+from trimtab_console.watch import Watch
+from trimtab_controller.intents.change import Asked, Change, Fault, Record, Refusal
+from trimtab_controller.kafka.intents import NotWrittenError
+from trimtab_process.logs import fields
+from trimtab_protocol.messages.decode import BadMessage
+
+log = logging.getLogger(__name__)
+
+SEEN_LIMIT_S = 3.0
+"""How long an answer waits until the console has read what it wrote, so that the next request finds it."""
+LOOK_EVERY_S = 0.02
+AT_ONCE = 8
+"""Changes that are carried out at the same time; each holds a thread while it waits for the broker."""
+STATUS = {
+    Fault.INVALID: HTTPStatus.UNPROCESSABLE_ENTITY,
+    Fault.UNKNOWN: HTTPStatus.NOT_FOUND,
+    Fault.CONFLICT: HTTPStatus.CONFLICT,
+}
+
+Write = Callable[[Sequence[Record]], int]
+"""Stores intents, and returns the offset of the last.  Raises NotWrittenError, BadMessage."""
+Decide = Callable[[Asked], Change]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A change that somebody asks for.
+
+    `arguments` = what it is about, as JSON; `key` None: only in a dry run.
+    """
+
+    action: str
+    arguments: str
+    reason: str
+    dry_run: bool
+    key: str | None
+    by: str
+    address: str
+
+
+class Refused(Exception):
+    """The request is not carried out."""
+
+    def __init__(self, status: HTTPStatus, detail: str) -> None:
+        self.status = status
+        self.detail = detail
+        super().__init__(detail)
+
+
+Answer = ChangeDocument | Refused
+
+
+class Desk:
+    """Carries changes out with what the watch knows."""
+
+    def __init__(self, watch: Watch, write: Write, clock: Callable[[], float]) -> None:
+        self._watch = watch
+        self._write = write
+        self._clock = clock
+        self._once: Once[Answer] = Once(clock)
+        self._room = threading.BoundedSemaphore(AT_ONCE)
+
+    def carry_out(self, request: Request, decide: Decide) -> ChangeDocument:
+        """The answer, after the broker has stored the change.  Raises Refused."""
+        if request.dry_run:
+            answer = self._decided(request, decide)
+            return _document(request, answer, written=False)
+        if request.key is None:
+            raise Refused(HTTPStatus.BAD_REQUEST, "found no header Idempotency-Key, expected one: any text that is new")
+        kept = self._begin(request, request.key)
+        told = kept or self._first(request, request.key, decide)
+        if isinstance(told, Refused):
+            raise Refused(told.status, told.detail)
+        return told
+
+    def _begin(self, request: Request, key: str) -> Answer | None:
+        text = "\n".join((request.action, request.arguments, request.reason))
+        contents = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
+        try:
+            return self._once.begin(request.by, key, contents)
+        except AnotherRequest:
+            detail = f"found the Idempotency-Key {key!r} of another request, expected a new one"
+            raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from None
+        except StillRunning:
+            detail = f"the first request with the Idempotency-Key {key!r} is still being carried out"
+            raise Refused(HTTPStatus.CONFLICT, detail) from None
+
+    def _first(self, request: Request, key: str, decide: Decide) -> Answer:
+        """Carry it out.  The answer is kept unless another try may go better."""
+        answer: Answer | None = None
+        try:
+            change = self._decided(request, decide)
+            if change.records:
+                self._store(change.records)
+            answer = _document(request, change, written=bool(change.records))
+        except Refused as refused:
+            answer = refused
+        except BadMessage as error:
+            answer = Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error))
+        except NotWrittenError as error:
+            answer = Refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        finally:
+            if answer is None or (isinstance(answer, Refused) and answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR):
+                self._once.drop(request.by, key)
+            else:
+                self._once.end(request.by, key, answer)
+            _tell(request, key, answer)
+        return answer
+
+    def _decided(self, request: Request, decide: Decide) -> Change:
+        known, now = self._watch.known, self._clock()
+        if not known.read or known.fault is not None:
+            why = known.fault or "the topics are still being read"
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the state of the cluster is not known now: {why}")
+        seen = known.seen(now)
+        asked = Asked(
+            by=request.by, at=now, reason=request.reason, status=seen.status if seen else None, intents=known.asked
+        )
+        try:
+            return decide(asked)
+        except Refusal as refusal:
+            raise Refused(STATUS[refusal.fault], str(refusal)) from refusal
+
+    def _store(self, records: Sequence[Record]) -> None:
+        if not self._room.acquire(blocking=False):
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"{AT_ONCE} changes are being carried out already")
+        try:
+            self._wait_until_seen(self._write(records))
+        finally:
+            self._room.release()
+
+    def _wait_until_seen(self, offset: int) -> None:
+        deadline = time.monotonic() + SEEN_LIMIT_S
+        while time.monotonic() < deadline:
+            read = self._watch.known.intents_read
+            if read is not None and read >= offset:
+                return
+            time.sleep(LOOK_EVERY_S)
+
+
+def _document(request: Request, change: Change, *, written: bool) -> ChangeDocument:
+    return ChangeDocument(
+        action=request.action,
+        text=change.text,
+        caveats=list(change.caveats),
+        intents=[key for key, _ in change.records],
+        written=written,
+        by=request.by,
+    )
+
+
+def _tell(request: Request, key: str, answer: Answer | None) -> None:
+    """The line of the log that says who changed what."""
+    match answer:
+        case ChangeDocument():
+            result, text = "written" if answer.written else "nothing to do", answer.text
+        case Refused():
+            result, text = f"refused {answer.status:d}", answer.detail
+        case None:
+            result, text = "failed", "see the traceback"
+    log.info(
+        "change",
+        **fields(
+            who=request.by, address=request.address, action=request.action, arguments=request.arguments,
+            reason=request.reason, key=key, result=result, text=text,
+        ),
+    )  # fmt: skip

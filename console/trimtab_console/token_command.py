@@ -1,0 +1,66 @@
+"""`trimtab console token NAME`: makes a token and adds its hash to the token file."""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from trimtab_console.access.tokens import BadTokens, Role, Token, decode_tokens, digest_of, load_tokens, new_secret, to_table
+from trimtab_console.configuration import BadConfiguration, load
+from trimtab_process.credential_files import PRIVATE_MODE
+from trimtab_protocol.messages.decode import BadMessage
+
+DONE, FAILED, BAD_CONFIGURATION = 0, 1, 2
+DAY_S = 86_400.0
+MAX_DAYS = 3_650
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the new token on standard output; the exit code."""
+    try:
+        path = load(args.config).tokens
+    except BadConfiguration as error:
+        return _refuse(str(error), BAD_CONFIGURATION)
+    if path is None:
+        return _refuse(f"{args.config}: access.tokens: found nothing, expected the path of a token file", BAD_CONFIGURATION)
+    if args.days is not None and not 1 <= args.days <= MAX_DAYS:
+        return _refuse(f"--days: found {args.days}, expected 1 to {MAX_DAYS}", BAD_CONFIGURATION)
+    secret = new_secret()
+    expires = None if args.days is None else float(int(time.time() + args.days * DAY_S))
+    token = Token(name=args.name, role=Role(args.role), digest=digest_of(secret), expires=expires)
+    try:
+        _add(path, token)
+    except (BadTokens, OSError) as error:
+        return _refuse(str(error), FAILED)
+    print(secret)
+    print(f"added to {path}; the token itself is stored nowhere", file=sys.stderr)
+    return DONE
+
+
+def _add(path: Path, token: Token) -> None:
+    """Raises BadTokens, OSError."""
+    if path.exists():
+        load_tokens(path)  # others must not be able to read it, and it must be whole
+        before = path.read_text(encoding="utf-8")
+    else:
+        before = "# Tokens of the console, made by `trimtab console token`.  Delete a table to revoke its token.\n"
+    text = f"{before.rstrip()}\n\n{to_table(token)}"
+    try:
+        decode_tokens(text)
+    except BadMessage as error:
+        raise BadTokens(f"{path}: with this token: {error}") from error
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_MODE), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)  # a console that reads it meanwhile finds the old or the new file, never a part
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _refuse(reason: str, code: int) -> int:
+    print(f"trimtab console token: {reason}", file=sys.stderr)
+    return code
