@@ -26,6 +26,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     token.add_argument("name", metavar="NAME", help="who it is for: shown in the status, in the log, in intents")
     token.add_argument("--config", type=Path, required=True, metavar="FILE", help="console.toml")
-    token.add_argument("--role", choices=ROLES, default="viewer", help="viewer: reads; operator: also changes (default: viewer)")
+    text = "viewer: reads; operator: also changes (default: viewer)"
+    token.add_argument("--role", choices=ROLES, default="viewer", help=text)
     token.add_argument("--days", type=int, metavar="N", help="how long it is valid (default: until it is deleted)")
     token.set_defaults(run="trimtab_console.token_command:run", extra="console")

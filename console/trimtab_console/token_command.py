@@ -9,7 +9,7 @@ from pathlib import Path
 from trimtab_console.access.tokens import BadTokens, Role, Token, decode_tokens, digest_of, load_tokens, new_secret, to_table
 from trimtab_console.configuration import BadConfiguration, load
 from trimtab_process.credential_files import PRIVATE_MODE
-from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.decode import BadMessage, check_name
 
 DONE, FAILED, BAD_CONFIGURATION = 0, 1, 2
 DAY_S = 86_400.0
@@ -19,16 +19,17 @@ MAX_DAYS = 3_650
 def run(args: argparse.Namespace) -> int:
     """Print the new token on standard output; the exit code."""
     try:
-        path = load(args.config).tokens
-    except BadConfiguration as error:
+        name, path = check_name(args.name, "NAME"), load(args.config).tokens
+    except (BadConfiguration, BadMessage) as error:
         return _refuse(str(error), BAD_CONFIGURATION)
     if path is None:
-        return _refuse(f"{args.config}: access.tokens: found nothing, expected the path of a token file", BAD_CONFIGURATION)
+        expected = "expected the path of a token file"
+        return _refuse(f"{args.config}: access.tokens: found nothing, {expected}", BAD_CONFIGURATION)
     if args.days is not None and not 1 <= args.days <= MAX_DAYS:
         return _refuse(f"--days: found {args.days}, expected 1 to {MAX_DAYS}", BAD_CONFIGURATION)
     secret = new_secret()
     expires = None if args.days is None else float(int(time.time() + args.days * DAY_S))
-    token = Token(name=args.name, role=Role(args.role), digest=digest_of(secret), expires=expires)
+    token = Token(name=name, role=Role(args.role), digest=digest_of(secret), expires=expires)
     try:
         _add(path, token)
     except (BadTokens, OSError) as error:

@@ -1,0 +1,339 @@
+"""What operators ask over the API: who may, what is written, and how often."""
+
+import json
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.console.fleet import APP, NOW, TOPICS, Fleet, Record, source_of, status_record, watching
+from trimtab_console import desk as desk_module
+from trimtab_console.access.entrance import Entrance
+from trimtab_console.access.tokens import Role, Token, TokenFile, digest_of, new_secret, to_table
+from trimtab_console.desk import Desk
+from trimtab_console.once import KEPT_S, MAX_KEPT, AnotherRequest, Once, StillRunning
+from trimtab_console.server import application
+from trimtab_console.watch import Watch
+from trimtab_controller.kafka.intents import NotWrittenError
+from trimtab_protocol.messages.intents import Drain, Intent, Pause, encode_intent
+from trimtab_protocol.messages.status import HoldStatus
+
+FLEET = Fleet(workers=4, key_groups=64)
+BASE = "http://localhost:8750"
+OURS = {"x-requested-with": "trimtab", "origin": BASE, "sec-fetch-site": "same-origin"}
+PROBLEM = "application/problem+json"
+SECRETS = {name: new_secret() for name in ("ann", "vera")}
+ROLES = {"ann": Role.OPERATOR, "vera": Role.VIEWER}
+
+
+class Topic:
+    """The topic of intents: what is written to it is what the watch reads."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.written: list[tuple[str, Intent | None]] = []
+        self.fault: str | None = None
+
+    def write(self, records: Sequence[tuple[str, Intent | None]]) -> int:
+        if self.fault is not None:
+            raise NotWrittenError(self.fault)
+        for key, intent in records:
+            self.written.append((key, intent))
+            value = None if intent is None else encode_intent(intent)
+            self.watch.take(Record(TOPICS.intents, key.encode(), value, of_offset=len(self.written)))
+        return len(self.written)
+
+
+class Setup:
+    """A console with tokens beside that topic."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "tokens.toml"
+        rows = [Token(name=name, role=ROLES[name], digest=digest_of(secret)) for name, secret in SECRETS.items()]
+        path.write_text("\n".join(map(to_table, rows)))
+        path.chmod(0o600)
+        self.watch = watching(FLEET)
+        self.topic = Topic(self.watch)
+        clock = lambda: NOW  # noqa: E731
+        source = source_of(
+            self.watch, Entrance(TokenFile(path, clock), clock), Desk(self.watch, self.topic.write, clock)
+        )
+        self.client = TestClient(application(source), base_url=BASE, raise_server_exceptions=False)
+
+    def ask(self, what: str, body: dict[str, object], key: str | None = None, who: str | None = "ann") -> Any:
+        headers = {"authorization": f"Bearer {SECRETS[who]}"} if who else {}
+        headers |= {"idempotency-key": key} if key else {}
+        return self.client.post(f"/api/v1/intents/{what}", json={"reason": "test", **body}, headers=headers)
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Setup:
+    return Setup(tmp_path)
+
+
+def told(response: Any, code: int) -> str:
+    assert (response.status_code, response.headers["content-type"]) == (code, PROBLEM), response.text
+    return str(response.json()["detail"])
+
+
+def test_a_change_is_written_once_in_the_name_of_its_token(setup: Setup, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        response = setup.ask("drain", {"worker": "orders-1", "reason": "kernel update"}, key="k1")
+    assert response.status_code == 200, response.text
+    assert setup.topic.written == [
+        ("drain/orders-1", Drain(worker=FLEET.worker(1), by="ann", at=NOW, reason="kernel update"))
+    ]
+    found = response.json()
+    assert (found["written"], found["intents"], found["by"], found["caveats"]) == (True, ["drain/orders-1"], "ann", [])
+    assert found["text"].startswith("orders-1 will be drained")
+    (line,) = [row for row in caplog.records if row.getMessage() == "change"]
+    audit = line.fields  # type: ignore[attr-defined]
+    assert audit == {
+        "who": "ann", "address": "testclient", "action": "drain", "arguments": '{"worker":"orders-1"}',
+        "reason": "kernel update", "key": "k1", "result": "written", "text": found["text"],
+    }  # fmt: skip
+
+
+def test_a_dry_run_tells_and_writes_nothing(setup: Setup) -> None:
+    paused = replace(FLEET.status(), paused="lunch", at=NOW)
+    setup.watch.take(status_record(paused))
+    response = setup.ask("drain", {"worker": "orders-1", "dry_run": True})
+    assert response.json()["caveats"] == ["but the controller is paused: the drain starts after `trimtab resume`"]
+    assert (response.json()["written"], setup.topic.written) == (False, [])
+
+
+def test_the_same_key_gives_the_same_answer_and_writes_nothing_again(setup: Setup) -> None:
+    first = setup.ask("pause", {}, key="k1")
+    assert setup.ask("pause", {}, key="k1").json() == first.json()
+    assert len(setup.topic.written) == 1
+    assert "of another request" in told(setup.ask("pause", {"reason": "other"}, key="k1"), 422)
+    assert "of another request" in told(setup.ask("resume", {}, key="k1"), 422)
+    assert len(setup.topic.written) == 1
+    assert setup.ask("pause", {}, key="k2").status_code == 200
+    assert len(setup.topic.written) == 2
+
+
+def test_a_refusal_is_kept_too(setup: Setup) -> None:
+    refused = told(setup.ask("forget", {"worker": "orders-1"}, key="k1"), 409)
+    assert refused == "worker orders-1 still runs: orders-1 on host-0001; stop it first"
+    setup.watch.take(status_record(replace(FLEET.status(), nodes=(), at=NOW)))
+    assert told(setup.ask("forget", {"worker": "orders-1"}, key="k1"), 409) == refused
+    assert setup.ask("forget", {"worker": "orders-1"}, key="k2").json()["written"]
+
+
+def test_what_was_not_written_may_be_tried_again_with_its_key(setup: Setup) -> None:
+    setup.topic.fault = "nothing was written: Kafka at b:9092: Broker: Topic authorization failed: see `trimtab acl`"
+    assert told(setup.ask("pause", {}, key="k1"), 503) == setup.topic.fault
+    setup.topic.fault = None
+    assert setup.ask("pause", {}, key="k1").json()["written"]
+    assert len(setup.topic.written) == 1
+
+
+def test_a_change_is_found_by_the_next_one(setup: Setup) -> None:
+    assert setup.ask("pause", {}, key="1").json()["written"]
+    found = setup.ask("resume", {}, key="2").json()
+    assert (found["text"], found["intents"]) == ("the controller decides again", ["pause"])
+    idle = setup.ask("resume", {}, key="3").json()
+    assert (idle["written"], idle["intents"]) == (False, [])
+    assert [intent for _, intent in setup.topic.written] == [Pause(by="ann", at=NOW, reason="test"), None]
+
+
+@pytest.mark.parametrize(
+    ("what", "body", "keys"),
+    [
+        ("undrain", {"worker": "orders-0"}, ["drain/orders-0"]),
+        ("stop", {}, ["stop"]),
+        ("stop", {"app": APP, "pause": True}, ["pause", f"stop/{APP}"]),
+        ("scale", {"app": APP, "workers": 3}, [f"scale/{APP}"]),
+        ("scale", {"app": APP, "workers": None}, []),
+        ("forget", {"app": "gone"}, ["forget/app/gone"]),
+        ("forget", {"worker": "gone"}, ["forget/worker/gone"]),
+    ],
+)
+def test_each_action_writes_its_intents(setup: Setup, what: str, body: dict[str, object], keys: list[str]) -> None:
+    found = setup.ask(what, body, key="k")
+    assert (found.status_code, found.json()["intents"]) == (200, keys), found.text
+    assert [key for key, _ in setup.topic.written] == keys
+
+
+def test_a_hold_is_accepted_by_its_id(setup: Setup) -> None:
+    assert "not on hold" in told(setup.ask("accept-journal", {}, key="1"), 409)
+    held = replace(FLEET.status(), hold=HoldStatus(id="h-1", text="the journal is lost"), at=NOW)
+    setup.watch.take(status_record(held))
+    assert setup.client.get("/api/v1/cluster", headers=bearer("vera")).json()["hold_id"] == "h-1"
+    assert "expected h-0" in told(setup.ask("accept-journal", {"hold": "h-0"}, key="2"), 409)
+    assert setup.ask("accept-journal", {"hold": "h-1"}, key="3").json()["intents"] == ["accept-journal"]
+
+
+@pytest.mark.parametrize(
+    ("what", "body", "key", "code", "text"),
+    [
+        ("drain", {"worker": "nobody"}, "k", 404, "no worker 'nobody' reports; there are orders-0"),
+        ("drain", {"worker": "a/b"}, "k", 422, "found 'a/b', expected a worker's name"),
+        ("drain", {}, "k", 422, "body.worker: Field required"),
+        ("drain", {"worker": "orders-1", "reason": ""}, "k", 422, "body.reason: String should have at least 1"),
+        ("drain", {"worker": "orders-1", "reason": "x" * 2_001}, "k", 422, "body.reason"),
+        ("drain", {"worker": "orders-1", "wroker": "x"}, "k", 422, "body.wroker: Extra inputs"),
+        ("drain", {"worker": "orders-1"}, None, 400, "found no header Idempotency-Key"),
+        ("drain", {"worker": "orders-1"}, "k" * 201, 422, "header.Idempotency-Key"),
+        ("scale", {"app": APP, "workers": 0}, "k", 422, "body.workers"),
+        ("scale", {"app": APP}, "k", 422, "body.workers: Field required"),
+        ("forget", {}, "k", 422, "expected either app or worker"),
+        ("forget", {"app": "a", "worker": "b"}, "k", 422, "expected either app or worker"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_written(
+    setup: Setup, what: str, body: dict[str, object], key: str | None, code: int, text: str
+) -> None:
+    assert text in told(setup.ask(what, body, key), code)
+    assert setup.topic.written == []
+
+
+def test_while_the_state_is_not_known_nothing_is_changed(setup: Setup) -> None:
+    setup.watch.set_reading(read=True, fault="no broker")
+    assert "not known now: no broker" in told(setup.ask("pause", {}, key="1"), 503)
+    setup.watch.set_reading(read=False, fault=None)
+    assert "still being read" in told(setup.ask("pause", {"dry_run": True}), 503)
+    assert setup.topic.written == []
+
+
+def bearer(who: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {SECRETS[who]}"}
+
+
+def test_viewers_read_and_others_do_not_even_read(setup: Setup) -> None:
+    assert setup.client.get("/api/v1/cluster", headers=bearer("vera")).status_code == 200
+    assert told(setup.ask("pause", {}, key="k", who="vera"), 403) == "found the role viewer, expected operator"
+    for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic YTpi"}, {"cookie": "trimtab-session=x"}):
+        for path in ("cluster", "live", "apps", "runbooks/paused", "plans"):
+            response = setup.client.get(f"/api/v1/{path}", headers=headers)
+            if response.status_code != 429:
+                told(response, 401)
+                assert response.headers["www-authenticate"] == "Bearer"
+    assert told(setup.client.post("/api/v1/intents/pause", json={"reason": "x"}, headers=OURS), 401)
+    assert setup.topic.written == []
+
+
+def log_in(setup: Setup, who: str, **further: str) -> Any:
+    return setup.client.post("/api/v1/session", json={"token": SECRETS[who]}, headers={**OURS, **further})
+
+
+def test_a_browser_logs_in_changes_something_and_logs_out(setup: Setup) -> None:
+    response = log_in(setup, "ann")
+    cookie = response.headers["set-cookie"]
+    assert {part.strip() for part in cookie.split(";")} >= {"HttpOnly", "Max-Age=28800", "Path=/", "SameSite=strict"}
+    assert "Secure" not in cookie
+    assert SECRETS["ann"] not in response.text + cookie
+    found = setup.client.get("/api/v1/session").json()
+    assert (found["name"], found["may_change"], found["why_not"], found["failed_logins"]) == ("ann", True, None, 0)
+    headers = {**OURS, "idempotency-key": "k"}
+    assert setup.client.post("/api/v1/intents/pause", json={"reason": "x"}, headers=headers).json()["by"] == "ann"
+    assert setup.client.delete("/api/v1/session", headers=OURS).status_code == 204
+    assert told(setup.client.get("/api/v1/cluster"), 401)
+    setup.client.cookies.set("trimtab-session", cookie.split(";")[0].partition("=")[2])
+    assert told(setup.client.get("/api/v1/cluster"), 401), "an old cookie is of no use"
+    assert setup.client.get("/api/v1/session").json()["why_not"] == "nobody is logged in"
+
+
+def test_behind_tls_the_cookie_goes_over_tls_only(tmp_path: Path) -> None:
+    setup = Setup(tmp_path)
+    setup.client.base_url = "http://localhost"
+    response = log_in(setup, "ann", origin="https://localhost", host="localhost")
+    assert "Secure" in response.headers["set-cookie"]
+
+
+def test_wrong_tokens_are_told_to_wait(setup: Setup) -> None:
+    codes = [setup.client.post("/api/v1/session", json={"token": "x"}, headers=OURS).status_code for _ in range(7)]
+    assert codes == [401] * 5 + [429] * 2
+    assert log_in(setup, "ann").json()["failed_logins"] == 7
+    assert log_in(setup, "vera").json()["failed_logins"] is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"origin": "https://evil.example"}, "found the Origin 'https://evil.example'"),
+        ({"origin": "http://localhost:9999"}, "found the Origin"),
+        ({"origin": "null"}, "found the Origin 'null'"),
+        ({"sec-fetch-site": "cross-site"}, "another site asked for this"),
+        ({"sec-fetch-site": "same-site"}, "another site asked for this"),
+        ({"sec-fetch-site": "none"}, "another site asked for this"),
+        ({"x-requested-with": ""}, "X-Requested-With"),
+        ({"x-requested-with": "XMLHttpRequest"}, "X-Requested-With"),
+    ],
+)
+def test_another_site_changes_nothing_through_a_browser(setup: Setup, changed: dict[str, str], text: str) -> None:
+    log_in(setup, "ann")
+    headers = {**OURS, "idempotency-key": "k", **changed}
+    assert text in told(setup.client.post("/api/v1/intents/pause", json={"reason": "x"}, headers=headers), 403)
+    assert setup.topic.written == []
+    with_token = {**headers, **bearer("ann")}
+    if "x-requested-with" not in changed:
+        assert text in told(setup.client.post("/api/v1/intents/pause", json={"reason": "x"}, headers=with_token), 403)
+
+
+def test_a_body_has_a_length_and_a_limit(setup: Setup) -> None:
+    long = setup.ask("pause", {"reason": "x" * 30_000}, key="k")
+    assert "expected at most 20000" in told(long, 413)
+    response = setup.client.post("/api/v1/intents/pause", content=iter([b"{}"]), headers=bearer("ann"))
+    assert "Content-Length" in told(response, 411)
+
+
+def test_so_many_changes_at_the_same_time_and_no_more(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk_module, "AT_ONCE", 1)
+    inside, go = threading.Event(), threading.Event()
+    store = setup.topic.write
+
+    def slow(records: Sequence[tuple[str, Intent | None]]) -> int:
+        inside.set()
+        assert go.wait(10)
+        return store(records)
+
+    desk = Desk(setup.watch, slow, lambda: NOW)
+    setup.client.app.state.source = replace(setup.client.app.state.source, desk=desk)  # type: ignore[attr-defined]
+    answers: list[Any] = []
+    first = threading.Thread(target=lambda: answers.append(setup.ask("pause", {}, key="1")))
+    first.start()
+    assert inside.wait(10)
+    assert "still being carried out" in told(setup.ask("pause", {}, key="1"), 409)
+    assert "carried out already" in told(setup.ask("pause", {}, key="2"), 503)
+    go.set()
+    first.join(10)
+    assert answers[0].json()["written"]
+    assert setup.ask("pause", {}, key="2").json()["written"]
+
+
+def test_keys_are_forgotten_after_their_time_or_when_there_are_too_many() -> None:
+    now = [NOW]
+    once: Once[str] = Once(lambda: now[0])
+    for number in range(MAX_KEPT + 5):
+        assert once.begin("ann", str(number), b"x") is None
+        once.end("ann", str(number), f"answer {number}")
+    assert len(once) == MAX_KEPT
+    assert once.begin("ann", str(MAX_KEPT), b"x") == f"answer {MAX_KEPT}"
+    assert once.begin("bob", str(MAX_KEPT), b"y") is None, "another sender's key is another key"
+    with pytest.raises(StillRunning):
+        once.begin("bob", str(MAX_KEPT), b"y")
+    with pytest.raises(AnotherRequest):
+        once.begin("bob", str(MAX_KEPT), b"z")
+    now[0] += KEPT_S + 1
+    assert once.begin("ann", str(MAX_KEPT), b"x") is None
+    assert len(once) == 2
+
+
+def test_the_description_of_the_api_has_every_change(setup: Setup) -> None:
+    document = setup.client.get("/api/v1/openapi.json").json()
+    changes = {path: methods["post"] for path, methods in document["paths"].items() if "/intents/" in path}
+    assert {path.rpartition("/")[2] for path in changes} == {
+        "drain", "undrain", "pause", "resume", "stop", "scale", "forget", "accept-journal",
+    }  # fmt: skip
+    for path, post in changes.items():
+        assert set(post["responses"]) >= {"200", "400", "401", "403", "404", "409", "422", "503"}, path
+        assert [each["name"] for each in post["parameters"] if each["in"] == "header"] == ["Idempotency-Key"], path
+        assert {name for each in post["security"] for name in each} == {"HTTPBearer", "APIKeyCookie"}, path
+    assert "reason" in json.dumps(document["components"]["schemas"]["Asking"])

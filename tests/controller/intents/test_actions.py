@@ -1,0 +1,169 @@
+"""What an operator's request becomes, by what is known of the cluster."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.console.fleet import APP, NOW, Fleet
+from trimtab_controller.intents import actions
+from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
+from trimtab_protocol.messages.intents import (
+    AcceptJournal,
+    Drain,
+    ForgetApp,
+    ForgetWorker,
+    Intent,
+    Pause,
+    Scale,
+    Stop,
+    Undrain,
+    decode_intent,
+    encode_intent,
+)
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.status import HoldStatus, Status
+
+FLEET = Fleet(workers=4, key_groups=64)
+STATUS = FLEET.status()
+HOLD = HoldStatus(id="h-1", text="the journal is older than the placement")
+WORKER = FLEET.worker(1)
+
+
+def asked(status: Status | None = STATUS, **intents: Intent | None) -> Asked:
+    return Asked(by="ann", at=NOW, reason="kernel update", status=status, intents=intents)
+
+
+def written(change: Change) -> list[Intent | None]:
+    """The intents of a change, as the controller reads them."""
+    for key, intent in change.records:
+        assert intent is None or decode_intent(key.encode(), encode_intent(intent)) == intent
+    return [intent for _, intent in change.records]
+
+
+def own(**fields: object) -> dict[str, object]:
+    return {**fields, "by": "ann", "at": NOW, "reason": "kernel update"}
+
+
+def test_a_known_worker_is_drained() -> None:
+    change = actions.drain(asked(), WORKER)
+    assert written(change) == [Drain(**own(worker=WORKER))]  # type: ignore[arg-type]
+    assert change.text.startswith(f"{WORKER} will be drained as the budget of each round allows")
+    assert change.caveats == ()
+
+
+@pytest.mark.parametrize(
+    ("status", "caveat"),
+    [
+        (None, "no controller has reported yet: the drain starts when one leads"),
+        (replace(STATUS, at=NOW - 60), "but no controller is running: the drain starts when one leads again"),
+        (replace(STATUS, hold=HOLD), "but the controller is on hold and moves nothing"),
+        (replace(STATUS, paused="lunch"), "but the controller is paused: the drain starts after `trimtab resume`"),
+        (replace(STATUS, acting=False), "but the controller is a dry run"),
+        (replace(STATUS, nodes=STATUS.nodes[1:2]), "but no other worker could take its key groups"),
+    ],
+)
+def test_a_drain_that_does_not_start_at_once_says_why(status: Status | None, caveat: str) -> None:
+    (told,) = actions.drain(asked(status), WORKER).caveats
+    assert told.startswith(caveat)
+
+
+def test_a_pause_and_its_end() -> None:
+    change = actions.pause(asked(None))
+    assert written(change) == [Pause(**own())]  # type: ignore[arg-type]
+    ended = actions.resume(asked(None, pause=change.records[0][1]))
+    assert (ended.records, ended.text) == ((("pause", None),), "the controller decides again")
+    unreadable = actions.resume(asked(None, pause=None))
+    assert unreadable.records == (("pause", None),)
+    idle = actions.resume(asked())
+    assert (idle.records, idle.key) == ((), "pause")
+    assert idle.text.startswith("nothing to do: the controller is not paused")
+
+
+def test_a_drain_by_an_operator_is_revoked_and_one_by_the_controller_is_contradicted() -> None:
+    key = f"drain/{WORKER}"
+    assert actions.undrain(asked(**{key: None}), WORKER).records == ((key, None),)
+    assert actions.undrain(asked(), WORKER).text == f"nothing to do: {WORKER} is not being drained"
+    (app,) = STATUS.apps
+    assert app.size is not None
+    leaving = replace(STATUS, apps=(replace(app, size=replace(app.size, leaving=(WORKER,))),))
+    assert written(actions.undrain(asked(leaving), WORKER)) == [Undrain(**own(worker=WORKER))]  # type: ignore[arg-type]
+    assert actions.undrain(asked(leaving, **{key: None}), WORKER).records == ((key, None),)
+
+
+def test_plans_are_stopped_of_one_app_or_of_all_and_a_pause_comes_first() -> None:
+    change = actions.stop(asked(), None)
+    assert written(change) == [Stop(**own(app=None))]  # type: ignore[arg-type]
+    assert change.text.startswith("stopping plan 3.15: released key groups arrive")
+    both = actions.stop(asked(), APP, with_pause=True)
+    assert written(both) == [Pause(**own()), Stop(**own(app=APP))]  # type: ignore[arg-type]
+    assert (both.key, both.text.endswith("no new one starts until `trimtab resume`")) == (f"stop/{APP}", True)
+    quiet = replace(STATUS, rounds=())
+    assert actions.stop(asked(quiet), None).text.startswith("no plan was reported in flight; stopping any that is")
+
+
+def test_only_the_hold_that_was_seen_is_accepted() -> None:
+    held = asked(replace(STATUS, hold=HOLD))
+    for expected in (None, "h-1"):
+        change = actions.accept_journal(held, expected)
+        assert written(change) == [AcceptJournal(**own(hold="h-1"))]  # type: ignore[arg-type]
+        assert HOLD.text in change.text
+    with pytest.raises(Refusal, match="found another hold, h-1, expected h-0"):
+        actions.accept_journal(held, "h-0")
+    with pytest.raises(Refusal, match="the controller is not on hold") as refused:
+        actions.accept_journal(asked())
+    assert refused.value.fault is Fault.CONFLICT
+
+
+def test_an_app_has_so_many_workers_until_it_follows_its_demand_again() -> None:
+    change = actions.scale(asked(), APP, 5)
+    assert (written(change), change.caveats) == ([Scale(**own(app=APP, workers=5))], ())  # type: ignore[arg-type]
+    (caveat,) = actions.scale(asked(), APP, 6).caveats
+    assert caveat.startswith("but only 4 run, and 1 more can be started")
+    (caveat,) = actions.scale(asked(replace(STATUS, paused="lunch")), APP, 4).caveats
+    assert caveat == "but the controller is paused: it happens after `trimtab resume`"
+    key = f"scale/{APP}"
+    assert actions.scale_auto(asked(**{key: None}), APP).records == ((key, None),)
+    assert actions.scale_auto(asked(), APP).text == f"nothing to do: nobody has set the size of {APP}"
+    for workers in (0, 10_001):
+        with pytest.raises(Refusal, match="expected a number of workers from 1 to 10000"):
+            actions.scale(asked(), APP, workers)
+
+
+def test_what_still_runs_is_not_forgotten() -> None:
+    with pytest.raises(Refusal, match=f"worker {WORKER} still runs: {WORKER} on host-0001; stop it first") as refused:
+        actions.forget_worker(asked(), WORKER)
+    assert refused.value.fault is Fault.CONFLICT
+    with pytest.raises(Refusal, match=f"app {APP} still runs: "):
+        actions.forget_app(asked(), APP)
+    away = replace(STATUS, nodes=tuple(replace(row, state=WorkerState.AWAY) for row in STATUS.nodes))
+    for status in (away, None, replace(STATUS, at=NOW - 60)):
+        assert written(actions.forget_worker(asked(status), WORKER)) == [
+            ForgetWorker(**own(worker=WORKER))  # type: ignore[arg-type]
+        ]
+        assert written(actions.forget_app(asked(status), APP)) == [ForgetApp(**own(app=APP))]  # type: ignore[arg-type]
+
+
+def test_a_name_that_nobody_reports_is_refused_with_those_that_are() -> None:
+    for refused in (
+        lambda: actions.drain(asked(), "nobody"),
+        lambda: actions.scale(asked(), "nobody", 3),
+        lambda: actions.stop(asked(), "nobody"),
+    ):
+        with pytest.raises(Refusal, match="'nobody' reports; there are orders") as found:
+            refused()
+        assert found.value.fault is Fault.UNKNOWN
+    assert actions.drain(asked(None), "nobody").records, "nobody is known yet"
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "x" * 201])
+def test_what_is_no_name_is_refused(name: str) -> None:
+    for refused in (
+        lambda: actions.drain(asked(None), name),
+        lambda: actions.undrain(asked(None), name),
+        lambda: actions.scale_auto(asked(None), name),
+        lambda: actions.forget_app(asked(None), name),
+        lambda: actions.stop(asked(None), name),
+    ):
+        with pytest.raises(Refusal, match="expected a worker's name|expected an app's id") as found:
+            refused()
+        assert found.value.fault is Fault.INVALID
